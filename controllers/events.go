@@ -27,6 +27,11 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		!meta.IsStatusConditionTrue(before.Status.Conditions, short) {
 		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Scale", "%s", status.BoundMessage(c.Message))
 	}
+	const certificate = cachev1alpha1.ConditionCertificateValid
+	if c := meta.FindStatusCondition(after.Status.Conditions, certificate); c != nil && c.Reason == cachev1alpha1.ReasonCertificateEnds &&
+		!meta.IsStatusConditionFalse(before.Status.Conditions, certificate) {
+		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Reconcile", "%s", status.BoundMessage(c.Message))
+	}
 	was := meta.FindStatusCondition(before.Status.Conditions, cachev1alpha1.ConditionDegraded)
 	is := meta.FindStatusCondition(after.Status.Conditions, cachev1alpha1.ConditionDegraded)
 	if is == nil || is.Status != "True" || was != nil && was.Status == is.Status && was.Reason == is.Reason ||

@@ -62,14 +62,20 @@ type MemcachedReconciler struct {
 	Memory MemoryReader
 	// Rings of the routers; nil asks none.
 	Rings RingReader
+	// Certificates of members and routers; nil asks none.
+	Certificates CertificateReader
 	// Metrics of what was done; nil counts nothing.
 	Metrics *Metrics
 	Options Options
 	// RolloutsAtOnce is how many clusters' members an upgrade of the operator replaces
 	// at the same time, and how many clusters' routers; 0 stands for 3.
 	RolloutsAtOnce int
-	Clock          clock.PassiveClock
+	// Installation is the name of this installation of the operator, which its replicas share and no
+	// other one has. Without a name it takes no notice of others.
+	Installation string
+	Clock        clock.PassiveClock
 
+	claims       memory.Claims
 	written      memory.Written
 	matches      memory.Matches
 	refusedSteps memory.Refusals
@@ -81,7 +87,9 @@ type MemcachedReconciler struct {
 	progress *ask.Drainers
 	room     *ask.Members
 	rings    *ask.Routers
-	wakes    wakes
+	// certificates of members and routers are sampled, too.
+	certificates *ask.Certificates
+	wakes        wakes
 	// unlabelled has the names of claims that lack the operator's label.
 	unlabelled client.Reader
 	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
@@ -102,12 +110,14 @@ type MemcachedReconciler struct {
 type observed struct {
 	*observe.State
 	done apply.Done
+	// other installation of the operator that asks whether this one is at work; empty if there is none.
+	other string
 }
 
 // reader of clusters; what it remembers is the reconciler's.
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: r.Client, Live: r.Live, Unlabelled: r.unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings,
+		Cache: r.Client, Live: r.Live, Unlabelled: r.unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates,
 		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen,
 	}
 }
@@ -116,7 +126,7 @@ func (r *MemcachedReconciler) reader() *observe.Reader {
 func (r *MemcachedReconciler) applier() *apply.Applier {
 	return &apply.Applier{
 		Client: r.Client, Reader: r.reader(), Events: r.Events, Options: r.Options, Clock: r.Clock,
-		Turns: r.turns(), RouterTurns: r.routerTurns(), Matches: &r.matches, Bindings: &r.bindings, Monitors: &r.monitors,
+		Installation: r.Installation, Turns: r.turns(), RouterTurns: r.routerTurns(), Matches: &r.matches, Bindings: &r.bindings, Monitors: &r.monitors,
 	}
 }
 
@@ -173,6 +183,11 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	}
 	cluster = r.written.Newest(cluster, r.Clock.Now())
 	version, generation := cluster.ResourceVersion, cluster.Generation
+	mine, look, err := r.manages(ctx, cluster)
+	if err != nil || !mine {
+		r.noteWrite(cluster, version, generation)
+		return r.leaveAlone(req.NamespacedName, look, err)
+	}
 	sizeErr, err := r.writeSize(ctx, reader, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -188,7 +203,8 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err != nil {
 		return r.unobserved(ctx, cluster, err)
 	}
-	seen, p := &observed{State: state}, state.Plan()
+	seen, p := &observed{State: state, other: r.otherInstallation(cluster)}, state.Plan()
+	seen.Waits.AtMost(look)
 	if observe.Paused(cluster) {
 		r.turns().StandAside(req.NamespacedName)
 		r.routerTurns().StandAside(req.NamespacedName)
@@ -280,6 +296,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 
 // forget a cluster that is gone.
 func (r *MemcachedReconciler) forget(key client.ObjectKey) {
+	r.claims.Forget(key)
 	r.written.Forget(key)
 	r.matches.Forget(key)
 	r.refusedSteps.Forget(key)
@@ -292,6 +309,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.progress.Forget(key)
 	r.room.Forget(key)
 	r.rings.Forget(key)
+	r.certificates.Forget(key)
 	r.turns().Forget(key)
 	r.routerTurns().Forget(key)
 }
@@ -438,6 +456,10 @@ func (r *MemcachedReconciler) setUpSamplers(mgr ctrl.Manager) error {
 	if r.Rings != nil {
 		r.rings = ask.NewRouters(r.Rings, r.wakes.now)
 		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.rings.Start)))
+	}
+	if r.Certificates != nil {
+		r.certificates = ask.NewCertificates(r.Certificates, r.wakes.now)
+		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.certificates.Start)))
 	}
 	return err
 }

@@ -141,7 +141,7 @@ func TestTheAlertOfTheLeaderKnowsTheManagersLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease := regexp.MustCompile(`LeaderElectionID:\s+("[^"]+")`).FindSubmatch(text)
+	lease := regexp.MustCompile(`leaseName = ("[^"]+")`).FindSubmatch(text)
 	if lease == nil {
 		t.Fatal("cmd/manager/main.go names no lease any more")
 	}

@@ -17,6 +17,10 @@ type (
 	MemoryReader = ask.MemoryReader
 	// RingReader asks the router at host:port which table it has acknowledged, and gives it the newest one.
 	RingReader = ask.RingReader
+	// CertificateReader asks the member's supervisor, or the router, at host:port how its certificate stands.
+	CertificateReader = ask.CertificateReader
+	// Certificate is its answer.
+	Certificate = contract.Certificate
 	// RingTable is what a router is given.
 	RingTable = ask.Table
 	// RingAcknowledged is its answer.
@@ -40,4 +44,9 @@ func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 // RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach it.
 func RingFromAdmin(ctx context.Context, address string, newest *RingTable) (RingAcknowledged, error) {
 	return ask.RingFromAdmin(ctx, address, newest)
+}
+
+// CertificateFromPod asks the pod itself. The operator must be able to reach it.
+func CertificateFromPod(ctx context.Context, address string) (Certificate, error) {
+	return ask.CertificateFromPod(ctx, address)
 }

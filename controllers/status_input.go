@@ -38,11 +38,26 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	for _, b := range o.Routers.Behind {
 		behind = append(behind, status.RouterBehind(b))
 	}
+	certificates, silent := o.certificates()
 	drainers := slices.DeleteFunc(slices.Clone(o.DrainerPods), func(p corev1.Pod) bool { return observe.DrainerEnded(&p) })
 	return &status.Input{
 		Cluster: o.Cluster, StatefulSet: o.StatefulSet, Deployment: o.Deployment, Pods: o.Pods, Routers: o.Routers.Deployment, RouterPods: o.Routers.Pods, RoutersBehind: behind, Drainers: drainers, Kept: o.Kept(),
 		Plan: p, Room: room, Servers: servers, Listed: o.done.Listed, MemberServices: o.MemberServices, Ring: record, Monitoring: o.done.Monitored, Binding: o.done.Binding, GrowthRefused: o.growthRefused(), Marked: o.done.Marked, Progress: o.Progress, JobStarted: started,
 		Waits: o.DrainerWaits(now), Err: err, Now: now,
-		NotCreated: o.NotCreated, Refused: o.Refused, RollOutWaits: o.done.RollOutWaits, SizeChanged: o.done.SizeChanged, MembersWritten: o.done.MembersWritten,
+		NotCreated: o.NotCreated, Refused: o.Refused, RollOutWaits: o.done.RollOutWaits, SizeChanged: o.done.SizeChanged, MembersWritten: o.done.MembersWritten, OtherOperator: o.other, Certificates: certificates, CertificatesSilent: silent,
 	}
+}
+
+// certificates that are known. silent: pods have been asked, and none has answered.
+func (o *observed) certificates() (known []status.Certificate, silent bool) {
+	for _, c := range o.Certificates {
+		if silent = silent || c.Known; c.Known && c.Err == "" {
+			is := status.Certificate{Pod: c.Pod, Trouble: c.Trouble}
+			if c.NotAfter != 0 {
+				is.NotAfter = time.Unix(c.NotAfter, 0)
+			}
+			known = append(known, is)
+		}
+	}
+	return known, silent && len(known) == 0
 }

@@ -1,7 +1,7 @@
 package v1alpha1
 
 // Condition types. Ready, Available, Progressing and Degraded are always there,
-// Monitored, Bindable and RoutersReady if the spec asks for them, the others if members have storage.
+// Monitored, Bindable, CertificateValid and RoutersReady if the spec asks for them, the others if members have storage.
 const (
 	// ConditionReady: all is as the spec wants it, and nothing has to be moved or
 	// drained.
@@ -24,6 +24,8 @@ const (
 	ConditionMonitored = "Monitored"
 	// ConditionBindable: applications find what they need in the Secret of spec.binding.
 	ConditionBindable = "Bindable"
+	// ConditionCertificateValid: the certificate of spec.tls can be used, and does not end within a week.
+	ConditionCertificateValid = "CertificateValid"
 	// ConditionRoutersReady: every wanted router is ready, and of the present specification.
 	ConditionRoutersReady = "RoutersReady"
 	// ConditionVolumesSized: the members' volumes are as large as the spec wants.
@@ -166,6 +168,18 @@ const (
 	// ReasonKeptByFinalizer: an object of the cluster was deleted, and somebody else's
 	// finalizer keeps it.
 	ReasonKeptByFinalizer = "KeptByFinalizer"
+	// ReasonCertificateValid: the certificate can be used, and does not end within a week.
+	ReasonCertificateValid = "CertificateValid"
+	// ReasonCertificateEnds: it ends within a week.
+	ReasonCertificateEnds = "CertificateEnds"
+	// ReasonCertificateExpired: it has expired.
+	ReasonCertificateExpired = "CertificateExpired"
+	// ReasonCertificateInvalid: a pod can't use the files of the Secret, such as a key that doesn't match.
+	ReasonCertificateInvalid = "CertificateInvalid"
+	// ReasonCertificateUnknown: the operator can't ask the pods.
+	ReasonCertificateUnknown = "CertificateUnknown"
+	// ReasonOtherOperator: another installation of the operator watches the same namespace.
+	ReasonOtherOperator = "OtherOperator"
 	// ReasonPodNotCreated: the API server refuses a pod of a member or of a drainer:
 	// a quota, an admission policy.
 	ReasonPodNotCreated = "PodNotCreated"

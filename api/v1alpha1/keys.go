@@ -47,6 +47,15 @@ const (
 // the same.
 const MaxAnnotation = 128
 
+// Annotations on Memcacheds.
+const (
+	// AnnotationOperator names the installation of the operator that manages the Memcached.
+	AnnotationOperator = "cache.example.com/operator"
+	// AnnotationOtherOperator is the question of another installation, whether that one is at work, and the
+	// answer (package installation, JSON).
+	AnnotationOtherOperator = "cache.example.com/other-operator"
+)
+
 // Annotations on members' pods, and on the EndpointSlice NAME-list.
 const (
 	// AnnotationList, on a pod, is the clients' list in the words of ElastiCache's discovery

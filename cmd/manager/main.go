@@ -211,14 +211,15 @@ func run(ctx context.Context, f *flags) error {
 		return err
 	}
 	reconciler := &controllers.MemcachedReconciler{
-		Client:     mgr.GetClient(),
-		Live:       mgr.GetAPIReader(),
-		Namespaces: f.watched(),
-		Events:     mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
-		Progress:   controllers.ProgressFromLogs(clientset),
-		Memory:     controllers.MemoryFromStats,
-		Rings:      controllers.RingFromAdmin,
-		Metrics:    metrics,
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Namespaces:   f.watched(),
+		Events:       mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
+		Progress:     controllers.ProgressFromLogs(clientset),
+		Memory:       controllers.MemoryFromStats,
+		Rings:        controllers.RingFromAdmin,
+		Certificates: controllers.CertificateFromPod,
+		Metrics:      metrics,
 		Options: controllers.Options{
 			MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage,
 			OperatorNamespace: ownNamespace(), AssignedUsers: assigned,
@@ -226,6 +227,7 @@ func run(ctx context.Context, f *flags) error {
 		Clock: clock.RealClock{},
 
 		RolloutsAtOnce: f.rolloutsAtOnce,
+		Installation:   f.installation(),
 	}
 	if err := reconciler.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: f.concurrency}); err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
@@ -274,7 +276,7 @@ func (f *flags) managerOptions() ctrl.Options {
 		Metrics:                       metrics,
 		HealthProbeBindAddress:        f.probeAddr,
 		LeaderElection:                f.leaderElect,
-		LeaderElectionID:              "memcached-operator.cache.example.com",
+		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       f.leaderElectionNS,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &f.leaseDuration,
@@ -284,6 +286,23 @@ func (f *flags) managerOptions() ctrl.Options {
 		PprofBindAddress:              f.pprofAddr,
 		Cache:                         cache,
 	}
+}
+
+// leaseName is the name of the lease of leader election.
+const leaseName = "memcached-operator.cache.example.com"
+
+// installation is the name of this installation of the operator: that of its lease, which only its own
+// replicas share. Outside of a cluster it is the machine's.
+func (f *flags) installation() string {
+	where := cmp.Or(f.leaderElectionNS, ownNamespace())
+	if where == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return ""
+		}
+		where = host
+	}
+	return where + "/" + leaseName
 }
 
 // checkMetricsCert fails if the certificate can't be used. Otherwise the manager would

@@ -191,3 +191,14 @@ func TestUninstallsFlagsAreParsedOrRefused(t *testing.T) {
 		})
 	}
 }
+
+// Replicas of one installation have one lease, and others another one.
+func TestAnInstallationIsNamedAfterItsLease(t *testing.T) {
+	f := &flags{leaderElectionNS: "tools"}
+	if got, want := f.installation(), "tools/"+f.managerOptions().LeaderElectionID; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if name := (&flags{}).installation(); name == "" {
+		t.Error("outside of a cluster an installation has no name")
+	}
+}

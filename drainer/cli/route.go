@@ -104,7 +104,7 @@ func runRoute(ctx context.Context, line []string, std args.IO) error {
 		go f.ring.watch(watching, r, std.Logf)
 	}
 	if f.admin != "" {
-		end, err := serveAdmin(f.admin, r, &f.ring)
+		end, err := serveAdmin(f.admin, r, &f.ring, f.certificate())
 		if err != nil {
 			_ = listener.Close()
 			return err
@@ -165,8 +165,20 @@ func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 	return &router.Table{New: router.Ring{Servers: f.routing.servers, Owner: owner}}, err
 }
 
-// serveAdmin answers /ready, /metrics and /ring until end is called.
-func serveAdmin(address string, r *router.Router, ring *ringFile) (end func(), err error) {
+// certificate answers how the certificate that applications are shown stands; nil if there is none.
+func (f *routeFlags) certificate() http.Handler {
+	if f.clientTLS == "" {
+		return nil
+	}
+	files := memcache.Dialer{Connection: contract.Connection{TLSDir: f.clientTLS}}
+	return files.CertificateHandler(func() error {
+		_, err := files.ServerTLS(f.clientVerify)
+		return err
+	})
+}
+
+// serveAdmin answers /ready, /metrics, /ring and, if there is one, /certificate until end is called.
+func serveAdmin(address string, r *router.Router, ring *ringFile, certificate http.Handler) (end func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for /ready, /metrics and /ring: %w", err)
@@ -174,6 +186,9 @@ func serveAdmin(address string, r *router.Router, ring *ringFile) (end func(), e
 	const patience = 10 * time.Second
 	mux := http.NewServeMux()
 	mux.Handle("/", r.Admin())
+	if certificate != nil {
+		mux.Handle("GET "+contract.CertificatePath, certificate)
+	}
 	say := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(ring.acknowledged(r))

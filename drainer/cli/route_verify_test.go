@@ -2,7 +2,9 @@ package cli_test
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,7 +17,7 @@ import (
 )
 
 // TestRouteVerifiesClients: with --client-verify, an application without a certificate of the
-// authority is not served.
+// authority is not served. The operator is told when the router's own one ends.
 func TestRouteVerifiesClients(t *testing.T) {
 	t.Parallel()
 	_, servers := drainertest.Survivors(t, 1)
@@ -31,6 +33,20 @@ func TestRouteVerifiesClients(t *testing.T) {
 	all := drainertest.Objects(20, 100)
 	drainertest.StoreBy(t, application, r.address, all)
 	drainertest.CheckBy(t, application, "gomemcache", []string{r.address}, all)
+
+	served, err := application.Served(t.Context(), r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.Get("http://" + r.admin + contract.CertificatePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var stands contract.Certificate
+	if err := json.NewDecoder(response.Body).Decode(&stands); err != nil || stands != (contract.Certificate{NotAfter: served.NotAfter.Unix()}) {
+		t.Errorf("the router says %+v of a certificate that ends at %s: %v", stands, served.NotAfter, err)
+	}
 
 	conn, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true})
 	if err == nil { // TLS 1.3: the refusal comes with the first read

@@ -31,6 +31,7 @@ func (s *supervisor) answerProbes(ctx context.Context) {
 			http.Error(w, "memcached does not answer", http.StatusServiceUnavailable)
 		}
 	})
+	mux.Handle("GET "+contract.CertificatePath, s.Dialer.CertificateHandler(func() error { return s.Dialer.Check(s.usages()...) }))
 	const patience, header = 5 * time.Second, 16 << 10
 	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: header}
 	context.AfterFunc(ctx, func() { _ = server.Close() })

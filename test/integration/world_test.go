@@ -48,7 +48,9 @@ type world struct {
 	progress controllers.ProgressReader
 	rings    controllers.RingReader // nil: each router acknowledges what it was told
 	memory   controllers.MemoryReader
-	log      *logBuffer
+	// certificates is asked how the certificates of members and routers stand; nil asks none.
+	certificates controllers.CertificateReader
+	log          *logBuffer
 	// clock of the operator; nil for the machine's.
 	clock clock.PassiveClock
 	// byHand: a person does in this namespace what no operator may, so the invariants are
@@ -133,7 +135,7 @@ func (w *world) install(o *operator.Operator) {
 }
 
 func (w *world) newOperator() (*operator.Operator, error) {
-	options := operator.Options{Config: asUser(w.user), Journal: w.journal, Progress: w.progress, Rings: w.ringReader(), Memory: w.memory, Images: w.images, RolloutsAtOnce: w.rollouts, Log: w.log.logger(), Clock: w.clock}
+	options := operator.Options{Config: asUser(w.user), Journal: w.journal, Progress: w.progress, Rings: w.ringReader(), Memory: w.memory, Certificates: w.certificates, Images: w.images, RolloutsAtOnce: w.rollouts, Log: w.log.logger(), Clock: w.clock}
 	if !w.everywhere {
 		options.Namespaces = append([]string{w.namespace}, w.others...)
 	}

@@ -48,6 +48,8 @@ type Applier struct {
 	Events  events.EventRecorder
 	Options build.Options
 	Clock   clock.PassiveClock
+	// Installation of the operator; empty if it has no name.
+	Installation string
 	// Turns of the roll-outs that an upgrade begins.
 	Turns *rollout.Turns
 	// RouterTurns are those of their routers.
@@ -512,11 +514,15 @@ func summary(r *contract.Receipt) string {
 		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Bytes)
 }
 
-// patchFinalizer changes the cluster's finalizers under an optimistic lock.
+// patchFinalizer changes the cluster's finalizers under an optimistic lock. The one that is added says which
+// installation of the operator manages the cluster, too.
 func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, string) bool) error {
 	before := r.cluster.DeepCopy()
 	if !change(r.cluster, cachev1alpha1.ClusterFinalizer) {
 		return nil
+	}
+	if r.Installation != "" && len(r.cluster.Finalizers) > len(before.Finalizers) {
+		metav1.SetMetaDataAnnotation(&r.cluster.ObjectMeta, cachev1alpha1.AnnotationOperator, r.Installation)
 	}
 	err := r.Patch(ctx, r.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err == nil && len(r.cluster.Finalizers) > len(before.Finalizers) {

@@ -6,9 +6,9 @@ import cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 // memcached's that nothing of the pod has.
 func exportPort(c *cachev1alpha1.Memcached) int32 { return freePort(c, c.Spec.ContainerPort) }
 
-// probePort is where a member's supervisor tells the kubelet whether memcached answers, if memcached takes
+// ProbePort is where a member's supervisor tells the kubelet whether memcached answers, if memcached takes
 // TLS: the first port after that for items; 0 is none.
-func probePort(c *cachev1alpha1.Memcached) int32 {
+func ProbePort(c *cachev1alpha1.Memcached) int32 {
 	if c.Spec.TLS == nil {
 		return 0
 	}

@@ -58,7 +58,7 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 	spec := memberPod(c, o)
 	if Secured(c) {
 		// A supervisor has memcached use changed Secrets.
-		serve := contract.Serve{Port: c.Spec.ContainerPort, ProbePort: probePort(c), TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
+		serve := contract.Serve{Port: c.Spec.ContainerPort, ProbePort: ProbePort(c), TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
 		command = append([]string{supervisorDir + "/drainer"}, serve.Args()...)
 		supervise(spec, memcached, install(c, o, contract.Install{To: supervisorDir}))
 		withSecrets(c, spec, memcached)
@@ -82,7 +82,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		Dir:            dataDir,
 		Port:           c.Spec.ContainerPort,
 		ExportPort:     exportPort(c),
-		ProbePort:      probePort(c),
+		ProbePort:      ProbePort(c),
 		TerminationLog: contract.TerminationLog,
 		GracePeriod:    time.Duration(*graceSeconds(c)) * time.Second,
 		Connection:     connection(c),
@@ -201,7 +201,7 @@ func memcachedContainer(c *cachev1alpha1.Memcached, o Options) *coreac.Container
 // as one that failed.
 func readyProbe(c *cachev1alpha1.Memcached) *coreac.ProbeApplyConfiguration {
 	probe := coreac.Probe().WithPeriodSeconds(2).WithTimeoutSeconds(2)
-	if port := probePort(c); port != 0 {
+	if port := ProbePort(c); port != 0 {
 		return probe.WithHTTPGet(coreac.HTTPGetAction().WithPath(contract.ReadyPath).WithPort(intstr.FromInt32(port)))
 	}
 	return probe.WithTCPSocket(coreac.TCPSocketAction().WithPort(intstr.FromString(portName)))

@@ -66,9 +66,10 @@ type Reader struct {
 	Unlabelled client.Reader
 	Clock      clock.PassiveClock
 	// Drainers and Members are asked beside the reconciles.
-	Drainers *ask.Drainers
-	Members  *ask.Members
-	Rings    *ask.Routers
+	Drainers     *ask.Drainers
+	Members      *ask.Members
+	Rings        *ask.Routers
+	Certificates *ask.Certificates
 	// Options are what drainers are made with; nil if they are not known.
 	Options *build.Options
 	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
@@ -97,6 +98,8 @@ type Objects struct {
 	// MemberServices has the Services of single members, by their ordinals.
 	MemberServices map[int32]corev1.Service
 
+	// Certificates of members and routers that are ready, as far as is known.
+	Certificates []ask.CertificateOf
 	// Routers are what belongs to spec.router.
 	Routers Routers
 
@@ -203,6 +206,7 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 		return nil, err
 	}
 	r.observeRings(key, o)
+	r.observeCertificates(key, o)
 	if cluster.Spec.Storage == nil {
 		return o, nil
 	}

@@ -26,6 +26,9 @@ func conditions(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) []metav1.
 	if c := bindable(in); c != nil {
 		list = append(list, *c)
 	}
+	if in.Cluster.Spec.TLS != nil {
+		list = append(list, certificateValid(in, w))
+	}
 	if in.Cluster.Spec.Router != nil {
 		list = append(list, routersReady(in, w))
 	}

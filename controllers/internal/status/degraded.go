@@ -46,6 +46,8 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 		func() *trouble { return drainStuck(in, s, w) },
 		func() *trouble { return placementStuck(in, w) },
 		func() *trouble { return keptByOthers(in, w) },
+		func() *trouble { return certificateTrouble(in, w) },
+		func() *trouble { return contended(in) },
 		func() *trouble { return slow(in, w) },
 		func() *trouble { return drainHeld(s) },
 	}
@@ -153,6 +155,15 @@ func drainHeld(s *cachev1alpha1.MemcachedStatus) *trouble {
 		}
 	}
 	return nil
+}
+
+// contended: another installation of the operator watches the namespace.
+func contended(in *Input) *trouble {
+	if in.OtherOperator == "" {
+		return nil
+	}
+	return troublef(cachev1alpha1.ReasonOtherOperator, "installation %s of the operator watches this namespace, too, and leaves this Memcached to installation %s: "+
+		"limit one of them to other namespaces by --namespaces, or uninstall it", in.OtherOperator, in.Cluster.Annotations[cachev1alpha1.AnnotationOperator])
 }
 
 // Kept is a deleted object that somebody else's finalizer keeps.

@@ -83,7 +83,14 @@ type Input struct {
 	// SizeChanged is what admission made of the number of members or routers; empty if it
 	// changed none.
 	SizeChanged string
-	Now         time.Time
+	// Certificates that pods serve with, as far as is known. CertificatesSilent: pods were asked, and none
+	// has answered.
+	Certificates       []Certificate
+	CertificatesSilent bool
+	// OtherOperator is another installation of the operator that would manage the cluster, too; empty if
+	// none is known.
+	OtherOperator string
+	Now           time.Time
 
 	again time.Duration
 }

@@ -35,6 +35,9 @@ const (
 	OperatorImage  = "memcached-operator:test"
 )
 
+// Installation of the operators under test.
+const Installation = "operators/memcached-operator"
+
 // Options of one operator.
 type Options struct {
 	Config *rest.Config
@@ -45,13 +48,17 @@ type Options struct {
 	Progress controllers.ProgressReader
 	// Rings asks routers which table they have acknowledged.
 	Rings controllers.RingReader
+	// Certificates of members and routers; nil asks none.
+	Certificates controllers.CertificateReader
 	// Memory of the members; nil asks none.
 	Memory controllers.MemoryReader
 	// Images of the operator's version; MemcachedImage and OperatorImage by default.
 	Images Images
 	// RolloutsAtOnce by an upgrade of them.
 	RolloutsAtOnce int
-	Log            logr.Logger
+	// Installation of the operator; Installation by default, which all operators of a test share.
+	Installation string
+	Log          logr.Logger
 	// Clock of the operator; nil for the machine's.
 	Clock clock.PassiveClock
 }
@@ -94,19 +101,21 @@ func Start(o Options) (*Operator, error) {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
 	reconciler := &controllers.MemcachedReconciler{
-		Client:     mgr.GetClient(),
-		Live:       mgr.GetAPIReader(),
-		Namespaces: o.Namespaces,
-		Events:     mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
-		Progress:   o.Progress,
-		Rings:      o.Rings,
-		Memory:     o.Memory,
-		Metrics:    metrics,
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Namespaces:   o.Namespaces,
+		Events:       mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
+		Progress:     o.Progress,
+		Rings:        o.Rings,
+		Certificates: o.Certificates,
+		Memory:       o.Memory,
+		Metrics:      metrics,
 		Options: controllers.Options{
 			MemcachedImage: cmp.Or(o.Images.Memcached, MemcachedImage), ExporterImage: ExporterImage,
 			OperatorImage: cmp.Or(o.Images.Operator, OperatorImage),
 		},
 		RolloutsAtOnce: o.RolloutsAtOnce,
+		Installation:   cmp.Or(o.Installation, Installation),
 		Clock:          o.Clock,
 	}
 	if reconciler.Clock == nil {

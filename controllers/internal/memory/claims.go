@@ -1,0 +1,40 @@
+package memory
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Claims remembers since when each Memcached says the same of the installations of the operator that
+// claim it.
+type Claims struct{ kept Of[claims] }
+
+type claims struct {
+	cluster             types.UID
+	operator, otherOnes string
+	since               time.Time
+}
+
+// UnchangedFor is how long the Memcached has said what it says now, as far as this operator has seen it.
+func (c *Claims) UnchangedFor(cluster *cachev1alpha1.Memcached, now time.Time) (passed time.Duration) {
+	says := claims{
+		cluster: cluster.UID, operator: cluster.Annotations[cachev1alpha1.AnnotationOperator],
+		otherOnes: cluster.Annotations[cachev1alpha1.AnnotationOtherOperator],
+	}
+	c.kept.Use(client.ObjectKeyFromObject(cluster), func(last *claims) {
+		says.since = last.since
+		if *last != says {
+			says.since = now
+			*last = says
+		}
+		passed = now.Sub(last.since)
+	})
+	return passed
+}
+
+// Forget a Memcached that is gone.
+func (c *Claims) Forget(key client.ObjectKey) { c.kept.Forget(key) }

@@ -1,0 +1,85 @@
+package status
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Certificate that a pod serves with.
+type Certificate struct {
+	Pod string
+	// NotAfter is when it ends; zero if that is not known.
+	NotAfter time.Time
+	// Trouble is why the pod can't use the files of the Secret; empty if it can.
+	Trouble string
+}
+
+// endsSoon is how long before its end a certificate has to be renewed.
+const endsSoon = 7 * 24 * time.Hour
+
+// certificateValid says how the certificates of members and routers stand: the worst of them. If none is
+// known, it says what it said before.
+func certificateValid(in *Input, w *waits) metav1.Condition {
+	const kind = cachev1alpha1.ConditionCertificateValid
+	if t := certificateTrouble(in, w); t != nil {
+		return condition(kind, false, t.reason, "%s", t.message)
+	}
+	first := firstToEnd(in)
+	if first == nil {
+		if was := saidOfCertificate(in); was != nil {
+			return *was
+		}
+		why := ""
+		if in.Cluster.Spec.NetworkPolicy != nil && in.Cluster.Spec.Router == nil {
+			why = ": spec.networkPolicy keeps it out"
+		}
+		unknown := condition(kind, false, cachev1alpha1.ReasonCertificateUnknown, "no pod has told the operator when its certificate ends%s", why)
+		unknown.Status = metav1.ConditionUnknown
+		return unknown
+	}
+	if w.past(first.NotAfter.Add(-endsSoon)) {
+		return condition(kind, false, cachev1alpha1.ReasonCertificateEnds, "the certificate of pod %s ends at %s: renew it in its Secret", first.Pod, clock(first.NotAfter))
+	}
+	return condition(kind, true, cachev1alpha1.ReasonCertificateValid, "the first certificate ends at %s", clock(first.NotAfter))
+}
+
+// certificateTrouble: a certificate has expired, or can't be used.
+func certificateTrouble(in *Input, w *waits) *trouble {
+	if first := firstToEnd(in); first != nil && w.past(first.NotAfter) {
+		return troublef(cachev1alpha1.ReasonCertificateExpired, "the certificate of pod %s has expired at %s: renew it in its Secret", first.Pod, clock(first.NotAfter))
+	}
+	for _, c := range in.Certificates {
+		if c.Trouble != "" {
+			return troublef(cachev1alpha1.ReasonCertificateInvalid, "pod %s can't use the certificate in its Secret, and goes on with the one that it has: %s",
+				c.Pod, Printable(c.Trouble, MaxMessage/2))
+		}
+	}
+	if was := saidOfCertificate(in); was != nil && (was.Reason == cachev1alpha1.ReasonCertificateExpired || was.Reason == cachev1alpha1.ReasonCertificateInvalid) {
+		return troublef(was.Reason, "%s", was.Message)
+	}
+	return nil
+}
+
+// saidOfCertificate is what was said before, if nothing is known now, and may be in a moment: an operator
+// that starts has not asked yet.
+func saidOfCertificate(in *Input) *metav1.Condition {
+	if in.Cluster.Spec.TLS == nil || len(in.Certificates) > 0 || in.CertificatesSilent {
+		return nil
+	}
+	return meta.FindStatusCondition(in.Cluster.Status.Conditions, cachev1alpha1.ConditionCertificateValid)
+}
+
+// firstToEnd is the certificate that ends first; nil if none is known.
+func firstToEnd(in *Input) *Certificate {
+	var first *Certificate
+	for i := range in.Certificates {
+		if c := &in.Certificates[i]; !c.NotAfter.IsZero() && (first == nil || c.NotAfter.Before(first.NotAfter)) {
+			first = c
+		}
+	}
+	return first
+}

@@ -1,0 +1,74 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+func certified(all ...Certificate) *Input {
+	in := input(2)
+	in.Cluster.Spec.TLS = &cachev1alpha1.TLSSpec{SecretName: "tls"}
+	in.Certificates = all
+	return in
+}
+
+func TestStatusSaysHowTheCertificateStands(t *testing.T) {
+	const day = 24 * time.Hour
+	ends := func(pod string, in time.Duration) Certificate { return Certificate{Pod: pod, NotAfter: now.Add(in)} }
+	for what, test := range map[string]struct {
+		in               *Input
+		status           metav1.ConditionStatus
+		reason, degraded string
+		says             string
+		again            time.Duration
+	}{
+		"it is valid":                {certified(ends("cache-0", 30*day), ends("cache-1", 60*day)), "True", "CertificateValid", "Healthy", "the first certificate ends at", 23 * day},
+		"it ends within a week":      {certified(ends("cache-0", 30*day), ends("cache-1", 6*day)), "False", "CertificateEnds", "Healthy", "pod cache-1", 6 * day},
+		"it has expired":             {certified(ends("cache-0", 30*day), ends("cache-1", 0)), "False", "CertificateExpired", "CertificateExpired", "pod cache-1", 0},
+		"its key doesn't match":      {certified(ends("cache-0", 30*day), Certificate{Pod: "cache-1", Trouble: "a key\nthat"}), "False", "CertificateInvalid", "CertificateInvalid", "pod cache-1 can't use the certificate in its Secret, and goes on with the one that it has: a key that", 0},
+		"nothing is known yet":       {certified(), "Unknown", "CertificateUnknown", "Healthy", "no pod has told", 0},
+		"the words of a pod are cut": {certified(Certificate{Pod: "cache-1", Trouble: strings.Repeat("x", 1<<20)}), "False", "CertificateInvalid", "CertificateInvalid", "xxx", 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := Compute(test.in)
+			c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionCertificateValid)
+			if c == nil || c.Status != test.status || c.Reason != test.reason || !strings.Contains(c.Message, test.says) || len(c.Message) > MaxMessage {
+				t.Errorf("got %+v", c)
+			}
+			if d := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded); d.Reason != test.degraded {
+				t.Errorf("Degraded: %s: %s", d.Reason, d.Message)
+			}
+			if test.again != 0 && test.in.Again() != test.again {
+				t.Errorf("again after %s, want %s", test.in.Again(), test.again)
+			}
+		})
+	}
+}
+
+// An operator that starts has asked nobody yet.
+func TestAnExpiredCertificateStaysSaidUntilPodsAreAsked(t *testing.T) {
+	in := certified(Certificate{Pod: "cache-0", NotAfter: now.Add(-time.Hour)})
+	in.Cluster.Status = Compute(in)
+	in.Certificates = nil
+	if s := Compute(in); !meta.IsStatusConditionTrue(s.Conditions, cachev1alpha1.ConditionDegraded) {
+		t.Errorf("conditions %+v", s.Conditions)
+	}
+	in.CertificatesSilent = true
+	if c := meta.FindStatusCondition(Compute(in).Conditions, cachev1alpha1.ConditionCertificateValid); c.Status != metav1.ConditionUnknown {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestWithoutTLSThereIsNoConditionOfACertificate(t *testing.T) {
+	in := certified()
+	in.Cluster.Spec.TLS = nil
+	if c := meta.FindStatusCondition(Compute(in).Conditions, cachev1alpha1.ConditionCertificateValid); c != nil {
+		t.Errorf("got %+v", c)
+	}
+}

@@ -1,0 +1,53 @@
+package memcache
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Certificate says how the certificate of the files stands. check says what else is wrong with them; nil
+// checks nothing else.
+func (d Dialer) Certificate(check func() error) contract.Certificate {
+	var c contract.Certificate
+	pair, err := d.certificate()
+	if err == nil {
+		for _, der := range pair.Certificate {
+			if one, err := x509.ParseCertificate(der); err == nil && (c.NotAfter == 0 || one.NotAfter.Unix() < c.NotAfter) {
+				c.NotAfter = one.NotAfter.Unix()
+			}
+		}
+		if check != nil {
+			err = check()
+		}
+	}
+	if err != nil {
+		words := strings.Join(strings.Fields(err.Error()), " ")
+		c.Trouble = strings.ToValidUTF8(words[:min(len(words), contract.MaxCertificateTrouble)], "")
+	}
+	return c
+}
+
+// CertificateHandler answers how the certificate stands. It reads the files once a second at most,
+// however often it is asked.
+func (d Dialer) CertificateHandler(check func() error) http.Handler {
+	const fresh = time.Second
+	var mu sync.Mutex
+	var last contract.Certificate
+	var at time.Time
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		if at.IsZero() || time.Since(at) >= fresh {
+			last, at = d.Certificate(check), time.Now()
+		}
+		answer := last
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer)
+	})
+}

@@ -1,0 +1,105 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/internal/operator"
+)
+
+// another installation of the operator, of version b, which watches the same namespace.
+func (w *world) another(clock clock.PassiveClock) (*operator.Operator, *operator.Journal) {
+	w.Helper()
+	journal := &operator.Journal{}
+	o, err := operator.Start(operator.Options{
+		Config: asUser(w.user), Namespaces: []string{w.namespace}, Journal: journal, Rings: w.ringReader(), Images: version("b"),
+		Installation: "tenant/memcached-operator", Log: w.log.logger(), Clock: clock,
+	})
+	if err != nil {
+		w.Fatalf("start another operator: %v", err)
+	}
+	w.Cleanup(func() {
+		if err := o.Stop(); err != nil {
+			w.Errorf("the other operator ended with: %v", err)
+		}
+	})
+	return o, journal
+}
+
+// One cluster-wide and one for a namespace, of two versions: each would replace the members of the other.
+func TestTwoInstallationsOverOneNamespaceReplaceNoMembersByTurns(t *testing.T) {
+	for what, m := range map[string]*apitest.MemcachedBuilder{
+		"with storage": apitest.MakeMemcached(name).Storage("128Mi"), "without storage": apitest.MakeMemcached(name),
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newNamespace(t)
+			w.images = version("a")
+			w.startOperator()
+			w.create(m.Size(2).Obj())
+			w.settled(2)
+			held := testingclock.NewFakePassiveClock(time.Now())
+			other, journal := w.another(held)
+			w.eventually("status names the other one", func() error {
+				if !w.has("a") {
+					template, _ := w.template()
+					w.Fatalf("the members are replaced by the other operator: %s", template.Spec.Containers[0].Image)
+				}
+				return w.degradedBy("tenant/memcached-operator")
+			})
+			// However often the other one asks, the first one answers.
+			for range 4 {
+				before := w.memcached().Annotations[cachev1alpha1.AnnotationOtherOperator]
+				held.SetTime(held.Now().Add(10 * time.Minute))
+				w.eventually("the other one asks again, and is answered", func() error {
+					_, err := other.Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)})
+					now := w.memcached().Annotations[cachev1alpha1.AnnotationOtherOperator]
+					if now == before || !strings.Contains(now, `"answered":true`) {
+						return fmt.Errorf("it is %s: %w", now, err)
+					}
+					return nil
+				})
+			}
+			if !w.has("a") {
+				t.Error("the members were replaced")
+			}
+			for _, write := range journal.Writes() {
+				if write.Resource != "memcacheds" {
+					t.Errorf("the other one wrote %s", write)
+				}
+			}
+
+			// The first one is uninstalled.
+			w.stopOperator()
+			w.eventually("the other one takes over", func() error {
+				held.SetTime(held.Now().Add(time.Minute))
+				_, err := other.Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)})
+				if !w.has("b") {
+					return fmt.Errorf("the members are not its own: %w", err)
+				}
+				return nil
+			})
+			w.settled(2)
+			if a := w.memcached().Annotations; a[cachev1alpha1.AnnotationOperator] != "tenant/memcached-operator" || a[cachev1alpha1.AnnotationOtherOperator] != "" {
+				t.Errorf("annotations %v", a)
+			}
+		})
+	}
+}
+
+// degradedBy returns nil if status says that another installation is at work here.
+func (w *world) degradedBy(other string) error {
+	for _, c := range w.memcached().Status.Conditions {
+		if c.Type == cachev1alpha1.ConditionDegraded && c.Reason == cachev1alpha1.ReasonOtherOperator && strings.Contains(c.Message, other) {
+			return nil
+		}
+	}
+	return fmt.Errorf("conditions %s", asJSON(w.memcached().Status.Conditions))
+}
