@@ -127,7 +127,13 @@ func TestNetworkPolicyComesAndGoesOnRequest(t *testing.T) {
 	if w.networkPolicy() != nil {
 		t.Error("there is one that nobody asked for")
 	}
+	foreign := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "another"}}}}
+	foreign.Name = name
+	w.create(foreign)
 	w.change(w.memcached(), `{"spec":{"networkPolicy":{"clients":[{"podSelector":{"matchLabels":{"app":"web"}}}]}}}`)
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonNameTaken)
+	equal(w, "its selector", w.networkPolicy().Spec.PodSelector.MatchLabels, map[string]string{"app": "another"})
+	w.delete(foreign)
 	w.eventually("a NetworkPolicy for the members", func() error {
 		p := w.networkPolicy()
 		if p == nil {
