@@ -165,7 +165,7 @@ const (
 	AnnotationBegin = "cache.example.com/begin"
 )
 
-// AnnotationApplied, on each object that the operator applies, is a hash of what it sent. Admission may
+// AnnotationApplied is a hash of what the operator sent, on each object that it applies. Admission may
 // have made something else of it.
 const AnnotationApplied = "cache.example.com/applied"
 

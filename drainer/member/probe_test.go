@@ -4,6 +4,7 @@ package member_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"syscall"
@@ -32,7 +33,7 @@ func TestProbesAreNoFailedHandshakes(t *testing.T) {
 				return err
 			}
 			if err := response.Body.Close(); err != nil || response.StatusCode != want {
-				return fmt.Errorf("status %d, %v", response.StatusCode, err)
+				return errors.Join(err, fmt.Errorf("status %d", response.StatusCode))
 			}
 			return nil
 		}

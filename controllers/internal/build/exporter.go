@@ -14,10 +14,10 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-const (
-	ContainerExporter = "exporter"
-	metricsPort       = "metrics"
-)
+// ContainerExporter is the name of the exporter's container.
+const ContainerExporter = "exporter"
+
+const metricsPort = "metrics"
 
 // ServiceMonitorKind is the Prometheus operator's.
 var ServiceMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}

@@ -40,7 +40,7 @@ func (n *Names) Note(cluster client.ObjectKey, kind string, names []string) {
 	})
 }
 
-// Gone: the API server has none of these.
+// Gone notes that the API server has none of these.
 func (n *Names) Gone(cluster client.ObjectKey, kind string, names ...string) {
 	if n == nil || len(names) == 0 {
 		return

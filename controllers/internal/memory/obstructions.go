@@ -36,7 +36,7 @@ func (o *Obstructions) Note(cluster client.ObjectKey, claim types.UID, why Obstr
 // remembersRefusal is for how long an obstruction is known after the time to try again.
 const remembersRefusal = time.Minute
 
-// Passed: a step about the claim was taken.
+// Passed notes that a step about the claim was taken.
 func (o *Obstructions) Passed(cluster client.ObjectKey, claim types.UID) {
 	o.kept.Use(cluster, func(kept *map[types.UID]Obstruction) {
 		if _, is := (*kept)[claim]; is {

@@ -30,7 +30,7 @@ func foreignClaims(tb testing.TB, claims int) (store toolscache.Indexer, bytes u
 			UID: types.UID(fmt.Sprintf("6f1c2b5e-8d9a-4c3b-9e7f-%012d", i)), ResourceVersion: fmt.Sprint(1_000_000 + i),
 			Labels:        map[string]string{"app.kubernetes.io/name": fmt.Sprintf("app-%d", i)},
 			Annotations:   map[string]string{"pv.kubernetes.io/bind-completed": "yes", "note": fmt.Sprintf("%01000d", i)},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "manager", FieldsV1: &metav1.FieldsV1{Raw: fmt.Appendf(nil, "%02000d", i)}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "manager", FieldsV1: metav1.NewFieldsV1(fmt.Sprintf("%02000d", i))}},
 		}}
 		kept, err := onlyNames(claim)
 		if err == nil {

@@ -43,7 +43,9 @@ const mostUnsent = 128 << 10
 func boundUnsent(conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, mostUnsent) })
+			_ = raw.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, mostUnsent)
+			})
 		}
 	}
 }
