@@ -518,3 +518,17 @@ func TestASilentResolverDelaysNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestABlockThatNoMemcachedTakesEndsTheConnection: what follows would be swallowed for ever.
+func TestABlockThatNoMemcachedTakesEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	r := start(t, router.Config{Loops: 1}, members(t, 1)...)
+	for _, line := range []string{"cas  0 0 2 99999999999", "set k 0 0 99999999999", "ms k 99999999999"} {
+		c := dial(t, r.address)
+		c.say(line + "\r\nget k\r\n")
+		rest, err := io.ReadAll(c.r)
+		if err != nil || !strings.Contains(string(rest), "ERROR") || strings.Contains(string(rest), "END") {
+			t.Errorf("%s: %q, %v", line, rest, err)
+		}
+	}
+}

@@ -15,8 +15,8 @@ const (
 	MaxLine = 2048
 	// maxTokens is what memcached cuts a line into at most, with the end.
 	maxTokens = 24
-	// maxSize of a data block, without its end.
-	maxSize = math.MaxInt32 - 2
+	// MaxBlock is the size of a data block at most, without its end.
+	MaxBlock = math.MaxInt32 - 2
 )
 
 // Answers that need no member.
@@ -277,7 +277,7 @@ func (r *Request) block(token []byte) (ok bool) {
 		return false
 	}
 	r.Data = int(size) + 2
-	return size <= maxSize
+	return size <= MaxBlock
 }
 
 // store takes the other numbers of a classic storage command.
