@@ -32,8 +32,14 @@ func asAnotherUser(t *testing.T, lockFile string, f func()) {
 		f()
 		return
 	}
-	if err := os.Chmod(filepath.Dir(filepath.Dir(lockFile)), 0o755); err != nil {
-		t.Fatal(err)
+	for dir := filepath.Dir(lockFile); len(dir) > len(filepath.Dir(os.TempDir())); dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err == nil {
+			err = os.Chmod(dir, info.Mode().Perm()|0o111)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	done := make(chan struct{})
 	go func() {
