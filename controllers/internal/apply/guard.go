@@ -44,10 +44,15 @@ func (r *run) mayMark(ctx context.Context, claim action.ClaimRef) (*observe.View
 // live is what was read from the API server right before steps that can't be undone.
 // Steps of the same kind share one read, and add their own Jobs to it.
 func (r *run) live(ctx context.Context) (*observe.View, error) {
+	return r.liveBut(ctx, observe.Known{})
+}
+
+// liveBut is live without reading what is known.
+func (r *run) liveBut(ctx context.Context, known observe.Known) (*observe.View, error) {
 	if r.view != nil {
 		return r.view, nil
 	}
-	v, err := r.Reader.View(ctx, r.cluster)
+	v, err := r.Reader.ViewBefore(ctx, r.cluster, known)
 	if err != nil {
 		return nil, err
 	}
@@ -62,19 +67,10 @@ func (r *run) live(ctx context.Context) (*observe.View, error) {
 // liveForSize is live before the size is set. If the StatefulSet is to be created, the API server refuses if there is
 // one: then less has to be read.
 func (r *run) liveForSize(ctx context.Context) (*observe.View, error) {
-	if r.view != nil || r.present.StatefulSet != nil {
+	if r.present.StatefulSet != nil {
 		return r.live(ctx)
 	}
-	v, err := r.Reader.ViewBefore(ctx, r.cluster, observe.Known{NoStatefulSet: true, NoJobs: r.first, List: r.listMade})
-	if err != nil {
-		return nil, err
-	}
-	if err := r.allLabelled(ctx, v.Found); err != nil {
-		return nil, err
-	}
-	r.unlabelled = append(r.unlabelled, v.Unlabelled...)
-	r.view = v
-	return v, nil
+	return r.liveBut(ctx, observe.Known{NoStatefulSet: true, NoJobs: r.first, List: r.listMade})
 }
 
 // lookForMembers adds to the live read the claims that members below replicas would use. It refuses

@@ -153,8 +153,8 @@ func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, 
 	return d, err
 }
 
-// sizeChanged: the API server has another number than the one that was sent, and nobody else has
-// written it: admission did. Writing it again would change nothing.
+// sizeChanged notes that admission has changed the number that was sent. No other client owns the field, and
+// another write would change nothing.
 func (r *run) sizeChanged(what string, sent, is int32) {
 	r.done.SizeChanged = fmt.Sprintf("the operator asked for %d %s, and admission made %d of it", sent, what, is)
 }

@@ -205,8 +205,8 @@ const noVersion = "1"
 const kindMade = "made "
 
 // create creates an object that the cache lacks. The API server refuses if there is one, which is looked at then:
-// behind is true if it is the cluster's own, and an event is coming. One that is somebody else's is an error, and is
-// not written to. An object that this process has made is looked for first: the cache is behind, as a rule.
+// behind is true if it is the cluster's own, and an event is coming. An object of another owner is an error, and
+// stays as it is. An object that this process has made is looked for first: the cache is behind, as a rule.
 func create[T any, P interface {
 	*T
 	client.Object

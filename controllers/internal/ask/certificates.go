@@ -30,7 +30,7 @@ const (
 	maxCertificate = 4 << 10
 )
 
-// Certificates of members and routers. A nil Certificates asks nobody.
+// Certificates of members and routers. A nil Certificates sends no question.
 type Certificates struct {
 	sampler *sampler.Sampler[certificateTarget, contract.Certificate]
 }
@@ -82,7 +82,7 @@ func (c *Certificates) Want(cluster types.NamespacedName, pods []*corev1.Pod, ad
 	return known
 }
 
-// Forget asks nobody of the cluster any more.
+// Forget ends the questions to the pods of the cluster.
 func (c *Certificates) Forget(cluster types.NamespacedName) {
 	if c != nil {
 		c.sampler.Want(cluster)

@@ -39,7 +39,7 @@ const (
 // ProgressReader returns the last progress line of a drainer's pod, or nil.
 type ProgressReader func(ctx context.Context, namespace, pod string) (*contract.Progress, error)
 
-// Drainers are asked how far they are. A nil Drainers asks nobody.
+// Drainers are asked how far they are. A nil Drainers sends no question.
 type Drainers struct {
 	sampler *sampler.Sampler[logTarget, contract.Progress]
 }

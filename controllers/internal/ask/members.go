@@ -38,7 +38,7 @@ const (
 	memoryTargets = 8192
 )
 
-// Members are asked how full they are. A nil Members asks nobody.
+// Members are asked how full they are. A nil Members sends no question.
 type Members struct {
 	sampler *sampler.Sampler[memoryTarget, Memory]
 }

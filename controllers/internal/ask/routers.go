@@ -65,7 +65,7 @@ const (
 )
 
 // Routers are asked which table they have acknowledged: until it is the present one, and then
-// no more. A nil Routers asks nobody.
+// no more. A nil Routers sends no question.
 type Routers struct {
 	sampler *sampler.Sampler[routerTarget, contract.RingAcknowledged]
 	changed func(cluster types.NamespacedName)

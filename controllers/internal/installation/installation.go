@@ -94,8 +94,8 @@ const (
 // Manages tells whether the step is of the installation that manages the Memcached.
 func (s Step) Manages() bool { return s <= Drop }
 
-// See what the Memcached says of its operator. What can't be a name or a question, somebody else has written:
-// it counts as nothing.
+// See reads what the Memcached says of its operator. A value that can't be a name or a question is not an
+// operator's, and counts as nothing.
 func See(cluster *cachev1alpha1.Memcached, unchangedFor time.Duration) Seen {
 	seen := Seen{Question: Parse(cluster.Annotations[cachev1alpha1.AnnotationOtherOperator]), For: unchangedFor}
 	if name := cluster.Annotations[cachev1alpha1.AnnotationOperator]; Valid(name) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Obstruction is why the API server has refused a step about a claim, and until when none is tried
-// again. Taken: somebody else's object has a name that it needs.
+// again. Taken: an object of another owner has a name that it needs.
 type Obstruction struct {
 	Why   string
 	Taken bool

@@ -43,7 +43,7 @@ func foreignClaims(tb testing.TB, claims int) (store toolscache.Indexer, bytes u
 	return store, heap() - before
 }
 
-// BenchmarkForeignClaims tells what a claim of somebody else costs the manager.
+// BenchmarkForeignClaims tells what a claim that is not of a Memcached costs the manager.
 func BenchmarkForeignClaims(b *testing.B) {
 	const claims = 100_000
 	for b.Loop() {
