@@ -138,7 +138,7 @@ export CLIENTS := $(BIN)/clients
 # E2E=skip leaves the end-to-end tests out, on a machine that can't run a node.
 E2E ?=
 
-# Runs targets one after the other, and leaves nothing behind.
+# Runs targets, and leaves nothing behind.
 TESTRUN := $(BIN)/testrun --logs=$(BIN)/logs
 $(BIN)/testrun: $(wildcard hack/testrun/*.go)
 	@go build -buildvcs=false -ldflags "-s -w" -o $@ ./hack/testrun
@@ -150,7 +150,8 @@ test-needs: test-packages memcacheds clients kubernetes $(if $(filter skip,$(E2E
 
 .PHONY: test
 test: test-needs ## Show every promise once, on real parts, in twelve minutes; installs what it needs (E2E=skip: no real node)
-	$(TESTRUN) test-unit test-integration test-scale $(if $(filter skip,$(E2E)),,test-e2e)
+	@# The node's tests mostly wait: the others run beside them.
+	$(TESTRUN) --at-once=2 $(if $(filter skip,$(E2E)),,test-e2e) test-unit test-integration test-scale
 	@cat $(TEST_COUNTS)
 
 # The parts of make test-all. The explorations of the models take hours.

@@ -1,10 +1,11 @@
 //go:build linux
 
-// Command testrun runs make targets that run tests, one after the other, and leaves nothing behind,
-// however it ends: no process, no cluster, no file but the targets' logs.
+// Command testrun runs make targets that run tests, and leaves nothing behind, however it ends: no
+// process, no cluster, no file but the targets' logs.
 //
-//	testrun [-logs DIR] [-within DURATION] [-from TEXT] TARGET…
+//	testrun [-logs DIR] [-at-once N] [-within DURATION] [-from TEXT] TARGET…
 //
+// The targets begin in their order, N of them at once: one that waits leaves its CPU time to others.
 // It shows which package or test passed or failed; each target's whole output is in DIR/TARGET.log.
 // Its last lines say what failed, and in which log. It goes on after a failure.
 //
@@ -14,6 +15,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -23,6 +26,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -33,6 +37,7 @@ func main() {
 		return
 	}
 	logs := flag.String("logs", "bin/logs", "Folder of the targets' logs.")
+	atOnce := flag.Int("at-once", 1, "How many targets run at once.")
 	within := flag.Duration("within", 0, "Begin no target, and end the one that runs, after this time; what passed until then has passed. 0: no limit.")
 	from := flag.String("from", "", "Begin with the target that this text chooses, and go on from there: a commit's hash gives each commit another one.")
 	flag.Parse()
@@ -44,10 +49,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(2)
 	}
-	if *within > 0 {
-		r.end = time.Now().Add(*within)
-	}
-	r.all(rotated(flag.Args(), *from))
+	r.all(rotated(flag.Args(), *from), *atOnce, *within)
 	os.Exit(r.report())
 }
 
@@ -65,11 +67,12 @@ func rotated(targets []string, from string) []string {
 // run is all targets of one call.
 type run struct {
 	logs, scratch string
-	began, end    time.Time
+	began         time.Time
 	guard         *guardian
-	signals       chan os.Signal
-	results       []result
-	trouble       []string
+	results       []result // in the order of the targets
+
+	mu      sync.Mutex
+	trouble []string
 }
 
 // result of one target.
@@ -91,8 +94,7 @@ const (
 )
 
 func newRun(logs string) (*run, error) {
-	r := &run{logs: logs, began: time.Now(), signals: make(chan os.Signal, 1)}
-	signal.Notify(r.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	r := &run{logs: logs, began: time.Now()}
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return nil, err
 	}
@@ -107,29 +109,53 @@ func newRun(logs string) (*run, error) {
 	return r, err
 }
 
-// all runs the targets.
-func (r *run) all(targets []string) {
-	for i, target := range targets {
-		last := r.one(target)
-		r.results = append(r.results, last)
-		fmt.Printf("%s: %s after %.0f s\n", target, last.outcome, last.took.Seconds())
-		if last.outcome == interrupted || !r.end.IsZero() && time.Now().After(r.end) {
-			for _, target := range targets[i+1:] {
-				r.results = append(r.results, result{target: target, outcome: notBegun})
-			}
-			return
-		}
+// all runs the targets, and returns when those that have begun are over.
+func (r *run) all(targets []string, atOnce int, within time.Duration) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if within > 0 {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, within)
+		defer end()
 	}
+	r.results = make([]result, len(targets))
+	next := make(chan int)
+	var running sync.WaitGroup
+	for range max(1, min(atOnce, len(targets))) {
+		running.Go(func() {
+			for i := range next {
+				if ctx.Err() != nil {
+					r.results[i] = result{target: targets[i], outcome: notBegun}
+					continue
+				}
+				res := r.one(ctx, targets[i])
+				fmt.Printf("%s: %s after %.0f s\n", targets[i], res.outcome, res.took.Seconds())
+				r.results[i] = res
+			}
+		})
+	}
+	for i := range targets {
+		next <- i
+	}
+	close(next)
+	running.Wait()
+}
+
+// troubled notes what went wrong outside the tests.
+func (r *run) troubled(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trouble = append(r.trouble, err.Error())
 }
 
 // one runs a target in a session of its own, by which its processes are found.
-func (r *run) one(target string) result {
+func (r *run) one(ctx context.Context, target string) result {
 	began := time.Now()
 	res := result{target: target, log: filepath.Join(r.logs, target+".log"), outcome: failed}
 	defer func() { res.took = time.Since(began) }()
 	log, err := newLog(res.log, target)
 	if err != nil {
-		r.trouble = append(r.trouble, err.Error())
+		r.troubled(err)
 		return res
 	}
 	defer log.close()
@@ -139,13 +165,13 @@ func (r *run) one(target string) result {
 	cmd.WaitDelay = 10 * time.Second // a process that was left behind may hold the output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		r.trouble = append(r.trouble, err.Error())
+		r.troubled(err)
 		return res
 	}
 	r.guard.watch(cmd.Process.Pid)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	res.outcome = r.await(cmd.Process.Pid, done)
+	res.outcome = await(ctx, cmd.Process.Pid, done)
 	for _, left := range leftBy(cmd.Process.Pid) {
 		if res.outcome == passed {
 			res.outcome = failed
@@ -169,36 +195,37 @@ func leftBy(session int) []process {
 }
 
 // await waits for the end of a target, of the time, or of this process.
-func (r *run) await(session int, done <-chan error) outcome {
-	var timeOver <-chan time.Time
-	if !r.end.IsZero() {
-		timeOver = time.After(time.Until(r.end))
-	}
-	var why outcome
+func await(ctx context.Context, session int, done <-chan error) outcome {
 	select {
 	case err := <-done:
-		if err != nil {
-			return failed
-		}
-		return passed
-	case <-r.signals:
-		why = interrupted
-	case <-timeOver:
-		why = unfinished
+		return ended(err)
+	case <-ctx.Done():
 	}
 	for _, p := range ofSession(session) {
 		p.kill()
 	}
-	if err := <-done; err == nil && why == unfinished {
+	err := <-done
+	switch {
+	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return interrupted
+	case err == nil:
 		return passed // it was over at that moment
+	default:
+		return unfinished
 	}
-	return why
+}
+
+func ended(err error) outcome {
+	if err != nil {
+		return failed
+	}
+	return passed
 }
 
 // report says how it went, what failed at the end. It returns the exit code.
 func (r *run) report() int {
 	if err := r.guard.finish(); err != nil {
-		r.trouble = append(r.trouble, "clean up: "+err.Error())
+		r.troubled(fmt.Errorf("clean up: %w", err))
 	}
 	good, bad, code := 0, 0, 0
 	for _, res := range r.results {

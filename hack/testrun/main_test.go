@@ -149,6 +149,15 @@ func TestARunWhoseTimeIsOverEndsWithWhatPassed(t *testing.T) {
 	}
 }
 
+func TestTargetsThatRunAtOnceWaitForEachOther(t *testing.T) {
+	meet := "%s:\n\t@touch %[1]s.here; while ! test -e %s.here; do sleep 0.05; done\n"
+	dir := folder(t, fmt.Sprintf(meet, "one", "two")+fmt.Sprintf(meet, "two", "one")+"three:\n\t@test -e one.here -o -e two.here\n")
+	cmd, out := testrun(t, dir, "-at-once=2", "one", "two", "three")
+	if err := cmd.Run(); err != nil || !strings.Contains(out.String(), "3 passed, 0 failed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestEachTextBeginsElsewhere(t *testing.T) {
 	all, first := []string{"a", "b", "c"}, map[string]bool{}
 	for i := range 50 {
