@@ -18,6 +18,7 @@ import (
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/httpserver"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router"
 )
@@ -183,7 +184,6 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 	if err != nil {
 		return nil, fmt.Errorf("listen for /ready, /metrics and /ring: %w", err)
 	}
-	const patience = 10 * time.Second
 	mux := http.NewServeMux()
 	mux.Handle("/", r.Admin())
 	if certificate != nil {
@@ -219,9 +219,9 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 		}
 		say(w, q)
 	})
-	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, MaxHeaderBytes: 16 << 10}
+	server := httpserver.New(mux)
 	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(httpserver.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
 			panic(err) // the listener is ours alone
 		}
 	}()
