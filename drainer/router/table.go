@@ -126,7 +126,7 @@ func (l *loop) newMember(address string) *member {
 		Failed: func(why string) { l.poller.Post(func() { m.down = why }) },
 	}
 	if r.config.Fence { // a ring that never changes may name a member twice
-		told.Places = &l.places
+		told.Moves = &l.places
 		told.Doubted = func(other, why string) { l.poller.Post(func() { l.doubt(other, why) }) }
 	}
 	r.goroutines.Go(func() { r.members.Keep(ctx, address, lost, told) })

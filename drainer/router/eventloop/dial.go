@@ -41,7 +41,7 @@ type Loop struct {
 // Keep gives a loop a connection to a member, and another one when it is lost, until ctx ends.
 func (m *Members) Keep(ctx context.Context, address string, lost <-chan struct{}, loop Loop) {
 	said := ""
-	defer loop.Places.Leave(address)
+	defer loop.Moves.Leave(address)
 	for wait := firstPause; ctx.Err() == nil; {
 		fd, version, err := m.connect(ctx, address, &loop)
 		if err != nil {
@@ -80,10 +80,10 @@ func (m *Members) connect(ctx context.Context, address string, loop *Loop) (fd i
 	defer cancel()
 	conn, version, err := m.Dialer.DialMember(connecting, "tcp", address)
 	if err != nil {
-		loop.Places.Leave(address)
+		loop.Moves.Leave(address)
 		return -1, "", err
 	}
-	if twin, why := loop.Places.Take(address, conn.RemoteAddr().String(), time.Now()); why != "" {
+	if twin, why := loop.Moves.Take(address, conn.RemoteAddr().String(), time.Now()); why != "" {
 		if twin != "" {
 			loop.Doubted(twin, why)
 		}

@@ -27,7 +27,7 @@ func TestTwoMembersAtOnePlaceAreNotAskedUntilNamesHaveChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := &eventloop.Places{}
+			p := &eventloop.Moves{}
 			for i, want := range takes {
 				if want.remote == "" {
 					p.Leave(want.address)
