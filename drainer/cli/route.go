@@ -18,6 +18,7 @@ import (
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/httpserver"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router"
 )
@@ -49,7 +50,7 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.DurationVar(&c.MemberTimeout, "member-timeout", router.DefaultMemberTimeout, "a member that is silent for so long, and takes less than 32 KiB a second of a large request, gets another connection, and its requests an error")
 	fs.DurationVar(&c.ConnectTimeout, "connect-timeout", router.DefaultConnectTimeout, "how long a connection to a member may take")
 	fs.DurationVar(&c.IdleTimeout, "idle-timeout", 0, "close the connection of a client that asks nothing and takes nothing for so long; 0 never")
-	fs.DurationVar(&c.RequestTimeout, "request-timeout", router.DefaultRequestTimeout, "how long a request of more than 4 KiB may take to arrive, with a second more for each 32 KiB; and how long a client may take nothing of its answers while half of --max-memory is taken")
+	fs.DurationVar(&c.RequestTimeout, "request-timeout", router.DefaultRequestTimeout, "how long a request of more than 4 KiB may take to arrive, with a second more for each 32 KiB; while half of --max-memory is taken, also a smaller one, and how long a client may take nothing of its answers")
 	fs.DurationVar(&c.Linger, "linger", contract.RouterLinger, "after SIGTERM, take connections for so long, while /ready says no")
 	fs.DurationVar(&c.DrainTimeout, "drain-timeout", router.DefaultDrainTimeout, "then wait for answers for so long")
 	fs.DurationVar(&c.Slow, "slow", 100*time.Millisecond, "log requests that take so long, or fail: one a second of each thread at most; 0 none")
@@ -183,7 +184,6 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 	if err != nil {
 		return nil, fmt.Errorf("listen for /ready, /metrics and /ring: %w", err)
 	}
-	const patience = 10 * time.Second
 	mux := http.NewServeMux()
 	mux.Handle("/", r.Admin())
 	if certificate != nil {
@@ -219,9 +219,9 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 		}
 		say(w, q)
 	})
-	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, MaxHeaderBytes: 16 << 10}
+	server := httpserver.New(mux)
 	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(httpserver.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
 			panic(err) // the listener is ours alone
 		}
 	}()

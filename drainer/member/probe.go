@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/httpserver"
 )
 
 // The kubelet's probe of a TCP port opens a connection and closes it. Where memcached takes TLS, each is
@@ -32,10 +33,9 @@ func (s *supervisor) answerProbes(ctx context.Context) {
 		}
 	})
 	mux.Handle("GET "+contract.CertificatePath, s.Dialer.CertificateHandler(func() error { return s.Dialer.Check(s.usages()...) }))
-	const patience, header = 5 * time.Second, 16 << 10
-	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: header}
+	server := httpserver.New(mux)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(httpserver.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
 		s.std.Logf("the kubelet is told no longer whether memcached answers: %v", err)
 	}
 }

@@ -49,6 +49,8 @@ type Options struct {
 // Limits of a server decide whether it can store an item.
 type Limits struct {
 	Version string
+	// Place is the address at which the server was reached.
+	Place string
 	// ItemSizeMax is -I: bytes that an item may take, with its header.
 	ItemSizeMax int
 	// CAS: each item carries 8 bytes more.
@@ -378,7 +380,7 @@ func (d Dialer) ReadLimits(ctx context.Context, address string, timeout time.Dur
 
 // Limits asks the server what it can store.
 func (c *Conn) Limits() (Limits, error) {
-	var l Limits
+	l := Limits{Place: c.conn.RemoteAddr().String()}
 	var err error
 	if l.Version, err = c.Version(); err != nil {
 		return l, err

@@ -90,6 +90,9 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	complete := false
 	e.report()
 	err := e.connect(ctx)
+	if err == nil {
+		err = e.apart(ctx)
+	}
 	member, live := e.Source.(*runningMember)
 	if live && err == nil {
 		err = e.allKeepCAS()

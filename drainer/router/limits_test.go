@@ -93,6 +93,8 @@ func TestSmallAnswersPassWhenTheRoomIsFull(t *testing.T) {
 func TestAValueThatNeverComesIsGivenUp(t *testing.T) {
 	t.Parallel()
 	r := start(t, router.Config{Loops: 1, RequestTimeout: 500 * time.Millisecond}, members(t, 1)...)
+	typist := dial(t, r.address)
+	typist.say("get ")
 	for _, size := range []int{20_000, 500_000} {
 		c := dial(t, r.address)
 		c.want("get a\r\n", "END\r\n")
@@ -101,8 +103,31 @@ func TestAValueThatNeverComesIsGivenUp(t *testing.T) {
 			t.Errorf("%d bytes: %q, %v", size, rest, err)
 		}
 	}
+	typist.want("a\r\n", "END\r\n") // a person may take his time
 	wait.For(t, "nothing to be held", func() error {
 		if n := held(t, r); n != 0 {
+			return fmt.Errorf("%d bytes are held", n)
+		}
+		return nil
+	})
+}
+
+// Nor do many small requests that never become complete fill the room for ever.
+func TestSmallRequestsThatNeverComeAreGivenUpWhenTheRoomIsFull(t *testing.T) {
+	t.Parallel()
+	const maxMemory = 1 << 20
+	r := start(t, router.Config{Loops: 1, MaxMemory: maxMemory, RequestTimeout: 500 * time.Millisecond}, members(t, 1)...)
+	for range maxMemory / 4000 {
+		dial(t, r.address).say("set x 0 0 3900\r\n" + strings.Repeat("v", 3800))
+	}
+	value := strings.Repeat("v", 100_000)
+	wait.For(t, "room for a larger value", func() error {
+		c := dial(t, r.address)
+		defer c.Close()
+		if got := c.ask(fmt.Sprintf("set a 0 0 %d\r\n%s\r\n", len(value), value)); got != "STORED\r\n" {
+			return fmt.Errorf("%q", got)
+		}
+		if n := held(t, r); n > maxMemory/2 {
 			return fmt.Errorf("%d bytes are held", n)
 		}
 		return nil

@@ -31,6 +31,7 @@ type loop struct {
 		dirty   []*member
 		leaving []*member // that the table doesn't name
 	}
+	places eventloop.Places
 	// table of the requests that begin, with the members of its rings. epochs are those
 	// with requests under way, and the table's own.
 	table    *Table

@@ -64,7 +64,7 @@ func (c *client) count() {
 	c.loop.held += n - c.counted
 	c.counted = n
 	switch {
-	case n <= eventloop.Usual:
+	case n == 0:
 		c.partial = 0
 	case c.partial == 0:
 		c.partial = c.loop.now
@@ -73,12 +73,12 @@ func (c *client) count() {
 
 // overdue tells whether the client has left the router waiting for too long.
 func (c *client) overdue(config *Config) bool {
-	now := c.loop.now
+	now, short := c.loop.now, c.loop.held > c.loop.maxMemory/2
 	patience := int64(config.RequestTimeout)
 	switch {
-	case c.partial > 0 && !c.stopped && now-c.partial > patience+int64(c.counted/slowest)*int64(time.Second):
+	case c.partial > 0 && !c.stopped && (c.counted > eventloop.Usual || short) && now-c.partial > patience+int64(c.counted/slowest)*int64(time.Second):
 		return true
-	case c.unsent() > 0 && now-c.used > patience && c.loop.held > c.loop.maxMemory/2:
+	case c.unsent() > 0 && now-c.used > patience && short:
 		return true
 	}
 	return config.IdleTimeout > 0 && c.head == nil && !c.waits && now-c.used > int64(config.IdleTimeout)

@@ -49,8 +49,8 @@ type Config struct {
 	// IdleTimeout closes the connection of a client that asks nothing and takes nothing; 0 never.
 	IdleTimeout time.Duration
 	// RequestTimeout is how long a request of more than a few KiB may take to arrive, with a
-	// second more for each slowest bytes. While memory is short, it is also how long a client may
-	// take none of its answers.
+	// second more for each slowest bytes. While memory is short, it holds for small requests, too, and
+	// is also how long a client may take none of its answers.
 	RequestTimeout time.Duration
 	// Linger is how long a router that was told to end still takes connections: until
 	// everybody has learned that it is not ready.

@@ -125,8 +125,21 @@ func (l *loop) newMember(address string) *member {
 		},
 		Failed: func(why string) { l.poller.Post(func() { m.down = why }) },
 	}
+	if r.config.Fence { // a ring that never changes may name a member twice
+		told.Places = &l.places
+		told.Doubted = func(other, why string) { l.poller.Post(func() { l.doubt(other, why) }) }
+	}
 	r.goroutines.Go(func() { r.members.Keep(ctx, address, lost, told) })
 	return m
+}
+
+// doubt that a member is where it was reached: another name leads there, too.
+func (l *loop) doubt(address, why string) {
+	for _, m := range slices.Concat(l.members.all, l.members.leaving) {
+		if m.address == address {
+			m.fail(why)
+		}
+	}
 }
 
 // leave closes the connections of members that are no longer named.

@@ -3,7 +3,6 @@ package volume
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -23,11 +22,16 @@ func KeptList(dir string) (*contract.List, error) {
 // ReadList reads a list from a file. Anybody may have written its version: one that is so far ahead that later ones would
 // be ignored for long is an error.
 func ReadList(path string) (*contract.List, error) {
-	f, err := os.Open(path)
+	f, err := openNow(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() { // to read a pipe may wait for ever, too
+		return nil, fmt.Errorf("%s is not a file", filepath.Base(path))
+	}
 	text, err := io.ReadAll(io.LimitReader(f, contract.MaxList+1))
 	if err != nil {
 		return nil, err

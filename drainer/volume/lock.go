@@ -37,7 +37,7 @@ func LockToServe(ctx context.Context, dir string, logf func(string, ...any)) (*o
 	if errors.Is(err, os.ErrPermission) {
 		// It is the file of a member that ran as another user. A lock needs no more than reading; only NFS
 		// wants writing, so this is tried second.
-		if file, err = os.Open(path); errors.Is(err, os.ErrPermission) {
+		if file, err = openNow(path); errors.Is(err, os.ErrPermission) {
 			return nil, fmt.Errorf("lock the volume: %w: if runAsUser was changed, change it back, or let the new user read this file", err)
 		}
 	}
@@ -51,7 +51,7 @@ func LockToServe(ctx context.Context, dir string, logf func(string, ...any)) (*o
 // LockToRead locks the volume for a drainer, which may not write to it. If there is no
 // lock file, its member was of a version that made none.
 func LockToRead(ctx context.Context, dir string, logf func(string, ...any)) (*os.File, error) {
-	file, err := os.Open(filepath.Join(dir, contract.LockFile))
+	file, err := openNow(filepath.Join(dir, contract.LockFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

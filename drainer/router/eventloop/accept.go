@@ -50,6 +50,14 @@ func boundUnsent(conn net.Conn) {
 	}
 }
 
+// What a client may send until the end of its handshake, in bytes: crypto/tls keeps up to 64 KiB of a client that says
+// that more will come, and up to 256 KiB of one that is asked for its certificate. What others send is far less.
+const (
+	mostHello = 16 << 10
+	// mostCertificate has room for some ten certificates.
+	mostCertificate = 32 << 10
+)
+
 const answerTooMany = "ERROR Too many open connections\r\n"
 
 // Clients are the connections of clients.
@@ -137,14 +145,40 @@ func (c *Clients) secure(ctx context.Context, conn net.Conn) {
 		c.refuse(conn)
 		return
 	}
-	secured := tls.Server(conn, config)
+	greeting := &greeting{Conn: conn, left: mostHello}
+	if config.ClientAuth != tls.NoClientCert {
+		greeting.left = mostCertificate
+	}
+	secured := tls.Server(greeting, config)
 	bounded, cancel := context.WithTimeout(ctx, handshake)
 	defer cancel()
 	if secured.HandshakeContext(bounded) != nil {
 		c.refuse(conn)
 		return
 	}
+	greeting.over = true
 	c.give(ctx, &carried{Conn: secured, of: c})
+}
+
+// greeting bounds what a client sends until its handshake is over.
+type greeting struct {
+	net.Conn
+	left int
+	over bool
+}
+
+var errLongGreeting = errors.New("the client's handshake is too long")
+
+func (g *greeting) Read(b []byte) (int, error) {
+	if g.over {
+		return g.Conn.Read(b)
+	}
+	if g.left == 0 {
+		return 0, errLongGreeting
+	}
+	n, err := g.Conn.Read(b[:min(len(b), g.left)])
+	g.left -= n
+	return n, err
 }
 
 // carried is a connection that goroutines carry. It counts until it is closed.

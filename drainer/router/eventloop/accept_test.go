@@ -2,6 +2,7 @@ package eventloop_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -86,6 +87,55 @@ func TestAConnectionThatNoLoopTakesIsClosedAndNotCounted(t *testing.T) {
 				return fmt.Errorf("%d are connected", n)
 			}
 			return nil
+		})
+	}
+}
+
+// pipes is a listener that accepts one connection, whose other end takes nothing ahead of who reads it.
+type pipes struct {
+	net.Listener
+	conns chan net.Conn
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p.conns; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// A client that says that a long handshake will come is not listened to until it has all come: there may be as many as
+// memory has room for at rest.
+func TestALongHandshakeIsNotKept(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		auth tls.ClientAuthType
+		most int
+	}{"plain": {tls.NoClientCert, 16 << 10}, "with a certificate": {tls.RequireAnyClientCert, 32 << 10}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, server := net.Pipe()
+			listener := &pipes{conns: make(chan net.Conn, 1)}
+			listener.conns <- server
+			close(listener.conns)
+			c := &eventloop.Clients{Most: 1, MostBytes: 1 << 20, Logf: t.Logf, TLS: func() (*tls.Config, error) { return &tls.Config{ClientAuth: test.auth}, nil }}
+			_ = c.Serve(context.Background(), listener, func() bool { return false })
+			_ = client.SetDeadline(wait.Deadline())
+			const announced, record = 65_000, 1000
+			hello := append([]byte{1, 0, announced >> 8, announced & 0xff}, make([]byte, announced)...)
+			taken := 0
+			for len(hello) > 0 && taken < 60_000 {
+				n := min(record, len(hello))
+				sent, err := client.Write(append([]byte{22, 3, 1, byte(n >> 8), byte(n & 0xff)}, hello[:n]...))
+				taken += sent
+				if err != nil {
+					break
+				}
+				hello = hello[n:]
+			}
+			if taken > test.most {
+				t.Errorf("%d bytes of a handshake were taken, want %d at most", taken, test.most)
+			}
 		})
 	}
 }

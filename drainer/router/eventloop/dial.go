@@ -2,6 +2,7 @@ package eventloop
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -31,13 +32,18 @@ type Loop struct {
 	Connected func(fd int, version string) bool
 	// Failed says why there is none.
 	Failed func(why string)
+	// Places of the loop's members; nil if two may be at one.
+	Places *Places
+	// Doubted is the address of another member that may not be asked for now.
+	Doubted func(address, why string)
 }
 
 // Keep gives a loop a connection to a member, and another one when it is lost, until ctx ends.
 func (m *Members) Keep(ctx context.Context, address string, lost <-chan struct{}, loop Loop) {
 	said := ""
+	defer loop.Places.Leave(address)
 	for wait := firstPause; ctx.Err() == nil; {
-		fd, version, err := m.connect(ctx, address)
+		fd, version, err := m.connect(ctx, address, &loop)
 		if err != nil {
 			why := err.Error()
 			if why != said && ctx.Err() == nil {
@@ -69,12 +75,19 @@ func (m *Members) Keep(ctx context.Context, address string, lost <-chan struct{}
 }
 
 // connect returns a socket that a loop may have.
-func (m *Members) connect(ctx context.Context, address string) (fd int, version string, err error) {
+func (m *Members) connect(ctx context.Context, address string, loop *Loop) (fd int, version string, err error) {
 	connecting, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
 	conn, version, err := m.Dialer.DialMember(connecting, "tcp", address)
 	if err != nil {
+		loop.Places.Leave(address)
 		return -1, "", err
+	}
+	if twin, why := loop.Places.Take(address, conn.RemoteAddr().String(), time.Now()); why != "" {
+		if twin != "" {
+			loop.Doubted(twin, why)
+		}
+		return -1, "", errors.Join(errors.New(why), conn.Close())
 	}
 	fd, err = HandOver(ctx, conn)
 	return fd, version, err

@@ -1,0 +1,68 @@
+// Package httpserver serves HTTP to the kubelet, to Prometheus and to the operator, from processes that share a
+// container's memory with a cache. Anybody in the cluster may be able to connect, so connections, time and headers are
+// bounded.
+package httpserver
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// most connections at a time. Each may take some twenty KiB.
+	most = 64
+	// patience is how long a client may take for a request, or for an answer, and may rest.
+	patience = 10 * time.Second
+	// header is the size of a request's header at most, in bytes.
+	header = 16 << 10
+)
+
+// New returns a server within bounds. It is to serve a Listener.
+func New(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: header}
+}
+
+// Listener returns one with few connections at a time: for one more, the oldest is closed. So the kubelet's is served
+// while somebody holds others open.
+func Listener(l net.Listener) net.Listener { return &listener{Listener: l} }
+
+type listener struct {
+	net.Listener
+	mu   sync.Mutex
+	open []*conn // the oldest first
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: accepted, of: l}
+	l.mu.Lock()
+	var oldest *conn
+	if len(l.open) == most {
+		oldest = l.open[0]
+	}
+	l.open = append(l.open, c)
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close()
+	}
+	return c, nil
+}
+
+// conn is one that counts until it is closed.
+type conn struct {
+	net.Conn
+	of *listener
+}
+
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	c.of.open = slices.DeleteFunc(c.of.open, func(o *conn) bool { return o == c })
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}

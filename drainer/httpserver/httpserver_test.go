@@ -1,0 +1,61 @@
+package httpserver
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"example.com/memcached-operator/test/wait"
+)
+
+// Whoever opens connections and says nothing, or half of a request, keeps nobody else out, and no more than so many.
+func TestManyConnectionsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	bounded := Listener(plain).(*listener)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(bounded) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-ended
+	})
+	closed := make(chan error, 3*most)
+	for range 3 * most {
+		c, err := net.Dial("tcp", plain.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			closed <- err
+		}()
+	}
+	answer, err := http.Get("http://" + plain.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	bounded.mu.Lock()
+	open := len(bounded.open)
+	bounded.mu.Unlock()
+	if open > most {
+		t.Errorf("%d are open, want %d at most", open, most)
+	}
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("the answer is %s", answer.Status)
+	}
+	for range 2 * most {
+		if err := wait.Receive(t, "the end of the oldest ones", closed); err == nil {
+			t.Error("half of a request was answered")
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// While a member's pod is replaced, its name may still lead to where it was, which may be another member's place by
+// now. Items for both would be stored at one, where the next ring change finds them as old values; and an item that is
+// added where it already is, under another name, is then deleted there.
+
+// apart waits until no two servers are reached at the same place.
+func (e *Engine) apart(ctx context.Context) error {
+	places := make([]string, len(e.writers))
+	for i, w := range e.writers {
+		if e.Lost == nil || !e.Lost[i] {
+			places[i] = w.Limits().Place
+		}
+	}
+	twin := e.twin(places)
+	if twin == nil {
+		return nil
+	}
+	known := true
+	waiting := func(why string) { e.waits.Set(twin.name, why) }
+	err := memcache.Insist(ctx, e.UnreachableTimeout, waiting, func(timeout time.Duration) error {
+		if known { // of a moment ago
+			known = false
+			return twin.err
+		}
+		for i := range places {
+			if places[i] == "" {
+				continue
+			}
+			limits, err := e.Dialer.ReadLimits(ctx, e.Servers[i].Address(), timeout)
+			if err != nil {
+				return err
+			}
+			places[i] = limits.Place
+		}
+		if now := e.twin(places); now != nil {
+			return now.err
+		}
+		return nil
+	})
+	if err != nil {
+		return &survivorError{twin.name, err}
+	}
+	return nil
+}
+
+// twin is the first server that is reached where one before it is; nil if there is none.
+func (e *Engine) twin(places []string) *survivorError {
+	at := map[string]int{}
+	for i, place := range places {
+		if first, taken := at[place]; taken && place != "" {
+			return &survivorError{e.Servers[i].String(), fmt.Errorf("its name leads to %s, where %s is", place, e.Servers[first])}
+		}
+		at[place] = i
+	}
+	return nil
+}
