@@ -14,7 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// The invariants of docs/architecture.md, as far as one plan can break them. Each is
+// The invariants of docs/promises.md, as far as one plan can break them. Each is
 // checked for the plan of every combination of what two members, and the volumes of a
 // third and a fourth, can look like.
 
