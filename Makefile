@@ -471,8 +471,6 @@ RENDER := $(KUSTOMIZE) build
 .PHONY: apply
 apply: # what deploy does, by the manifests that are there
 	hack/overlay.sh bin/deploy $(IMG) "$(MEMCACHED_IMG)" $(IMG_CONTENT)
-	@# Earlier versions deployed this, with a selector that can't be changed.
-	$(KUBECTL) -n memcached-operator-system delete deployment memcached-operator-controller-manager --ignore-not-found
 	$(RENDER) bin/deploy | $(KUBECTL) apply --server-side -f -
 	$(KUBECTL) -n memcached-operator-system rollout status deployment/memcached-operator-manager --timeout=120s
 
