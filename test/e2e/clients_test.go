@@ -143,7 +143,7 @@ func (f *fixture) follow(l follower) *following {
 			}
 			value, err := w.get(w.keys[n%len(w.keys)])
 			w.reads++
-			if err == nil && !l.stranger { // what a stranger stores is never where it is looked for: no placement would end
+			if err == nil && !l.stranger { // what a stranger stores is never where it is looked for: no move would end
 				err = w.set(fmt.Sprintf("%s:load:%d", l.name, n%500), "load")
 			}
 			switch {

@@ -46,7 +46,7 @@ func TestANetworkPolicyLetsInThoseThatItNamesAndTheDrainers(t *testing.T) {
 	f.expectDrained(1, objects)
 	f.expectReceipt(false)
 	f.scale(2)
-	f.settled(2) // with the items of the new member placed there
+	f.settled(2) // with the items of the new member moved there
 	f.expectAll(2, objects)
 	f.expectStreamed(movers())
 }
@@ -93,7 +93,7 @@ func (f *fixture) letsInOnlyWhoIsNamed(members int) {
 func (f *fixture) watchMovers() func() map[string]contract.Receipt {
 	f.Helper()
 	pods, err := kube.(client.WithWatch).Watch(f.ctx, &corev1.PodList{}, client.InNamespace(f.namespace),
-		client.MatchingLabels{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentPlacement})
+		client.MatchingLabels{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMove})
 	f.must(err)
 	f.Cleanup(pods.Stop)
 	var mu sync.Mutex
