@@ -34,7 +34,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
-	"example.com/memcached-operator/controllers/internal/notcreated"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
@@ -100,7 +99,7 @@ type MemcachedReconciler struct {
 	// seen has the names of the claims and Jobs that clusters had.
 	seen memory.Names
 	// notCreated has since when pods are missing, and why.
-	notCreated notcreated.Pods
+	notCreated observe.MissingPods
 	// monitors and bindings are applied, and not watched.
 	monitors unwatched.Monitors
 	bindings unwatched.Bindings

@@ -36,7 +36,7 @@ func TestADrainPutsEveryItemWhereItsClientLooks(t *testing.T) {
 					tier.Second(t, "TestADrainPutsEveryItemWhereItsClientLooks")
 				}
 				t.Parallel()
-				all := drainertest.Objects(1, 3000)
+				all := drainertest.Objects(1, 1000)
 				dir := drainertest.Leaving(t, how, all)
 				servers, addresses := drainertest.Survivors(t, 3)
 				theirs := map[string]drainertest.Object{}
@@ -63,12 +63,12 @@ func TestADrainPutsEveryItemWhereItsClientLooks(t *testing.T) {
 				if err := r.Receipt.AddsUp("the-claim"); err != nil {
 					t.Error(err)
 				}
-				want := contract.Outcomes{Added: 2900, AlreadyPresent: 100}
+				want := contract.Outcomes{Added: 900, AlreadyPresent: 100}
 				if r.Receipt.Outcomes != want || r.Receipt.Clean != (how == "saved") || r.Receipt.SourceVersion == "" {
 					t.Errorf("receipt %+v, want %+v", r.Receipt, want)
 				}
 				again := drainertest.Drain(t, m)
-				if want := (contract.Outcomes{AlreadyPresent: 3000}); again.Receipt.Outcomes != want || again.Code != 0 {
+				if want := (contract.Outcomes{AlreadyPresent: 1000}); again.Receipt.Outcomes != want || again.Code != 0 {
 					t.Errorf("second run: %+v, want %+v", again.Receipt.Outcomes, want)
 				}
 				if drainertest.Fingerprint(t, dir) != before {
@@ -116,7 +116,7 @@ func stalled(t *testing.T) (m contract.Drain, p *drainertest.Process, goOn func(
 	t.Helper()
 	const takes = 200 << 10
 	all = map[string]drainertest.Object{}
-	for i := range 8000 {
+	for i := range 3000 {
 		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 1000)}
 	}
 	dir := drainertest.Leaving(t, "saved", all)

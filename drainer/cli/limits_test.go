@@ -19,7 +19,10 @@ import (
 func TestAFileWithSomethingUnknownIsRefused(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(42, 1000)
-	dir := drainertest.Leaving(t, "saved", all)
+	dir := t.TempDir()
+	member := drainertest.Serve(t, dir, "-m", "64") // it is copied
+	drainertest.Store(t, member.Address(), all)
+	member.End("saved")
 	var some string
 	for some = range all {
 		if !strings.ContainsAny(some, "\x00") {

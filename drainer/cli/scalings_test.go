@@ -201,7 +201,7 @@ func TestScalingsUnderLoad(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, seed %d", client, seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
-			s := newScalings(t, client, true, 1000)
+			s := newScalings(t, client, true, 300)
 			stop := s.load(r.Uint64())
 			for _, size := range steps {
 				time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond) // to a random moment

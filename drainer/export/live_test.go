@@ -89,7 +89,7 @@ func opsOfUser() int {
 	if tier.All() {
 		return 4000
 	}
-	return 2000
+	return 1000
 }
 
 func newTrial(t *testing.T, seed uint64) *trial {

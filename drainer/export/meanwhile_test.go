@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,6 +33,8 @@ const (
 // TestWhatChangesAnItemWhileItIsRead: memcached stands still, and the test does to an item, while
 // it is copied, what memcached could. It is not accepted, unless it was only read meanwhile.
 func TestWhatChangesAnItemWhileItIsRead(t *testing.T) {
+	const slot = 4 << 10 // more than the item and its header
+	f := newFrozen(t, "key1")
 	for what, test := range map[string]struct {
 		change   func(slot []byte)
 		accepted bool
@@ -54,7 +57,8 @@ func TestWhatChangesAnItemWhileItIsRead(t *testing.T) {
 		"it is marked as stale":  {func(s []byte) { s[atFlags+1] |= 8 }, false},
 	} {
 		t.Run(what, func(t *testing.T) {
-			f := newFrozen(t, "key1")
+			f.t = t
+			defer copy(f.slot, slices.Clone(f.slot[:slot]))
 			b := f.read(func(key []byte) bool {
 				wanted := string(key) == "key1"
 				if wanted {

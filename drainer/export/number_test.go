@@ -20,7 +20,7 @@ import (
 // same.
 func TestANumberThatChangesInPlace(t *testing.T) {
 	const size = 400_000
-	increments := 3000
+	increments := 1500
 	if tier.All() {
 		increments = 10_000
 	}

@@ -23,15 +23,15 @@ func TestASaveKilledAtAnyPoint(t *testing.T) {
 	drainertest.ForSeeds(t, 2, func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		objects := map[string]drainertest.Object{}
-		for i := range 6000 {
+		for i := range 2400 {
 			value := bytes.Repeat([]byte{byte('a' + i%26)}, 100+r.IntN(10_000))
 			objects[fmt.Sprintf("key:%d:", i)] = drainertest.Object{Value: value, Flags: uint64(i)}
 		}
 		p := newPod(t)
-		s := p.start("", "-m", "192", "-f", "4")
+		s := p.start("", "-m", "96", "-f", "4")
 		drainertest.Store(t, s.Address(), objects)
 		// One of the workers gets so far. It has written nothing at its first call.
-		fault{call: "pwrite64", file: unfinishedSave, n: 2 + r.IntN(15)}.on(p.volume).attach(s)
+		fault{call: "pwrite64", file: unfinishedSave, n: 2 + r.IntN(6)}.on(p.volume).attach(s)
 		s.Signal(syscall.SIGTERM)
 		if code := s.Wait(); code == 0 {
 			t.Fatalf("it was not killed: %s", s.Err.String())

@@ -53,7 +53,7 @@ func TestWhatIsDeletedAfterItsReplayStaysDeleted(t *testing.T) {
 				raw := s.Memcached().RawFor(t)
 				deleted := 0
 				for key := range back {
-					if deleted == 500 {
+					if deleted == 100 {
 						break
 					}
 					deleted++

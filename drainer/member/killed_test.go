@@ -199,9 +199,7 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			}
 		})
 		t.Run(name+", and the container starts again", func(t *testing.T) {
-			if name != "between its pages" {
-				tier.Second(t, "TestSupervisorKilledWhileSaving")
-			}
+			tier.Second(t, "TestAFileInMemoryOutlivesASaveThatCannotBeRead")
 			t.Parallel()
 			p := newPod(t)
 			s := p.start("", fewPages...)

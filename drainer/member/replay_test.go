@@ -142,7 +142,7 @@ func TestAMemberThatStartsColdComesBackWithItsItems(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if name != "supervisor and memcached killed" && name != ".meta cut in a line" {
+			if name != "supervisor and memcached killed" {
 				tier.Second(t, "TestAMemberThatStartsColdComesBackWithItsItems")
 			}
 			t.Parallel()

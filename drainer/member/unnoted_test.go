@@ -80,7 +80,7 @@ func TestAReplayThatCannotBeNotedIsNotRepeated(t *testing.T) {
 			raw := s.Memcached().RawFor(t)
 			deleted := 0
 			for key := range back {
-				if deleted++; deleted > 500 {
+				if deleted++; deleted > 100 {
 					break
 				}
 				raw.Must("DELETED", "delete "+key, nil)

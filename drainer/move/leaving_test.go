@@ -498,7 +498,7 @@ func (a *asked) Owner(key []byte) int {
 // connections of their owners in that order.
 func TestTheHottestItemsOfALeavingMemberMoveFirst(t *testing.T) {
 	t.Parallel()
-	const each = 1000
+	const each = 250
 	f := agedFarewell(t, each, 200, true)
 	order := &asked{t: t, of: f.owner, seen: map[string]bool{}}
 	f.owner = order

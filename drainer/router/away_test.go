@@ -94,6 +94,7 @@ func (v *versioned) set(t *testing.T, address string, done <-chan struct{}) {
 		if c.ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", v.key, len(text), text)) == "STORED\r\n" {
 			v.acknowledged.Store(n)
 		}
+		time.Sleep(time.Millisecond) // the libraries get the CPU
 	}
 }
 

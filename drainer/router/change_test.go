@@ -196,7 +196,7 @@ func ringChange(t *testing.T, movers bool) {
 	more := func() {
 		before := requests.Load()
 		wait.For(t, "requests", func() error {
-			if requests.Load() < before+300 && !stop.Load() {
+			if requests.Load() < before+100 && !stop.Load() {
 				return errors.New("there are too few")
 			}
 			return nil

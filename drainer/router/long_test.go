@@ -13,7 +13,7 @@ import (
 // as they arrive, and answered as any other's.
 func TestAReadOfAnyLengthIsAnswered(t *testing.T) {
 	t.Parallel()
-	const maxMemory, length = 4 << 20, 3 << 20 // a line of more than 1 MiB is not kept
+	const maxMemory, length = 2 << 20, 5 << 18 // a line of more than 1 MiB is not kept
 	all := members(t, 2)
 	moves := &router.Table{State: ringchange.Settle, Old: ring(t, all[0]), New: ring(t, all[1])}
 	routed := dial(t, start(t, router.Config{MaxMemory: maxMemory}, all[0]).address)

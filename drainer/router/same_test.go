@@ -208,7 +208,7 @@ func rounds(n int) int {
 	if tier.All() {
 		return n
 	}
-	return n / 4
+	return n / 10
 }
 
 func sameAtRandom(t *testing.T, random *rand.Rand, direct, routed *conversation, rounds int, request func(*rand.Rand) string) {

@@ -100,7 +100,7 @@ func TestASlowReaderTakesBoundedMemory(t *testing.T) {
 	slow, other := dial(t, r.address), dial(t, r.address)
 	value := strings.Repeat("v", 1_000_000)
 	other.want("set large 0 0 1000000\r\n"+value+"\r\n", "STORED\r\n")
-	const requests = 300
+	const requests = 120
 	go func() {
 		for range requests / 10 {
 			if _, err := io.WriteString(slow, strings.Repeat("get large\r\n", 10)); err != nil {
@@ -115,7 +115,7 @@ func TestASlowReaderTakesBoundedMemory(t *testing.T) {
 		return nil
 	})
 	most := 0
-	for range 200 {
+	for range 50 {
 		other.want("get nothing\r\n", "END\r\n")
 		most = max(most, held(t, r))
 	}
@@ -351,7 +351,7 @@ func TestManyClientsComeAndGo(t *testing.T) {
 	for w := range cap(failed) {
 		go func() {
 			var err error
-			for i := 0; i < 100 && err == nil; i++ {
+			for i := 0; i < 25 && err == nil; i++ {
 				err = comeAndGo(ctx, r.address, fmt.Sprintf("key-%d-%d", w, i), i)
 			}
 			failed <- err

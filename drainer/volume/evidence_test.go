@@ -214,10 +214,13 @@ func TestAVolumeIsReadOnlyWithEnoughEvidence(t *testing.T) {
 			overwrite(t, dir, contract.MetaFile, 0, []byte(s))
 		}, warmfile.ReasonUnknownLayout, true},
 	}
+	saved := savedMember(t)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := savedMember(t)
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(saved)); err != nil {
+				t.Fatal(err)
+			}
 			test.change(t, dir)
 			live, clean, err := count(t, dir)
 			if test.want == "" {

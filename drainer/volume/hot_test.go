@@ -17,6 +17,9 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
+// perSize is how many items of each size there are: enough for the order of their pages to be no chance.
+const perSize = 12
+
 // TestMostRecentlyUsedAreSavedFirst if the save takes long, or there is too little time for
 // it: the pages of items
 // of all sizes, with the chunks of the large ones.
@@ -25,7 +28,7 @@ func TestMostRecentlyUsedAreSavedFirst(t *testing.T) {
 	m := startMember(t, memcachedtest.FewPages("-m", "64")...)
 	raw := m.Raw()
 	for i, size := range []int{300_000, 700_000, 100} {
-		for n := range 30 {
+		for n := range perSize {
 			// A value has its key, so that a test finds each page of it.
 			key := fmt.Sprintf("<%d:%d>", i, n)
 			raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, size/len(key)*len(key)), []byte(strings.Repeat(key, size/len(key))))
@@ -88,7 +91,7 @@ func setLastUse(t *testing.T, dir string) map[int]uint32 {
 	}
 	used := map[int]uint32{}
 	for i := range 3 {
-		for n := range 30 {
+		for n := range perSize {
 			key := []byte(fmt.Sprintf("<%d:%d>", i, n))
 			const keyAt, timeAt, page = 48 + 8, 24, 1 << 20
 			at := bytes.Index(file, append(slices.Clone(key), 0)) - keyAt
@@ -114,7 +117,7 @@ func inSlots(t *testing.T, dir string) (pages []int) {
 	for at := p.body; at < p.end; at += p.slot {
 		pages = append(pages, int(binary.LittleEndian.Uint64(p.sound[at+24:])>>20))
 	}
-	if len(pages) < 30 {
+	if len(pages) < perSize {
 		t.Fatal("the save has only " + strconv.Itoa(len(pages)) + " pages")
 	}
 	return pages

@@ -44,7 +44,7 @@ func TestKilledUnderLoad(t *testing.T) {
 				writers = append(writers, l)
 				wg.Go(l.run)
 			}
-			moment := int64(1000 + rand.IntN(9000))
+			moment := int64(1000 + rand.IntN(3000))
 			wait.For(t, fmt.Sprintf("%d operations", moment), func() error {
 				if n := answered.Load(); n < moment {
 					return fmt.Errorf("there were %d", n)

@@ -29,9 +29,9 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 				t.Logf("seed %d", seed)
 				m := startMember(t, append([]string{"-m", "200"}, test.Args...)...)
 				p := newPopulation(m, seed)
-				steps := 1000
-				if test.Most > 1<<20 {
-					steps = 300
+				steps := 300
+				if tier.All() && test.Most <= 1<<20 {
+					steps = 1000
 				}
 				p.Populate(steps, test)
 				m.wait() // the short-lived ones are gone
@@ -149,7 +149,7 @@ func TestAfterWarmRestart(t *testing.T) {
 			t.Parallel()
 			m := startMember(t, "-m", "200")
 			p := newPopulation(m, 7)
-			for range 500 {
+			for range 100 {
 				p.Step(1 << 19)
 			}
 			m.wait()
@@ -160,7 +160,7 @@ func TestAfterWarmRestart(t *testing.T) {
 			if m.Items(t) == 0 {
 				t.Fatal("memcached started cold")
 			}
-			for range 500 {
+			for range 100 {
 				p.Step(1<<20 - 500)
 			}
 			m.wait()

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/tier"
 )
 
 // TestMarksVetoNoSave: whatever is in the place of the marks of a replay, or happens to them, a member
@@ -30,6 +31,9 @@ func TestMarksVetoNoSave(t *testing.T) {
 		"a disk that fails": {func(path string) error { return os.WriteFile(path, []byte{1}, 0o600) }, syscall.EIO, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "a pipe" && name != "a disk that fails" {
+				tier.Second(t, "TestMarksVetoNoSave")
+			}
 			volume := t.TempDir()
 			for number := 1; number <= 3; number++ {
 				if _, err := Save(t.Context(), dir, volume, SaveOptions{Logf: t.Logf}); err != nil {

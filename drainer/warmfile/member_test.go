@@ -21,9 +21,9 @@ type member struct {
 	t testing.TB
 }
 
-func startMember(t testing.TB) *member {
+func startMember(t testing.TB, args ...string) *member {
 	t.Helper()
-	return &member{memcachedtest.StartMapped(t, filepath.Join(t.TempDir(), "file"), "-m", "48"), t}
+	return &member{memcachedtest.StartMapped(t, filepath.Join(t.TempDir(), "file"), memcachedtest.FewPages(append([]string{"-m", "48"}, args...)...)...), t}
 }
 
 // image is what the running server tells.

@@ -34,7 +34,7 @@ func crash(t *testing.T) *crashed {
 
 func killMember(t *testing.T) crashed {
 	t.Helper()
-	m := startMember(t)
+	m := startMember(t, "-f", "1.25") // each class has a free slot
 	p := memcachedtest.NewPopulation(t, m.Server, 11)
 	raw := m.Raw()
 	for _, key := range []string{"before", "victim", "after", "large"} {

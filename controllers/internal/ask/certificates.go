@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"example.com/memcached-operator/controllers/internal/sampler"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -32,7 +31,7 @@ const (
 
 // Certificates of members and routers. A nil Certificates sends no question.
 type Certificates struct {
-	sampler *sampler.Sampler[certificateTarget, contract.Certificate]
+	sampler *sampler[certificateTarget, contract.Certificate]
 }
 
 type certificateTarget struct {
@@ -43,7 +42,7 @@ type certificateTarget struct {
 // NewCertificates asks once it is started. It calls changed for each cluster when all its pods have
 // answered or failed, and something is new; changed must not block.
 func NewCertificates(read CertificateReader, changed func(cluster types.NamespacedName)) *Certificates {
-	return &Certificates{sampler.New(sampler.Options[certificateTarget, contract.Certificate]{
+	return &Certificates{newSampler(samplerOptions[certificateTarget, contract.Certificate]{
 		Ask: func(ctx context.Context, pod certificateTarget) (contract.Certificate, error) {
 			return read(ctx, pod.address)
 		},

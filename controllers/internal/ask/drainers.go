@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/sampler"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -41,7 +40,7 @@ type ProgressReader func(ctx context.Context, namespace, pod string) (*contract.
 
 // Drainers are asked how far they are. A nil Drainers sends no question.
 type Drainers struct {
-	sampler *sampler.Sampler[logTarget, contract.Progress]
+	sampler *sampler[logTarget, contract.Progress]
 }
 
 // logTarget is the pod whose log is read.
@@ -53,7 +52,7 @@ type logTarget struct {
 // NewDrainers reads the logs of drainers once it is started. It calls changed for each
 // cluster whose drainers have got further; changed must not block.
 func NewDrainers(read ProgressReader, changed func(cluster types.NamespacedName)) *Drainers {
-	return &Drainers{sampler.New(sampler.Options[logTarget, contract.Progress]{
+	return &Drainers{newSampler(samplerOptions[logTarget, contract.Progress]{
 		Ask: func(ctx context.Context, pod logTarget) (contract.Progress, error) {
 			progress, err := read(ctx, pod.namespace, pod.name)
 			return ptr.Deref(progress, contract.Progress{}), err
@@ -81,9 +80,9 @@ func (d *Drainers) Want(cluster types.NamespacedName, pods ...*corev1.Pod) map[t
 		targets = append(targets, logTarget{pod.Namespace, pod.Name, pod.UID})
 	}
 	known := map[types.UID]contract.Progress{}
-	for target, sample := range d.sampler.Want(cluster, targets...) {
-		if sample.Value != (contract.Progress{}) {
-			known[target.uid] = sample.Value
+	for target, s := range d.sampler.Want(cluster, targets...) {
+		if s.Value != (contract.Progress{}) {
+			known[target.uid] = s.Value
 		}
 	}
 	return known

@@ -15,8 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-
-	"example.com/memcached-operator/controllers/internal/sampler"
 )
 
 // Memory of a member, in bytes.
@@ -40,7 +38,7 @@ const (
 
 // Members are asked how full they are. A nil Members sends no question.
 type Members struct {
-	sampler *sampler.Sampler[memoryTarget, Memory]
+	sampler *sampler[memoryTarget, Memory]
 }
 
 // memoryTarget is the member that is asked.
@@ -62,7 +60,7 @@ type Answer struct {
 // NewMembers asks members once it is started. It calls changed for each cluster when all
 // its members have answered or failed, and something is new; changed must not block.
 func NewMembers(read MemoryReader, changed func(cluster types.NamespacedName)) *Members {
-	return &Members{sampler.New(sampler.Options[memoryTarget, Memory]{
+	return &Members{newSampler(samplerOptions[memoryTarget, Memory]{
 		Ask:     func(ctx context.Context, pod memoryTarget) (Memory, error) { return read(ctx, pod.address) },
 		Changed: changed,
 		Timeout: memoryTimeout, Interval: memoryInterval, Together: true,
@@ -83,8 +81,8 @@ func (m *Members) Want(cluster types.NamespacedName, port func(*corev1.Pod) int3
 		targets = append(targets, memoryTarget{address, pod.UID})
 	}
 	answers := map[types.UID]Answer{}
-	for target, sample := range m.sampler.Want(cluster, targets...) {
-		answers[target.uid] = answerOf(sample, now)
+	for target, s := range m.sampler.Want(cluster, targets...) {
+		answers[target.uid] = answerOf(s, now)
 	}
 	return answers
 }
@@ -96,15 +94,15 @@ func (m *Members) Forget(cluster types.NamespacedName) {
 	}
 }
 
-func answerOf(sample sampler.Sample[Memory], now time.Time) Answer {
-	left := sample.Since.Add(memoryPatience).Sub(now)
+func answerOf(s sample[Memory], now time.Time) Answer {
+	left := s.Since.Add(memoryPatience).Sub(now)
 	switch {
-	case !sample.Known && left > 0:
+	case !s.Known && left > 0:
 		return Answer{Wait: left}
-	case !sample.Known:
+	case !s.Known:
 		return Answer{Err: fmt.Sprintf("no answer within %s", memoryPatience)}
 	}
-	return Answer{Memory: sample.Value, Err: sample.Err}
+	return Answer{Memory: s.Value, Err: s.Err}
 }
 
 // Bounds of a member's answer: anything may listen at its address.

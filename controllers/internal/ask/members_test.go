@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/controllers/internal/sampler"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -67,15 +66,15 @@ func TestMemoryIsReadFromAMembersStatistics(t *testing.T) {
 func TestAMemberHasAMomentToAnswer(t *testing.T) {
 	since := time.Unix(1000, 0)
 	for name, test := range map[string]struct {
-		sample sampler.Sample[Memory]
+		sample sample[Memory]
 		after  time.Duration
 		want   Answer
 	}{
-		"not yet":             {sampler.Sample[Memory]{Since: since}, memoryPatience / 2, Answer{Wait: memoryPatience / 2}},
-		"too late":            {sampler.Sample[Memory]{Since: since}, memoryPatience, Answer{Err: "no answer within 2s"}},
-		"it says":             {sampler.Sample[Memory]{Since: since, Known: true, Value: Memory{7, 10}}, 0, Answer{Memory: Memory{7, 10}}},
-		"it can't":            {sampler.Sample[Memory]{Since: since, Known: true, Err: "refused"}, 0, Answer{Err: "refused"}},
-		"it says, long after": {sampler.Sample[Memory]{Since: since, Known: true, Value: Memory{7, 10}}, time.Hour, Answer{Memory: Memory{7, 10}}},
+		"not yet":             {sample[Memory]{Since: since}, memoryPatience / 2, Answer{Wait: memoryPatience / 2}},
+		"too late":            {sample[Memory]{Since: since}, memoryPatience, Answer{Err: "no answer within 2s"}},
+		"it says":             {sample[Memory]{Since: since, Known: true, Value: Memory{7, 10}}, 0, Answer{Memory: Memory{7, 10}}},
+		"it can't":            {sample[Memory]{Since: since, Known: true, Err: "refused"}, 0, Answer{Err: "refused"}},
+		"it says, long after": {sample[Memory]{Since: since, Known: true, Value: Memory{7, 10}}, time.Hour, Answer{Memory: Memory{7, 10}}},
 	} {
 		if got := answerOf(test.sample, since.Add(test.after)); got != test.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, test.want)

@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/sampler"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -67,7 +66,7 @@ const (
 // Routers are asked which table they have acknowledged: until it is the present one, and then
 // no more. A nil Routers sends no question.
 type Routers struct {
-	sampler *sampler.Sampler[routerTarget, contract.RingAcknowledged]
+	sampler *sampler[routerTarget, contract.RingAcknowledged]
 	changed func(cluster types.NamespacedName)
 	signer  *contract.RingSigner
 
@@ -125,7 +124,7 @@ type Behind struct {
 // is news; changed must not block.
 func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Routers {
 	return &Routers{
-		sampler: sampler.New(sampler.Options[routerTarget, contract.RingAcknowledged]{
+		sampler: newSampler(samplerOptions[routerTarget, contract.RingAcknowledged]{
 			Ask: func(ctx context.Context, pod routerTarget) (contract.RingAcknowledged, error) {
 				return read(ctx, pod.address, pod.table)
 			},

@@ -25,7 +25,7 @@ var (
 		case tier.All():
 			return 12
 		}
-		return 8
+		return 4
 	})
 )
 

@@ -39,7 +39,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	kept "example.com/memcached-operator/controllers/internal/memory"
-	"example.com/memcached-operator/controllers/internal/notcreated"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/trim"
@@ -339,7 +338,7 @@ var clock = testingclock.NewFakePassiveClock(justNow)
 
 func (s *server) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: s, Live: s.Client, Clock: clock, NotCreated: &notcreated.Pods{}, GrowthRefused: &kept.Answers[string]{}, Options: &images,
+		Cache: s, Live: s.Client, Clock: clock, NotCreated: &observe.MissingPods{}, GrowthRefused: &kept.Answers[string]{}, Options: &images,
 	}
 }
 

@@ -32,7 +32,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
-	"example.com/memcached-operator/controllers/internal/notcreated"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/status"
@@ -73,7 +72,7 @@ type Reader struct {
 	// Options are what drainers are made with; nil if they are not known.
 	Options *build.Options
 	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
-	NotCreated    *notcreated.Pods
+	NotCreated    *MissingPods
 	GrowthRefused *memory.Answers[string]
 	// Seen are the names of claims and Jobs that clusters had; nil remembers none.
 	Seen *memory.Names

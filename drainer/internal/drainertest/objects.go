@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -96,6 +98,36 @@ func Check(t *testing.T, client string, servers []string, all map[string]Object)
 	CheckBy(t, memcache.Dialer{}, client, servers, all)
 }
 
+// fetchAll gives each key to the function with what the server has for it: nil if it has none. It asks for
+// many at once, since a question for each would take most of a test's time.
+func fetchAll(t *testing.T, conn *memcache.Conn, keys []string, got func(key string, v *memcache.Value)) {
+	t.Helper()
+	for some := range slices.Chunk(keys, 100) {
+		var request []byte
+		for _, key := range some {
+			var base64 bool
+			var err error
+			if request, base64, err = memcache.AppendKey(append(request, "mg "...), []byte(key)); err != nil {
+				t.Fatal(err)
+			}
+			if base64 {
+				request = append(request, " b"...)
+			}
+			request = append(request, " v f t c u\r\n"...)
+		}
+		if err := conn.Send(request); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range some {
+			v, err := conn.Fetched()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got(key, v)
+		}
+	}
+}
+
 // CheckBy is Check by a dialer.
 func CheckBy(t *testing.T, d memcache.Dialer, client string, servers []string, all map[string]Object) {
 	t.Helper()
@@ -112,17 +144,19 @@ func CheckBy(t *testing.T, d memcache.Dialer, client string, servers []string, a
 		defer c.Close()
 		conns = append(conns, c)
 	}
+	keys := make([][]string, len(conns))
+	for key := range all {
+		i := owner.Owner([]byte(key))
+		keys[i] = append(keys[i], key)
+	}
 	missing, wrong := 0, 0
-	for key, o := range all {
-		v, err := conns[owner.Owner([]byte(key))].Get([]byte(key))
-		if err != nil {
-			t.Fatal(err)
-		}
+	check := func(key string, v *memcache.Value) {
+		o := all[key]
 		if v == nil {
 			if missing++; missing <= 3 {
 				t.Errorf("%q (%d bytes) is missing", key, len(o.Value))
 			}
-			continue
+			return
 		}
 		ttl := o.TTL
 		if ttl == 0 {
@@ -133,6 +167,9 @@ func CheckBy(t *testing.T, d memcache.Dialer, client string, servers []string, a
 				t.Errorf("%q: %d bytes, flags %d, %d s left; want %d, %d, about %d", key, len(v.Data), v.Flags, v.TTL, len(o.Value), o.Flags, ttl)
 			}
 		}
+	}
+	for i, conn := range conns {
+		fetchAll(t, conn, keys[i], check)
 	}
 	if missing+wrong > 0 {
 		t.Errorf("%d objects missing and %d wrong, of %d", missing, wrong, len(all))
@@ -181,15 +218,11 @@ func Held(t *testing.T, address string, all map[string]Object) map[string]Object
 	}
 	defer conn.Close()
 	held := map[string]Object{}
-	for key, o := range all {
-		v, err := conn.Get([]byte(key))
-		if err != nil {
-			t.Fatal(err)
-		}
+	fetchAll(t, conn, slices.Collect(maps.Keys(all)), func(key string, v *memcache.Value) {
 		if v != nil {
-			held[key] = o
+			held[key] = all[key]
 		}
-	}
+	})
 	Check(t, "gomemcache", []string{address}, held)
 	return held
 }

@@ -1,12 +1,4 @@
-// Package sampler asks, beside the reconciles, for what no watch tells: how far a drainer
-// is, how full a member is. A reconcile says what it wants to know, and gets what is
-// known so far. When that changes, the cluster is reconciled again. So no reconcile waits
-// for a dead node.
-//
-// Everything is bounded: the time of a question, how many are asked at once, in all and
-// for each cluster, how many targets are remembered, and how often a cluster gets news.
-// What nobody wants to know any more is forgotten.
-package sampler
+package ask
 
 import (
 	"context"
@@ -19,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options of a sampler of targets T that answer with a V.
-type Options[T, V comparable] struct {
+// samplerOptions are those of a sampler of targets T that answer with a V.
+type samplerOptions[T, V comparable] struct {
 	// Ask a target. It has to return when the context ends.
 	Ask func(ctx context.Context, target T) (V, error)
 	// Changed is called when there is news of a cluster. It must not block.
@@ -44,8 +36,8 @@ type Options[T, V comparable] struct {
 	Clock   clock.WithTicker
 }
 
-// Sample is what is known of a target.
-type Sample[V comparable] struct {
+// sample is what is known of a target.
+type sample[V comparable] struct {
 	// Value of the last answer; the zero value if Err says why there is none.
 	Value V
 	Err   string
@@ -61,9 +53,17 @@ const slowest = 16
 // tooMany is the Err of a target that is never asked.
 const tooMany = "too many are asked already"
 
-// Sampler asks targets. A nil Sampler knows nothing.
-type Sampler[T, V comparable] struct {
-	options Options[T, V]
+// sampler asks, beside the reconciles, for what no watch tells: how far a drainer is, how full a member is.
+// A reconcile says what it wants to know, and gets what is known so far. When that changes, the cluster is
+// reconciled again. So no reconcile waits for a dead node.
+//
+// Everything is bounded: the time of a question, how many are asked at once, in all and for each cluster,
+// how many targets are remembered, and how often a cluster gets news. What nobody wants to know any more is
+// forgotten.
+//
+// A nil sampler knows nothing.
+type sampler[T, V comparable] struct {
+	options samplerOptions[T, V]
 	asks    workqueue.TypedDelayingInterface[question[T]]
 	news    workqueue.TypedDelayingInterface[types.NamespacedName]
 
@@ -93,14 +93,14 @@ type cluster[T, V comparable] struct {
 }
 
 type target[V comparable] struct {
-	Sample[V]
+	sample[V]
 	due      time.Time
 	failures int
 }
 
-// New returns a sampler that asks once it is started.
-func New[T, V comparable](options Options[T, V]) *Sampler[T, V] {
-	return &Sampler[T, V]{
+// newSampler returns one that asks once it is started.
+func newSampler[T, V comparable](options samplerOptions[T, V]) *sampler[T, V] {
+	return &sampler[T, V]{
 		options:  options,
 		asks:     workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[question[T]]{Clock: options.Clock}),
 		news:     workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{Clock: options.Clock}),
@@ -110,7 +110,7 @@ func New[T, V comparable](options Options[T, V]) *Sampler[T, V] {
 
 // Want replaces the targets of a cluster that are asked from now on, and returns what is
 // known of them.
-func (s *Sampler[T, V]) Want(key types.NamespacedName, targets ...T) map[T]Sample[V] {
+func (s *sampler[T, V]) Want(key types.NamespacedName, targets ...T) map[T]sample[V] {
 	if s == nil {
 		return nil
 	}
@@ -134,28 +134,28 @@ func (s *Sampler[T, V]) Want(key types.NamespacedName, targets ...T) map[T]Sampl
 		delete(s.clusters, key)
 		return nil
 	}
-	known := make(map[T]Sample[V], len(targets))
+	known := make(map[T]sample[V], len(targets))
 	for _, t := range targets {
 		known[t] = s.want(key, c, t)
 	}
 	return known
 }
 
-func (s *Sampler[T, V]) want(key types.NamespacedName, c *cluster[T, V], t T) Sample[V] {
+func (s *sampler[T, V]) want(key types.NamespacedName, c *cluster[T, V], t T) sample[V] {
 	if c.targets[t] == nil {
 		now := s.options.Clock.Now()
 		if s.targets >= s.options.Targets {
-			return Sample[V]{Err: tooMany, Known: true, Since: now}
+			return sample[V]{Err: tooMany, Known: true, Since: now}
 		}
-		c.targets[t] = &target[V]{Sample: Sample[V]{Since: now}, due: now}
+		c.targets[t] = &target[V]{sample: sample[V]{Since: now}, due: now}
 		s.targets++
 		s.asks.Add(question[T]{key, t})
 	}
-	return c.targets[t].Sample
+	return c.targets[t].sample
 }
 
 // Start asks until the context ends.
-func (s *Sampler[T, V]) Start(ctx context.Context) error {
+func (s *sampler[T, V]) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	for range s.options.Workers {
 		running.Go(func() {
@@ -174,7 +174,7 @@ func (s *Sampler[T, V]) Start(ctx context.Context) error {
 	return nil
 }
 
-func (s *Sampler[T, V]) askNext(ctx context.Context) bool {
+func (s *sampler[T, V]) askNext(ctx context.Context) bool {
 	q, shutdown := s.asks.Get()
 	if shutdown {
 		return false
@@ -188,15 +188,15 @@ func (s *Sampler[T, V]) askNext(ctx context.Context) bool {
 	defer cancel()
 	value, err := s.options.Ask(limited, q.target)
 	if err != nil {
-		s.end(q, c, Sample[V]{Err: err.Error()})
+		s.end(q, c, sample[V]{Err: err.Error()})
 	} else {
-		s.end(q, c, Sample[V]{Value: value})
+		s.end(q, c, sample[V]{Value: value})
 	}
 	return true
 }
 
 // begin returns the cluster of a target that is to be asked now, or nil.
-func (s *Sampler[T, V]) begin(q question[T]) *cluster[T, V] {
+func (s *sampler[T, V]) begin(q question[T]) *cluster[T, V] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clusters[q.cluster]
@@ -231,7 +231,7 @@ func (s *Sampler[T, V]) begin(q question[T]) *cluster[T, V] {
 
 // end stores the answer if it is still wanted, and schedules the next question. asked is
 // the cluster that the question was for.
-func (s *Sampler[T, V]) end(q question[T], asked *cluster[T, V], answer Sample[V]) {
+func (s *sampler[T, V]) end(q question[T], asked *cluster[T, V], answer sample[V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clusters[q.cluster]
@@ -258,17 +258,17 @@ func (s *Sampler[T, V]) end(q question[T], asked *cluster[T, V], answer Sample[V
 		interval = min(interval<<min(t.failures-1, slowest), slowest*interval)
 	}
 	answer.Known, answer.Since = true, t.Since
-	if answer != t.Sample {
+	if answer != t.sample {
 		c.changed, c.soon = true, c.soon || soon(t.Value)
 	}
-	t.Sample, t.due = answer, now.Add(interval)
+	t.sample, t.due = answer, now.Add(interval)
 	s.asks.AddAfter(q, interval)
 	s.tell(q.cluster, c)
 }
 
 // pass gives a free turn to the target that has waited longest. Meanwhile it stays
 // counted in asking, so that no other target takes the turn.
-func (s *Sampler[T, V]) pass(c *cluster[T, V]) {
+func (s *sampler[T, V]) pass(c *cluster[T, V]) {
 	if len(c.waiting) == 0 {
 		c.asking--
 		return
@@ -279,7 +279,7 @@ func (s *Sampler[T, V]) pass(c *cluster[T, V]) {
 }
 
 // tell schedules news of the cluster, if there is any.
-func (s *Sampler[T, V]) tell(key types.NamespacedName, c *cluster[T, V]) {
+func (s *sampler[T, V]) tell(key types.NamespacedName, c *cluster[T, V]) {
 	if !c.changed || c.telling && !c.soon || s.options.Together && !c.complete() {
 		return
 	}
@@ -300,7 +300,7 @@ func (c *cluster[T, V]) complete() bool {
 	return true
 }
 
-func (s *Sampler[T, V]) tellNext() bool {
+func (s *sampler[T, V]) tellNext() bool {
 	key, shutdown := s.news.Get()
 	if shutdown {
 		return false
@@ -313,7 +313,7 @@ func (s *Sampler[T, V]) tellNext() bool {
 }
 
 // newsOf tells whether there is news of the cluster that may be sent now.
-func (s *Sampler[T, V]) newsOf(key types.NamespacedName) bool {
+func (s *sampler[T, V]) newsOf(key types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clusters[key]

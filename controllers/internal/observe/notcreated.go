@@ -1,11 +1,8 @@
-// Package notcreated finds out why Kubernetes doesn't create a pod. When a quota, Pod
-// Security or a webhook refuses a pod, StatefulSets and Jobs have no condition that says
-// so: their controllers only leave events. These are read when a pod has been missing for
-// a while. They are not watched, because a cluster has many.
-package notcreated
+package observe
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -18,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -35,8 +34,37 @@ const (
 	reasonFailedCreate = "FailedCreate"
 )
 
-// Owner is an object whose controller should have created a pod, and has not.
-type Owner struct {
+// observeCreation finds out why pods are missing. If none is, it reads nothing.
+func (r *Reader) observeCreation(ctx context.Context, o *State) {
+	var owners []*podOwner
+	if owner := membersWithoutPods(o.StatefulSet, o.Pods); owner != nil {
+		owners = append(owners, owner)
+	}
+	claims := map[types.UID]types.UID{}
+	for _, job := range o.activeJobs() {
+		if owner := drainerWithoutPod(job, o.DrainerPods); owner != nil {
+			owners = append(owners, owner)
+			claims[job.UID] = identity.ClaimUID(job)
+		}
+	}
+	reasons, again := r.NotCreated.why(ctx, r.Live, client.ObjectKeyFromObject(o.Cluster), owners, r.Clock.Now())
+	o.Waits.AtMost(again)
+	for _, owner := range owners {
+		reason, claim := reasons[owner.UID], claims[owner.UID]
+		switch {
+		case reason.Why == "":
+		case claim != "":
+			o.DrainersNotCreated[claim] = status.Wait{
+				Reason: cachev1alpha1.ReasonPodNotCreated, Message: fmt.Sprintf("Job %s can't create its pod: %s", owner.Name, reason.Why), Since: reason.Since,
+			}
+		default:
+			o.NotCreated = &status.NotCreated{Of: owner.Kind + " " + owner.Name, Why: reason.Why}
+		}
+	}
+}
+
+// podOwner is an object whose controller should have created a pod, and has not.
+type podOwner struct {
 	UID        types.UID
 	Kind, Name string
 	// newest is when its last pod was created, or else the object itself. Older events
@@ -44,9 +72,9 @@ type Owner struct {
 	newest time.Time
 }
 
-// Members returns the StatefulSet, which may be nil, if one of its members has no pod;
+// membersWithoutPods returns the StatefulSet, which may be nil, if one of its members has no pod;
 // otherwise nil.
-func Members(sts *appsv1.StatefulSet, pods []corev1.Pod) *Owner {
+func membersWithoutPods(sts *appsv1.StatefulSet, pods []corev1.Pod) *podOwner {
 	if sts == nil || sts.DeletionTimestamp != nil {
 		return nil
 	}
@@ -61,11 +89,11 @@ func Members(sts *appsv1.StatefulSet, pods []corev1.Pod) *Owner {
 	if len(there) >= int(replicas) {
 		return nil
 	}
-	return &Owner{UID: sts.UID, Kind: "StatefulSet", Name: sts.Name, newest: newest}
+	return &podOwner{UID: sts.UID, Kind: "StatefulSet", Name: sts.Name, newest: newest}
 }
 
-// Drainer returns the Job, which has not ended, if it has no pod; otherwise nil.
-func Drainer(job *batchv1.Job, pods []corev1.Pod) *Owner {
+// drainerWithoutPod returns the Job, which has not ended, if it has no pod; otherwise nil.
+func drainerWithoutPod(job *batchv1.Job, pods []corev1.Pod) *podOwner {
 	if job.DeletionTimestamp != nil {
 		return nil
 	}
@@ -80,11 +108,11 @@ func Drainer(job *batchv1.Job, pods []corev1.Pod) *Owner {
 		}
 		newest = later(newest, pod.CreationTimestamp.Time)
 	}
-	return &Owner{UID: job.UID, Kind: "Job", Name: job.Name, newest: newest}
+	return &podOwner{UID: job.UID, Kind: "Job", Name: job.Name, newest: newest}
 }
 
-// Reason why an object lacks a pod.
-type Reason struct {
+// lackReason is why an object lacks a pod.
+type lackReason struct {
 	// Since when it has been missing.
 	Since time.Time
 	// Why is the last refusal that its controller reported; empty if none is known.
@@ -93,21 +121,24 @@ type Reason struct {
 
 // lack is what is known of an object whose pod is missing.
 type lack struct {
-	Reason
+	lackReason
 	looked time.Time
 }
 
-// Pods remembers since when pods of each cluster have been missing, and why.
-type Pods struct{ kept memory.Of[map[types.UID]lack] }
+// MissingPods remembers since when pods of each cluster have been missing, and why. When a quota, Pod
+// Security or a webhook refuses a pod, StatefulSets and Jobs have no condition that says so: their
+// controllers only leave events. These are read when a pod has been missing for a while. They are not
+// watched, because a cluster has many.
+type MissingPods struct{ kept memory.Of[map[types.UID]lack] }
 
-// Why the owners' pods are missing, by the owner's UID, and when to look again; 0 for
+// why the owners' pods are missing, by the owner's UID, and when to look again; 0 for
 // never. If no owner is given, live is not read; at most a few owners' events are read at
 // once.
-func (p *Pods) Why(
-	ctx context.Context, live client.Reader, cluster client.ObjectKey, owners []*Owner, now time.Time,
-) (reasons map[types.UID]Reason, again time.Duration) {
+func (p *MissingPods) why(
+	ctx context.Context, live client.Reader, cluster client.ObjectKey, owners []*podOwner, now time.Time,
+) (reasons map[types.UID]lackReason, again time.Duration) {
 	known, looks := p.remember(cluster, owners, now), 0
-	reasons = map[types.UID]Reason{}
+	reasons = map[types.UID]lackReason{}
 	for _, owner := range owners {
 		l, next := known[owner.UID], lookInterval
 		if due := later(l.Since.Add(missingAfter), l.looked.Add(lookInterval)); now.Before(due) || looks == maxLooks {
@@ -120,16 +151,16 @@ func (p *Pods) Why(
 		if again == 0 || next < again {
 			again = next
 		}
-		reasons[owner.UID] = l.Reason
+		reasons[owner.UID] = l.lackReason
 	}
 	return reasons, again
 }
 
 // Forget a Memcached that is gone.
-func (p *Pods) Forget(cluster client.ObjectKey) { p.kept.Forget(cluster) }
+func (p *MissingPods) Forget(cluster client.ObjectKey) { p.kept.Forget(cluster) }
 
 // remember adds new owners, drops those whose pods are back, and returns a copy.
-func (p *Pods) remember(cluster client.ObjectKey, owners []*Owner, now time.Time) map[types.UID]lack {
+func (p *MissingPods) remember(cluster client.ObjectKey, owners []*podOwner, now time.Time) map[types.UID]lack {
 	known := map[types.UID]lack{}
 	if len(owners) == 0 {
 		p.kept.Forget(cluster)
@@ -149,13 +180,13 @@ func (p *Pods) remember(cluster client.ObjectKey, owners []*Owner, now time.Time
 }
 
 // learn stores what was found out.
-func (p *Pods) learn(cluster client.ObjectKey, uid types.UID, l lack) {
+func (p *MissingPods) learn(cluster client.ObjectKey, uid types.UID, l lack) {
 	p.kept.Use(cluster, func(kept *map[types.UID]lack) { (*kept)[uid] = l })
 }
 
 // whyNotCreated is the last refusal that the object's controller reported; empty for
 // none.
-func whyNotCreated(ctx context.Context, live client.Reader, namespace string, owner *Owner) string {
+func whyNotCreated(ctx context.Context, live client.Reader, namespace string, owner *podOwner) string {
 	var events corev1.EventList
 	err := live.List(ctx, &events, client.InNamespace(namespace), client.Limit(maxEvents),
 		client.MatchingFields{"involvedObject.uid": string(owner.UID), "reason": reasonFailedCreate})

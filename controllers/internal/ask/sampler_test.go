@@ -1,4 +1,4 @@
-package sampler
+package ask
 
 import (
 	"context"
@@ -67,18 +67,18 @@ func (m *members) times(target string) int {
 func key(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
 
 // play runs a sampler in a bubble with a clock of its own, until the test returns.
-func play(t *testing.T, change func(*Options[string, int]), test func(*testing.T, *Sampler[string, int], *members)) {
+func play(t *testing.T, change func(*samplerOptions[string, int]), test func(*testing.T, *sampler[string, int], *members)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := &members{says: map[string]int{}, fails: map[string]bool{}, silent: map[string]bool{}, asked: map[string]int{}}
-		o := Options[string, int]{
+		o := samplerOptions[string, int]{
 			Ask: m.ask, Changed: m.changed, Timeout: 2 * time.Second, Interval: interval,
 			Workers: 4, PerCluster: 2, Targets: 100, Clock: clock.RealClock{},
 		}
 		if change != nil {
 			change(&o)
 		}
-		s := New(o)
+		s := newSampler(o)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- s.Start(ctx) }()
@@ -97,7 +97,7 @@ func pass(d time.Duration) {
 }
 
 func TestTargetsThatDoNotAnswerHoldNobodyElseUp(t *testing.T) {
-	play(t, nil, func(t *testing.T, s *Sampler[string, int], m *members) {
+	play(t, nil, func(t *testing.T, s *sampler[string, int], m *members) {
 		var dead []string
 		for i := range 50 {
 			name := fmt.Sprintf("dead-%d", i)
@@ -125,7 +125,7 @@ func TestTargetsThatDoNotAnswerHoldNobodyElseUp(t *testing.T) {
 }
 
 func TestATargetThatDoesNotAnswerIsAskedLessAndLess(t *testing.T) {
-	play(t, nil, func(t *testing.T, s *Sampler[string, int], m *members) {
+	play(t, nil, func(t *testing.T, s *sampler[string, int], m *members) {
 		m.fails["a"] = true
 		s.Want(key("c"), "a", "b")
 		pass(1000 * interval)
@@ -139,7 +139,7 @@ func TestATargetThatDoesNotAnswerIsAskedLessAndLess(t *testing.T) {
 }
 
 func TestNewsComeWhenSomethingChangedAndOncePerInterval(t *testing.T) {
-	play(t, nil, func(t *testing.T, s *Sampler[string, int], m *members) {
+	play(t, nil, func(t *testing.T, s *sampler[string, int], m *members) {
 		s.Want(key("c"), "a", "b", "c", "d")
 		pass(0)
 		if n := m.told(); n != 1 {
@@ -166,7 +166,7 @@ func TestNewsComeWhenSomethingChangedAndOncePerInterval(t *testing.T) {
 }
 
 func TestNewsOfAllTogetherComeAtOnceWhenTheLastHasAnswered(t *testing.T) {
-	play(t, func(o *Options[string, int]) { o.Together = true }, func(t *testing.T, s *Sampler[string, int], m *members) {
+	play(t, func(o *samplerOptions[string, int]) { o.Together = true }, func(t *testing.T, s *sampler[string, int], m *members) {
 		m.silent["b"] = true
 		s.Want(key("c"), "a", "b")
 		pass(time.Second)
@@ -181,7 +181,7 @@ func TestNewsOfAllTogetherComeAtOnceWhenTheLastHasAnswered(t *testing.T) {
 }
 
 func TestWhatNobodyWantsIsForgotten(t *testing.T) {
-	play(t, nil, func(t *testing.T, s *Sampler[string, int], m *members) {
+	play(t, nil, func(t *testing.T, s *sampler[string, int], m *members) {
 		m.silent["b"] = true
 		s.Want(key("c"), "a", "b")
 		pass(interval)
@@ -201,7 +201,7 @@ func TestWhatNobodyWantsIsForgotten(t *testing.T) {
 }
 
 func TestATargetIsAskedOnceHoweverOftenItIsWanted(t *testing.T) {
-	play(t, nil, func(t *testing.T, s *Sampler[string, int], m *members) {
+	play(t, nil, func(t *testing.T, s *sampler[string, int], m *members) {
 		for range 100 {
 			s.Want(key("c"), "a", "a")
 		}
@@ -223,7 +223,7 @@ func TestATargetIsAskedOnceHoweverOftenItIsWanted(t *testing.T) {
 }
 
 func TestNoMoreTargetsAreRememberedThanTheBound(t *testing.T) {
-	play(t, func(o *Options[string, int]) { o.Targets = 3 }, func(t *testing.T, s *Sampler[string, int], m *members) {
+	play(t, func(o *samplerOptions[string, int]) { o.Targets = 3 }, func(t *testing.T, s *sampler[string, int], m *members) {
 		known := s.Want(key("c"), "a", "b", "c", "d")
 		if d := known["d"]; !d.Known || d.Err != tooMany || s.targets != 3 {
 			t.Errorf("the fourth of three: %+v, %d are remembered", d, s.targets)
@@ -240,7 +240,7 @@ func TestNoMoreTargetsAreRememberedThanTheBound(t *testing.T) {
 }
 
 func TestNoSamplerKnowsNothing(t *testing.T) {
-	var s *Sampler[string, int]
+	var s *sampler[string, int]
 	if known := s.Want(key("c"), "a"); known != nil {
 		t.Errorf("it knows %v", known)
 	}
@@ -249,9 +249,9 @@ func TestNoSamplerKnowsNothing(t *testing.T) {
 // An answer that somebody waits for is asked for, and told, sooner: but not for long.
 func TestWhatIsWaitedForIsToldSooner(t *testing.T) {
 	const soon, lasts = time.Second, 15 * time.Second
-	play(t, func(o *Options[string, int]) {
+	play(t, func(o *samplerOptions[string, int]) {
 		o.Soon, o.SoonInterval, o.SoonFor = func(v int) bool { return v < 10 }, soon, lasts
-	}, func(t *testing.T, s *Sampler[string, int], m *members) {
+	}, func(t *testing.T, s *sampler[string, int], m *members) {
 		m.says["a"], m.says["b"] = 1, 1
 		s.Want(key("c"), "a", "b")
 		pass(0)

@@ -1,4 +1,4 @@
-package notcreated
+package observe
 
 import (
 	"context"
@@ -39,23 +39,23 @@ func TestWhatLacksAPodIsFound(t *testing.T) {
 		members     []corev1.Pod
 		job         *batchv1.Job
 		drainers    []corev1.Pod
-		want        *Owner
+		want        *podOwner
 	}{
 		"nothing":                     {statefulSet: statefulSet, members: both},
 		"no StatefulSet":              {},
-		"one member":                  {statefulSet: statefulSet, members: both[1:], want: &Owner{UID: "sts", Kind: "StatefulSet", Name: "cache", newest: time.Unix(12, 0)}},
-		"one that leaves":             {statefulSet: statefulSet, members: []corev1.Pod{both[0], member("cache-7", 99), member("other", 98)}, want: &Owner{UID: "sts", Kind: "StatefulSet", Name: "cache", newest: time.Unix(11, 0)}},
+		"one member":                  {statefulSet: statefulSet, members: both[1:], want: &podOwner{UID: "sts", Kind: "StatefulSet", Name: "cache", newest: time.Unix(12, 0)}},
+		"one that leaves":             {statefulSet: statefulSet, members: []corev1.Pod{both[0], member("cache-7", 99), member("other", 98)}, want: &podOwner{UID: "sts", Kind: "StatefulSet", Name: "cache", newest: time.Unix(11, 0)}},
 		"the whole is on its way out": {statefulSet: deleted},
-		"a drainer":                   {job: job, want: &Owner{UID: "job", Kind: "Job", Name: "job", newest: time.Unix(20, 0)}},
-		"the next drainer":            {job: job, drainers: []corev1.Pod{drainer(corev1.PodFailed, 30)}, want: &Owner{UID: "job", Kind: "Job", Name: "job", newest: time.Unix(30, 0)}},
+		"a drainer":                   {job: job, want: &podOwner{UID: "job", Kind: "Job", Name: "job", newest: time.Unix(20, 0)}},
+		"the next drainer":            {job: job, drainers: []corev1.Pod{drainer(corev1.PodFailed, 30)}, want: &podOwner{UID: "job", Kind: "Job", Name: "job", newest: time.Unix(30, 0)}},
 		"a drainer that is":           {job: job, drainers: []corev1.Pod{drainer(corev1.PodPending, 30)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Members(test.statefulSet, test.members)
+			got := membersWithoutPods(test.statefulSet, test.members)
 			if test.job != nil {
-				got = Drainer(test.job, test.drainers)
+				got = drainerWithoutPod(test.job, test.drainers)
 			}
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(Owner{})); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(podOwner{})); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -86,18 +86,18 @@ func TestTheNewestFailureCounts(t *testing.T) {
 
 // TestWhatLacksAPodIsRememberedFromItsFirstSight until the pod is there.
 func TestWhatLacksAPodIsRememberedFromItsFirstSight(t *testing.T) {
-	var p Pods
+	var p MissingPods
 	cluster := client.ObjectKey{Namespace: "shop", Name: "cache"}
-	a, b := &Owner{UID: "a"}, &Owner{UID: "b"}
-	p.remember(cluster, []*Owner{a}, time.Unix(1, 0))
-	p.learn(cluster, "a", lack{Reason: Reason{Since: time.Unix(1, 0), Why: "quota"}})
-	got := p.remember(cluster, []*Owner{a, b}, time.Unix(2, 0))
-	want := map[types.UID]lack{"a": {Reason: Reason{Since: time.Unix(1, 0), Why: "quota"}}, "b": {Reason: Reason{Since: time.Unix(2, 0)}}}
+	a, b := &podOwner{UID: "a"}, &podOwner{UID: "b"}
+	p.remember(cluster, []*podOwner{a}, time.Unix(1, 0))
+	p.learn(cluster, "a", lack{lackReason: lackReason{Since: time.Unix(1, 0), Why: "quota"}})
+	got := p.remember(cluster, []*podOwner{a, b}, time.Unix(2, 0))
+	want := map[types.UID]lack{"a": {lackReason: lackReason{Since: time.Unix(1, 0), Why: "quota"}}, "b": {lackReason: lackReason{Since: time.Unix(2, 0)}}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(lack{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	p.remember(cluster, []*Owner{b}, time.Unix(3, 0))
-	if got := p.remember(cluster, []*Owner{a}, time.Unix(4, 0)); got["a"].Since != time.Unix(4, 0) || len(got) != 1 {
+	p.remember(cluster, []*podOwner{b}, time.Unix(3, 0))
+	if got := p.remember(cluster, []*podOwner{a}, time.Unix(4, 0)); got["a"].Since != time.Unix(4, 0) || len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
 	p.remember(cluster, nil, time.Unix(5, 0))
@@ -124,16 +124,16 @@ func (e *eventList) List(_ context.Context, list client.ObjectList, _ ...client.
 // TestEventsAreReadWhenAPodIsMissingForAWhile: not at once, not all the time, and of a few
 // objects only.
 func TestEventsAreReadWhenAPodIsMissingForAWhile(t *testing.T) {
-	var p Pods
+	var p MissingPods
 	live, cluster := &eventList{}, client.ObjectKey{Namespace: "shop", Name: "cache"}
-	var owners []*Owner
+	var owners []*podOwner
 	for _, uid := range []types.UID{"a", "b", "c", "d", "e"} {
-		owners = append(owners, &Owner{UID: uid})
+		owners = append(owners, &podOwner{UID: uid})
 	}
 	began := time.Unix(1000, 0)
 	for _, step := range []struct {
 		name   string
-		owners []*Owner
+		owners []*podOwner
 		after  time.Duration
 		asked  int
 		again  time.Duration
@@ -148,7 +148,7 @@ func TestEventsAreReadWhenAPodIsMissingForAWhile(t *testing.T) {
 		{"once more", owners[:1], missingAfter + lookInterval, 1, lookInterval, 1},
 	} {
 		live.asked = 0
-		reasons, again := p.Why(t.Context(), live, cluster, step.owners, began.Add(step.after))
+		reasons, again := p.why(t.Context(), live, cluster, step.owners, began.Add(step.after))
 		known := 0
 		for _, r := range reasons {
 			if r.Why == "exceeded quota" && r.Since.Equal(began) {

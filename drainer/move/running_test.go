@@ -43,7 +43,7 @@ func TestAMovePutsEveryItemWhereItsClientLooks(t *testing.T) {
 			if !leases && client != "libmemcached-ketama-weighted" {
 				tier.Second(t, "TestAMovePutsEveryItemWhereItsClientLooks/libmemcached-ketama-weighted")
 			}
-			all := drainertest.Objects(7, 3000)
+			all := drainertest.Objects(7, 1000)
 			servers, addresses := drainertest.Survivors(t, 3)
 			drainertest.StoreByOwner(t, client, addresses[:2], all)
 			theirs := map[string]drainertest.Object{}
@@ -563,7 +563,7 @@ func TestMoveWithoutALostServer(t *testing.T) {
 	tier.Second(t, "TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo")
 	t.Parallel()
 	const client = "libmemcached-ketama"
-	all := drainertest.Objects(7, 3000)
+	all := drainertest.Objects(7, 1000)
 	servers, addresses := drainertest.Survivors(t, 3)
 	drainertest.StoreByOwner(t, client, addresses[:2], all)
 	owner, err := routing.New(client, drainertest.MustParse(t, addresses))
