@@ -51,10 +51,9 @@ func (f *fixture) some() []corpus.Object {
 	return some
 }
 
-// objectsOfPylibmc are the same, as the independent client can store them.
-func (f *fixture) objectsOfPylibmc() []corpus.Object {
-	f.Helper()
-	objects, now := f.objects(), time.Now()
+// asOfPylibmc makes of objects those that the independent client can store.
+func asOfPylibmc(objects []corpus.Object) []corpus.Object {
+	now := time.Now()
 	for i := range objects {
 		objects[i].Flags = 0 // pylibmc uses them for types
 		if objects[i].TTL > 0 {
