@@ -15,9 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/node"
@@ -127,8 +125,7 @@ func TestRealClientsFollowEachScaling(t *testing.T) {
 
 // followed is a cluster of three members that clients follow.
 func followed(client cachev1alpha1.Client) cachev1alpha1.MemcachedSpec {
-	spec := persistent(3)
-	spec.Memory = ptr.To(resource.MustParse("64Mi"))
+	spec := roomForSome(persistent(3))
 	spec.Routing.Client, spec.Discovery = client, &cachev1alpha1.DiscoverySpec{}
 	spec.Routing.Patience = &metav1.Duration{Duration: wait.Long}
 	return spec

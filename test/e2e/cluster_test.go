@@ -131,6 +131,12 @@ func persistent(size int32) cachev1alpha1.MemcachedSpec {
 	}
 }
 
+// roomForSome has less memory, which is enough for some of the objects.
+func roomForSome(spec cachev1alpha1.MemcachedSpec) cachev1alpha1.MemcachedSpec {
+	spec.Memory = ptr.To(resource.MustParse("64Mi"))
+	return spec
+}
+
 func (f *fixture) must(err error) {
 	f.Helper()
 	if err != nil {

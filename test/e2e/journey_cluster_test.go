@@ -42,7 +42,7 @@ func TestJourneyOfACluster(t *testing.T) {
 	}
 	f.settled(3)
 	f.expectAll(3, objects) // a member is ready when its items are back
-	f.expectNoDrain(claim)
+	f.expectNoDrain(2, claim)
 
 	t.Log("a member leaves; an application with the old list goes on")
 	objects = append(objects, f.leavesWhenNobodyCalls(objects[:1000])...)

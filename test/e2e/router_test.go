@@ -69,7 +69,7 @@ func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 func TestJourneyThroughRouters(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
-	spec := f.sample(samples + "cache_v1alpha1_memcached_routed.yaml").Spec
+	spec := roomForSome(f.sample(samples + "cache_v1alpha1_memcached_routed.yaml").Spec)
 	spec.Size, spec.Routing.Patience = ptr.To[int32](2), &metav1.Duration{Duration: wait.Long}
 	f.create(spec)
 	f.routersReady(2)

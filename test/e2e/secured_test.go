@@ -37,7 +37,7 @@ const password = "a-password-nobody-should-see"
 func TestJourneyOfASecuredCluster(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
-	spec := f.sample(samples + "cache_v1alpha1_memcached_secured.yaml").Spec
+	spec := roomForSome(f.sample(samples + "cache_v1alpha1_memcached_secured.yaml").Spec)
 	spec.Size = ptr.To[int32](2)
 	s := newSecrets(f, &spec)
 	s.write("drainer:" + password + "\n")
