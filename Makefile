@@ -343,7 +343,7 @@ MINUTES ?= 10
 chaos: ## Kill things at random under load on a real cluster, then look for every value: SEED=…, MINUTES=…
 	$(MAKE) cluster-deploy NODES=2
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=$(MINUTES)
-	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=2 --placement=Off
+	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=2 --moves=Off
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=2 --routers
 
 .PHONY: bench-latency

@@ -78,7 +78,7 @@ func seed(f *testing.F, objects ...any) {
 func FuzzClaim(f *testing.F) {
 	for _, name := range []string{"data-cache-0", "data-cache-2147483646", "data-cache-511-aside-01234567", "data-cache--1"} {
 		seed(f, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", Annotations: map[string]string{
-			cachev1alpha1.AnnotationPlaced: "9223372036854775807", cachev1alpha1.AnnotationLeaving: "9999-12-31T23:59:59Z",
+			cachev1alpha1.AnnotationMoved: "9223372036854775807", cachev1alpha1.AnnotationLeaving: "9999-12-31T23:59:59Z",
 			cachev1alpha1.AnnotationReceipt:  `{"version":1,"source":"uid","complete":true,"found":-1,"added":-1}`,
 			cachev1alpha1.AnnotationAttempts: "2147483647/uid", cachev1alpha1.AnnotationDrain: "retry",
 		}}})
@@ -92,7 +92,7 @@ func FuzzClaim(f *testing.F) {
 		reads(t, func() {
 			clusterOf(t.Context(), claim)
 			identity.OwnClaim("cache", claim)
-			if c, ours := observe.PlanClaim("cache", claim); ours && (c.Ordinal < 0 || c.Ordinal >= cachev1alpha1.MaxSize || c.Placed < 0) {
+			if c, ours := observe.PlanClaim("cache", claim); ours && (c.Ordinal < 0 || c.Ordinal >= cachev1alpha1.MaxSize || c.Moved < 0) {
 				t.Errorf("%+v", c)
 			}
 			if c, ours := observe.PlanClaim("cache", claim); ours && c.Receipt != nil && c.Receipt.Added < 0 && c.Receipt.AddsUp(string(c.UID)) == nil {
@@ -119,7 +119,7 @@ func FuzzJob(f *testing.F) {
 		{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationSurvivors: "2147483647", cachev1alpha1.AnnotationTarget: "1-x"},
 		{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationTarget: "1-x", cachev1alpha1.AnnotationBegin: ""},
 	} {
-		for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement, "x"} {
+		for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentMove, "x"} {
 			seed(f, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 				Name: "data-cache-2-drain-01234567", UID: "job", Annotations: annotations, Labels: map[string]string{cachev1alpha1.LabelComponent: component},
 				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cluster, cachev1alpha1.GroupVersion.WithKind("Memcached"))},
@@ -153,7 +153,7 @@ func FuzzPod(f *testing.F) {
 		seed(f, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: name, UID: "pod", Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationTarget: "1-x"},
-				Labels:          map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentPlacement, cachev1alpha1.LabelInstance: "cache"},
+				Labels:          map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMove, cachev1alpha1.LabelInstance: "cache"},
 				OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job", UID: "job", Controller: ptr.To(true)}},
 			},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "memcached", Command: []string{"memcached", "-m", "99999999999999999999"}}}},

@@ -218,7 +218,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if !observe.Paused(cluster) {
 		seen.done, applyErr = applier.Apply(ctx, cluster, &state.Objects, p.Actions)
 		state.Jobs = append(state.Jobs, seen.done.Drains...)
-		state.Placements = append(state.Placements, seen.done.Placements...)
+		state.Moves = append(state.Moves, seen.done.Moves...)
 		r.count(seen)
 	}
 	if sizeErr != nil && !passes(sizeErr) { // otherwise the Memcached has just been changed

@@ -27,7 +27,7 @@ func (r *MemcachedReconciler) count(o *observed) {
 	for _, a := range o.done.Released {
 		r.Metrics.Released(a.Why, o.ReleaseTime(a.Claim, now))
 	}
-	for _, receipt := range o.done.Placed {
-		r.Metrics.Placed(receipt)
+	for _, receipt := range o.done.Moved {
+		r.Metrics.Moved(receipt)
 	}
 }

@@ -74,8 +74,8 @@ func TestTrimmedAnnotationsReadAsTheWhole(t *testing.T) {
 			strings.Repeat("0", pad)+value, strings.Replace(value, "00Z", "00."+strings.Repeat("0", pad)+"Z", 1))
 	}
 	for _, key := range []string{
-		cachev1alpha1.AnnotationLeaving, cachev1alpha1.AnnotationNeverStarted, cachev1alpha1.AnnotationUnplaced, cachev1alpha1.AnnotationReceipt,
-		cachev1alpha1.AnnotationDrain, cachev1alpha1.AnnotationPlaced, cachev1alpha1.AnnotationPlacement, cachev1alpha1.AnnotationAttempts,
+		cachev1alpha1.AnnotationLeaving, cachev1alpha1.AnnotationNeverStarted, cachev1alpha1.AnnotationUnmoved, cachev1alpha1.AnnotationReceipt,
+		cachev1alpha1.AnnotationDrain, cachev1alpha1.AnnotationMoved, cachev1alpha1.AnnotationMove, cachev1alpha1.AnnotationAttempts,
 		cachev1alpha1.AnnotationAdopted, cachev1alpha1.AnnotationRing, cachev1alpha1.AnnotationClaimUID, cachev1alpha1.AnnotationSurvivors, cachev1alpha1.AnnotationTarget,
 		cachev1alpha1.AnnotationBegin, cachev1alpha1.AnnotationTemplate,
 	} {
@@ -105,7 +105,7 @@ func readAll(t *testing.T, key, value string, cut bool) []string {
 	read := []any{c, receipt, observe.MarkedAt(claim), c.NeverStarted}
 	o.ServerList = list
 	read = append(read, o.Input().Record, rollout.Parse(members.Annotations[cachev1alpha1.AnnotationTemplate]))
-	for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement} {
+	for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentMove} {
 		job.Labels = map[string]string{cachev1alpha1.LabelComponent: component}
 		read = append(read, identity.DutyOf(job))
 	}

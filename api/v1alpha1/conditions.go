@@ -36,9 +36,9 @@ const (
 	// ConditionWarm: members that restarted came back with their items, and members
 	// that joined have been given theirs.
 	ConditionWarm = "Warm"
-	// ConditionPlacing: items are being moved to the members where clients look for
+	// ConditionMoving: items are being moved to the members where clients look for
 	// them after a change of the list or the routing.
-	ConditionPlacing = "Placing"
+	ConditionMoving = "Moving"
 )
 
 // Reasons of conditions. docs/runbook.md has a section on each.
@@ -162,7 +162,7 @@ const (
 	// ReasonMemberDoesNotEnd: a member was told to end, and its node has not reported its
 	// end.
 	ReasonMemberDoesNotEnd = "MemberDoesNotEnd"
-	// ReasonDrainerDoesNotEnd: the same for the pod of a drain or a placement. Until it
+	// ReasonDrainerDoesNotEnd: the same for the pod of a drain or a move. Until it
 	// ends, nothing can use its volume, or the size can't change.
 	ReasonDrainerDoesNotEnd = "DrainerDoesNotEnd"
 	// ReasonKeptByFinalizer: an object of the cluster was deleted, and somebody else's
@@ -192,25 +192,25 @@ const (
 	ReasonAddressFamily = "AddressFamily"
 	// ReasonDrainStuck: a drain's drainer has not been at work for a minute.
 	ReasonDrainStuck = "DrainStuck"
-	// ReasonPlacementStuck: the same for a placement.
-	ReasonPlacementStuck = "PlacementStuck"
+	// ReasonMoveStuck: the same for a move.
+	ReasonMoveStuck = "MoveStuck"
 	// ReasonWaitingForTurn: only an upgrade of the operator asks for members to be
 	// replaced, and other clusters go first.
 	ReasonWaitingForTurn = "WaitingForTurn"
 	// ReasonDeleting: the Memcached is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonAllPlaced: no member has items that clients look for elsewhere.
-	ReasonAllPlaced = "AllPlaced"
-	// ReasonPlacing: items are being moved between members.
-	ReasonPlacing = "Placing"
-	// ReasonPlacementWaits: items have to be placed, and something else comes first.
-	ReasonPlacementWaits = "PlacementWaits"
-	// ReasonPlacementFailed: a placement failed; the items stay where they are.
-	ReasonPlacementFailed = "PlacementFailed"
-	// ReasonPlacementOff: items stay where they are, because the spec says so.
-	ReasonPlacementOff = "PlacementOff"
-	// ReasonWaitingForPlacement: the size changes when items are placed.
-	ReasonWaitingForPlacement = "WaitingForPlacement"
+	// ReasonAllMoved: no member has items that clients look for elsewhere.
+	ReasonAllMoved = "AllMoved"
+	// ReasonMoving: items are being moved between members.
+	ReasonMoving = "Moving"
+	// ReasonMoveWaits: items have to be moved, and something else comes first.
+	ReasonMoveWaits = "MoveWaits"
+	// ReasonMoveFailed: a move failed; the items stay where they are.
+	ReasonMoveFailed = "MoveFailed"
+	// ReasonMovesOff: items stay where they are, because the spec says so.
+	ReasonMovesOff = "MovesOff"
+	// ReasonWaitingForMove: the size changes when items are moved.
+	ReasonWaitingForMove = "WaitingForMove"
 )
 
 // Reasons of drains that wait, are held or failed (DrainStatus.Reason). Those
@@ -230,6 +230,6 @@ const (
 
 	// ReasonSurvivorUnreachable: the drainer waits for a survivor, or gave up waiting.
 	ReasonSurvivorUnreachable = "SurvivorUnreachable"
-	// ReasonSourceUnreachable: a placement waits for the member whose items it moves.
+	// ReasonSourceUnreachable: a move waits for the member whose items it moves.
 	ReasonSourceUnreachable = "SourceUnreachable"
 )

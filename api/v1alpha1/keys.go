@@ -25,12 +25,12 @@ const (
 	AppName = "memcached"
 	// ManagedBy is LabelManagedBy's value, and the operator's field owner.
 	ManagedBy = "memcached-operator"
-	// ComponentMember and the others are LabelComponent's values: a placement moves items
+	// ComponentMember and the others are LabelComponent's values: a move gives items
 	// between members that run.
-	ComponentMember    = "member"
-	ComponentDrainer   = "drainer"
-	ComponentPlacement = "placement"
-	ComponentRouter    = "router"
+	ComponentMember  = "member"
+	ComponentDrainer = "drainer"
+	ComponentMove    = "move"
+	ComponentRouter  = "router"
 )
 
 const (
@@ -83,7 +83,7 @@ const (
 	// AnnotationLeaving is the leaving mark: the time (RFC 3339) at which the member
 	// was told to leave while others stay. From then on its values may be old: the
 	// volume never comes back as a member's.
-	AnnotationLeaving = "cache.example.com/released"
+	AnnotationLeaving = "cache.example.com/leaving-since"
 	// AnnotationLeft, beside the leaving mark, is its number: marks that are written later
 	// have higher ones. The time tells no order, because replicas' clocks differ.
 	AnnotationLeft = "cache.example.com/left"
@@ -94,9 +94,9 @@ const (
 	// AnnotationNeverStarted, beside the leaving mark: the member's first pod had not
 	// started a container by then, so the volume is empty.
 	AnnotationNeverStarted = "cache.example.com/never-started"
-	// AnnotationUnplaced, beside the leaving mark: the member was lost before its items
-	// were placed.
-	AnnotationUnplaced = "cache.example.com/unplaced"
+	// AnnotationUnmoved, beside the leaving mark: the member was lost before its items
+	// were moved.
+	AnnotationUnmoved = "cache.example.com/unmoved"
 	// AnnotationAdopted: the claim was there before the member that uses it. Its volume
 	// may have more than a cache, so it is deleted only after a drain, or by a person's
 	// word.
@@ -108,24 +108,24 @@ const (
 	AnnotationAsideOf = "cache.example.com/aside-of"
 	// AnnotationDrain is set by a person: DrainSkip, DrainRetry or DrainHold.
 	AnnotationDrain = "cache.example.com/drain"
-	// AnnotationPlaced, on a member's claim, is the number of the ring by which the
-	// member's items were placed last. On a claim that took over a volume it is that of the
+	// AnnotationMoved, on a member's claim, is the number of the ring by which the
+	// member's items were moved last. On a claim that took over a volume it is that of the
 	// last ring by which clients stored items there.
-	AnnotationPlaced = "cache.example.com/placed"
-	// AnnotationPlacement is set by a person on a member's claim: PlacementRetry or
-	// PlacementSkip. The operator removes it when it has acted on it.
-	AnnotationPlacement = "cache.example.com/placement"
-	// AnnotationAttempts is how many attempts of a drain or a placement failed in a row,
+	AnnotationMoved = "cache.example.com/moved"
+	// AnnotationMove is set by a person on a member's claim: MoveRetry or
+	// MoveSkip. The operator removes it when it has acted on it.
+	AnnotationMove = "cache.example.com/move"
+	// AnnotationAttempts is how many attempts of a drain or a move failed in a row,
 	// and the UID of the last one's Job: N/UID.
 	AnnotationAttempts = "cache.example.com/attempts"
 )
 
-// Values of AnnotationPlacement.
+// Values of AnnotationMove.
 const (
-	// PlacementRetry starts a failed placement again, now.
-	PlacementRetry = "retry"
-	// PlacementSkip leaves the member's items where they are.
-	PlacementSkip = "skip"
+	// MoveRetry starts a failed move again, now.
+	MoveRetry = "retry"
+	// MoveSkip leaves the member's items where they are.
+	MoveSkip = "skip"
 )
 
 // AnnotationRing is the record of the ring (package ring, JSON), on the ConfigMap with the
@@ -145,7 +145,7 @@ const (
 
 // Annotations on drain Jobs.
 const (
-	// AnnotationDrainer, on the Job of a drain or a placement, is a hash of what the spec and the
+	// AnnotationDrainer, on the Job of a drain or a move, is a hash of what the spec and the
 	// operator said of its pods, without the drainer's arguments. If that has changed, and no
 	// pod of the Job has run, the Job is replaced.
 	AnnotationDrainer = "cache.example.com/drainer"
@@ -157,10 +157,10 @@ const (
 	// AnnotationSurvivors is the number of survivors that the Job adds items to: the
 	// ordinals below it.
 	AnnotationSurvivors = "cache.example.com/survivors"
-	// AnnotationTarget, on a placement's Job, names the ring by which it places items.
+	// AnnotationTarget, on a move's Job, names the ring by which it moves items.
 	AnnotationTarget = "cache.example.com/target"
-	// AnnotationBegin, on a placement's Job and its pods, names that ring, too. On a pod of
-	// a prepared placement it is empty until the placement may begin; the kubelet shows it to
+	// AnnotationBegin, on a move's Job and its pods, names that ring, too. On a pod of
+	// a prepared move it is empty until the move may begin; the kubelet shows it to
 	// the drainer at once.
 	AnnotationBegin = "cache.example.com/begin"
 )

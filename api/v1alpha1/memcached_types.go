@@ -585,17 +585,17 @@ type RoutingSpec struct {
 	// +kubebuilder:default=Pod
 	Addresses AddressMode `json:"addresses,omitempty"`
 
-	// placement, On (the default) or Off, moves items to the members where clients look
+	// moves, Live (the default) or Off, moves items to the members where clients look
 	// for them after the list of servers has grown, or the routing has changed. With
 	// Off the keys whose owner has changed are misses, and their old values may come
-	// back when members leave. Setting it to On again moves them.
+	// back when members leave. Setting it to Live again moves them.
 	// +optional
-	// +kubebuilder:default=On
-	Placement PlacementMode `json:"placement,omitempty"`
+	// +kubebuilder:default=Live
+	Moves MoveMode `json:"moves,omitempty"`
 
 	// patience is how long a leaving member goes on serving clients that still call it,
 	// after the list of servers no longer names it; its items are moved meanwhile. It
-	// leaves as soon as no client calls it, and at once with 0s, or if placement is Off.
+	// leaves as soon as no client calls it, and at once with 0s, or if moves is Off.
 	// As long, what clients with an earlier list store at other members is moved to its
 	// owners. Defaults to 90s, more than the minute at which most clients ask for the
 	// list; 24h at most.
@@ -618,17 +618,17 @@ const (
 	AddressesStable AddressMode = "Stable"
 )
 
-// PlacementMode says whether items are moved to where clients look for them.
+// MoveMode says whether items are moved to where clients look for them.
 //
-// +kubebuilder:validation:Enum=On;Off
-type PlacementMode string
+// +kubebuilder:validation:Enum=Live;Off
+type MoveMode string
 
-// The modes of placement.
+// The modes of moves.
 const (
-	// PlacementOn moves them.
-	PlacementOn PlacementMode = "On"
-	// PlacementOff lets them stay.
-	PlacementOff PlacementMode = "Off"
+	// MovesLive moves them.
+	MovesLive MoveMode = "Live"
+	// MovesOff lets them stay.
+	MovesOff MoveMode = "Off"
 )
 
 // DrainPolicy says what happens to the volume of a leaving member.
@@ -728,7 +728,7 @@ type DrainSpec struct {
 	// without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// template has further settings of the Jobs of drains and placements, and of their
+	// template has further settings of the Jobs of drains and moves, and of their
 	// pods. Defaults, field by field, to the members' template, except for labels, annotations
 	// and affinity to other pods. A change affects new Jobs, and those that have not started.
 	// +optional
@@ -782,7 +782,7 @@ const (
 	PhasePending    Phase = "Pending"    // members are being created for the first time
 	PhaseScaling    Phase = "Scaling"    // members come or go
 	PhaseDraining   Phase = "Draining"   // items of departed members are being drained
-	PhasePlacing    Phase = "Placing"    // items are being moved between members
+	PhaseMoving     Phase = "Moving"     // items are being moved between members
 	PhaseRunning    Phase = "Running"    // as the spec wants it
 	PhaseHibernated Phase = "Hibernated" // size 0: volumes wait for the members' return
 	PhaseDegraded   Phase = "Degraded"   // something needs a person; see the condition
@@ -825,11 +825,11 @@ type MemcachedStatus struct {
 	// draining is the number of volumes that are to be drained.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`
-	// placing is the number of members that may have items which clients look for
+	// moving is the number of members that may have items which clients look for
 	// elsewhere.
 	// +optional
-	Placing int32 `json:"placing,omitempty"`
-	// progress of the drains, or else of the placements, as one line, for the column.
+	Moving int32 `json:"moving,omitempty"`
+	// progress of the drains, or else of the moves, as one line, for the column.
 	// +optional
 	Progress string `json:"progress,omitempty"`
 	// drains has an entry for each claim that is to be drained, highest ordinal first;
@@ -887,7 +887,7 @@ const (
 	DrainLeaving   DrainPhase = "Leaving"   // the member runs on, and its items are moved
 	DrainWaiting   DrainPhase = "Waiting"   // for the end of the pod, or for its turn
 	DrainStarting  DrainPhase = "Starting"  // the Job's pod is not running yet
-	DrainMoving    DrainPhase = "Moving"    // the drainer is at work
+	DrainAdding    DrainPhase = "Adding"    // the drainer is at work
 	DrainReleasing DrainPhase = "Releasing" // the receipt is recorded; the claim is being deleted
 	DrainHeld      DrainPhase = "Held"      // by the annotation
 	DrainFailed    DrainPhase = "Failed"    // the claim is kept
@@ -934,9 +934,9 @@ type DrainStatus struct {
 	// message says why, in a sentence, and what a person can do.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// releasedAt is when the member was told to leave.
+	// leavingSince is when the member was told to leave.
 	// +optional
-	ReleasedAt *metav1.Time `json:"releasedAt,omitempty"`
+	LeavingSince *metav1.Time `json:"leavingSince,omitempty"`
 	// startedAt is when the Job was created.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
@@ -994,7 +994,7 @@ type DrainReceipt struct {
 // +kubebuilder:printcolumn:name="Size",type=integer,JSONPath=`.spec.size`
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readySize`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="Draining",type=integer,JSONPath=`.status.draining`
+// +kubebuilder:printcolumn:name="Moving",type=integer,JSONPath=`.status.moving`
 // +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Servers",type=string,JSONPath=`.status.servers`,priority=1

@@ -132,8 +132,8 @@ func (in *DrainStatus) DeepCopyInto(out *DrainStatus) {
 		in, out := &in.Since, &out.Since
 		*out = (*in).DeepCopy()
 	}
-	if in.ReleasedAt != nil {
-		in, out := &in.ReleasedAt, &out.ReleasedAt
+	if in.LeavingSince != nil {
+		in, out := &in.LeavingSince, &out.LeavingSince
 		*out = (*in).DeepCopy()
 	}
 	if in.StartedAt != nil {

@@ -18,7 +18,7 @@ import (
 const moveMemory = 48 << 20
 
 func main() {
-	if moves := []string{"migrate", "rebalance"}; len(os.Args) > 1 && slices.Contains(moves, os.Args[1]) && os.Getenv("GOMEMLIMIT") == "" {
+	if moves := []string{"drain", "move"}; len(os.Args) > 1 && slices.Contains(moves, os.Args[1]) && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(moveMemory)
 	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], args.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))

@@ -15,15 +15,15 @@ import (
 
 const usageText = `drainer supervises a memcached, and moves items to the servers where clients look for them.
 
-  drainer migrate --dir=DIR --client=CLIENT --server=[NAME=]HOST:PORT…
+  drainer drain --dir=DIR --client=CLIENT --server=[NAME=]HOST:PORT…
           read the warm file in DIR, add each item to its owner, write a receipt
-  drainer rebalance --source=[NAME=]HOST:PORT --client=CLIENT --server=[NAME=]HOST:PORT…
+  drainer move --source=[NAME=]HOST:PORT --client=CLIENT --server=[NAME=]HOST:PORT…
           look through a running server, and move what others own to them
-  drainer serve --dir=DIR [--memory-dir=DIR] --port=PORT -- memcached ARGS…
+  drainer supervise --dir=DIR [--memory-dir=DIR] --port=PORT -- memcached ARGS…
           run memcached with its warm file in DIR, or in memory; save it on
           SIGTERM; let it take up certificates and logins that change
   drainer ready --port=PORT
-          succeed when memcached, run by drainer serve, answers with all its items
+          succeed when memcached, run by drainer supervise, answers with all its items
   drainer owner --client=CLIENT --server=[NAME=]HOST:PORT…
           read keys from standard input, print each with its owner; with
           --moved --after=[NAME=]HOST:PORT… how many get another one
@@ -65,11 +65,11 @@ func dispatch(ctx context.Context, line []string, std args.IO) (int, error) {
 		return 0, args.Usagef("no command; see drainer help")
 	}
 	switch command, rest := line[0], line[1:]; command {
-	case "migrate":
-		return runMigrate(ctx, rest, std)
-	case "rebalance":
-		return runRebalance(ctx, rest, std)
-	case "serve":
+	case "drain":
+		return runDrain(ctx, rest, std)
+	case "move":
+		return runMove(ctx, rest, std)
+	case "supervise":
 		return runServe(ctx, rest, std)
 	case "ready":
 		return 0, runReady(ctx, rest, std)

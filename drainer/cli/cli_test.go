@@ -55,13 +55,13 @@ func TestAMistakeInTheCommandLineIsOneLine(t *testing.T) {
 		"unknown command":       {[]string{"frobnicate"}, "unknown command"},
 		"install without DIR":   {[]string{"install"}, "directory"},
 		"install into nothing":  {[]string{"install", "/no/such/place"}, "/no/such/place"},
-		"unknown flag":          {[]string{"migrate", "--frobnicate"}, "frobnicate"},
-		"bad server":            {[]string{"migrate", "--server=x"}, "HOST:PORT"},
-		"migrate: no directory": {[]string{"migrate", receipt}, "--dir"},
-		"migrate: no servers":   {[]string{"migrate", receipt, "--dir=" + dir, "--client=gomemcache"}, "--server"},
-		"migrate: no client":    {[]string{"migrate", receipt, "--dir=" + dir, "--server=a:1"}, "known are"},
-		"migrate: bad timeout":  {[]string{"migrate", receipt, "--dir=" + dir, "--unreachable-timeout=0"}, "unreachable-timeout"},
-		"migrate: argument":     {[]string{"migrate", "x"}, "unexpected"},
+		"unknown flag":          {[]string{"drain", "--frobnicate"}, "frobnicate"},
+		"bad server":            {[]string{"drain", "--server=x"}, "HOST:PORT"},
+		"drain: no directory":   {[]string{"drain", receipt}, "--dir"},
+		"drain: no servers":     {[]string{"drain", receipt, "--dir=" + dir, "--client=gomemcache"}, "--server"},
+		"drain: no client":      {[]string{"drain", receipt, "--dir=" + dir, "--server=a:1"}, "known are"},
+		"drain: bad timeout":    {[]string{"drain", receipt, "--dir=" + dir, "--unreachable-timeout=0"}, "unreachable-timeout"},
+		"drain: argument":       {[]string{"drain", "x"}, "unexpected"},
 		"owner: no servers":     {[]string{"owner", "--client=gomemcache"}, "--server"},
 		"owner: moved to what?": {[]string{"owner", "--client=gomemcache", "--server=a:1", "--moved"}, "--after"},
 		"route: no servers":     {[]string{"route", "--client=gomemcache"}, "--server"},
@@ -78,7 +78,7 @@ func TestAMistakeInTheCommandLineIsOneLine(t *testing.T) {
 			}
 		})
 	}
-	for _, line := range [][]string{{"help"}, {"--version"}, {"migrate", "--help"}} {
+	for _, line := range [][]string{{"help"}, {"--version"}, {"drain", "--help"}} {
 		if r := drainertest.RunMain(t, line...); r.Code != 0 || r.Out == "" || r.Err != "" {
 			t.Errorf("%v: exit code %d, %q, %q", line, r.Code, r.Out, r.Err)
 		}

@@ -22,7 +22,7 @@ var errDeadline = errors.New("the deadline is exceeded")
 const afterDeadline = 10 * time.Second
 
 // withinDeadline runs do, whose context ends at the deadline.
-func withinDeadline(ctx context.Context, m *contract.Move, do func(context.Context) contract.Receipt) contract.Receipt {
+func withinDeadline(ctx context.Context, m *contract.Transfer, do func(context.Context) contract.Receipt) contract.Receipt {
 	if m.Deadline <= 0 {
 		return do(ctx)
 	}
@@ -48,7 +48,7 @@ func withinDeadline(ctx context.Context, m *contract.Move, do func(context.Conte
 
 // exceeded gives a receipt that failed after the deadline that reason, unless a retry
 // couldn't help.
-func exceeded(ctx context.Context, m *contract.Move, r contract.Receipt) contract.Receipt {
+func exceeded(ctx context.Context, m *contract.Transfer, r contract.Receipt) contract.Receipt {
 	if r.Reason == "" || !errors.Is(context.Cause(ctx), errDeadline) || slices.Contains(contract.NoRetry, int32(r.ExitCode)) {
 		return r
 	}

@@ -55,7 +55,7 @@ func TestWhatADeadlineMakesOfAReceipt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				r := withinDeadline(t.Context(), &contract.Move{SourceID: "uid", Deadline: deadline}, test.move)
+				r := withinDeadline(t.Context(), &contract.Transfer{SourceID: "uid", Deadline: deadline}, test.move)
 				took := time.Since(began)
 				if r.Reason != test.want || r.ExitCode != test.code || r.Source != "uid" || took != test.took {
 					t.Errorf("after %v: %+v", took, r)
@@ -70,7 +70,7 @@ func TestASignalIsNoDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		r := withinDeadline(ctx, &contract.Move{SourceID: "uid", Deadline: time.Minute}, func(ctx context.Context) contract.Receipt {
+		r := withinDeadline(ctx, &contract.Transfer{SourceID: "uid", Deadline: time.Minute}, func(ctx context.Context) contract.Receipt {
 			<-ctx.Done()
 			return move.Failed("uid", ctx.Err())
 		})

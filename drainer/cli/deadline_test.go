@@ -19,10 +19,10 @@ func TestADrainEndsAtItsDeadlineAndMayBeTriedAgain(t *testing.T) {
 	}
 	t.Cleanup(func() { silent.Close() })
 	dir := drainertest.Leaving(t, "saved", drainertest.Objects(3, 100))
-	m := drainertest.MigrateArgs(t, dir, []string{silent.Addr().String()})
+	m := drainertest.DrainArgs(t, dir, []string{silent.Addr().String()})
 	m.Deadline = time.Second
 	ended := make(chan drainertest.Result, 1)
-	go func() { ended <- drainertest.Migrate(t, m) }()
+	go func() { ended <- drainertest.Drain(t, m) }()
 	r := wait.Receive(t, "the drain to end", ended)
 	if r.Code != contract.ExitFailed || r.Receipt.Reason != contract.ReasonDeadlineExceeded || r.Receipt.ExitCode != contract.ExitFailed {
 		t.Errorf("exit code %d, receipt %+v", r.Code, r.Receipt)
@@ -36,16 +36,16 @@ func TestADrainEndsAtItsDeadlineAndMayBeTriedAgain(t *testing.T) {
 func TestADeadlineThatIsNotReachedChangesNothing(t *testing.T) {
 	t.Parallel()
 	_, servers := drainertest.Survivors(t, 2)
-	m := drainertest.MigrateArgs(t, drainertest.Leaving(t, "saved", drainertest.Objects(3, 100)), servers)
+	m := drainertest.DrainArgs(t, drainertest.Leaving(t, "saved", drainertest.Objects(3, 100)), servers)
 	m.Deadline = time.Hour
-	if r := drainertest.Migrate(t, m); r.Code != 0 || r.Receipt.Found != 100 {
+	if r := drainertest.Drain(t, m); r.Code != 0 || r.Receipt.Found != 100 {
 		t.Errorf("exit code %d, receipt %+v", r.Code, r.Receipt)
 	}
 }
 
 func TestANegativeDeadlineIsRefused(t *testing.T) {
 	t.Parallel()
-	m := drainertest.MigrateArgs(t, t.TempDir(), []string{"127.0.0.1:1"})
+	m := drainertest.DrainArgs(t, t.TempDir(), []string{"127.0.0.1:1"})
 	r := drainertest.RunMain(t, append(m.Args(), "--"+contract.FlagDeadline+"=-1s")...)
 	if r.Code != contract.ExitUsage || !strings.Contains(r.Err, "must not be negative") {
 		t.Errorf("exit code %d: %s", r.Code, r.Err)

@@ -28,7 +28,7 @@ func TestAFileWithSomethingUnknownIsRefused(t *testing.T) {
 	}
 	setUnknownFlag(t, filepath.Join(dir, contract.WarmFile), some)
 	_, addresses := drainertest.Survivors(t, 1)
-	m := drainertest.MigrateArgs(t, dir, addresses)
+	m := drainertest.DrainArgs(t, dir, addresses)
 	r := drainertest.RunMain(t, m.Args()...)
 	receipt := drainertest.ReadReceipt(t, m.Receipt)
 	if r.Code != contract.ExitUnrecoverable || receipt.Reason != "UnknownLayout" || receipt.AddsUp("the-claim") == nil {
@@ -71,9 +71,9 @@ func TestSkipExpiringWithin(t *testing.T) {
 	}
 	dir := drainertest.Leaving(t, "saved", all)
 	servers, addresses := drainertest.Survivors(t, 1)
-	m := drainertest.MigrateArgs(t, dir, addresses)
+	m := drainertest.DrainArgs(t, dir, addresses)
 	m.SkipExpiringWithin = 2 * time.Hour
-	r := drainertest.Migrate(t, m)
+	r := drainertest.Drain(t, m)
 	if want := (contract.Outcomes{Added: 20, Expired: 10}); r.Receipt.Outcomes != want || r.Receipt.AddsUp("the-claim") != nil {
 		t.Errorf("%+v, want %+v; %s", r.Receipt, want, r.Err)
 	}
@@ -90,9 +90,9 @@ func TestADrainKeepsToItsRateLimit(t *testing.T) {
 	for i := range 60 {
 		all["key"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 1000)}
 	}
-	for name, limit := range map[string]func(m *contract.Migrate){
-		"items": func(m *contract.Migrate) { m.RateLimitItems = 60 },
-		"bytes": func(m *contract.Migrate) { m.RateLimitBytes = 60 * 1004 },
+	for name, limit := range map[string]func(m *contract.Drain){
+		"items": func(m *contract.Drain) { m.RateLimitItems = 60 },
+		"bytes": func(m *contract.Drain) { m.RateLimitBytes = 60 * 1004 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "items" {
@@ -101,13 +101,13 @@ func TestADrainKeepsToItsRateLimit(t *testing.T) {
 			t.Parallel()
 			dir := drainertest.Leaving(t, "saved", all)
 			_, addresses := drainertest.Survivors(t, 2)
-			m := drainertest.MigrateArgs(t, dir, addresses)
+			m := drainertest.DrainArgs(t, dir, addresses)
 			limit(&m)
-			r := drainertest.Migrate(t, m)
+			r := drainertest.Drain(t, m)
 			if r.Receipt.Added != 60 || r.Receipt.AddsUp("the-claim") != nil {
 				t.Errorf("%+v; %s", r.Receipt, r.Err)
 			}
-			if took := r.Receipt.Seconds[contract.PhaseMoving]; took < 0.8 {
+			if took := r.Receipt.Seconds[contract.PhaseAdding]; took < 0.8 {
 				t.Errorf("60 items at 60 a second in %.2f s", took)
 			}
 			drainertest.Check(t, m.Client, addresses, all)

@@ -26,7 +26,7 @@ func TestAMemberThatRefusesToListItsItemsIsToldForGood(t *testing.T) {
 					servers = append(servers, source.Address())
 				}
 				drainertest.Store(t, source.Address(), drainertest.Objects(40, 20))
-				r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", source.Address(), servers))
+				r := drainertest.Move(t, drainertest.MoveArgs(t, "gomemcache", source.Address(), servers))
 				if r.Code != contract.ExitUsage || r.Receipt.Reason != "ListingRefused" || !strings.Contains(r.Receipt.Message, "-X") {
 					t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 				}

@@ -1,124 +1,142 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"flag"
-	"fmt"
-	"io"
+	"net"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
+	"slices"
+	"strconv"
 	"time"
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/move"
-	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// defaultUnreachable is how long a survivor may not answer.
-const defaultUnreachable = 5 * time.Minute
-
-// moveFlags are common to the commands that move items.
-type moveFlags struct{ routing routingFlags }
-
-func (f *moveFlags) add(fs *flag.FlagSet, m *contract.Move) {
-	fs.StringVar(&m.SourceID, contract.FlagSourceID, "", "goes into the receipt: of a drain the claim's UID, of a placement its claim and its ring")
-	fs.DurationVar(&m.UnreachableTimeout, contract.FlagUnreachableTimeout, defaultUnreachable, "how long a server may not answer")
-	fs.DurationVar(&m.Deadline, contract.FlagDeadline, 0, "how long all of it may take, 0 as long as it takes")
-	fs.StringVar(&m.Receipt, contract.FlagReceipt, contract.TerminationLog, "the file that the receipt is written to")
-	fs.Int64Var(&m.RateLimitItems, contract.FlagRateLimitItems, 0, "items that are added per second, 0 no limit")
-	fs.Int64Var(&m.RateLimitBytes, contract.FlagRateLimitBytes, 0, "bytes of keys and values that are added per second, 0 no limit")
-	fs.DurationVar(&m.SkipExpiringWithin, contract.FlagSkipExpiringWithin, 0, "leave out items that expire so soon")
-	addConnection(fs, &m.Connection)
-	f.routing.add(fs)
+// moveFlags are the arguments of "drainer move".
+type moveFlags struct {
+	contract.Move
+	transferFlags
+	discard    serverList
+	exportPort int
 }
 
-// addConnection adds the flags for TLS and logins.
-func addConnection(fs *flag.FlagSet, c *contract.Connection) {
-	fs.StringVar(&c.TLSDir, contract.FlagTLSDir, "", "speak TLS: a directory with "+contract.CAFile+", and "+contract.CertFile+" and "+contract.KeyFile+" for servers that ask for a certificate")
-	fs.StringVar(&c.AuthFile, contract.FlagAuthFile, "", "log in as the first line, user:password, of this file says")
+func (f *moveFlags) parse(line []string, std args.IO) error {
+	fs := args.NewFlags("move")
+	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server whose items are moved, as in --server; all of its items if it is no --server")
+	fs.DurationVar(&f.Patience, contract.FlagPatience, 0, "how long, from the start, clients may still use an earlier list: a source that is no --server waits for the last of them, another for the items that they store there")
+	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
+	fs.IntVar(&f.exportPort, contract.FlagExportPort, 0, "the port at which the source's supervisor streams items, 0 none: then memcached is asked for all of them")
+	fs.StringVar(&f.Begin.File, contract.FlagBeginFile, "", "connect to everybody, and begin when this file says so")
+	fs.StringVar(&f.Begin.When, contract.FlagBeginWhen, "", "the text of that file")
+	fs.DurationVar(&f.Begin.Within, contract.FlagBeginWithin, time.Minute, "how long to wait for it")
+	fs.BoolVar(&f.Leases, contract.FlagLeases, false, "move each key under its lease: only routers use the members, and all are in state move")
+	fs.Var(&f.discard, contract.FlagDiscard, "a server, as in --server, that is lost: the source deletes the items that it owns")
+	f.add(fs, &f.Transfer)
+	if err := args.Parse(fs, line, std); err != nil {
+		return err
+	}
+	return args.None(fs)
 }
 
-// check returns the owner function, once the servers' names are known.
-func (f *moveFlags) check(ctx context.Context, m *contract.Move) (routing.Owner, error) {
+// runMove moves the items of a running member that others own.
+func runMove(ctx context.Context, line []string, std args.IO) (int, error) {
+	var f moveFlags
+	if err := f.parse(line, std); err != nil {
+		return 0, err
+	}
+	return runTransfer(ctx, &f.Transfer, std, func(ctx context.Context, progress func(contract.Progress)) contract.Receipt {
+		r := f.move(ctx, progress, std)
+		r.Reader = cmp.Or(r.Reader, contract.ReaderLive)
+		return r
+	})
+}
+
+func (f *moveFlags) move(ctx context.Context, progress func(contract.Progress), std args.IO) contract.Receipt {
+	owner, err := f.check(ctx, &f.Transfer)
+	if err == nil {
+		err = args.Directory(contract.FlagScratch, f.Scratch)
+	}
+	var source routing.Server
+	var self int
+	var lost []bool
+	if err == nil {
+		source, self, err = f.source()
+	}
+	if err == nil {
+		lost, err = f.lost(self)
+	}
+	if err == nil {
+		err = f.checkBounds()
+	}
+	if err != nil {
+		return move.Failed(f.SourceID, err)
+	}
+	e := f.engine(&f.Transfer, owner, progress, std)
+	e.Lost, e.Leases = lost, f.Leases
+	if f.Begin.File != "" {
+		e.Begin = &f.Begin
+	}
+	if f.exportPort != 0 {
+		e.Export = &move.Export{Client: f.routing.client, KeyPrefix: f.routing.keyPrefix,
+			Address: net.JoinHostPort(source.Host, strconv.Itoa(f.exportPort))}
+	}
+	if self == leaving {
+		return e.MoveFromLeaving(ctx, source, f.Scratch, f.Patience)
+	}
+	return e.MoveFrom(ctx, self, f.Scratch, f.Patience)
+}
+
+func (f *moveFlags) checkBounds() error {
 	switch {
-	case m.UnreachableTimeout < time.Second:
-		return nil, args.Usagef("--%s: at least 1s is needed", contract.FlagUnreachableTimeout)
-	case m.Deadline < 0 || m.RateLimitItems < 0 || m.RateLimitBytes < 0 || m.SkipExpiringWithin < 0:
-		return nil, args.Usagef("a limit must not be negative")
+	case f.exportPort < 0 || f.exportPort > 65535:
+		return args.Usagef("--%s: %d is not a port", contract.FlagExportPort, f.exportPort)
+	case f.Patience < 0 || f.Begin.Within < 0:
+		return args.Usagef("a limit must not be negative")
+	case (f.Begin.File == "") != (f.Begin.When == ""):
+		return args.Usagef("--%s and --%s go together", contract.FlagBeginFile, contract.FlagBeginWhen)
 	}
-	if err := (memcache.Dialer{Connection: m.Connection}).CheckFiles(); err != nil {
-		return nil, err
+	waits := f.Patience
+	if f.Begin.File != "" {
+		waits += f.Begin.Within
 	}
-	if err := f.routing.resolve(ctx, m.UnreachableTimeout); err != nil {
-		return nil, err
+	if f.Deadline > 0 && waits >= f.Deadline {
+		return args.Usagef("--%s and --%s must be shorter than --%s", contract.FlagPatience, contract.FlagBeginWithin, contract.FlagDeadline)
 	}
-	return f.routing.owner()
+	return nil
 }
 
-// engine is one without its source.
-func (f *moveFlags) engine(m *contract.Move, owner routing.Owner, progress func(contract.Progress), std args.IO) *move.Engine {
-	return &move.Engine{SourceID: m.SourceID, Owner: owner, Servers: f.routing.servers, Dialer: memcache.Dialer{Connection: m.Connection, Settled: true},
-		UnreachableTimeout: m.UnreachableTimeout, Limit: pace.Limit{Items: m.RateLimitItems, Bytes: m.RateLimitBytes},
-		SkipExpiringWithin: m.SkipExpiringWithin, Progress: progress, Log: std.Err}
+// lost tells which servers are lost.
+func (f *moveFlags) lost(self int) ([]bool, error) {
+	lost := make([]bool, len(f.routing.servers))
+	for _, d := range f.discard {
+		i := slices.IndexFunc(f.routing.servers, func(s routing.Server) bool { return s.Address() == d.Address() })
+		if i < 0 || i == self {
+			return nil, args.Usagef("--%s: %s is none of the other servers", contract.FlagDiscard, d.Address())
+		}
+		lost[i] = true
+	}
+	return lost, nil
 }
 
-// runMove runs a command that moves items. Once its flags are parsed there is a
-// receipt, whatever happens.
-func runMove(ctx context.Context, m *contract.Move, std args.IO, run func(context.Context, func(contract.Progress)) contract.Receipt) (int, error) {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	progress := progressLines{w: std.Out}
-	r := withinDeadline(ctx, m, func(ctx context.Context) contract.Receipt { return run(ctx, progress.write) })
-	if err := writeReceipt(m.Receipt, r); err != nil {
-		return contract.ExitFailed, fmt.Errorf("write the receipt: %w", err)
-	}
-	done := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.Unaskable + r.Rejected
-	progress.write(contract.Progress{Phase: contract.PhaseDone, ItemsDone: done, ItemsTotal: r.Found,
-		BytesDone: progress.last.BytesDone, BytesTotal: progress.last.BytesTotal, Message: r.Message})
-	if r.Reason != "" {
-		return r.ExitCode, errors.New(r.Message)
-	}
-	fmt.Fprintln(std.Err, r.Summary())
-	return r.ExitCode, nil
-}
+// leaving is the place of a source that is none of the servers.
+const leaving = -1
 
-// progressLines writes JSON lines and remembers the last.
-type progressLines struct {
-	w    io.Writer
-	mu   sync.Mutex
-	last contract.Progress
-}
-
-func (l *progressLines) write(p contract.Progress) {
-	b, err := json.Marshal(p)
-	if err != nil {
-		return // no value of this type can cause it
+// source is what is moved from, and its place among the servers. One of the name of a server,
+// at another address, may be that server.
+func (f *moveFlags) source() (source routing.Server, self int, err error) {
+	if source, err = routing.ParseServer(f.Source); err != nil {
+		return source, 0, args.Usagef("--%s: %v", contract.FlagSource, err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last = p
-	// The reader of the lines may be gone; only the receipt counts.
-	_, _ = l.w.Write(append(b, '\n'))
-}
-
-// writeReceipt overwrites path in place: the kubelet has created that file and keeps it
-// open.
-func writeReceipt(path string, r contract.Receipt) error {
-	b, err := r.Marshal()
-	if err != nil {
-		return err
+	for i, s := range f.routing.servers {
+		switch {
+		case s.Address() == source.Address():
+			return s, i, nil
+		case source.Name != "" && s.Name == source.Name:
+			return source, 0, args.Usagef("--%s: %s has the name of the server at %s", contract.FlagSource, source.Address(), s.Address())
+		}
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Close())
+	return source, leaving, nil
 }

@@ -42,7 +42,7 @@ type trial struct {
 	proxies []*drainertest.Proxy
 	named   []string // for the drainer
 	owner   routing.Owner
-	m       contract.Migrate
+	m       contract.Drain
 }
 
 // stored is an object with its time of expiry in Unix seconds, 0 never.
@@ -57,7 +57,7 @@ func newTrial(t *testing.T, seed uint64) *trial {
 		source: map[string]stored{}, theirs: map[string]stored{}}
 	tr.makeSurvivors()
 	tr.makeSource()
-	tr.m = drainertest.MigrateArgs(t, tr.dir, tr.named)
+	tr.m = drainertest.DrainArgs(t, tr.dir, tr.named)
 	clients := routing.Clients()
 	tr.m.Client = clients[tr.r.IntN(len(clients))]
 	// Some clients hash what the servers' names resolve to; so does the drainer.
@@ -217,7 +217,7 @@ func (tr *trial) attemptAndKill() {
 	m.RateLimitItems = 500 + tr.r.Int64N(5000)
 	p := drainertest.Start(tr.t, m.Args()...)
 	if tr.r.IntN(3) > 0 {
-		p.WaitFor(`"phase":"Moving"`)
+		p.WaitFor(`"phase":"Adding"`)
 	}
 	time.Sleep(time.Duration(tr.r.IntN(60)) * time.Millisecond) // to a random moment
 	if tr.r.IntN(3) == 0 {
@@ -236,7 +236,7 @@ func (tr *trial) attemptAndKill() {
 func (tr *trial) last() *contract.Receipt {
 	tr.t.Helper()
 	_ = os.Remove(tr.m.Receipt)
-	r := drainertest.Migrate(tr.t, tr.m)
+	r := drainertest.Drain(tr.t, tr.m)
 	if r.Code != 0 {
 		tr.t.Errorf("exit code %d: %s", r.Code, r.Err)
 	}

@@ -42,10 +42,10 @@ func TestDocumentedHitRatios(t *testing.T) {
 	columns := make([][]column, 2*len(reshufflers))
 	t.Run("", func(t *testing.T) {
 		for i := range columns {
-			client, placed := reshufflers[i/2], i%2 == 1
-			t.Run(fmt.Sprintf("%s, placed %v", client, placed), func(t *testing.T) {
+			client, moved := reshufflers[i/2], i%2 == 1
+			t.Run(fmt.Sprintf("%s, moved %v", client, moved), func(t *testing.T) {
 				t.Parallel()
-				s := newScalings(t, client, placed, tableKeys)
+				s := newScalings(t, client, moved, tableKeys)
 				for n, size := range steps {
 					s.scale(size)
 					found, old := s.look()
@@ -67,7 +67,7 @@ func TestDocumentedHitRatiosAreThoseOfTheRings(t *testing.T) {
 	t.Parallel()
 	columns := make([][]column, 2*len(reshufflers))
 	for i := range columns {
-		client, placed := reshufflers[i/2], i%2 == 1
+		client, moved := reshufflers[i/2], i%2 == 1
 		owners := func(n int) (of [tableKeys]int) {
 			var named []string
 			for i := range n {
@@ -117,7 +117,7 @@ func TestDocumentedHitRatiosAreThoseOfTheRings(t *testing.T) {
 				members = members[:len(members)-1]
 				give(leaves, func(int) bool { return true })
 			}
-			for m := 0; placed && m < min(before, size); m++ {
+			for m := 0; moved && m < min(before, size); m++ {
 				give(members[m], func(k int) bool { return of[k] != m })
 			}
 			var c column
@@ -224,7 +224,7 @@ func TestScalingsUnderLoad(t *testing.T) {
 type scalings struct {
 	t       *testing.T
 	client  string
-	placed  bool
+	moved   bool
 	members []*drainertest.Served
 	exports []int // where each streams its items
 	ring    atomic.Pointer[ring]
@@ -258,9 +258,9 @@ func (s *scalings) Each(do func(net.Addr) error) error {
 	return nil
 }
 
-func newScalings(t *testing.T, client string, placed bool, keys int) *scalings {
+func newScalings(t *testing.T, client string, moved bool, keys int) *scalings {
 	t.Helper()
-	s := &scalings{t: t, client: client, placed: placed, versions: make([]atomic.Int64, keys)}
+	s := &scalings{t: t, client: client, moved: moved, versions: make([]atomic.Int64, keys)}
 	s.library = gomemcache.NewFromSelector(s)
 	s.library.Timeout, s.library.MaxIdleConns = wait.Long, 4
 	t.Cleanup(func() { _ = s.library.Close() })
@@ -307,24 +307,24 @@ func (s *scalings) scale(n int) {
 		leaves := s.members[last]
 		s.members = s.members[:last]
 		leaves.End("saved")
-		m := drainertest.MigrateArgs(s.t, leaves.Dir, s.ring.Load().named)
+		m := drainertest.DrainArgs(s.t, leaves.Dir, s.ring.Load().named)
 		m.Client = s.client
-		if r := drainertest.Migrate(s.t, m); r.Receipt.AddsUp(m.SourceID) != nil {
+		if r := drainertest.Drain(s.t, m); r.Receipt.AddsUp(m.SourceID) != nil {
 			s.t.Fatalf("member %d: %+v", last, r.Receipt)
 		}
 	}
-	if !s.placed {
+	if !s.moved {
 		return
 	}
 	for i := range min(before, n) {
 		named := s.ring.Load().named
-		a := drainertest.RebalanceArgs(s.t, s.client, named[i], named)
+		a := drainertest.MoveArgs(s.t, s.client, named[i], named)
 		if i%2 == 0 { // the others' items are listed
 			a.ExportPort = int32(s.exports[i])
 		}
-		r := drainertest.Rebalance(s.t, a)
+		r := drainertest.Move(s.t, a)
 		if r.Receipt.Reason == "SourceRestarted" { // it crashed: its Job begins again
-			r = drainertest.Rebalance(s.t, a)
+			r = drainertest.Move(s.t, a)
 		}
 		if r.Receipt.AddsUp(a.SourceID) != nil {
 			s.t.Fatalf("member %d: %+v", i, r.Receipt)
@@ -337,7 +337,7 @@ func (s *scalings) serve(i int, dir string, port int) *drainertest.Served {
 	s.t.Helper()
 	serve := drainertest.MemberArgs(contract.Connection{}, dir, port, "-m", "64")
 	serve.ExportPort = int32(s.exports[i])
-	return drainertest.ServeCommand(s.t, "", serve)
+	return drainertest.SuperviseCommand(s.t, "", serve)
 }
 
 // crash lets a member's memcached crash in a while, and starts the member again, as a

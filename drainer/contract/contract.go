@@ -29,7 +29,7 @@ const (
 	// empty, foreign, corrupt, unknown layout, node went down without a save).
 	// A retry can't help.
 	ExitUnrecoverable = 3
-	// ExitUnreachable: a survivor, or the source of a rebalance, did not answer within
+	// ExitUnreachable: a survivor, or the source of a move, did not answer within
 	// --unreachable-timeout.
 	ExitUnreachable = 4
 	// ExitRejected: the source was read to its end, but a survivor refused
@@ -46,11 +46,11 @@ const (
 	WarmFile = "memory_file"
 	// MetaFile is what memcached writes on SIGUSR1 and unlinks at its start.
 	MetaFile = WarmFile + ".meta"
-	// Manifest is written by "drainer serve": what .meta would say, kept
+	// Manifest is written by "drainer supervise": what .meta would say, kept
 	// current while memcached runs, so that a crash needs no .meta.
 	Manifest = "manifest.json"
 	// SaveFile is a warm file's used pages with its .meta and its manifest, on a
-	// volume that memcached doesn't map: "drainer serve --memory-dir" writes it.
+	// volume that memcached doesn't map: "drainer supervise --memory-dir" writes it.
 	SaveFile = "save"
 	// InUse, on such a volume, says since when a member has been running, and from
 	// which save: what clients have written since is in no save.
@@ -66,7 +66,7 @@ const (
 	// planned end: its .meta and the manifest. It is removed before that.
 	SpareFile = "spare"
 	// GenerationPrefix begins the name of a directory with an older warm file, its
-	// .meta and its manifest: what "drainer serve" keeps to replay it into a
+	// .meta and its manifest: what "drainer supervise" keeps to replay it into a
 	// memcached that starts empty. A number follows, higher is newer.
 	GenerationPrefix = "generation-"
 	// FailedSuffix ends the name of a generation that could not be replayed. No replay
@@ -148,7 +148,7 @@ func ParseSaveRate(message string) int64 {
 // --deadline allows. It ends with ExitFailed, and another one goes on from there.
 const ReasonDeadlineExceeded = "DeadlineExceeded"
 
-// ReasonNotBegun is that of a receipt: within --begin-within nobody said that the rebalance may
+// ReasonNotBegun is that of a receipt: within --begin-within nobody said that the move may
 // begin. Nothing was moved. It ends with ExitFailed.
 const ReasonNotBegun = "NotBegun"
 
@@ -189,14 +189,14 @@ func ParseRefusal(message string) *Refusal {
 	return &r
 }
 
-// Phase of a migration, in order.
+// Phase of a drain, in order.
 type Phase string
 
-// The phases of a migration.
+// The phases of a drain.
 const (
 	PhaseConnecting Phase = "Connecting" // waiting for every survivor to answer
-	PhasePrepared   Phase = "Prepared"   // a rebalance waits until it may begin
-	PhaseMoving     Phase = "Moving"     // reading the source and adding its items
+	PhasePrepared   Phase = "Prepared"   // a move waits until it may begin
+	PhaseAdding     Phase = "Adding"     // reading the source and adding its items
 	PhaseSettling   Phase = "Settling"   // a member that leaves waits for its last client
 	PhaseDone       Phase = "Done"       // the receipt is written
 )
@@ -222,7 +222,7 @@ type Progress struct {
 	// MaxCallers bytes.
 	Message        string  `json:"message,omitempty"`
 	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
-	// SourceSilent: it waits for the source of a rebalance; otherwise for a survivor.
+	// SourceSilent: it waits for the source of a move; otherwise for a survivor.
 	SourceSilent bool `json:"sourceSilent,omitempty"`
 }
 
@@ -231,14 +231,14 @@ const MaxCallers = 256
 
 // Outcomes counts items by what became of them.
 type Outcomes struct {
-	// Added: stored on the owner by this migration.
+	// Added: stored on the owner by this drain.
 	Added int64 `json:"added"`
 	// AlreadyPresent: the owner had a value for the key and keeps it (a newer one from
 	// a client, or ours from an earlier attempt).
 	AlreadyPresent int64 `json:"alreadyPresent"`
 	// Expired: its time of expiry was over (or is within --skip-expiring-within).
 	Expired int64 `json:"expired"`
-	// Invalidated: flushed, or marked stale by a client; of a rebalance, also
+	// Invalidated: flushed, or marked stale by a client; of a move, also
 	// deleted by a client, or evicted, before it was read.
 	Invalidated int64 `json:"invalidated"`
 	// Unaskable: the text protocol doesn't carry its key, so no client of a router can ask for it.
@@ -263,12 +263,12 @@ type Survivor struct {
 }
 
 // Receipt is the drainer's termination message. After a drain it proves that nothing is
-// left on the volume that a client could still ask for; after a rebalance, that the
+// left on the volume that a client could still ask for; after a move, that the
 // member has no more items that another one owns.
 type Receipt struct {
 	// Version of this structure; 1.
 	Version int `json:"version"`
-	// Source is what --source-id was: of a drain the claim's UID, of a placement its claim
+	// Source is what --source-id was: of a drain the claim's UID, of a move its claim
 	// and its ring.
 	Source string `json:"source"`
 	// Complete: the source was read to its end, and each item passed the checks.
@@ -276,7 +276,7 @@ type Receipt struct {
 	// Clean: memcached had saved (a .meta was there); false after a crash.
 	Clean bool `json:"clean"`
 	// Found counts the live items in the source; every one is in Outcomes once.
-	// Of a rebalance, those that another server owns.
+	// Of a move, those that another server owns.
 	Found int64 `json:"found"`
 	Outcomes
 	// Bytes of keys and values of the items that were added.
@@ -315,7 +315,7 @@ func (r *Receipt) Summary() string {
 		unaskable = fmt.Sprintf(", %d unaskable", r.Unaskable)
 	}
 	return fmt.Sprintf("%d items found: %d added, %d already present, %d expired, %d invalidated%s; %d bytes in %.1f s",
-		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, unaskable, r.Bytes, r.Seconds[PhaseMoving])
+		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, unaskable, r.Bytes, r.Seconds[PhaseAdding])
 }
 
 // AddsUp returns nil if the receipt proves that the source of the given identity is

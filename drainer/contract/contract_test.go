@@ -125,11 +125,11 @@ func TestReceiptThatCannotBeCutIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestARebalancesFlagsAreItsArguments(t *testing.T) {
-	r := Rebalance{Source: "cache-2=a:1", Patience: 90 * time.Second, ExportPort: 11212, Discard: []string{"b:2"},
-		Begin: Begin{File: "/begin/ring", When: "7", Within: time.Minute},
-		Move:  Move{SourceID: "id", Client: "gomemcache", Servers: []string{"b:2", "c:3"}, Deadline: time.Hour}}
-	want := []string{"rebalance", "--source=cache-2=a:1", "--discard=b:2", "--export-port=11212", "--patience=1m30s",
+func TestAMovesFlagsAreItsArguments(t *testing.T) {
+	r := Move{Source: "cache-2=a:1", Patience: 90 * time.Second, ExportPort: 11212, Discard: []string{"b:2"},
+		Begin:    Begin{File: "/begin/ring", When: "7", Within: time.Minute},
+		Transfer: Transfer{SourceID: "id", Client: "gomemcache", Servers: []string{"b:2", "c:3"}, Deadline: time.Hour}}
+	want := []string{"move", "--source=cache-2=a:1", "--discard=b:2", "--export-port=11212", "--patience=1m30s",
 		"--begin-file=/begin/ring", "--begin-when=7", "--begin-within=1m0s", "--source-id=id", "--client=gomemcache",
 		"--unreachable-timeout=0s", "--receipt=", "--deadline=1h0m0s", "--server=b:2", "--server=c:3"}
 	if diff := cmp.Diff(want, r.Args()); diff != "" {

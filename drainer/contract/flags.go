@@ -117,9 +117,9 @@ func (c Connection) connectionArgs() (args []string) {
 	return args
 }
 
-// Move holds the arguments that are common to all commands that move items.
-type Move struct {
-	// SourceID goes into the receipt: of a drain the claim's UID, of a placement its claim
+// Transfer holds the arguments that are common to all commands that move items.
+type Transfer struct {
+	// SourceID goes into the receipt: of a drain the claim's UID, of a move its claim
 	// and its ring.
 	SourceID string
 	// Client names the routing (see package routing).
@@ -146,28 +146,28 @@ type Move struct {
 	Connection
 }
 
-// Migrate holds the arguments of "drainer migrate".
-type Migrate struct {
+// Drain holds the arguments of "drainer drain".
+type Drain struct {
 	// Dir is where the departed member's volume is mounted, read-only.
 	Dir string
 	// NeverStarted: when the member was told to leave, no container of its first pod
 	// had started. If its supervisor did not start after that, either, a volume without
 	// its files was never used.
 	NeverStarted bool
-	Move
+	Transfer
 }
 
 // Args renders the command line, without the program's name.
-func (m Migrate) Args() []string {
-	args := []string{"migrate", "--" + FlagDir + "=" + m.Dir}
+func (m Drain) Args() []string {
+	args := []string{"drain", "--" + FlagDir + "=" + m.Dir}
 	if m.NeverStarted {
 		args = append(args, "--"+FlagNeverStarted)
 	}
 	return append(args, m.args()...)
 }
 
-// Rebalance holds the arguments of "drainer rebalance".
-type Rebalance struct {
+// Move holds the arguments of "drainer move".
+type Move struct {
 	// Source is the running member whose items are moved, written as in Servers. The
 	// list of its keys is in Scratch. If it is none of the Servers, it leaves: others own
 	// all of its items.
@@ -187,12 +187,12 @@ type Rebalance struct {
 	Discard []string
 	// ExportPort is where the source's supervisor streams items; 0 nowhere.
 	ExportPort int32
-	Move
+	Transfer
 }
 
 // Args renders the command line, without the program's name.
-func (r Rebalance) Args() []string {
-	args := []string{"rebalance", "--" + FlagSource + "=" + r.Source}
+func (r Move) Args() []string {
+	args := []string{"move", "--" + FlagSource + "=" + r.Source}
 	for _, s := range r.Discard {
 		args = append(args, "--"+FlagDiscard+"="+s)
 	}
@@ -210,10 +210,10 @@ func (r Rebalance) Args() []string {
 }
 
 // BeginLeases is behind Begin.When, and says that keys are moved under their leases, as by
-// Rebalance.Leases: it is known only when the rebalance begins.
+// Move.Leases: it is known only when the move begins.
 const BeginLeases = "+leases"
 
-// Begin is when a rebalance moves its first item. Until then it connects to everybody, and the
+// Begin is when a move moves its first item. Until then it connects to everybody, and the
 // source's supervisor looks through its items.
 type Begin struct {
 	// File shows an annotation of the drainer's pod, by the downward API; "" if it begins at
@@ -232,7 +232,7 @@ func (b Begin) args() (args []string) {
 }
 
 // args renders the flags, except those with their default values.
-func (m Move) args() []string {
+func (m Transfer) args() []string {
 	args := []string{
 		"--" + FlagSourceID + "=" + m.SourceID,
 		"--" + FlagClient + "=" + m.Client,
@@ -266,7 +266,7 @@ type Install struct {
 	// To is the directory that the drainer is copied to.
 	To string
 	// Member that it will serve.
-	Member Serve
+	Member Supervise
 }
 
 // Args renders the command line, without the program's name.
@@ -288,8 +288,8 @@ func Ready(port int32) []string {
 // ReadyPath is where a probe is answered 200 if all is well.
 const ReadyPath = "/ready"
 
-// Serve holds the arguments of "drainer serve".
-type Serve struct {
+// Supervise holds the arguments of "drainer supervise".
+type Supervise struct {
 	// Dir is the member's volume; empty if nothing is to be saved. Then there must be a
 	// Connection.
 	Dir string
@@ -320,8 +320,8 @@ type Serve struct {
 }
 
 // Args renders the command line, without the program's name.
-func (s Serve) Args() []string {
-	args := []string{"serve"}
+func (s Supervise) Args() []string {
+	args := []string{"supervise"}
 	if s.Dir != "" {
 		args = append(args, "--"+FlagDir+"="+s.Dir)
 	}

@@ -206,7 +206,7 @@ type RefusedError struct{ answer string }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("memcached does not list its items, it answers %.80q: start it without -X (--disable-dumping) and -o no_lru_crawler, "+
-		"or set spec.routing.placement to Off", e.answer)
+		"or set spec.routing.moves to Off", e.answer)
 }
 
 // Is makes it an ErrProtocol, which is final: it is not tried again.

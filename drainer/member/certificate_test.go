@@ -24,7 +24,7 @@ func TestAMemberTellsHowItsCertificateStands(t *testing.T) {
 	c := secured.Connection()
 	args := drainertest.MemberArgs(c, t.TempDir(), memcachedtest.FreePort(t))
 	args.ProbePort = int32(memcachedtest.FreePort(t))
-	s := drainertest.ServeCommand(t, "", args)
+	s := drainertest.SuperviseCommand(t, "", args)
 	ask := func() (answer contract.Certificate, err error) {
 		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", args.ProbePort, contract.CertificatePath))
 		if err != nil {

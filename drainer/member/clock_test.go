@@ -48,7 +48,7 @@ func TestReplayByTheClockOfTheMember(t *testing.T) {
 			s.Settle(len(all))
 			s.End(how)
 			_, addresses := drainertest.Survivors(t, 2)
-			if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses)); r.Code != 0 || r.Receipt.Added != int64(len(all)) {
+			if r := drainertest.Drain(t, drainertest.DrainArgs(t, dir, addresses)); r.Code != 0 || r.Receipt.Added != int64(len(all)) {
 				t.Errorf("%+v\n%s", r.Receipt, r.Err)
 			}
 			drainertest.Check(t, "libmemcached-ketama-weighted", addresses, all)

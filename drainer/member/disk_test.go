@@ -137,7 +137,7 @@ func lostWrite(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, s.Err.String())
 	}
 	_, addresses := drainertest.Survivors(t, 1)
-	if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, disk.dir, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileDamaged" || r.Receipt.Found != 0 {
+	if r := drainertest.Drain(t, drainertest.DrainArgs(t, disk.dir, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileDamaged" || r.Receipt.Found != 0 {
 		t.Fatalf("exit code %d, %+v", r.Code, r.Receipt)
 	}
 	s = drainertest.Serve(t, disk.dir, "-m", "128")
@@ -240,7 +240,7 @@ func TestDamagedIsNeverRead(t *testing.T) {
 	dir := drainertest.Leaving(t, "saved", drainertest.Objects(98, 100))
 	editManifest(func(m *volume.Manifest) { m.State, m.Note = volume.Damaged, "input/output error" })(t, dir)
 	_, addresses := drainertest.Survivors(t, 1)
-	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+	r := drainertest.Drain(t, drainertest.DrainArgs(t, dir, addresses))
 	r.OneLine(t, "input/output error")
 	if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "WarmFileDamaged" {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)

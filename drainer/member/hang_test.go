@@ -42,11 +42,11 @@ const (
 )
 
 // startWithClock runs a member whose memcached may hang for a minute.
-func startWithClock(t *testing.T, c contract.Serve, env ...string) (*drainertest.Served, clock) {
+func startWithClock(t *testing.T, c contract.Supervise, env ...string) (*drainertest.Served, clock) {
 	t.Helper()
 	dir := t.TempDir()
 	c.HangAfter = time.Minute
-	s := drainertest.ServeCommand(t, clockIn+dir, c, env...)
+	s := drainertest.SuperviseCommand(t, clockIn+dir, c, env...)
 	s.WaitFor(answered)
 	return s, clock{s, dir}
 }

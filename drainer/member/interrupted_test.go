@@ -70,8 +70,8 @@ func TestWhatIsDeletedAfterItsReplayStaysDeleted(t *testing.T) {
 				}
 				if how == "drained" && mode == "Mapped" {
 					servers, addresses := drainertest.Survivors(t, 1)
-					m := drainertest.MigrateArgs(t, s.Dir, addresses)
-					r := drainertest.Migrate(t, m)
+					m := drainertest.DrainArgs(t, s.Dir, addresses)
+					r := drainertest.Drain(t, m)
 					if err := r.Receipt.AddsUp("the-claim"); err != nil {
 						t.Errorf("%v: %+v; %s", err, r.Receipt, r.Err)
 					}
@@ -121,7 +121,7 @@ func TestAKilledReplayLosesOnlyWhatWasUnderWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), "-m", "128")
-	s := drainertest.ServeCommand(t, holdBy+hold, c, holdAt+"10000")
+	s := drainertest.SuperviseCommand(t, holdBy+hold, c, holdAt+"10000")
 	const before = 4 * 2048 // at least so many have been answered when it holds
 	wait.For(t, "items to come back", func() error {
 		if n := s.Memcached().Items(t); n < before {

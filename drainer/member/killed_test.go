@@ -66,8 +66,8 @@ func (f fault) attach(s *drainertest.Served) {
 func (p *pod) expectWhatIsWhole(all map[string]drainertest.Object, some bool) {
 	p.t.Helper()
 	_, addresses := drainertest.Survivors(p.t, 1)
-	m := drainertest.MigrateArgs(p.t, p.volume, addresses)
-	r := drainertest.Migrate(p.t, m)
+	m := drainertest.DrainArgs(p.t, p.volume, addresses)
+	r := drainertest.Drain(p.t, m)
 	left := drainertest.Held(p.t, addresses[0], all)
 	if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveIncomplete" || r.Receipt.Complete || r.Receipt.AddsUp("the-claim") == nil ||
 		r.Receipt.Added != int64(len(left)) || len(left) == len(all) || (len(left) > 0) != some {
@@ -105,8 +105,8 @@ func sized(value byte, n, size int) map[string]drainertest.Object {
 func (p *pod) expectAllOrNothing(all map[string]drainertest.Object, lost bool, reason ...warmfile.Reason) {
 	p.t.Helper()
 	_, addresses := drainertest.Survivors(p.t, 1)
-	m := drainertest.MigrateArgs(p.t, p.volume, addresses)
-	r := drainertest.Migrate(p.t, m)
+	m := drainertest.DrainArgs(p.t, p.volume, addresses)
+	r := drainertest.Drain(p.t, m)
 	if lost {
 		all = map[string]drainertest.Object{}
 		if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != string(append(reason, warmfile.ReasonSaveOutdated)[0]) || r.Receipt.Found != 0 {
@@ -387,7 +387,7 @@ func (p *pod) runUnder(f fault) (out string, err error) {
 	return p.runCommandUnder(f, p.serve())
 }
 
-func (p *pod) runCommandUnder(f fault, member contract.Serve) (out string, err error) {
+func (p *pod) runCommandUnder(f fault, member contract.Supervise) (out string, err error) {
 	p.t.Helper()
 	self, err := os.Executable()
 	if err != nil {

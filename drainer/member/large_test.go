@@ -40,7 +40,7 @@ func serveBuild(t *testing.T, program, dir, memory string, args ...string) *drai
 	t.Helper()
 	c := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), args...)
 	c.Command[0], c.MemoryDir = program, memory
-	return drainertest.ServeCommand(t, "", c)
+	return drainertest.SuperviseCommand(t, "", c)
 }
 
 // largeSurvivors take client flags of 64 bits.
@@ -76,8 +76,8 @@ func TestLargeClientFlags(t *testing.T) {
 					s.End(how)
 				}
 				addresses := largeSurvivors(t, 2)
-				m := drainertest.MigrateArgs(t, dir, addresses)
-				if r := drainertest.Migrate(t, m); r.Code != 0 || r.Receipt.Added != int64(len(all)) {
+				m := drainertest.DrainArgs(t, dir, addresses)
+				if r := drainertest.Drain(t, m); r.Code != 0 || r.Receipt.Added != int64(len(all)) {
 					t.Errorf("drain: %+v\n%s", r.Receipt, r.Err)
 				}
 				drainertest.Check(t, m.Client, addresses, all)
@@ -138,7 +138,7 @@ func TestMemcachedNeverResumesFromAFileOfAnotherLayout(t *testing.T) {
 	}
 }
 
-// TestFlagsThatNoSurvivorTakes: flags of 2^32 and more end a drain and a rebalance with
+// TestFlagsThatNoSurvivorTakes: flags of 2^32 and more end a drain and a move with
 // what is wrong, which no other attempt mends; all other items are moved.
 func TestFlagsThatNoSurvivorTakes(t *testing.T) {
 	program := memcachedtest.Large(t)
@@ -160,17 +160,17 @@ func TestFlagsThatNoSurvivorTakes(t *testing.T) {
 		drainertest.Store(t, s.Address(), all)
 		s.End("saved")
 		_, addresses := drainertest.Survivors(t, 2)
-		m := drainertest.MigrateArgs(t, dir, addresses)
+		m := drainertest.DrainArgs(t, dir, addresses)
 		m.Client = "gomemcache"
-		check(t, drainertest.Migrate(t, m), addresses)
+		check(t, drainertest.Drain(t, m), addresses)
 	})
-	t.Run("rebalance", func(t *testing.T) {
+	t.Run("move", func(t *testing.T) {
 		t.Parallel()
 		source := memcachedtest.StartLarge(t, "-m", "128")
 		drainertest.Store(t, source.Address(), all)
 		_, addresses := drainertest.Survivors(t, 1)
 		addresses = append([]string{source.Address()}, addresses...)
-		check(t, drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses)), addresses)
+		check(t, drainertest.Move(t, drainertest.MoveArgs(t, "gomemcache", addresses[0], addresses)), addresses)
 	})
 }
 

@@ -31,7 +31,7 @@ func TestArgumentsOfMemcachedAreReadAsMemcachedReadsThem(t *testing.T) {
 			if !f.Refused {
 				continue // package commandline has a test of these
 			}
-			line := append([]string{"serve", "--dir=" + dir, "--", "memcached"}, f.Arguments...)
+			line := append([]string{"supervise", "--dir=" + dir, "--", "memcached"}, f.Arguments...)
 			if r := drainertest.RunMain(t, line...); r.Code != contract.ExitUsage || !strings.Contains(r.Err, what) {
 				t.Errorf("%q: exit code %d, %q; want %d, %q", f.Arguments, r.Code, r.Err, contract.ExitUsage, what)
 			}

@@ -38,7 +38,7 @@ func serveTold(t *testing.T, c contract.Connection, dir, list string, port int, 
 	address := fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t))
 	args := drainertest.MemberArgs(c, dir, port, append([]string{"-m", "64"}, more...)...)
 	args.List, args.Discovery = list, address
-	return &told{drainertest.ServeCommand(t, "", args), t, memcache.Dialer{Connection: c, Unverified: true}, list, address}
+	return &told{drainertest.SuperviseCommand(t, "", args), t, memcache.Dialer{Connection: c, Unverified: true}, list, address}
 }
 
 // tell replaces the file as a whole, as the kubelet does.
@@ -244,7 +244,7 @@ func TestTheSupervisorAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 				}
 			}
 			tell(t, args.List, listOf(10, 3))
-			m := &told{drainertest.ServeCommand(t, "", args), t, memcache.Dialer{Connection: c, Unverified: true}, args.List, args.Discovery}
+			m := &told{drainertest.SuperviseCommand(t, "", args), t, memcache.Dialer{Connection: c, Unverified: true}, args.List, args.Discovery}
 			m.says("the list to a client with a certificate", listOf(10, 3))
 			without := &told{m.Served, t, memcache.Dialer{Connection: none, Unverified: true}, args.List, args.Discovery}
 			if asks {
@@ -347,7 +347,7 @@ func (m *told) version(address string) (string, error) {
 	return string(line), err
 }
 
-// TestTheListsItemStaysWithItsMember: no drain, replay or placement takes it along.
+// TestTheListsItemStaysWithItsMember: no drain, replay or move takes it along.
 func TestTheListsItemStaysWithItsMember(t *testing.T) {
 	tier.Second(t, "TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins")
 	t.Parallel()
@@ -367,8 +367,8 @@ func TestTheListsItemStaysWithItsMember(t *testing.T) {
 		before = append(before, m.itemsCAS())
 	}
 	for _, source := range servers[:2] { // a third of all keys, and the list's item, are elsewhere now
-		args := drainertest.RebalanceArgs(t, "gomemcache", source, servers)
-		if r := drainertest.Rebalance(t, args); r.Receipt.AddsUp(args.SourceID) != nil {
+		args := drainertest.MoveArgs(t, "gomemcache", source, servers)
+		if r := drainertest.Move(t, args); r.Receipt.AddsUp(args.SourceID) != nil {
 			t.Errorf("receipt %+v\n%s", r.Receipt, r.Err)
 		}
 	}
@@ -384,8 +384,8 @@ func TestTheListsItemStaysWithItsMember(t *testing.T) {
 	leaving.Memcached().RawFor(t).Must("STORED", fmt.Sprintf("set %s 0 0 %d", contract.RingNumberKey, len(number)), []byte(number))
 	leaving.End("saved")
 	_, survivors := drainertest.Survivors(t, 1)
-	args := drainertest.MigrateArgs(t, leaving.Dir, survivors)
-	r := drainertest.Migrate(t, args)
+	args := drainertest.DrainArgs(t, leaving.Dir, survivors)
+	r := drainertest.Drain(t, args)
 	if err := r.Receipt.AddsUp(args.SourceID); err != nil || r.Receipt.Found != left || r.Receipt.Added != left {
 		t.Errorf("%v: %d found, %d added of %d\n%s", err, r.Receipt.Found, r.Receipt.Added, left, r.Err)
 	}
@@ -413,9 +413,9 @@ func TestTheListsItemIsNoClientsCommand(t *testing.T) {
 	all := drainertest.Objects(5, 100)
 	drainertest.Store(t, m.Address(), all)
 	owner := memcachedtest.Start(t)
-	args := drainertest.RebalanceArgs(t, "gomemcache", m.Address(), []string{owner.Address()})
+	args := drainertest.MoveArgs(t, "gomemcache", m.Address(), []string{owner.Address()})
 	args.Patience = wait.Long
-	r := drainertest.Rebalance(t, args)
+	r := drainertest.Move(t, args)
 	if err := r.Receipt.AddsUp(args.SourceID); err != nil || r.Receipt.Found != 100 || !r.Receipt.Settled {
 		t.Errorf("%v: %+v\n%s", err, r.Receipt, r.Err)
 	}

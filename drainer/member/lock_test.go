@@ -22,7 +22,7 @@ func TestADrainerWaitsForTheMemberOfItsVolume(t *testing.T) {
 	dir, all := t.TempDir(), drainertest.Objects(31, 500)
 	s := drainertest.Serve(t, dir)
 	_, servers := drainertest.Survivors(t, 2)
-	m := drainertest.MigrateArgs(t, dir, servers)
+	m := drainertest.DrainArgs(t, dir, servers)
 	p := drainertest.Start(t, m.Args()...)
 	p.WaitFor(volume.ErrInUse.Error())
 	drainertest.Store(t, s.Address(), all)

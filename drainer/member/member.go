@@ -121,14 +121,14 @@ func (s *supervisor) check() error {
 		return args.Usagef("--%s: %d is not a port, or another one's", contract.FlagProbePort, s.ProbePort)
 	}
 	if len(s.Command) == 0 {
-		return args.Usagef("drainer serve needs memcached's command line after --")
+		return args.Usagef("drainer supervise needs memcached's command line after --")
 	}
 	if err := s.checkOptions(); err != nil {
 		return err
 	}
 	path, err := exec.LookPath(s.Command[0])
 	if err != nil {
-		return args.Usagef("drainer serve: %v", err)
+		return args.Usagef("drainer supervise: %v", err)
 	}
 	s.Command = append([]string{path}, s.Command[1:]...)
 	for _, dir := range []*string{&s.Memory, &s.Volume} {
@@ -146,10 +146,10 @@ func (s *supervisor) check() error {
 func (s *supervisor) checkOptions() error {
 	options := commandline.Parse(s.Command[1:])
 	if slices.ContainsFunc(options, commandline.Option.IsSupervisors) {
-		return args.Usagef("drainer serve: memcached's -e (--memory-file) and -d (--daemon) are not for the user to set: the supervisor chooses the warm file and stays the parent")
+		return args.Usagef("drainer supervise: memcached's -e (--memory-file) and -d (--daemon) are not for the user to set: the supervisor chooses the warm file and stays the parent")
 	}
 	if s.Dir() != "" && options.ShortPages() {
-		return args.Usagef("drainer serve: %v", errShortPages)
+		return args.Usagef("drainer supervise: %v", errShortPages)
 	}
 	return nil
 }

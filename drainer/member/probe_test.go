@@ -24,7 +24,7 @@ func TestProbesAreNoFailedHandshakes(t *testing.T) {
 	c := memcachedtest.NewSecured(t).Connection()
 	args := drainertest.MemberArgs(c, t.TempDir(), memcachedtest.FreePort(t))
 	args.ProbePort = int32(memcachedtest.FreePort(t))
-	s := drainertest.ServeCommand(t, "", args)
+	s := drainertest.SuperviseCommand(t, "", args)
 	url := fmt.Sprintf("http://127.0.0.1:%d%s", args.ProbePort, contract.ReadyPath)
 	probe := func(want int) func() error {
 		return func() error {

@@ -54,7 +54,7 @@ func (r *replay) run(ctx context.Context) {
 		return conn.Replayed()
 	})
 	if err != nil && ctx.Err() == nil {
-		r.s.std.Logf("drains and placements wait: they can't be told that the replay has ended: %v", err)
+		r.s.std.Logf("drains and moves wait: they can't be told that the replay has ended: %v", err)
 	}
 }
 

@@ -232,8 +232,8 @@ func TestKilledWhileReplaying(t *testing.T) {
 
 			servers, addresses := drainertest.Survivors(t, 2)
 			before := drainertest.Fingerprint(t, dir)
-			m := drainertest.MigrateArgs(t, dir, addresses)
-			r := drainertest.Migrate(t, m)
+			m := drainertest.DrainArgs(t, dir, addresses)
+			r := drainertest.Drain(t, m)
 			if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Added != 6000 || r.Receipt.AlreadyPresent+r.Receipt.Invalidated < 200 {
 				t.Errorf("%v: %+v; %s", err, r.Receipt, r.Err)
 			}
@@ -307,7 +307,7 @@ func replaying(t *testing.T, all map[string]drainertest.Object, args ...string) 
 }
 
 // TestMovesWaitForAReplay: what a member had when it crashed is newer than what a drain
-// or a placement brings, and comes back after live traffic. So both wait, each time
+// or a move brings, and comes back after live traffic. So both wait, each time
 // that they connect.
 func TestMovesWaitForAReplay(t *testing.T) {
 	all := func(value string) map[string]drainertest.Object {
@@ -320,20 +320,20 @@ func TestMovesWaitForAReplay(t *testing.T) {
 	tests := map[string]func(t *testing.T, member, other string) (args, servers []string){
 		"a drain into it": func(t *testing.T, member, _ string) (args, servers []string) {
 			servers = []string{member}
-			return drainertest.MigrateArgs(t, drainertest.Leaving(t, "saved", all("older")), servers).Args(), servers
+			return drainertest.DrainArgs(t, drainertest.Leaving(t, "saved", all("older")), servers).Args(), servers
 		},
-		"a placement into it": func(t *testing.T, member, other string) (args, servers []string) {
+		"a move into it": func(t *testing.T, member, other string) (args, servers []string) {
 			drainertest.Store(t, other, all("older"))
-			return drainertest.RebalanceArgs(t, "gomemcache", other, []string{other, member}).Args(), []string{member}
+			return drainertest.MoveArgs(t, "gomemcache", other, []string{other, member}).Args(), []string{member}
 		},
-		"a placement of what it holds": func(t *testing.T, member, other string) (args, servers []string) {
+		"a move of what it holds": func(t *testing.T, member, other string) (args, servers []string) {
 			servers = []string{member, other}
-			return drainertest.RebalanceArgs(t, "gomemcache", member, servers).Args(), servers
+			return drainertest.MoveArgs(t, "gomemcache", member, servers).Args(), servers
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if name == "a placement into it" {
+			if name == "a move into it" {
 				tier.Second(t, "TestMovesWaitForAReplay")
 			}
 			t.Parallel()
@@ -453,7 +453,7 @@ func TestInstallTellsOfAColdStart(t *testing.T) {
 				dir = drainertest.Leaving(t, test.left, drainertest.Objects(27, 100))
 			}
 			log := filepath.Join(to, "termination-log")
-			p := drainertest.StartWith(t, freeIs+strconv.Itoa(127<<20), contract.Install{To: to, Member: contract.Serve{
+			p := drainertest.StartWith(t, freeIs+strconv.Itoa(127<<20), contract.Install{To: to, Member: contract.Supervise{
 				Dir: dir, TerminationLog: log, Command: append([]string{"memcached"}, memcachedtest.FewPages("-m", test.memory)...)}}.Args()...)
 			if code := p.Wait(); code != 0 {
 				t.Fatalf("exit code %d: %s", code, p.Err.String())
@@ -512,7 +512,7 @@ func TestWhatIsSoundBeforeADamageIsReplayed(t *testing.T) {
 	}
 	s.End("saved")
 	_, addresses := drainertest.Survivors(t, 1)
-	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+	r := drainertest.Drain(t, drainertest.DrainArgs(t, dir, addresses))
 	if r.Code != contract.ExitUnrecoverable || r.Receipt.Complete {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}
@@ -564,7 +564,7 @@ func TestMoveIsAtomic(t *testing.T) {
 				step(t, dir)
 			}
 			_, addresses := drainertest.Survivors(t, 1)
-			if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses)); r.Receipt.AddsUp("the-claim") != nil || r.Receipt.Added != 500 {
+			if r := drainertest.Drain(t, drainertest.DrainArgs(t, dir, addresses)); r.Receipt.AddsUp("the-claim") != nil || r.Receipt.Added != 500 {
 				t.Errorf("a drain finds %+v", r.Receipt)
 			}
 			s := drainertest.Serve(t, dir, "-m", "160")

@@ -46,10 +46,10 @@ func savedPod(t *testing.T, all map[string]drainertest.Object) *pod {
 // memcached has those of the latest start.
 func (p *pod) start(env string, args ...string) *drainertest.Served {
 	p.t.Helper()
-	return drainertest.ServeCommand(p.t, env, p.serve(args...))
+	return drainertest.SuperviseCommand(p.t, env, p.serve(args...))
 }
 
-func (p *pod) serve(args ...string) contract.Serve {
+func (p *pod) serve(args ...string) contract.Supervise {
 	if len(args) > 0 {
 		p.args = args
 	}
@@ -58,8 +58,8 @@ func (p *pod) serve(args ...string) contract.Serve {
 	return c
 }
 
-func (p *pod) command(port int, args ...string) contract.Serve {
-	return contract.Serve{Dir: p.volume, MemoryDir: p.memory, Port: int32(port), Command: args}
+func (p *pod) command(port int, args ...string) contract.Supervise {
+	return contract.Supervise{Dir: p.volume, MemoryDir: p.memory, Port: int32(port), Command: args}
 }
 
 // expectFiles checks what is on the volume.
@@ -201,7 +201,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 			}
 
 			_, addresses := drainertest.Survivors(t, 1)
-			r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses))
+			r := drainertest.Drain(t, drainertest.DrainArgs(t, p.volume, addresses))
 			r.OneLine(t, "without", "save")
 			if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveOutdated" || r.Receipt.Found != 0 {
 				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
@@ -209,7 +209,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 
 			p = p.again()
 			log := filepath.Join(t.TempDir(), "termination-log")
-			install := contract.Install{To: t.TempDir(), Member: contract.Serve{Dir: p.volume, MemoryDir: p.memory, TerminationLog: log, Command: append([]string{"memcached"}, args...)}}
+			install := contract.Install{To: t.TempDir(), Member: contract.Supervise{Dir: p.volume, MemoryDir: p.memory, TerminationLog: log, Command: append([]string{"memcached"}, args...)}}
 			if code := drainertest.Start(t, install.Args()...).Wait(); code != 0 {
 				t.Errorf("install: exit code %d", code)
 			}
@@ -249,8 +249,8 @@ func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 	s.End("saved")
 	_, addresses := drainertest.Survivors(t, 2)
 	before := drainertest.Fingerprint(t, p.volume)
-	m := drainertest.MigrateArgs(t, p.volume, addresses)
-	if r := drainertest.Migrate(t, m); r.Receipt.AddsUp("the-claim") != nil {
+	m := drainertest.DrainArgs(t, p.volume, addresses)
+	if r := drainertest.Drain(t, m); r.Receipt.AddsUp("the-claim") != nil {
 		t.Errorf("%+v; %s", r.Receipt, r.Err)
 	}
 	drainertest.Check(t, m.Client, addresses, all)
@@ -270,8 +270,8 @@ func TestDrainOfASave(t *testing.T) {
 	p := savedPod(t, all)
 	before := drainertest.Fingerprint(t, p.volume)
 	_, addresses := drainertest.Survivors(t, 2)
-	m := drainertest.MigrateArgs(t, p.volume, addresses)
-	r := drainertest.Migrate(t, m)
+	m := drainertest.DrainArgs(t, p.volume, addresses)
+	r := drainertest.Drain(t, m)
 	if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Added != 2000 || r.Receipt.Reader != contract.ReaderWarmFile || !r.Receipt.Clean {
 		t.Errorf("%v: %+v; %s", err, r.Receipt, r.Err)
 	}
@@ -290,7 +290,7 @@ func TestDamagedSaveOfAMember(t *testing.T) {
 	p := savedPod(t, all)
 	damage(t, p)
 	_, addresses := drainertest.Survivors(t, 1)
-	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses))
+	r := drainertest.Drain(t, drainertest.DrainArgs(t, p.volume, addresses))
 	left := drainertest.Held(t, addresses[0], all)
 	if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveIncomplete" || r.Receipt.Added != int64(len(left)) || len(left) == 0 || len(left) == len(all) {
 		t.Errorf("exit code %d, %d of %d items are left, %+v", r.Code, len(left), len(all), r.Receipt)
@@ -411,8 +411,8 @@ func TestMemberOfTheOtherMode(t *testing.T) {
 			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
 			s.End("saved")
 			_, addresses := drainertest.Survivors(t, 1)
-			m := drainertest.MigrateArgs(t, p.volume, addresses)
-			if r := drainertest.Migrate(t, m); r.Receipt.AddsUp("the-claim") != nil {
+			m := drainertest.DrainArgs(t, p.volume, addresses)
+			if r := drainertest.Drain(t, m); r.Receipt.AddsUp("the-claim") != nil {
 				t.Errorf("%+v; %s", r.Receipt, r.Err)
 			}
 			drainertest.Check(t, m.Client, addresses, all)
@@ -436,7 +436,7 @@ func TestMappedFileIsOutdatedInMemory(t *testing.T) {
 		s.End("killed")
 	}
 	_, addresses := drainertest.Survivors(t, 1)
-	if r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveOutdated" {
+	if r := drainertest.Drain(t, drainertest.DrainArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveOutdated" {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}
 	s = p.again().start("", "-m", "128")

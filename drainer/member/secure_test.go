@@ -19,7 +19,7 @@ import (
 )
 
 // By TLS, with certificates on both sides, and logins, a member is
-// saved, starts warm, is replayed after a crash, drained, and rebalanced, as by
+// saved, starts warm, is replayed after a crash, drained, and moved, as by
 // plain text. Nobody is told the password.
 func TestASecuredMemberDoesEverythingThatAPlainOneDoes(t *testing.T) {
 	t.Parallel()
@@ -43,9 +43,9 @@ func TestASecuredMemberDoesEverythingThatAPlainOneDoes(t *testing.T) {
 	for range 2 {
 		servers = append(servers, memcachedtest.StartBy(t, c).Address())
 	}
-	m := drainertest.MigrateArgs(t, dir, servers)
+	m := drainertest.DrainArgs(t, dir, servers)
 	m.Client, m.Connection = "gomemcache", c
-	drained := drainertest.Migrate(t, m)
+	drained := drainertest.Drain(t, m)
 	if err := drained.Receipt.AddsUp(m.SourceID); err != nil || drained.Receipt.Added != int64(len(all)) {
 		t.Errorf("%v, receipt %+v\n%s", err, drained.Receipt, drained.Err)
 	}
@@ -54,9 +54,9 @@ func TestASecuredMemberDoesEverythingThatAPlainOneDoes(t *testing.T) {
 	third := append(servers, memcachedtest.StartBy(t, c).Address())
 	moved := int64(0)
 	for _, source := range servers {
-		args := drainertest.RebalanceArgs(t, "gomemcache", source, third)
+		args := drainertest.MoveArgs(t, "gomemcache", source, third)
 		args.Connection = c
-		r := drainertest.Rebalance(t, args)
+		r := drainertest.Move(t, args)
 		if err := r.Receipt.AddsUp(args.SourceID); err != nil {
 			t.Errorf("%v, receipt %+v\n%s", err, r.Receipt, r.Err)
 		}
@@ -80,20 +80,20 @@ func streamsSecured(t *testing.T, c contract.Connection) {
 	d, all := memcache.Dialer{Connection: c}, drainertest.Objects(71, 500)
 	serve := drainertest.MemberArgs(c, t.TempDir(), memcachedtest.FreePort(t), "-m", "128")
 	serve.ExportPort = int32(memcachedtest.FreePort(t))
-	member := drainertest.ServeCommand(t, "", serve)
+	member := drainertest.SuperviseCommand(t, "", serve)
 	drainertest.StoreBy(t, d, member.Address(), all)
 	two := []string{member.Address(), memcachedtest.StartBy(t, c, "-m", "128").Address()}
-	args := drainertest.RebalanceArgs(t, "gomemcache", two[0], two)
+	args := drainertest.MoveArgs(t, "gomemcache", two[0], two)
 	args.Connection, args.ExportPort = c, serve.ExportPort
-	r := drainertest.Rebalance(t, args)
+	r := drainertest.Move(t, args)
 	if err := r.Receipt.AddsUp(args.SourceID); err != nil || r.Receipt.Added == 0 || strings.Contains(r.Err, "is asked for") {
 		t.Errorf("%v, receipt %+v\n%s", err, r.Receipt, r.Err)
 	}
 	drainertest.CheckBy(t, d, "gomemcache", two, all)
 
-	leaves := drainertest.RebalanceArgs(t, "gomemcache", two[0], two[1:])
+	leaves := drainertest.MoveArgs(t, "gomemcache", two[0], two[1:])
 	leaves.Connection, leaves.ExportPort, leaves.Patience = c, serve.ExportPort, wait.Long
-	r = drainertest.Rebalance(t, leaves)
+	r = drainertest.Move(t, leaves)
 	if err := r.Receipt.AddsUp(args.SourceID); err != nil || r.Receipt.Added == 0 || !r.Receipt.Settled || strings.Contains(r.Err, "is asked for") {
 		t.Errorf("it leaves: %v, receipt %+v\n%s", err, r.Receipt, r.Err)
 	}
@@ -204,9 +204,9 @@ func TestAMemberDoesntStartByFilesThatMemcachedRefuses(t *testing.T) {
 		t.Errorf("the save's .meta: %v", err)
 	}
 
-	m := drainertest.MigrateArgs(t, dir, []string{"127.0.0.1:1"})
+	m := drainertest.DrainArgs(t, dir, []string{"127.0.0.1:1"})
 	m.Connection = c
-	if r := drainertest.Migrate(t, m); r.Code != contract.ExitFailed || r.Receipt.Reason != contract.ReasonSecretInvalid || strings.Contains(r.Receipt.Message, memcachedtest.Password) {
+	if r := drainertest.Drain(t, m); r.Code != contract.ExitFailed || r.Receipt.Reason != contract.ReasonSecretInvalid || strings.Contains(r.Receipt.Message, memcachedtest.Password) {
 		t.Errorf("exit code %d, receipt %+v", r.Code, r.Receipt)
 	}
 }

@@ -130,7 +130,7 @@ func TestExitCodeIsKept(t *testing.T) {
 	t.Parallel()
 	memcachedtest.Binary(t)
 	dir := t.TempDir()
-	p := drainertest.Start(t, "serve", "--dir="+dir, "--port=1", "--", "memcached", "-u", "root", "-m", "nonsense", "-I", "1")
+	p := drainertest.Start(t, "supervise", "--dir="+dir, "--port=1", "--", "memcached", "-u", "root", "-m", "nonsense", "-I", "1")
 	if code := p.Wait(); code == 0 || code == contract.ExitUsage || !strings.Contains(p.Err.String(), "exit code "+strconv.Itoa(code)) {
 		t.Errorf("exit code %d: %s", code, p.Err.String())
 	}
@@ -144,7 +144,7 @@ func script(t *testing.T, text string) *drainertest.Process {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\ncase $1 in -V) echo memcached 1.6.18; exit;; esac\n"+text+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return drainertest.Start(t, "serve", "--dir="+t.TempDir(), "--port=1", "--", path, "last")
+	return drainertest.Start(t, "supervise", "--dir="+t.TempDir(), "--port=1", "--", path, "last")
 }
 
 // TestWarmFileGoesFirst: before arguments, one of which might take it.
@@ -256,7 +256,7 @@ func TestArgumentsThatCantWorkAreRefusedFirst(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := drainertest.RunMain(t, append([]string{"serve"}, test.args...)...)
+			r := drainertest.RunMain(t, append([]string{"supervise"}, test.args...)...)
 			r.OneLine(t, test.want)
 			if r.Code != contract.ExitUsage {
 				t.Errorf("exit code %d", r.Code)

@@ -108,7 +108,7 @@ func TestTooLittleTime(t *testing.T) {
 			p, objects := newPod(t), midsize('a', 150)
 			c := p.serve(fewPages...)
 			c.GracePeriod = wait.Long
-			s := drainertest.ServeCommand(t, "", c)
+			s := drainertest.SuperviseCommand(t, "", c)
 			drainertest.Store(t, s.Address(), objects)
 			note, err := volume.ReadInUse(p.volume)
 			if err != nil {

@@ -55,7 +55,7 @@ func TestWhyNothingWasSaved(t *testing.T) {
 			expectRefusal(t, drainertest.TerminationLog(p.volume), disk.reason, disk.words)
 
 			_, addresses := drainertest.Survivors(t, 1)
-			r := drainertest.Migrate(t, drainertest.MigrateArgs(t, p.volume, addresses))
+			r := drainertest.Drain(t, drainertest.DrainArgs(t, p.volume, addresses))
 			r.OneLine(t, disk.words)
 			if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveFailed" {
 				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
@@ -63,7 +63,7 @@ func TestWhyNothingWasSaved(t *testing.T) {
 
 			p = p.again()
 			log := filepath.Join(t.TempDir(), "termination-log")
-			install := contract.Install{To: t.TempDir(), Member: contract.Serve{Dir: p.volume, MemoryDir: p.memory, TerminationLog: log, Command: []string{"memcached", "-m", "128"}}}
+			install := contract.Install{To: t.TempDir(), Member: contract.Supervise{Dir: p.volume, MemoryDir: p.memory, TerminationLog: log, Command: []string{"memcached", "-m", "128"}}}
 			if code := drainertest.Start(t, install.Args()...).Wait(); code != 0 {
 				t.Errorf("install: exit code %d", code)
 			}

@@ -99,8 +99,8 @@ func TestWhoNeverAnsweredMayHaveServed(t *testing.T) {
 						d.Wait()
 					}
 					_, addresses := drainertest.Survivors(t, 1)
-					m := drainertest.MigrateArgs(t, p.volume, addresses)
-					r := drainertest.Migrate(t, m)
+					m := drainertest.DrainArgs(t, p.volume, addresses)
+					r := drainertest.Drain(t, m)
 					if want := map[bool]int{true: contract.ExitUnrecoverable, false: contract.ExitOK}[stored]; r.Code != want {
 						t.Errorf("exit code %d, want %d: %+v", r.Code, want, r.Receipt)
 					}

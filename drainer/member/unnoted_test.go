@@ -53,7 +53,7 @@ func TestAReplayThatCannotBeNotedIsNotRepeated(t *testing.T) {
 				env = []string{holdBy + hold, holdAt + "3000"}
 			}
 			c := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), "-m", "128")
-			s := drainertest.ServeCommand(t, "", c, env...)
+			s := drainertest.SuperviseCommand(t, "", c, env...)
 			if !volume.Missing(hold) {
 				wait.For(t, "the first batch", func() error {
 					if s.Memcached().Items(t) == 0 {

@@ -22,9 +22,9 @@ const (
 	forever     = 1 << 62
 )
 
-// starting is a rebalance that waits until it may begin. Nothing may be moved before clients are
+// starting is a move that waits until it may begin. Nothing may be moved before clients are
 // told of the new ring: they would miss it where they look. But by then all else can be done
-// that a rebalance does before its first item.
+// that a move does before its first item.
 type starting struct {
 	contract.Begin
 	e     *Engine
@@ -64,7 +64,7 @@ func (l *runningMember) start(ctx context.Context, atMost time.Duration) (begun 
 			if s.begun = true; leases {
 				l.lease(s.e)
 			}
-			s.e.enter(contract.PhaseMoving)
+			s.e.enter(contract.PhaseAdding)
 			return true, nil
 		case late:
 			return false, &notBegun{s.Begin}

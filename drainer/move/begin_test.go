@@ -54,7 +54,7 @@ func begins(t *testing.T, text string) {
 			f.all[key] = more[key]
 		}
 		drainertest.Store(t, f.member.Address(), more)
-		if said := f.said(contract.PhaseMoving); len(said) > 0 || f.servers[0].Items(t)+f.servers[1].Items(t) > 0 {
+		if said := f.said(contract.PhaseAdding); len(said) > 0 || f.servers[0].Items(t)+f.servers[1].Items(t) > 0 {
 			t.Fatalf("it has begun: %d items, %q", f.servers[0].Items(t)+f.servers[1].Items(t), said)
 		}
 		write(t, file, text)
@@ -77,10 +77,10 @@ func write(t *testing.T, file, text string) {
 func TestAMoveThatNobodyTellsToBegin(t *testing.T) {
 	t.Parallel()
 	f := newFarewell(t, 100, true)
-	a := drainertest.RebalanceArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
+	a := drainertest.MoveArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
 	a.ExportPort = int32(drainertest.MustParse(t, []string{f.export.Address})[0].Port)
 	a.Begin = contract.Begin{File: filepath.Join(t.TempDir(), "begin"), When: "2", Within: time.Second}
-	r := drainertest.Rebalance(t, a)
+	r := drainertest.Move(t, a)
 	if r.Code != contract.ExitFailed || r.Receipt.Reason != contract.ReasonNotBegun || r.Receipt.Found != 0 || r.Receipt.Complete {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}
@@ -88,11 +88,11 @@ func TestAMoveThatNobodyTellsToBegin(t *testing.T) {
 		t.Errorf("%d items are left", n)
 	}
 	a.Deadline = a.Begin.Within
-	if r := drainertest.Rebalance(t, a); r.Code != contract.ExitUsage {
+	if r := drainertest.Move(t, a); r.Code != contract.ExitUsage {
 		t.Errorf("as long as the deadline: exit code %d", r.Code)
 	}
 	a.Begin.When, a.Deadline = "", 0
-	if r := drainertest.Rebalance(t, a); r.Code != contract.ExitUsage || !strings.Contains(r.Err, contract.FlagBeginWhen) {
+	if r := drainertest.Move(t, a); r.Code != contract.ExitUsage || !strings.Contains(r.Err, contract.FlagBeginWhen) {
 		t.Errorf("without a text: exit code %d, %s", r.Code, r.Err)
 	}
 }

@@ -99,7 +99,7 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	}
 	if err == nil {
 		if !live || e.Begin == nil {
-			e.enter(contract.PhaseMoving)
+			e.enter(contract.PhaseAdding)
 		}
 		err = e.move(ctx, &complete)
 	}
@@ -183,7 +183,7 @@ type noCASError struct{ server string }
 
 func (e *noCASError) Error() string {
 	return fmt.Sprintf("the memcached at %s keeps no CAS (-C): a delete would also delete what a client has just stored, so nothing is moved while it runs; "+
-		"start it without -C, or set spec.routing.placement to Off", e.server)
+		"start it without -C, or set spec.routing.moves to Off", e.server)
 }
 
 // Failure is its reason and its exit code: no retry helps.

@@ -412,8 +412,8 @@ func TestALeavingMemberIsNoServer(t *testing.T) {
 		"behind a balancer": memcachedtest.Between(t, f.member.Address(), func([]byte) bool { return true }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := drainertest.RebalanceArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), address})
-			r := drainertest.Rebalance(t, args)
+			args := drainertest.MoveArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), address})
+			r := drainertest.Move(t, args)
 			if r.Code != contract.ExitUsage || r.Receipt.Reason != reasonSourceIsServer || !strings.Contains(r.Receipt.Message, address) {
 				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 			}
@@ -428,9 +428,9 @@ func TestALeavingMemberIsNoServer(t *testing.T) {
 func TestProgressOfALeavingMember(t *testing.T) {
 	t.Parallel()
 	f := newFarewell(t, 100, false)
-	a := drainertest.RebalanceArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
+	a := drainertest.MoveArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
 	a.Patience, a.Deadline = wait.Long, 2*wait.Long
-	r := drainertest.Rebalance(t, a)
+	r := drainertest.Move(t, a)
 	if err := r.Receipt.AddsUp("the-claim"); err != nil || !r.Receipt.Settled {
 		t.Fatalf("%v: %+v\n%s", err, r.Receipt, r.Err)
 	}
@@ -446,7 +446,7 @@ func TestProgressOfALeavingMember(t *testing.T) {
 		t.Errorf("%s: %v", lines[len(lines)-1], err)
 	}
 	a.Patience = a.Deadline
-	if r := drainertest.Rebalance(t, a); r.Code != contract.ExitUsage {
+	if r := drainertest.Move(t, a); r.Code != contract.ExitUsage {
 		t.Errorf("patience as long as the deadline: exit code %d", r.Code)
 	}
 }
@@ -455,7 +455,7 @@ func TestProgressOfALeavingMember(t *testing.T) {
 func TestALeavingMemberWithoutCAS(t *testing.T) {
 	member, owner := memcachedtest.Start(t, "-C"), memcachedtest.Start(t)
 	member.Raw().Must("STORED", "set key 0 0 1", []byte("v"))
-	r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", member.Address(), []string{owner.Address()}))
+	r := drainertest.Move(t, drainertest.MoveArgs(t, "gomemcache", member.Address(), []string{owner.Address()}))
 	if r.Receipt.Reason != reasonNoCAS || member.Items(t) != 1 || owner.Items(t) != 0 {
 		t.Errorf("%+v", r.Receipt)
 	}

@@ -71,11 +71,11 @@ func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
 				}
 				raw.Must("STORED", "set "+key+" 0 0 5", []byte("value"))
 				do(test.before)
-				args := drainertest.RebalanceArgs(t, "gomemcache", through, addresses)
+				args := drainertest.MoveArgs(t, "gomemcache", through, addresses)
 				if streamed {
 					args.ExportPort = int32(drainertest.MustParse(t, []string{export})[0].Port)
 				}
-				r := drainertest.Rebalance(t, args)
+				r := drainertest.Move(t, args)
 				if r.Code != 0 || strings.Contains(r.Err, "is asked for") || (r.Receipt.Reader == contract.ReaderStream) != streamed {
 					t.Fatalf("%+v\n%s", r.Receipt, r.Err)
 				}

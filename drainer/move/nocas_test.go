@@ -24,7 +24,7 @@ func TestNothingIsMovedWithoutCAS(t *testing.T) {
 			for i := range 20 {
 				member.Raw().Must("STORED", fmt.Sprintf("set key%d 0 0 1", i), []byte("v"))
 			}
-			r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses))
+			r := drainertest.Move(t, drainertest.MoveArgs(t, "gomemcache", addresses[0], addresses))
 			if r.Code != contract.ExitUsage || r.Receipt.Reason != reasonNoCAS || !strings.Contains(r.Receipt.Message, "-C") || r.Receipt.Complete {
 				t.Errorf("%d, %+v", r.Code, r.Receipt)
 			}

@@ -18,9 +18,9 @@ func TestNothingIsMovedWhereAMemberIsTooOld(t *testing.T) {
 	drainertest.Store(t, young[0], all)
 	for source, reason := range map[string]string{old.Address(): "SourceProtocol", young[0]: "SurvivorProtocol"} {
 		for _, leases := range []bool{false, true} {
-			args := drainertest.RebalanceArgs(t, "gomemcache", source, both)
+			args := drainertest.MoveArgs(t, "gomemcache", source, both)
 			args.Leases = leases
-			r := drainertest.Rebalance(t, args)
+			r := drainertest.Move(t, args)
 			if r.Code == 0 || r.Receipt.Reason != reason || r.Receipt.Added != 0 {
 				t.Errorf("from %s, with leases %v: exit code %d, %+v", source, leases, r.Code, r.Receipt)
 			}

@@ -25,7 +25,7 @@ import (
 
 // TestNothingIsOutdated: clients have changed from one list of servers to another, or
 // to another way of choosing. While they read and write where they look now, every
-// server is rebalanced, with drainers killed at random moments, connections dropped,
+// server is moved, with drainers killed at random moments, connections dropped,
 // and all of it begun again. At no time
 //
 //   - is a value older than the last one that was acknowledged,
@@ -190,7 +190,7 @@ func (s *reshuffle) run() {
 	s.t.Logf("%s: %d deletes were undone", s.client, s.undone.Load())
 }
 
-// each rebalances every server, all at once.
+// each moves every server, all at once.
 func (s *reshuffle) each(ctx context.Context, limit pace.Limit, done func(i int, r contract.Receipt)) {
 	var all sync.WaitGroup
 	for i := range s.list {

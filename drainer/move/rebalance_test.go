@@ -29,11 +29,11 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestARebalancePutsEveryItemWhereItsClientLooks is placement's promise, for each client: when one more server
+// TestAMovePutsEveryItemWhereItsClientLooks is move's promise, for each client: when one more server
 // joins and each of the others has been looked through, every object is where its
 // client looks, and nowhere else; what clients had stored there meanwhile stays;
 // the receipts add up; and a second run finds nothing.
-func TestARebalancePutsEveryItemWhereItsClientLooks(t *testing.T) {
+func TestAMovePutsEveryItemWhereItsClientLooks(t *testing.T) {
 	t.Parallel()
 	tests := append(routing.Clients(), "gomemcache, under leases")
 	for _, name := range tests {
@@ -41,7 +41,7 @@ func TestARebalancePutsEveryItemWhereItsClientLooks(t *testing.T) {
 			t.Parallel()
 			client, _, leases := strings.Cut(name, ", under leases")
 			if !leases && client != "libmemcached-ketama-weighted" {
-				tier.Second(t, "TestARebalancePutsEveryItemWhereItsClientLooks/libmemcached-ketama-weighted")
+				tier.Second(t, "TestAMovePutsEveryItemWhereItsClientLooks/libmemcached-ketama-weighted")
 			}
 			all := drainertest.Objects(7, 3000)
 			servers, addresses := drainertest.Survivors(t, 3)
@@ -63,9 +63,9 @@ func TestARebalancePutsEveryItemWhereItsClientLooks(t *testing.T) {
 			}
 			found := int64(0)
 			for _, source := range addresses {
-				args := drainertest.RebalanceArgs(t, client, source, addresses)
+				args := drainertest.MoveArgs(t, client, source, addresses)
 				args.Leases = leases
-				r := drainertest.Rebalance(t, args)
+				r := drainertest.Move(t, args)
 				if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Reader != contract.ReaderLive || r.Receipt.SourceVersion == "" {
 					t.Fatalf("%v: %+v\n%s", err, r.Receipt, r.Err)
 				}
@@ -78,7 +78,7 @@ func TestARebalancePutsEveryItemWhereItsClientLooks(t *testing.T) {
 			left := int64(0)
 			for i, source := range addresses {
 				left += servers[i].Items(t)
-				if r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, client, source, addresses)); r.Receipt.Found != 0 || r.Code != 0 {
+				if r := drainertest.Move(t, drainertest.MoveArgs(t, client, source, addresses)); r.Receipt.Found != 0 || r.Code != 0 {
 					t.Errorf("a second run finds %d: %s", r.Receipt.Found, r.Err)
 				}
 			}
@@ -89,9 +89,9 @@ func TestARebalancePutsEveryItemWhereItsClientLooks(t *testing.T) {
 	}
 }
 
-// TestRebalanceOfFullMembers: a cache that is full is the usual reason to scale up. Every
+// TestMoveOfFullMembers: a cache that is full is the usual reason to scale up. Every
 // item that belongs elsewhere is handed over, and counted.
-func TestRebalanceOfFullMembers(t *testing.T) {
+func TestMoveOfFullMembers(t *testing.T) {
 	tier.Second(t, "TestAddsAreClassicWhereMemoryIsShort")
 	t.Parallel()
 	for name, full := range map[string]int{"the member": 0, "the owner": 1} {
@@ -114,7 +114,7 @@ func TestRebalanceOfFullMembers(t *testing.T) {
 				t.Fatalf("the server is not full: %+v, %v", limits, err)
 			}
 			before, theirs := servers[0].Items(t), servers[1].Items(t)
-			r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses))
+			r := drainertest.Move(t, drainertest.MoveArgs(t, "gomemcache", addresses[0], addresses))
 			if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Found < before/3 {
 				t.Fatalf("%v: %+v\n%s", err, r.Receipt, r.Err)
 			}
@@ -150,9 +150,9 @@ func fill(t *testing.T, s *memcachedtest.Server, prefix string, n int) {
 	}
 }
 
-// TestRebalanceByTheMembersClock: a memcached that has restarted warm often is
+// TestMoveByTheMembersClock: a memcached that has restarted warm often is
 // seconds behind, and what it says is left of an item's time is more than there is.
-func TestRebalanceByTheMembersClock(t *testing.T) {
+func TestMoveByTheMembersClock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	member, owner := memcachedtest.Start(t, memcachedtest.FewPages("-e", filepath.Join(dir, contract.WarmFile))...), memcachedtest.Start(t)
@@ -191,7 +191,7 @@ func TestRebalanceByTheMembersClock(t *testing.T) {
 	if clock := memcachedtest.Clock(t, member.Dial()); time.Now().Unix()-clock < behind-1 { // it may save a second that has not begun
 		t.Fatalf("the member is not behind: it shows %d", clock)
 	}
-	if r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses)); r.Code != 0 || r.Receipt.Added != int64(len(want)) {
+	if r := drainertest.Move(t, drainertest.MoveArgs(t, "gomemcache", addresses[0], addresses)); r.Code != 0 || r.Receipt.Added != int64(len(want)) {
 		t.Fatalf("%+v\n%s", r.Receipt, r.Err)
 	}
 	c := owner.Dial()
@@ -435,8 +435,8 @@ func TestRefusedItemsStay(t *testing.T) {
 		all["large"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 600_000)}
 	}
 	drainertest.Store(t, member.Address(), all)
-	a := drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses)
-	r := drainertest.Rebalance(t, a)
+	a := drainertest.MoveArgs(t, "gomemcache", addresses[0], addresses)
+	r := drainertest.Move(t, a)
 	if r.Code != contract.ExitRejected || r.Receipt.Added == 0 || r.Receipt.Rejected == 0 {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}
@@ -473,12 +473,12 @@ func TestClientsThatGoOnStoring(t *testing.T) {
 	}
 }
 
-// TestRebalanceIsInterrupted: a signal ends it with a receipt, no item is lost, and
+// TestMoveIsInterrupted: a signal ends it with a receipt, no item is lost, and
 // the next run moves the rest.
-func TestRebalanceIsInterrupted(t *testing.T) {
+func TestMoveIsInterrupted(t *testing.T) {
 	t.Parallel()
 	p := makePair(t, 3000, "value")
-	a := drainertest.RebalanceArgs(t, "gomemcache", p.member.Address(), []string{p.member.Address(), p.owner.Address()})
+	a := drainertest.MoveArgs(t, "gomemcache", p.member.Address(), []string{p.member.Address(), p.owner.Address()})
 	a.RateLimitItems = 10
 	d := drainertest.Start(t, a.Args()...)
 	wait.For(t, "items at the owner", func() error {
@@ -498,7 +498,7 @@ func TestRebalanceIsInterrupted(t *testing.T) {
 		t.Error("nothing was left to do: the signal came too late")
 	}
 	a.RateLimitItems = 0
-	r := drainertest.Rebalance(t, a)
+	r := drainertest.Move(t, a)
 	if err := r.Receipt.AddsUp("the-claim"); err != nil {
 		t.Error(err)
 	}
@@ -507,14 +507,14 @@ func TestRebalanceIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestRebalanceNeedsItsSource: it is none of the servers by another address, and how it says
+// TestMoveNeedsItsSource: it is none of the servers by another address, and how it says
 // that one doesn't answer.
-func TestRebalanceNeedsItsSource(t *testing.T) {
+func TestMoveNeedsItsSource(t *testing.T) {
 	t.Parallel()
 	_, addresses := drainertest.Survivors(t, 2)
 	nobody := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
-	a := drainertest.RebalanceArgs(t, "gomemcache", "cache-1="+nobody, []string{"cache-0=" + addresses[0], "cache-1=" + addresses[1]})
-	r := drainertest.Rebalance(t, a)
+	a := drainertest.MoveArgs(t, "gomemcache", "cache-1="+nobody, []string{"cache-0=" + addresses[0], "cache-1=" + addresses[1]})
+	r := drainertest.Move(t, a)
 	r.OneLine(t, "has the name of the server at "+addresses[1])
 	if r.Code != contract.ExitUsage {
 		t.Errorf("exit code %d", r.Code)
@@ -541,9 +541,9 @@ func TestASilentSourceIsNoSurvivor(t *testing.T) {
 	servers, addresses := drainertest.Survivors(t, 2)
 	servers[0].Signal(syscall.SIGSTOP)
 	for i, want := range []struct{ reason, role string }{{reasonSource, "source"}, {reasonUnreachable, "survivor"}} {
-		a := drainertest.RebalanceArgs(t, "gomemcache", addresses[i], addresses)
+		a := drainertest.MoveArgs(t, "gomemcache", addresses[i], addresses)
 		a.UnreachableTimeout = 5 * time.Second
-		r := drainertest.Rebalance(t, a)
+		r := drainertest.Move(t, a)
 		if r.Code != contract.ExitUnreachable || r.Receipt.Reason != want.reason {
 			t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 		}
@@ -556,10 +556,10 @@ func TestASilentSourceIsNoSurvivor(t *testing.T) {
 	}
 }
 
-// TestRebalanceWithoutALostServer: what the member has of a server that is lost is
+// TestMoveWithoutALostServer: what the member has of a server that is lost is
 // deleted, and given to nobody; all else goes where clients look. Nobody waits for the
 // lost one, and a second run finds nothing.
-func TestRebalanceWithoutALostServer(t *testing.T) {
+func TestMoveWithoutALostServer(t *testing.T) {
 	tier.Second(t, "TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo")
 	t.Parallel()
 	const client = "libmemcached-ketama"
@@ -581,9 +581,9 @@ func TestRebalanceWithoutALostServer(t *testing.T) {
 	found := int64(0)
 	for n := range 2 {
 		for _, source := range addresses[:2] {
-			a := drainertest.RebalanceArgs(t, client, source, addresses)
+			a := drainertest.MoveArgs(t, client, source, addresses)
 			a.Discard = addresses[2:]
-			r := drainertest.Rebalance(t, a)
+			r := drainertest.Move(t, a)
 			if err := r.Receipt.AddsUp("the-claim"); err != nil {
 				t.Fatalf("%v: %+v\n%s", err, r.Receipt, r.Err)
 			}
@@ -600,22 +600,22 @@ func TestRebalanceWithoutALostServer(t *testing.T) {
 		t.Errorf("%d items are left, want %d", n, len(all))
 	}
 	for name, discard := range map[string]string{"the source": addresses[0], "a stranger": "127.0.0.1:1"} {
-		a := drainertest.RebalanceArgs(t, client, addresses[0], addresses)
+		a := drainertest.MoveArgs(t, client, addresses[0], addresses)
 		a.Discard = []string{discard}
-		if r := drainertest.Rebalance(t, a); r.Code != contract.ExitUsage {
+		if r := drainertest.Move(t, a); r.Code != contract.ExitUsage {
 			t.Errorf("%s: exit code %d", name, r.Code)
 		}
 	}
 }
 
-// TestRebalanceOfAMemberWhoseNodesClockWasWrong: its items have as much time left at their
+// TestMoveOfAMemberWhoseNodesClockWasWrong: its items have as much time left at their
 // owner as it says.
-func TestRebalanceOfAMemberWhoseNodesClockWasWrong(t *testing.T) {
+func TestMoveOfAMemberWhoseNodesClockWasWrong(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(ahead.String(), func(t *testing.T) {
 			if ahead < 0 {
-				tier.Second(t, "TestRebalanceOfAMemberWhoseNodesClockWasWrong/1h0m0s")
+				tier.Second(t, "TestMoveOfAMemberWhoseNodesClockWasWrong/1h0m0s")
 			}
 			t.Parallel()
 			source := drainertest.ServeWith(t, memcachedtest.ClockAhead(t, ahead), t.TempDir(), memcachedtest.FreePort(t), "-m", "64")
@@ -626,7 +626,7 @@ func TestRebalanceOfAMemberWhoseNodesClockWasWrong(t *testing.T) {
 				all["key:"+strconv.Itoa(i)] = drainertest.Object{Value: []byte("value"), TTL: []int64{600, 20000}[i%2]}
 			}
 			drainertest.Store(t, source.Address(), all)
-			if r := drainertest.Rebalance(t, drainertest.RebalanceArgs(t, "gomemcache", addresses[0], addresses)); r.Code != 0 || r.Receipt.Added == 0 {
+			if r := drainertest.Move(t, drainertest.MoveArgs(t, "gomemcache", addresses[0], addresses)); r.Code != 0 || r.Receipt.Added == 0 {
 				t.Fatalf("%+v\n%s", r.Receipt, r.Err)
 			}
 			drainertest.Check(t, "gomemcache", addresses, all)
@@ -650,7 +650,7 @@ func TestAListOfKeysIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := itAll{1}
-	e := Engine{SourceID: "placement/uid/1-a", Owner: all, Servers: list, UnreachableTimeout: wait.Long, Log: io.Discard}
+	e := Engine{SourceID: "move/uid/1-a", Owner: all, Servers: list, UnreachableTimeout: wait.Long, Log: io.Discard}
 	source := e.runningMember(list[0], 0, t.TempDir())
 	e.Source = source
 	source.longest = 20 << 10 // about a thousand keys

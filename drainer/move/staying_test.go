@@ -89,7 +89,7 @@ func (b *behind) arrived() {
 // A client that learns late of the list stores keys where they no longer belong, after a
 // pass has found nothing more: they are moved too, and replace what was moved before.
 func TestWhatIsStoredByAnEarlierListIsMovedToo(t *testing.T) {
-	tier.Second(t, "TestARebalancePutsEveryItemWhereItsClientLooks")
+	tier.Second(t, "TestAMovePutsEveryItemWhereItsClientLooks")
 	bothWays(t, func(t *testing.T, streamed bool) {
 		b := newBehind(t, streamed)
 		done := b.move(wait.Long)

@@ -177,17 +177,17 @@ func TestWhatAnOwnerRefusesStays(t *testing.T) {
 // Each member has its own list and number, wherever their keys are looked for.
 func TestWhatEachMemberHasOfItsOwnStays(t *testing.T) {
 	for _, key := range []string{contract.ListKey, contract.RingNumberKey} {
-		for how, change := range map[string]func(*contract.Rebalance){
-			"streamed": func(*contract.Rebalance) {},
-			"listed":   func(a *contract.Rebalance) { a.ExportPort = 0 },
-			"leased":   func(a *contract.Rebalance) { a.ExportPort, a.Leases = 0, true },
+		for how, change := range map[string]func(*contract.Move){
+			"streamed": func(*contract.Move) {},
+			"listed":   func(a *contract.Move) { a.ExportPort = 0 },
+			"leased":   func(a *contract.Move) { a.ExportPort, a.Leases = 0, true },
 		} {
 			t.Run(key+" "+how, func(t *testing.T) { staysThere(t, key, change) })
 		}
 	}
 }
 
-func staysThere(t *testing.T, key string, change func(*contract.Rebalance)) {
+func staysThere(t *testing.T, key string, change func(*contract.Move)) {
 	mapped, other := startMapped(t, "-f", "4", "-m", "16"), memcachedtest.Start(t)
 	addresses := []string{mapped.Address(), other.Address()}
 	owner, err := routing.New("gomemcache", drainertest.MustParse(t, addresses))
@@ -198,10 +198,10 @@ func staysThere(t *testing.T, key string, change func(*contract.Rebalance)) {
 		slices.Reverse(addresses)
 	}
 	mapped.Raw().Must("STORED", "set "+key+" 0 0 4", []byte("list"))
-	args := drainertest.RebalanceArgs(t, "gomemcache", mapped.Address(), addresses)
+	args := drainertest.MoveArgs(t, "gomemcache", mapped.Address(), addresses)
 	args.ExportPort = int32(drainertest.MustParse(t, []string{exporting(t, mapped)})[0].Port)
 	change(&args)
-	r := drainertest.Rebalance(t, args)
+	r := drainertest.Move(t, args)
 	if r.Code != 0 || r.Receipt.Found != 0 || mapped.Items(t) != 1 || other.Items(t) != 0 {
 		t.Errorf("exit code %d, %+v, %d and %d items\n%s", r.Code, r.Receipt, mapped.Items(t), other.Items(t), r.Err)
 	}

@@ -48,7 +48,7 @@ func main() {
 	list := flag.Bool("list", false, "Print the rows' names and end.")
 	flag.IntVar(&o.rounds, "rounds", 3, "Rounds of each row; the table shows medians.")
 	flag.BoolVar(&o.short, "short", false, "A quick look: one round, a tenth of the items.")
-	flag.StringVar(&o.profile, "profile", "", "Write CPU profiles of the migrations and reads into this directory.")
+	flag.StringVar(&o.profile, "profile", "", "Write CPU profiles of the drains and reads into this directory.")
 	flag.StringVar(&o.gib, "gib", "1", "The sizes of saves, in GiB: a list with commas. Each takes as much memory, and room in -dir.")
 	millions := flag.String("millions", "1,3,10", "How many million items the rows \"scale\" and \"live scale\" have: a list with commas. 50 take 15 GiB of memory and 10 of -dir.")
 	timeout := flag.Duration("timeout", time.Hour, "Bound of the whole.")
@@ -105,7 +105,7 @@ func groups(o *options) []group {
 		{name: "10 kB", size: fixed(10_000), items: million / 10},
 		{name: "mix", size: mixed, items: million, metadata: true},
 	} {
-		all = append(all, group{"migrate " + p.name, p.migrate})
+		all = append(all, group{"drain " + p.name, p.drain})
 	}
 	for _, n := range o.millions {
 		p := population{name: "10 B", size: fixed(10), items: n * million}
@@ -128,7 +128,7 @@ func groups(o *options) []group {
 		// A half, a third, and all that a leaving member has.
 		for _, sizes := range [][2]int{{1, 2}, {2, 3}, {3, 2}} {
 			c := ringChange{p, sizes[0], sizes[1]}
-			all = append(all, group{"rebalance " + c.String(), c.rebalance})
+			all = append(all, group{"move " + c.String(), c.move})
 		}
 	}
 	for _, n := range o.millions {

@@ -15,9 +15,9 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// migrate measures a drain of the population, to one survivor and to three,
+// drain measures a drain of the population, to one survivor and to three,
 // beside the fill that bounds it and the tools that people use.
-func (p population) migrate(ctx context.Context, b *bench) ([]*row, error) {
+func (p population) drain(ctx context.Context, b *bench) ([]*row, error) {
 	dir, err := p.saved(ctx, b)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (p population) migrate(ctx context.Context, b *bench) ([]*row, error) {
 	return rows, nil
 }
 
-// scale is migrate without the tools, to one survivor.
+// scale is drain without the tools, to one survivor.
 func (p population) scale(ctx context.Context, b *bench) ([]*row, error) {
 	dir, err := p.saved(ctx, b)
 	if err != nil {
@@ -84,8 +84,8 @@ func (p population) packed(ctx context.Context, b *bench, mapped string) (string
 func (p population) compare(ctx context.Context, b *bench, from volumes, survivors int, tool *row) ([]*row, error) {
 	what := fmt.Sprintf("%s to %d", p, survivors)
 	limit := &row{what: what, how: "raw fill: the limit", items: p.items, bytes: p.bytes(), tool: tool}
-	saved := &row{what: what, how: "**drainer migrate**, Saved", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
-	mapped := &row{what: what, how: "drainer migrate, Mapped", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
+	saved := &row{what: what, how: "**drainer drain**, Saved", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
+	mapped := &row{what: what, how: "drainer drain, Mapped", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
 	rows := []*row{limit, saved, mapped}
 	for range b.rounds {
 		if err := p.fillRound(ctx, limit, survivors); err != nil {
@@ -130,7 +130,7 @@ func (p population) drainRound(ctx context.Context, b *bench, r *row, dir string
 		return err
 	}
 	defer f.kill()
-	used, err := b.receipted(ctx, r.name(), f, "migrate", "--dir="+dir)
+	used, err := b.receipted(ctx, r.name(), f, "drain", "--dir="+dir)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (b *bench) receipted(ctx context.Context, name string, f fleet, args ...str
 	} else if err := json.Unmarshal(data, &got); err != nil {
 		return used, err
 	}
-	used.phases, used.around = got.Seconds, used.seconds-got.Seconds[contract.PhaseMoving]
+	used.phases, used.around = got.Seconds, used.seconds-got.Seconds[contract.PhaseAdding]
 	return used, got.AddsUp("bench")
 }
 

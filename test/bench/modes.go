@@ -125,7 +125,7 @@ func (r *modeRow) starter(b *bench, memory int) (launched func(context.Context) 
 	if err != nil {
 		return nil, "", err
 	}
-	c := contract.Serve{Dir: volume}
+	c := contract.Supervise{Dir: volume}
 	dir = volume
 	if r.mode == "Saved" {
 		dir, err = os.MkdirTemp(memoryRoot, "drainer-bench-")

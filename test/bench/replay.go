@@ -19,7 +19,7 @@ import (
 func (p population) replay(ctx context.Context, b *bench) ([]*row, error) {
 	what := p.String() + " after a kill"
 	limit := &row{what: what, how: "raw fill with -e: the limit", items: p.items, bytes: p.bytes()}
-	ours := &row{what: what, how: "**drainer serve**, replay", items: p.items, bytes: p.bytes(), limit: limit}
+	ours := &row{what: what, how: "**drainer supervise**, replay", items: p.items, bytes: p.bytes(), limit: limit}
 	rows := []*row{limit, ours}
 	dir, err := b.volume("member")
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *bench) serve(ctx context.Context, dir string, memory int) (*server, err
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--dir=" + dir, "--port=" + strconv.Itoa(port), "--", "memcached"}
+	args := []string{"supervise", "--dir=" + dir, "--port=" + strconv.Itoa(port), "--", "memcached"}
 	return start(ctx, port, b.drainer, append(args, memcachedArgs(port, memory)...)...)
 }
 

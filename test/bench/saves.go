@@ -132,7 +132,7 @@ func (m *savedMember) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	serve := contract.Serve{Dir: m.volume, MemoryDir: m.dir, Port: int32(port), GracePeriod: 3 * saveLimit,
+	serve := contract.Supervise{Dir: m.volume, MemoryDir: m.dir, Port: int32(port), GracePeriod: 3 * saveLimit,
 		Command: append([]string{"memcached"}, memcachedArgs(port, m.memory)...)}
 	log, err := os.CreateTemp(m.volume, "log-")
 	if err != nil {

@@ -95,7 +95,7 @@ func printTable(out io.Writer, rows []*row) {
 // printPhases prints what the seconds of the rows that have receipts were for: with few items most
 // of them are not for these. The rest is the process's start and end.
 func printPhases(out io.Writer, rows []*row) {
-	phases := []contract.Phase{contract.PhaseConnecting, contract.PhasePrepared, contract.PhaseMoving, contract.PhaseSettling}
+	phases := []contract.Phase{contract.PhaseConnecting, contract.PhasePrepared, contract.PhaseAdding, contract.PhaseSettling}
 	fmt.Fprintf(out, "\n| items | how | ms | start and end |")
 	for _, p := range phases {
 		fmt.Fprintf(out, " %s |", p)

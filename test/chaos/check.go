@@ -131,7 +131,7 @@ func members(s *invariants.State, size int) []string {
 // located is the volume that each key must be on, by key: its owner's, or, if nothing is
 // moved between members that run, what the drains have made of it.
 func (w *world) located(ctx context.Context, l *load, entries []entry, drains []pastDrain) (map[string]string, error) {
-	if w.placement == cachev1alpha1.PlacementOff {
+	if w.moves == cachev1alpha1.MovesOff {
 		return followed(entries, drains)
 	}
 	now, err := l.views.read(ctx)

@@ -191,7 +191,7 @@ func (f *faults) hibernate(ctx context.Context, random uint64) (string, error) {
 // onNextDrainer does something to the next drainer or mover that runs, a moment after it
 // has begun.
 func (f *faults) onNextDrainer(ctx context.Context, name string, random uint64, do func(*corev1.Pod) error) (string, error) {
-	component := []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement}[random>>32%2]
+	component := []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentMove}[random>>32%2]
 	f.pending.Go(func() {
 		for ctx.Err() == nil {
 			pods, _ := f.pods(ctx, component)

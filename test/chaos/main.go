@@ -34,8 +34,8 @@ type options struct {
 	roundDeeds int
 	// patience bounds each wait for the cluster to come to rest.
 	patience time.Duration
-	// placement is spec.routing.placement of the cluster.
-	placement cachev1alpha1.PlacementMode
+	// moves is spec.routing.moves of the cluster.
+	moves cachev1alpha1.MoveMode
 	// routed: the load asks routers, which no other client stands beside.
 	routed bool
 	// verbose prints each fault when it happens.
@@ -47,12 +47,12 @@ func main() {
 	minutes := flag.Float64("minutes", 2, "How long faults go on.")
 	flag.IntVar(&o.deeds, "deeds", 0, "How many faults there are, instead of --minutes.")
 	flag.Uint64Var(&o.seed, "seed", 0, "Seed of what happens; 0 takes one of the clock.")
-	flag.StringVar((*string)(&o.placement), "placement", string(cachev1alpha1.PlacementOn), "The cluster's spec.routing.placement: On, or Off.")
+	flag.StringVar((*string)(&o.moves), "moves", string(cachev1alpha1.MovesLive), "The cluster's spec.routing.moves: Live or Off.")
 	flag.BoolVar(&o.routed, "routers", false, "The load asks routers (spec.router).")
 	flag.BoolVar(&o.verbose, "verbose", false, "Print each fault when it happens.")
 	flag.Parse()
-	if o.routed && o.placement != cachev1alpha1.PlacementOn {
-		fmt.Println("chaos: --routers needs --placement=On: routers miss what is not moved")
+	if o.routed && o.moves != cachev1alpha1.MovesLive {
+		fmt.Println("chaos: --routers needs --moves=Live: routers miss what is not moved")
 		os.Exit(2)
 	}
 	o.duration = time.Duration(*minutes * float64(time.Minute))
@@ -62,9 +62,9 @@ func main() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetOutput(io.Discard)
 	klog.LogToStderr(false)
-	what := fmt.Sprintf("for %v, placement %s", o.duration, o.placement)
+	what := fmt.Sprintf("for %v, moves %s", o.duration, o.moves)
 	if o.deeds > 0 {
-		what = fmt.Sprintf("%d of them, placement %s", o.deeds, o.placement)
+		what = fmt.Sprintf("%d of them, moves %s", o.deeds, o.moves)
 	}
 	if o.routed {
 		what += ", through routers"

@@ -82,7 +82,7 @@ func (w *world) create(ctx context.Context, size int32) error {
 			// Only in this mode does a member lose nothing that is killed while it
 			// leaves.
 			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("512Mi"), Mode: cachev1alpha1.StorageMapped},
-			Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Placement: w.placement, Patience: &metav1.Duration{Duration: leavingPatience}},
+			Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Moves: w.moves, Patience: &metav1.Duration{Duration: leavingPatience}},
 			// Drainers are killed again and again; no Job may run out of attempts.
 			Drain: cachev1alpha1.DrainSpec{BackoffLimit: ptr.To[int32](50)},
 		},
@@ -142,10 +142,10 @@ func (w *world) settle(ctx context.Context, f *faults) error {
 		if f != nil {
 			f.retryFailed(ctx, s.Drains)
 		}
-		if s.ObservedGeneration != mc.Generation || s.Size != *mc.Spec.Size || s.ReadySize != *mc.Spec.Size || s.Draining != 0 || s.Placing != 0 ||
+		if s.ObservedGeneration != mc.Generation || s.Size != *mc.Spec.Size || s.ReadySize != *mc.Spec.Size || s.Draining != 0 || s.Moving != 0 ||
 			!meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing) {
 			return fmt.Errorf("%d members wanted, %d there, %d ready, %d draining, %d moving (%s), phase %s",
-				*mc.Spec.Size, s.Size, s.ReadySize, s.Draining, s.Placing, s.Progress, s.Phase)
+				*mc.Spec.Size, s.Size, s.ReadySize, s.Draining, s.Moving, s.Progress, s.Phase)
 		}
 		return nil
 	})

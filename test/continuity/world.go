@@ -111,12 +111,12 @@ func podReady(pod *corev1.Pod) bool {
 // system is something that runs a cluster.
 type system struct {
 	name string
-	// plain: a StatefulSet, without an operator. patience and placement of an operator's
+	// plain: a StatefulSet, without an operator. patience and moves of an operator's
 	// cluster. routed: the application asks routers.
-	plain     bool
-	routed    bool
-	patience  time.Duration
-	placement cachev1alpha1.PlacementMode
+	plain    bool
+	routed   bool
+	patience time.Duration
+	moves    cachev1alpha1.MoveMode
 }
 
 func (s system) called() string { return s.name }
@@ -124,9 +124,9 @@ func (s system) called() string { return s.name }
 func systems() []system {
 	return []system{
 		{name: "plain StatefulSet", plain: true},
-		{name: "operator without live moves", placement: cachev1alpha1.PlacementOff},
-		{name: "operator", patience: 90 * time.Second, placement: cachev1alpha1.PlacementOn},
-		{name: "operator with routers", patience: 90 * time.Second, placement: cachev1alpha1.PlacementOn, routed: true},
+		{name: "operator without live moves", moves: cachev1alpha1.MovesOff},
+		{name: "operator", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive},
+		{name: "operator with routers", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true},
 	}
 }
 
@@ -142,7 +142,7 @@ func (s *system) create(ctx context.Context, w *world, size int32) error {
 			Spec: cachev1alpha1.MemcachedSpec{
 				Size: ptr.To(size), Memory: ptr.To(resource.MustParse("64Mi")),
 				Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("256Mi")},
-				Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Placement: s.placement, Patience: &metav1.Duration{Duration: s.patience}},
+				Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Moves: s.moves, Patience: &metav1.Duration{Duration: s.patience}},
 			},
 		}
 		if s.routed {

@@ -54,7 +54,7 @@ var followers = map[cachev1alpha1.Client][]follower{
 // NetworkPolicy lets in those that it names, and the operator's own pods. Another application reads,
 // overwrites and deletes its keys all the time, and knows what it has stored: no read finds a value older than
 // the last one that was acknowledged, nor one that was deleted while nothing moved. After each scaling
-// every key is found, although placements and a member are killed.
+// every key is found, although moves and a member are killed.
 func TestJourneyOfClientsThatFollow(t *testing.T) {
 	t.Parallel()
 	const client = "dskit"
@@ -78,7 +78,7 @@ func TestJourneyOfClientsThatFollow(t *testing.T) {
 	for _, size := range []int32{2, 3} {
 		began := time.Now()
 		f.scale(size)
-		f.eventually("a placement was killed", f.killPlacement)
+		f.eventually("a move was killed", f.killMove)
 		f.eachFollows(all, size)
 		a.findsAllAfter(size, began)
 	}
@@ -207,7 +207,7 @@ func (f *fixture) follow(l follower) *following {
 			}
 			value, err := w.get(w.keys[n%len(w.keys)])
 			w.reads++
-			if err == nil && !l.stranger { // what a stranger stores is never where it is looked for: no placement would end
+			if err == nil && !l.stranger { // what a stranger stores is never where it is looked for: no move would end
 				err = w.set(fmt.Sprintf("%s:load:%d", l.name, n%500), "load")
 			}
 			switch {

@@ -220,7 +220,7 @@ func (f *fixture) settled(size int32) {
 		mc := f.memcached()
 		s := mc.Status
 		return s.ObservedGeneration == mc.Generation && s.ReadySize == size && s.Size == size &&
-			s.Draining == 0 && s.Placing == 0 && meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing)
+			s.Draining == 0 && s.Moving == 0 && meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing)
 	})
 }
 

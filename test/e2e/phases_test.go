@@ -46,7 +46,7 @@ func TestANamespaceIsDeletedInEachPhaseOfADrain(t *testing.T) {
 }
 
 var drainPhases = []cachev1alpha1.DrainPhase{
-	cachev1alpha1.DrainHeld, cachev1alpha1.DrainStarting, cachev1alpha1.DrainMoving, cachev1alpha1.DrainFailed,
+	cachev1alpha1.DrainHeld, cachev1alpha1.DrainStarting, cachev1alpha1.DrainAdding, cachev1alpha1.DrainFailed,
 }
 
 // slowly makes a drain take long: the drainer gets a hundredth of a CPU.
@@ -65,7 +65,7 @@ func inPhase(t *testing.T, phase cachev1alpha1.DrainPhase) *fixture {
 	switch phase {
 	case cachev1alpha1.DrainStarting: // no node has as much
 		spec.Drain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
-	case cachev1alpha1.DrainMoving:
+	case cachev1alpha1.DrainAdding:
 		spec.Drain.Resources, objects = slowly, small(100_000)
 	}
 	f := setup(t, spec)

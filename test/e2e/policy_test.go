@@ -71,7 +71,7 @@ func (f *fixture) letsInOnlyWhoIsNamed(members int) {
 func (f *fixture) watchMovers() func() map[string]contract.Receipt {
 	f.Helper()
 	pods, err := kube.(client.WithWatch).Watch(f.ctx, &corev1.PodList{}, client.InNamespace(f.namespace),
-		client.MatchingLabels{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentPlacement})
+		client.MatchingLabels{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMove})
 	f.must(err)
 	f.Cleanup(pods.Stop)
 	var mu sync.Mutex

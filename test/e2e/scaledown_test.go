@@ -113,7 +113,7 @@ func TestAMemberThatReturnsStartsOnAFreshVolume(t *testing.T) {
 	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	spec := persistent(2)
-	spec.Routing.Placement = cachev1alpha1.PlacementOff // the survivor is to keep them
+	spec.Routing.Moves = cachev1alpha1.MovesOff // the survivor is to keep them
 	f := setup(t, spec)
 	objects := f.objects()
 	f.fill(2, objects)

@@ -49,7 +49,7 @@ func TestJourneyOfASecuredCluster(t *testing.T) {
 	f.stopsAtASpoiledSecret(s, logins)
 	movers := f.watchMovers()
 	f.scale(3)
-	f.settled(3) // with the items of the new member placed there
+	f.settled(3) // with the items of the new member moved there
 	f.expectAll(3, objects)
 	f.expectStreamed(movers())
 	f.scale(2)

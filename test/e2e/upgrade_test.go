@@ -33,7 +33,7 @@ func TestAnUpgradeInTheMiddleOfADrainLosesNothing(t *testing.T) {
 	f.fill(3, objects)
 
 	f.scale(2)
-	f.inDrainPhase(cachev1alpha1.DrainMoving)
+	f.inDrainPhase(cachev1alpha1.DrainAdding)
 	f.upgrade(2, nil)
 	f.settled(2)
 	f.expectAllSoon(2, objects)

@@ -128,7 +128,7 @@ func TestAddressesComeAndGoOnRequest(t *testing.T) {
 	w.change(w.memcached(), `{"spec":{"routing":{"addresses":"Stable"}}}`)
 	w.addressesStay(2)
 	w.condition(cachev1alpha1.ConditionRoutingStable, "True", cachev1alpha1.ReasonConsistent)
-	w.settled(2) // their items have been placed: another address is another ring
+	w.settled(2) // their items have been moved: another address is another ring
 	w.change(w.memcached(), `{"spec":{"routing":{"addresses":"Pod"}}}`)
 	w.toldAll(2, 2)
 	w.eventually("Services that are to go", func() error {

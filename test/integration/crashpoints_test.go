@@ -429,9 +429,9 @@ func (w *world) end(first []types.UID) []string {
 		if slices.Contains(first, c.UID) {
 			birth = "old"
 		}
-		add("claim %s, %s: finalizers %v deleting %v released %v receipt %v placed %q", withoutRandom(c.Name), birth, c.Finalizers,
+		add("claim %s, %s: finalizers %v deleting %v released %v receipt %v moved %q", withoutRandom(c.Name), birth, c.Finalizers,
 			c.DeletionTimestamp != nil, c.Annotations[cachev1alpha1.AnnotationLeaving] != "", c.Annotations[cachev1alpha1.AnnotationReceipt] != "",
-			c.Annotations[cachev1alpha1.AnnotationPlaced])
+			c.Annotations[cachev1alpha1.AnnotationMoved])
 	}
 	for _, j := range w.jobs() {
 		add("Job %s", withoutRandom(j.Name))

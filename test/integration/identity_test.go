@@ -223,9 +223,9 @@ func TestAJobThatIsNotTheClustersIsIgnored(t *testing.T) {
 // drainName is the name of the Job of the claim's drain.
 func drainName(c *corev1.PersistentVolumeClaim) string { return jobName(c, "drain", string(c.UID)) }
 
-// placementName is the name of the Job that places the items of the claim's member.
-func placementName(c *corev1.PersistentVolumeClaim, target string) string {
-	return jobName(c, "place", fmt.Sprintf("placement/%s/%s", c.UID, target))
+// moveName is the name of the Job that moves the items of the claim's member.
+func moveName(c *corev1.PersistentVolumeClaim, target string) string {
+	return jobName(c, "move", fmt.Sprintf("move/%s/%s", c.UID, target))
 }
 
 func jobName(c *corev1.PersistentVolumeClaim, what, of string) string {
@@ -399,22 +399,22 @@ func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 	old := w.serverList()
 	w.scale(3)
 	w.settled(3)
-	equal(w, "the claims tell of the ring", w.claim(0).Annotations[cachev1alpha1.AnnotationPlaced] != "", true)
+	equal(w, "the claims tell of the ring", w.claim(0).Annotations[cachev1alpha1.AnnotationMoved] != "", true)
 	w.stopOperator()
 	w.change(w.serverList(), asJSON(map[string]any{
 		"data":     old.Data,
 		"metadata": map[string]any{"annotations": map[string]string{cachev1alpha1.AnnotationRing: old.Annotations[cachev1alpha1.AnnotationRing]}},
 	}))
-	placed := map[types.UID]bool{}
+	moved := map[types.UID]bool{}
 	var seen cast
 	kubes.Play(w.namespace, seen.script)
 	w.startOperator()
 	w.eventually("members looked through", func() error {
 		for _, what := range seen.take() {
-			placed[types.UID(what)] = true
+			moved[types.UID(what)] = true
 		}
-		if len(placed) < 2 {
-			return fmt.Errorf("%v", placed)
+		if len(moved) < 2 {
+			return fmt.Errorf("%v", moved)
 		}
 		return nil
 	})
@@ -437,11 +437,11 @@ func TestAClaimOfALaterRingIsFollowedByANextOne(t *testing.T) {
 		return record
 	}
 	later := serial().Serial + 1
-	w.change(w.claim(0), fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, cachev1alpha1.AnnotationPlaced, later))
-	w.eventually("the list tells of the next ring, by which all are placed", func() error {
+	w.change(w.claim(0), fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, cachev1alpha1.AnnotationMoved, later))
+	w.eventually("the list tells of the next ring, by which all are moved", func() error {
 		for i := range 3 {
-			if by := w.claim(i).Annotations[cachev1alpha1.AnnotationPlaced]; serial().Serial <= later || by != strconv.FormatInt(serial().Serial, 10) {
-				return fmt.Errorf("the list tells of ring %d, member %d is placed by %s", serial().Serial, i, by)
+			if by := w.claim(i).Annotations[cachev1alpha1.AnnotationMoved]; serial().Serial <= later || by != strconv.FormatInt(serial().Serial, 10) {
+				return fmt.Errorf("the list tells of ring %d, member %d is moved by %s", serial().Serial, i, by)
 			}
 		}
 		return nil

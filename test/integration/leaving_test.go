@@ -44,7 +44,7 @@ func ofLeaving(script player.Script) player.Script {
 func (w *world) leaves(ordinal int32) {
 	w.Helper()
 	w.eventually("a mover", func() error {
-		if len(w.placements()) == 0 {
+		if len(w.moves()) == 0 {
 			return errors.New("no Job")
 		}
 		return errors.Join(w.serverCount(ordinal), w.drainIs(ordinal, cachev1alpha1.DrainLeaving, ""))
@@ -73,7 +73,7 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 	kubes.Play(w.namespace, ofLeaving(player.Hang))
 	w.scale(2)
 	w.leaves(2)
-	if args := w.placements()[0].Spec.Template.Spec.Containers[0].Command; !slices.Contains(args, "--patience=1m0s") {
+	if args := w.moves()[0].Spec.Template.Spec.Containers[0].Command; !slices.Contains(args, "--patience=1m0s") {
 		t.Errorf("the mover is %q", args)
 	}
 	w.always("the member runs on", func() error { return w.replicas(3) })
@@ -96,10 +96,10 @@ func TestALeavingMemberLeavesAtOnce(t *testing.T) {
 		"its mover fails": func(w *world) {
 			kubes.Play(w.namespace, ofLeaving(player.Fail(contract.ExitUsage, "BadArguments", "no such flag")))
 		},
-		"somebody deletes its mover":   func(w *world) { j := w.placements()[0]; w.delete(&j) },
+		"somebody deletes its mover":   func(w *world) { j := w.moves()[0]; w.delete(&j) },
 		"its pod is lost":              func(w *world) { kubes.Unready(w.namespace, true); w.delete(w.pod("cache-2")) },
 		"patience is taken away":       func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"patience":"0s"}}}`) },
-		"placement is switched off":    func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"placement":"Off"}}}`) },
+		"move is switched off":         func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"moves":"Off"}}}`) },
 		"a person gives its items up":  func(w *world) { w.annotate(2, cachev1alpha1.DrainSkip) },
 		"the routing changes":          func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"client":"gomemcache"}}}`) },
 		"a person wants more members":  func(w *world) { w.scale(3) },

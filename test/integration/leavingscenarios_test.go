@@ -33,7 +33,7 @@ var meanwhile = map[string]struct {
 	"the cluster is deleted": {func(w *world) { w.delete(w.memcached()) }, deleted},
 	"its pod is lost":        {func(w *world) { w.losePod("cache-2"); w.shrunkTo(2) }, settledAt(2)},
 	"its mover's Job is deleted": {func(w *world) {
-		for _, j := range w.placements() {
+		for _, j := range w.moves() {
 			w.delete(&j)
 		}
 	}, settledAt(2)},
@@ -44,7 +44,7 @@ var meanwhile = map[string]struct {
 	}, settledAt(2)},
 	"another routing": {
 		func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"client":"gomemcache"}}}`) },
-		func(w *world) error { return errors.Join(settledAt(2)(w), w.placed(2, "1")) },
+		func(w *world) error { return errors.Join(settledAt(2)(w), w.moved(2, "1")) },
 	},
 }
 
@@ -71,7 +71,7 @@ func leavingScenarios() map[string]scenario {
 				w.scale(1)
 				// Both leave; but if the operator died between their claims, the second comes after the first.
 				w.eventually("a mover", func() error {
-					if len(w.placements()) == 0 {
+					if len(w.moves()) == 0 {
 						return errors.New("no Job")
 					}
 					if w.serverCount(2) == nil && w.drainIs(2, cachev1alpha1.DrainLeaving, "") == nil {

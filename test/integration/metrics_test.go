@@ -68,7 +68,7 @@ func TestMetricsCountEachDrainOnce(t *testing.T) {
 		"drains_total Drained": 2, "claims_released_total Drained": 2,
 		"drain_items_total added": 20, "drain_added_bytes_total": 2000,
 		"drain_duration_seconds": 2, "drain_phase_duration_seconds Waiting": 2, "drain_phase_duration_seconds Starting": 2,
-		"drain_phase_duration_seconds Connecting": 2, "drain_phase_duration_seconds Moving": 2, "drain_phase_duration_seconds Releasing": 2,
+		"drain_phase_duration_seconds Connecting": 2, "drain_phase_duration_seconds Adding": 2, "drain_phase_duration_seconds Releasing": 2,
 		"drains_total Failed": 0, "claims_held cache": 0, "oldest_held_claim_age_seconds cache": 0,
 		"drains_open cache Starting": 0, "drains_open cache Waiting": 0, "drains_open cache Releasing": 0,
 	}

@@ -160,8 +160,8 @@ func (w *world) settled(size int32) *cachev1alpha1.Memcached {
 		switch s := m.Status; {
 		case s.ObservedGeneration != m.Generation:
 			return fmt.Errorf("status is about generation %d of %d", s.ObservedGeneration, m.Generation)
-		case s.Size != size || s.ReadySize != size || len(s.Drains) != 0 || s.Placing != 0:
-			return fmt.Errorf("size %d, ready %d, %d drains, %d to place", s.Size, s.ReadySize, len(s.Drains), s.Placing)
+		case s.Size != size || s.ReadySize != size || len(s.Drains) != 0 || s.Moving != 0:
+			return fmt.Errorf("size %d, ready %d, %d drains, %d to move", s.Size, s.ReadySize, len(s.Drains), s.Moving)
 		case progressing == nil || progressing.Status != metav1.ConditionFalse:
 			return fmt.Errorf("progressing: %s", asJSON(progressing))
 		}

@@ -81,12 +81,12 @@ func TestEachMemberIsPublishedWithItsOwnPort(t *testing.T) {
 	w.eventually("its port is published, and those that the others have", func() error {
 		return errors.Join(w.published(11211, 11211, 11300), sliceAt(w.slice(), 11211))
 	})
-	w.eventually("placements reach the supervisors of both", func() error { return w.supervisorsReached(11213, 11301) })
+	w.eventually("moves reach the supervisors of both", func() error { return w.supervisorsReached(11213, 11301) })
 	kubes.Unready(w.namespace, false)
 	w.eventually("all have the new port", func() error {
 		return errors.Join(w.listensAt(0, 11300), w.listensAt(1, 11300), w.listensAt(2, 11300), w.published(11300, 11300, 11300), sliceAt(w.slice(), 11300))
 	})
-	w.eventually("placements reach the supervisors at one port", func() error { return w.supervisorsReached(11301) })
+	w.eventually("moves reach the supervisors at one port", func() error { return w.supervisorsReached(11301) })
 	w.settled(3)
 	w.quiet()
 }
@@ -120,7 +120,7 @@ func TestTheListOfALibraryThatHashesPortsHasOnePort(t *testing.T) {
 	w.settled(3)
 }
 
-// supervisorsReached returns nil if the NetworkPolicy lets placements reach supervisors at these ports, by number.
+// supervisorsReached returns nil if the NetworkPolicy lets moves reach supervisors at these ports, by number.
 func (w *world) supervisorsReached(want ...int32) error {
 	policy := w.networkPolicy()
 	if policy == nil {

@@ -102,7 +102,7 @@ func TestPreparedMoversHoldNobodyUp(t *testing.T) {
 	for what, happens := range map[string]func(w *world){
 		"a person wants it again":     func(w *world) { w.scale(3) },
 		"a person gives its items up": func(w *world) { w.annotate(2, cachev1alpha1.DrainSkip) },
-		"placement is switched off":   func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"placement":"Off"}}}`) },
+		"move is switched off":        func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"moves":"Off"}}}`) },
 		"a survivor is lost":          func(w *world) { w.delete(w.pod("cache-0")) },
 		"all stop":                    func(w *world) { w.scale(0); w.eventually("none", func() error { return w.replicas(0) }); w.scale(2) },
 	} {
@@ -136,7 +136,7 @@ func TestAJoiningMemberIsListedWhenTheOthersMoversAreReady(t *testing.T) {
 		_, err := w.mover()
 		return err
 	})
-	w.condition(cachev1alpha1.ConditionReady, "False", cachev1alpha1.ReasonPlacementWaits)
+	w.condition(cachev1alpha1.ConditionReady, "False", cachev1alpha1.ReasonMoveWaits)
 	w.always("clients are told of two, and the movers wait", func() error {
 		pod, err := w.mover()
 		if err == nil && pod.Annotations[cachev1alpha1.AnnotationBegin] != "" {

@@ -142,7 +142,7 @@ func TestMembersRunUnderTheSupervisorOnTheirVolume(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name).ExtraArgs("-v"), 1)
 	pod := w.pod("cache-0")
 	equal(w, "command", pod.Spec.Containers[0].Command, []string{
-		"/supervisor/drainer", "serve", "--dir=/data", "--memory-dir=/memory", "--port=11211", "--export-port=11212", "--termination-log=/dev/termination-log", "--grace-period=34s", "--",
+		"/supervisor/drainer", "supervise", "--dir=/data", "--memory-dir=/memory", "--port=11211", "--export-port=11212", "--termination-log=/dev/termination-log", "--grace-period=34s", "--",
 		"memcached", "-m", "64", "-p", "11211", "-U", "0", "-v",
 	})
 	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })

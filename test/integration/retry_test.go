@@ -66,8 +66,8 @@ func TestDrainThatFailedForASurvivorComesRightByItself(t *testing.T) {
 	equal(w, "result", w.settled(1).Status.LastDrains[0].Result, "Drained")
 }
 
-func TestPlacementThatFailedComesRightByItself(t *testing.T) {
-	tier.Second(t, "TestFailedPlacementIsTriedAgainByItself")
+func TestMoveThatFailedComesRightByItself(t *testing.T) {
+	tier.Second(t, "TestFailedMoveIsTriedAgainByItself")
 	w := newNamespace(t)
 	w.clock = ahead{by: 24 * time.Hour}
 	w.startOperator()

@@ -43,7 +43,7 @@ func TestDrainersOnADeadNodeHoldNoOtherClusterUp(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		return &contract.Progress{Phase: contract.PhaseMoving, ItemsDone: 25, ItemsTotal: 100, BytesDone: 25, BytesTotal: 100}, nil
+		return &contract.Progress{Phase: contract.PhaseAdding, ItemsDone: 25, ItemsTotal: 100, BytesDone: 25, BytesTotal: 100}, nil
 	}
 	dead := w.neighbours(6)
 	w.startOperator()

@@ -156,7 +156,7 @@ func scenarios() map[string]scenario {
 			},
 			func(w *world) {
 				w.scale(2)
-				w.condition(cachev1alpha1.ConditionPlacing, "True", cachev1alpha1.ReasonPlacing)
+				w.condition(cachev1alpha1.ConditionMoving, "True", cachev1alpha1.ReasonMoving)
 				w.scale(1)
 				kubes.Play(w.namespace, player.Succeed(100))
 			}, settledAt(1),
@@ -164,19 +164,19 @@ func scenarios() map[string]scenario {
 		"another routing": {
 			func(w *world) { w.storageCluster(apitest.MakeMemcached(name), 2) },
 			func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"client":"gomemcache"}}}`) },
-			func(w *world) error { return errors.Join(settledAt(2)(w), w.placed(2, "1")) },
+			func(w *world) error { return errors.Join(settledAt(2)(w), w.moved(2, "1")) },
 		},
-		"retry of a failed placement": {
+		"retry of a failed move": {
 			func(w *world) {
 				w.storageCluster(apitest.MakeMemcached(name), 1)
 				kubes.Play(w.namespace, player.Fail(contract.ExitUsage, "BadArguments", "no such flag"))
 			},
 			func(w *world) {
 				w.scale(2)
-				w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonPlacementFailed)
+				w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonMoveFailed)
 				kubes.Play(w.namespace, player.Succeed(100))
-				w.annotatePlacement(0, cachev1alpha1.PlacementRetry)
-			}, func(w *world) error { return errors.Join(settledAt(2)(w), w.placed(1, "1")) },
+				w.annotateMove(0, cachev1alpha1.MoveRetry)
+			}, func(w *world) error { return errors.Join(settledAt(2)(w), w.moved(1, "1")) },
 		},
 		"hibernate, and resume": {three, func(w *world) {
 			w.scale(0)
@@ -211,7 +211,7 @@ func settledAt(size int32) func(*world) error {
 		}
 		progressing := meta.FindStatusCondition(m.Status.Conditions, cachev1alpha1.ConditionProgressing)
 		s := m.Status
-		if s.ObservedGeneration != m.Generation || s.Size != size || s.ReadySize != size || len(s.Drains) != 0 || s.Placing != 0 ||
+		if s.ObservedGeneration != m.Generation || s.Size != size || s.ReadySize != size || len(s.Drains) != 0 || s.Moving != 0 ||
 			progressing == nil || progressing.Status != metav1.ConditionFalse {
 			return fmt.Errorf("status %s", asJSON(s))
 		}
@@ -219,11 +219,11 @@ func settledAt(size int32) func(*world) error {
 	}
 }
 
-// placed returns nil if that many members are placed by the list of that serial.
-func (w *world) placed(members int, serial string) error {
+// moved returns nil if that many members are moved by the list of that serial.
+func (w *world) moved(members int, serial string) error {
 	for ordinal := range members {
-		if c := w.claim(ordinal); c == nil || c.Annotations[cachev1alpha1.AnnotationPlaced] != serial {
-			return fmt.Errorf("member %d is not placed by %s", ordinal, serial)
+		if c := w.claim(ordinal); c == nil || c.Annotations[cachev1alpha1.AnnotationMoved] != serial {
+			return fmt.Errorf("member %d is not moved by %s", ordinal, serial)
 		}
 	}
 	return nil

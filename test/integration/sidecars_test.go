@@ -68,15 +68,15 @@ func TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo(t *testing.T) {
 	equal(w, "Jobs at the end", len(w.jobs()), 0)
 }
 
-func TestAPlacementBesideASidecarThatNeverEndsIsRecorded(t *testing.T) {
+func TestAMoveBesideASidecarThatNeverEndsIsRecorded(t *testing.T) {
 	tier.Second(t, "TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo")
 	w := newWorld(t)
 	w.injectProxy()
 	w.storageCluster(apitest.MakeMemcached(name), 1)
 	kubes.Play(w.namespace, player.Succeed(3))
 	w.scale(2)
-	w.eventually("a placement", func() error {
-		if w.claim(0).Annotations[cachev1alpha1.AnnotationPlaced] == "" {
+	w.eventually("a move", func() error {
+		if w.claim(0).Annotations[cachev1alpha1.AnnotationMoved] == "" {
 			return errors.New("it is not recorded")
 		}
 		return nil

@@ -151,7 +151,7 @@ func TestScaleUpDuringADrainWaitsAndTheMemberReturnsOnAFreshClaim(t *testing.T) 
 }
 
 func TestSecondScaleDownWaitsForTheFirst(t *testing.T) {
-	tier.Second(t, "TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced")
+	tier.Second(t, "TestNoMemberOfTheRingIsMarkedUntilItemsAreMoved")
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
 	w.scale(1)
@@ -329,7 +329,7 @@ func (w *world) members() []string {
 func TestProgressOfARunningDrainReachesStatus(t *testing.T) {
 	w := newNamespace(t)
 	w.progress = fixedProgress(contract.Progress{
-		Phase: contract.PhaseMoving, ItemsDone: 25, ItemsTotal: 100, BytesDone: 1 << 20, BytesTotal: 4 << 20, Message: "cache-1 is slow",
+		Phase: contract.PhaseAdding, ItemsDone: 25, ItemsTotal: 100, BytesDone: 1 << 20, BytesTotal: 4 << 20, Message: "cache-1 is slow",
 	})
 	w.startOperator()
 	w.hangingDrain(apitest.MakeMemcached(name))
@@ -340,7 +340,7 @@ func TestProgressOfARunningDrainReachesStatus(t *testing.T) {
 		return nil
 	})
 	d := w.memcached().Status.Drains[0]
-	equal(w, "the drain", []any{d.Phase, d.ItemsDone, d.ItemsTotal, d.Message}, []any{cachev1alpha1.DrainMoving, int64(25), int64(100), "cache-1 is slow"})
+	equal(w, "the drain", []any{d.Phase, d.ItemsDone, d.ItemsTotal, d.Message}, []any{cachev1alpha1.DrainAdding, int64(25), int64(100), "cache-1 is slow"})
 	kubes.Play(w.namespace, player.Succeed(100))
 	m := w.settled(2)
 	equal(w, "progress at the end", m.Status.Progress, "")

@@ -154,12 +154,12 @@ func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 	}
 }
 
-// A mark is never removed: the member would leave before its items are placed.
-func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsArePlaced(t *testing.T) {
+// A mark is never removed: the member would leave before its items are moved.
+func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsAreMoved(t *testing.T) {
 	tier.Second(t, "TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone")
-	w := placing(t, 2, 3)
+	w := moving(t, 2, 3)
 	w.scale(1)
-	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForPlacement)
+	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForMove)
 	ring := w.serverList().Annotations[cachev1alpha1.AnnotationRing]
 	w.reconcileBehind(together(withoutJobs, withoutRings))
 	equal(w, "replicas", *w.statefulSet().Spec.Replicas, 3)

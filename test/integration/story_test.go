@@ -26,7 +26,7 @@ func (w *world) drain(ordinal int32, phase cachev1alpha1.DrainPhase, reason stri
 			if d.Ordinal != ordinal {
 				continue
 			}
-			if d.Since.IsZero() || d.ReleasedAt.IsZero() || d.Since.Before(d.ReleasedAt) {
+			if d.Since.IsZero() || d.LeavingSince.IsZero() || d.Since.Before(d.LeavingSince) {
 				return fmt.Errorf("since when? %s", asJSON(d))
 			}
 			if err := check(&d); err != nil {
@@ -43,7 +43,7 @@ func (w *world) moving() (ordinal int32) {
 	w.eventually("a drainer is at work", func() error {
 		drains := w.memcached().Status.Drains
 		for _, d := range drains {
-			if d.Phase == cachev1alpha1.DrainMoving {
+			if d.Phase == cachev1alpha1.DrainAdding {
 				ordinal = d.Ordinal
 				return nil
 			}
@@ -83,11 +83,11 @@ func TestStatusTellsTheWholeStoryOfAScaleDown(t *testing.T) {
 	kubes.Linger(w.namespace, false)
 	first := w.moving() // whose pod went first
 	second := 5 - first
-	w.drain(first, cachev1alpha1.DrainMoving, cachev1alpha1.ReasonSurvivorUnreachable, says("waiting for cache-0"))
+	w.drain(first, cachev1alpha1.DrainAdding, cachev1alpha1.ReasonSurvivorUnreachable, says("waiting for cache-0"))
 	w.drain(second, cachev1alpha1.DrainWaiting, cachev1alpha1.ReasonInTurn, says("another drain"))
 
-	now.Store(&contract.Progress{Phase: contract.PhaseMoving, ItemsDone: 10, ItemsTotal: 40, BytesDone: 250, BytesTotal: 1000, Seconds: 20})
-	w.drain(first, cachev1alpha1.DrainMoving, "", func(d *cachev1alpha1.DrainStatus) error {
+	now.Store(&contract.Progress{Phase: contract.PhaseAdding, ItemsDone: 10, ItemsTotal: 40, BytesDone: 250, BytesTotal: 1000, Seconds: 20})
+	w.drain(first, cachev1alpha1.DrainAdding, "", func(d *cachev1alpha1.DrainStatus) error {
 		if d.ItemsDone != 10 || d.ItemsTotal != 40 || d.BytesDone != 250 || d.BytesTotal != 1000 || d.SecondsLeft != 60 {
 			return errors.New("not the progress, or not 60 s left")
 		}

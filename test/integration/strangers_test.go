@@ -212,11 +212,11 @@ func TestThePodOfAnothersJobHoldsNothingUp(t *testing.T) {
 	}
 	const target = "9-00000000"
 	for _, job := range []*batchv1.Job{
-		foreignJob(placementName(w.claim(0), target), nil, map[string]string{cachev1alpha1.AnnotationClaimUID: string(w.claim(0).UID), cachev1alpha1.AnnotationTarget: target}),
+		foreignJob(moveName(w.claim(0), target), nil, map[string]string{cachev1alpha1.AnnotationClaimUID: string(w.claim(0).UID), cachev1alpha1.AnnotationTarget: target}),
 		foreignJob(drainName(left)+"x", nil, map[string]string{cachev1alpha1.AnnotationClaimUID: string(left.UID), cachev1alpha1.AnnotationSurvivors: "2"}),
 	} {
 		w.create(job)
-		labels[cachev1alpha1.LabelComponent] = cachev1alpha1.ComponentPlacement
+		labels[cachev1alpha1.LabelComponent] = cachev1alpha1.ComponentMove
 		if strings.Contains(job.Name, "-drain-") {
 			labels[cachev1alpha1.LabelComponent] = cachev1alpha1.ComponentDrainer
 		}

@@ -191,7 +191,7 @@ func SurvivorsKeepTheirValues(before, after *State) []string {
 
 // ItemsGoToMembersThatStay checks that a drain begins with the present members as
 // survivors, and that their number doesn't change while it may run. It checks that a
-// placement begins among members that exist, beside no drain, and that none of them
+// move begins among members that exist, beside no drain, and that none of them
 // leaves before it has ended, unless all do. The end of the cluster ends both first.
 func ItemsGoToMembersThatStay(before, after *State) []string {
 	if after.ending() || !after.Members.Exists {
@@ -204,8 +204,8 @@ func ItemsGoToMembersThatStay(before, after *State) []string {
 		c := after.claim(j.ClaimUID)
 		switch {
 		case !j.Unfinished:
-		case j.Places:
-			wrong = append(wrong, placedAmong(before, after, j)...)
+		case j.Moves:
+			wrong = append(wrong, movedAmong(before, after, j)...)
 		case was == nil && (j.Survivors != size || size == 0):
 			wrong = append(wrong, fmt.Sprintf("Job %s begins to drain into %d members; there are %d", j.Name, j.Survivors, size))
 		case was == nil && c != nil && c.Ordinal >= 0 && c.Ordinal < j.Survivors:
@@ -216,31 +216,31 @@ func ItemsGoToMembersThatStay(before, after *State) []string {
 	}
 	for i := range after.Pods {
 		p := &after.Pods[i]
-		if p.drainer() && !p.Places && p.AtWork && p.Survivors != after.Members.Replicas {
+		if p.drainer() && !p.Moves && p.AtWork && p.Survivors != after.Members.Replicas {
 			wrong = append(wrong, fmt.Sprintf("drainer %s fills %d members; there are %d", p.Name, p.Survivors, after.Members.Replicas))
 		}
 	}
 	return wrong
 }
 
-// begun tells whether the placement may move items: a prepared one does so once a pod was told.
+// begun tells whether the move may move items: a prepared one does so once a pod was told.
 func (s *State) begun(j *Job) bool {
 	return !j.Prepared || slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Job == j.UID && p.AtWork && !p.Waits })
 }
 
-// placedAmong tells what is wrong with an unfinished placement.
-func placedAmong(before, after *State, j *Job) []string {
+// movedAmong tells what is wrong with an unfinished move.
+func movedAmong(before, after *State, j *Job) []string {
 	var wrong []string
 	was, size := before.job(j.UID), after.Members.Replicas
 	switch {
 	case was == nil && j.Survivors > size:
-		wrong = append(wrong, fmt.Sprintf("Job %s begins to place items among %d members; there are %d", j.Name, j.Survivors, size))
+		wrong = append(wrong, fmt.Sprintf("Job %s begins to move items among %d members; there are %d", j.Name, j.Survivors, size))
 	case was != nil && 0 < size && size < j.Survivors && before.Members.Replicas >= j.Survivors && (before.begun(j) || after.begun(j)):
-		wrong = append(wrong, fmt.Sprintf("%d members become %d while Job %s places items among %d", before.Members.Replicas, size, j.Name, j.Survivors))
+		wrong = append(wrong, fmt.Sprintf("%d members become %d while Job %s moves items among %d", before.Members.Replicas, size, j.Name, j.Survivors))
 	}
 	for i := range after.Jobs {
-		if other := &after.Jobs[i]; !other.Places && other.Unfinished && (was == nil || before.job(other.UID) == nil) {
-			wrong = append(wrong, fmt.Sprintf("Job %s drains while Job %s places items", other.Name, j.Name))
+		if other := &after.Jobs[i]; !other.Moves && other.Unfinished && (was == nil || before.job(other.UID) == nil) {
+			wrong = append(wrong, fmt.Sprintf("Job %s drains while Job %s moves items", other.Name, j.Name))
 		}
 	}
 	return wrong
@@ -277,9 +277,9 @@ func LostPodsAreNoScaleDown(before, after *State) []string {
 		c := after.claim(j.ClaimUID)
 		switch {
 		case before.job(j.UID) != nil || c == nil:
-		case !j.Places && !c.Leaving:
+		case !j.Moves && !c.Leaving:
 			wrong = append(wrong, fmt.Sprintf("Job %s drains claim %s, which is a member's", j.Name, c.Name))
-		case j.Places && c.Leaving && (c.Ordinal < 0 || after.Members.Replicas <= c.Ordinal):
+		case j.Moves && c.Leaving && (c.Ordinal < 0 || after.Members.Replicas <= c.Ordinal):
 			wrong = append(wrong, fmt.Sprintf("Job %s moves the items of the member of claim %s, which left", j.Name, c.Name))
 		}
 	}

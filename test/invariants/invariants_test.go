@@ -96,7 +96,7 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	works := func(s *State) { s.Pods = append(s.Pods, drainer()) }
 	places := func(s *State) {
 		j := job()
-		j.Name, j.UID, j.Claim, j.ClaimUID, j.Places = "place", "place", "", "claim-0", true
+		j.Name, j.UID, j.Claim, j.ClaimUID, j.Moves = "place", "place", "", "claim-0", true
 		s.Jobs = append(s.Jobs, j)
 	}
 	resized := func(n int32) func(*State) { return func(s *State) { s.Members.Replicas = n } }
@@ -111,7 +111,7 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	}
 	resting := func(s *State) { s.AtRest = true }
 	waits := func(s *State) {
-		s.Pods = append(s.Pods, Pod{Name: "mover", UID: "mover", Ordinal: -1, Places: true, Waits: true, AtWork: true, Survivors: 2, Job: "place"})
+		s.Pods = append(s.Pods, Pod{Name: "mover", UID: "mover", Ordinal: -1, Moves: true, Waits: true, AtWork: true, Survivors: 2, Job: "place"})
 	}
 	prepared := func(s *State) { s.Jobs[len(s.Jobs)-1].Prepared = true }
 	begins := func(s *State) { s.Pods[len(s.Pods)-1].Waits = false }
@@ -122,19 +122,19 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		broken int // number of the invariant; 0 for none
 	}
 	for name, test := range map[string]step{
-		"a placement begins":                     {given(), places, 0},
+		"a move begins":                          {given(), places, 0},
 		"a mover begins by the clients' ring":    {given(waits, told(2)), begins, 0},
 		"a mover begins by another ring":         {given(waits, told(3)), begins, 10},
 		"among members that are not there":       {given(resized(1)), places, 5},
-		"a member leaves under a placement":      {given(places), resized(1), 5},
+		"a member leaves under a move":           {given(places), resized(1), 5},
 		"a member leaves, movers were told":      {given(places, prepared, waits, begins), resized(1), 5},
 		"a member leaves, movers wait":           {given(places, prepared, waits), resized(1), 0},
 		"a member leaves, movers have no pod":    {given(places, prepared), resized(1), 0},
-		"all stop under a placement":             {given(places), resized(0), 0},
-		"a member leaves after a placement":      {given(places, func(s *State) { s.Jobs[0].Unfinished = false }), resized(1), 0},
-		"a drain begins beside a placement":      {given(places), runs, 5},
-		"a placement begins beside a drain":      {given(runs), places, 5},
-		"a placement of a member that left":      {given(), func(s *State) { places(s); s.Jobs[0].ClaimUID = "claim-2" }, 7},
+		"all stop under a move":                  {given(places), resized(0), 0},
+		"a member leaves after a move":           {given(places, func(s *State) { s.Jobs[0].Unfinished = false }), resized(1), 0},
+		"a drain begins beside a move":           {given(places), runs, 5},
+		"a move begins beside a drain":           {given(runs), places, 5},
+		"a move of a member that left":           {given(), func(s *State) { places(s); s.Jobs[0].ClaimUID = "claim-2" }, 7},
 		"released with a receipt":                {given(said, drained), release, 0},
 		"released without one":                   {given(), release, 1},
 		"released by a receipt of another claim": {given(said, drained, func(s *State) { s.Claims[2].Receipt.Source = "x" }), release, 1},

@@ -122,7 +122,7 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 			p.ReadOnly = p.ReadOnly && (m.Name != mount || m.ReadOnly)
 		}
 	}
-	if p.Places = runs(&o.Spec, "rebalance"); p.Places || runs(&o.Spec, "migrate") {
+	if p.Moves = runs(&o.Spec, "move"); p.Moves || runs(&o.Spec, "drain") {
 		var servers []string
 		p.DrainsClaim, servers = commandOf(&o.Spec)
 		p.Survivors = int32(len(servers))
@@ -233,9 +233,9 @@ func jobOf(o *batchv1.Job) Job {
 			j.Claim = v.PersistentVolumeClaim.ClaimName
 		}
 	}
-	j.Places, j.Prepared = runs(spec, "rebalance"), waits(spec, o.Spec.Template.Annotations)
+	j.Moves, j.Prepared = runs(spec, "move"), waits(spec, o.Spec.Template.Annotations)
 	j.ClaimUID, j.Servers = commandOf(spec)
-	if j.Places {
+	if j.Moves {
 		// The source in its command names the claim, and is not just the claim's UID.
 		_, j.ClaimUID, _ = strings.Cut(j.ClaimUID, "/")
 		j.ClaimUID, _, _ = strings.Cut(j.ClaimUID, "/")

@@ -72,9 +72,9 @@ type Pod struct {
 	// the number of servers in it.
 	DrainsClaim string
 	Survivors   int32
-	// Places: it is the drainer of a placement. Waits: it was not told to begin. Job is its Job's UID.
-	Places, Waits bool
-	Job           string
+	// Moves: it is the drainer of a move. Waits: it was not told to begin. Job is its Job's UID.
+	Moves, Waits bool
+	Job          string
 	// Receipt that it left, if it has ended with one.
 	Receipt *contract.Receipt
 }
@@ -104,7 +104,7 @@ type Claim struct {
 	ReceiptsLeft []*contract.Receipt
 }
 
-// Job of a drain, or of a placement.
+// Job of a drain, or of a move.
 type Job struct {
 	Name, UID string
 	// Claim by name, and by the UID in its command.
@@ -114,9 +114,9 @@ type Job struct {
 	Survivors int32
 	// Unfinished: it may start a pod.
 	Unfinished bool
-	// Places: it moves what a member has to other members. It mounts no claim. Prepared: its pods
+	// Moves: it moves what a member has to other members. It mounts no claim. Prepared: its pods
 	// move nothing before each is told to begin.
-	Places, Prepared bool
+	Moves, Prepared bool
 }
 
 // Volume is a PersistentVolume.

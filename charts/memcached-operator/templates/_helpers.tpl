@@ -24,7 +24,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{/* Where pods of the chart run. */}}
-{{- define "memcached-operator.placement" -}}
+{{- define "memcached-operator.scheduling" -}}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -74,11 +74,11 @@ type (
 	DeleteMembers struct{ UID types.UID }
 	// AddClaimFinalizer adds the claim's finalizer.
 	AddClaimFinalizer struct{ Claim ClaimRef }
-	// MarkLeaving writes the leaving mark, and whether the member is Unplaced or has
+	// MarkLeaving writes the leaving mark, and whether the member is Unmoved or has
 	// NeverStarted.
 	MarkLeaving struct {
-		Claim                  ClaimRef
-		Unplaced, NeverStarted bool
+		Claim                 ClaimRef
+		Unmoved, NeverStarted bool
 	}
 	// CreateDrain creates the Job that drains the claim into the members with ordinals
 	// below Survivors.
@@ -100,11 +100,11 @@ type (
 	// ClearRetry removes the retry annotation when the retry has begun, and the count of
 	// failures.
 	ClearRetry struct{ Claim ClaimRef }
-	// CreatePlacement creates the Job that moves the items of the claim's member to their
+	// CreateMove creates the Job that moves the items of the claim's member to their
 	// owners among that many Members, by the ring named Target. Items owned by Lost
 	// members are discarded. Prepared: it waits for BeginMove, because clients are not told
 	// of that ring yet. Leases: each key is moved under its lease.
-	CreatePlacement struct {
+	CreateMove struct {
 		Claim    ClaimRef
 		Target   string
 		Members  int32
@@ -112,22 +112,22 @@ type (
 		Prepared bool
 		Leases   bool
 	}
-	// BeginMove tells the pod of a prepared placement by that ring to begin.
+	// BeginMove tells the pod of a prepared move by that ring to begin.
 	BeginMove struct {
 		Claim  ClaimRef
 		Target string
 		Leases bool
 	}
-	// RecordPlaced writes on the claim that its member's items are placed by the ring of
-	// that serial. Receipt is the proof; nil if a person asked to skip the placement.
-	RecordPlaced struct {
+	// RecordMoved writes on the claim that its member's items are moved by the ring of
+	// that serial. Receipt is the proof; nil if a person asked to skip the move.
+	RecordMoved struct {
 		Claim   ClaimRef
 		Serial  int64
 		Target  string
 		Receipt *contract.Receipt
 	}
-	// ClearPlacementRetry is ClearRetry for a placement.
-	ClearPlacementRetry struct{ Claim ClaimRef }
+	// ClearMoveRetry is ClearRetry for a move.
+	ClearMoveRetry struct{ Claim ClaimRef }
 	// DeleteJob deletes a Job and its pods.
 	DeleteJob struct {
 		Name   string
@@ -194,7 +194,7 @@ const (
 	RouterBudget     RouterPart = "PodDisruptionBudget"
 )
 
-// Attempts counts failed attempts in a row to drain a claim, or to place its member's
+// Attempts counts failed attempts in a row to drain a claim, or to move its member's
 // items.
 type Attempts struct {
 	Failed int32
@@ -264,10 +264,10 @@ func (CreateDrain) action()            {}
 func (RecordReceipt) action()          {}
 func (CountFailure) action()           {}
 func (ClearRetry) action()             {}
-func (CreatePlacement) action()        {}
+func (CreateMove) action()             {}
 func (BeginMove) action()              {}
-func (RecordPlaced) action()           {}
-func (ClearPlacementRetry) action()    {}
+func (RecordMoved) action()            {}
+func (ClearMoveRetry) action()         {}
 func (DeleteJob) action()              {}
 func (DeleteClaim) action()            {}
 func (SetAside) action()               {}
@@ -314,25 +314,25 @@ func (a CountFailure) String() string {
 	return fmt.Sprintf("count failure %d of claim %s", a.Attempts.Failed, a.Claim.Name)
 }
 func (a ClearRetry) String() string { return "clear the retry of claim " + a.Claim.Name }
-func (a CreatePlacement) String() string {
+func (a CreateMove) String() string {
 	without := ""
 	if len(a.Lost) > 0 {
 		without = fmt.Sprintf(", without %d", a.Lost)
 	}
-	verb := "place"
+	verb := "move"
 	if a.Prepared {
-		verb = "prepare to place"
+		verb = "prepare to move"
 	}
 	return fmt.Sprintf("%s the items of the member of claim %s, by ring %s%s", verb, a.Claim.Name, a.Target, without)
 }
 func (a BeginMove) String() string {
-	return fmt.Sprintf("begin to place the items of the member of claim %s, by ring %s", a.Claim.Name, a.Target)
+	return fmt.Sprintf("begin to move the items of the member of claim %s, by ring %s", a.Claim.Name, a.Target)
 }
-func (a RecordPlaced) String() string {
-	return fmt.Sprintf("record that the items of the member of claim %s are placed by ring %s", a.Claim.Name, a.Target)
+func (a RecordMoved) String() string {
+	return fmt.Sprintf("record that the items of the member of claim %s are moved by ring %s", a.Claim.Name, a.Target)
 }
-func (a ClearPlacementRetry) String() string {
-	return "clear the placement's retry of claim " + a.Claim.Name
+func (a ClearMoveRetry) String() string {
+	return "clear the move's retry of claim " + a.Claim.Name
 }
 func (a DeleteJob) String() string { return "delete Job " + a.Name + ": " + a.Reason }
 func (a DeleteClaim) String() string {

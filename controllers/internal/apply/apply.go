@@ -63,15 +63,15 @@ type Applier struct {
 
 // Done is what was done, for the status and the metrics: no watch reports it yet.
 type Done struct {
-	// Drains and Placements are the Jobs that were created.
-	Drains, Placements []batchv1.Job
+	// Drains and Moves are the Jobs that were created.
+	Drains, Moves []batchv1.Job
 	// Marked are the claims that were marked as leaving, and when.
 	Marked map[types.UID]time.Time
 	// Recorded are the receipts of drains that were recorded, Released the claims, and
-	// Placed the receipts of placements: nil for one that was skipped.
+	// Moved the receipts of moves: nil for one that was skipped.
 	Recorded []action.RecordReceipt
 	Released []action.ReleaseClaim
-	Placed   []*contract.Receipt
+	Moved    []*contract.Receipt
 	// MembersWritten: the StatefulSet or the Deployment was written. FinalizerRemoved:
 	// the cluster's own finalizer was removed.
 	MembersWritten, FinalizerRemoved bool
@@ -136,7 +136,7 @@ func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects
 
 // Apply takes the steps of a plan in their order. A step that fails stops what depends on it. Steps
 // about a claim stop the later ones about the same claim: one that can't be drained is no reason to
-// stop other drains, placements, or growth. Steps that bring members about stop the others of that
+// stop other drains, moves, or growth. Steps that bring members about stop the others of that
 // kind: a mistake in the spec is no reason to stop a drain. Only what all depend on stops all.
 func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, present *observe.Objects, actions []action.Action) (Done, error) {
 	r := a.run(cluster, present)
@@ -241,13 +241,13 @@ func claimOf(step action.Action) types.UID {
 		return a.Claim.UID
 	case action.ClearRetry:
 		return a.Claim.UID
-	case action.CreatePlacement:
+	case action.CreateMove:
 		return a.Claim.UID
 	case action.BeginMove:
 		return a.Claim.UID
-	case action.RecordPlaced:
+	case action.RecordMoved:
 		return a.Claim.UID
-	case action.ClearPlacementRetry:
+	case action.ClearMoveRetry:
 		return a.Claim.UID
 	case action.DeleteJob:
 		return a.ClaimUID
@@ -275,7 +275,7 @@ func claimOf(step action.Action) types.UID {
 // list or the size to that read, or writes nothing that is in it.
 func keepsLiveView(step action.Action) bool {
 	switch step.(type) {
-	case action.MarkLeaving, action.CreateDrain, action.CreatePlacement, action.WriteList, action.BeginMove, action.ApplyStatefulSet:
+	case action.MarkLeaving, action.CreateDrain, action.CreateMove, action.WriteList, action.BeginMove, action.ApplyStatefulSet:
 		return true
 	case action.WriteTable, action.DeleteMembers, action.DeleteJob:
 		return false
@@ -354,7 +354,7 @@ func (r *run) takeStep(ctx context.Context, step action.Action) error {
 }
 
 // takeClaimStep takes a step about a claim, its drain, its volume, or its member's
-// placement.
+// move.
 func (r *run) takeClaimStep(ctx context.Context, step action.Action) error {
 	switch a := step.(type) {
 	case action.AddClaimFinalizer:
@@ -373,14 +373,14 @@ func (r *run) takeClaimStep(ctx context.Context, step action.Action) error {
 		return r.countFailure(ctx, a)
 	case action.ClearRetry:
 		return r.clearRetry(ctx, a.Claim)
-	case action.CreatePlacement:
-		return r.createPlacement(ctx, a)
+	case action.CreateMove:
+		return r.createMove(ctx, a)
 	case action.BeginMove:
 		return r.beginMove(ctx, a)
-	case action.RecordPlaced:
-		return r.recordPlaced(ctx, a)
-	case action.ClearPlacementRetry:
-		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationPlacement, cachev1alpha1.PlacementRetry)
+	case action.RecordMoved:
+		return r.recordMoved(ctx, a)
+	case action.ClearMoveRetry:
+		return r.clearRequest(ctx, a.Claim, cachev1alpha1.AnnotationMove, cachev1alpha1.MoveRetry)
 	case action.DeleteClaim:
 		return r.deleteClaim(ctx, a)
 	case action.SetAside:
@@ -564,9 +564,9 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 			for key, value := range mark {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value)
 			}
-			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // of placements
-			if a.Unplaced {
-				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationUnplaced, "true")
+			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // of moves
+			if a.Unmoved {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationUnmoved, "true")
 			}
 			if a.NeverStarted {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationNeverStarted, "true")

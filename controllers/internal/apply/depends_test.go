@@ -14,8 +14,8 @@ func TestStepsDependOnThoseOfTheirClaim(t *testing.T) {
 	ref := action.ClaimRef{Name: "data-2", UID: "uid-2", Ordinal: 2}
 	for _, step := range []action.Action{
 		action.AddClaimFinalizer{Claim: ref}, action.MarkLeaving{Claim: ref}, action.CreateDrain{Claim: ref}, action.RecordReceipt{Claim: ref},
-		action.CountFailure{Claim: ref}, action.ClearRetry{Claim: ref}, action.CreatePlacement{Claim: ref}, action.BeginMove{Claim: ref},
-		action.RecordPlaced{Claim: ref}, action.ClearPlacementRetry{Claim: ref}, action.DeleteJob{ClaimUID: "uid-2"}, action.DeleteClaim{Claim: ref},
+		action.CountFailure{Claim: ref}, action.ClearRetry{Claim: ref}, action.CreateMove{Claim: ref}, action.BeginMove{Claim: ref},
+		action.RecordMoved{Claim: ref}, action.ClearMoveRetry{Claim: ref}, action.DeleteJob{ClaimUID: "uid-2"}, action.DeleteClaim{Claim: ref},
 		action.SetAside{Claim: ref}, action.ReserveVolume{Claim: ref}, action.CreateAside{Claim: ref}, action.ReturnVolume{Claim: ref},
 		action.SkipAside{Claim: ref}, action.GrowClaim{Claim: ref}, action.ReleaseClaim{Claim: ref},
 	} {

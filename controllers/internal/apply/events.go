@@ -29,7 +29,7 @@ func (r *run) tellMoved(a action.DeleteJob) {
 		r.claimEvent(r.cluster, a.Claim, "NotMoved", "Move", "claim %s: not all items were moved while its member was leaving (%s): "+
 			"clients miss the others until its volume is drained", a.Claim.Name, a.NotMoved)
 	default:
-		r.done.Placed = append(r.done.Placed, a.Moved)
+		r.done.Moved = append(r.done.Moved, a.Moved)
 		settled := ""
 		if !a.Moved.Settled {
 			settled = "; clients still called it when spec.routing.patience was over"

@@ -94,7 +94,7 @@ func (r *run) allLabelled(ctx context.Context, found *observe.LiveClaims) error 
 }
 
 // mayWriteList asks plan.MayWriteList. locked is the list if it is written only in this version. The first ring of a
-// cluster needs no more than that and its members: nothing has been drained or placed before.
+// cluster needs no more than that and its members: nothing has been drained or moved before.
 func (r *run) mayWriteList(ctx context.Context, a action.WriteList, locked *corev1.ConfigMap) error {
 	if r.view == nil && locked != nil && observe.NeverListed(locked) {
 		first, err := r.Reader.ViewBefore(ctx, r.cluster, observe.Known{NoJobs: true, Locked: locked})
@@ -120,13 +120,13 @@ func (r *run) mayWriteList(ctx context.Context, a action.WriteList, locked *core
 	return observe.RefusedBy(plan.MayWriteList(&live.Observed, a))
 }
 
-// mayPlace asks plan.MayPlace.
-func (r *run) mayPlace(ctx context.Context, a action.CreatePlacement) error {
+// mayMove asks plan.MayMove.
+func (r *run) mayMove(ctx context.Context, a action.CreateMove) error {
 	live, err := r.live(ctx)
 	if err != nil {
 		return err
 	}
-	return observe.RefusedBy(plan.MayPlace(&live.Observed, a))
+	return observe.RefusedBy(plan.MayMove(&live.Observed, a))
 }
 
 // mayDrain asks plan.MayDrain.

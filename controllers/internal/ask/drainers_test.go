@@ -13,15 +13,15 @@ import (
 )
 
 func TestProgressIsTheLogsLastProgressLine(t *testing.T) {
-	line := func(n int) string { return fmt.Sprintf(`{"phase":"Moving","itemsDone":%d,"bytesDone":0}`, n) }
+	line := func(n int) string { return fmt.Sprintf(`{"phase":"Adding","itemsDone":%d,"bytesDone":0}`, n) }
 	for name, test := range map[string]struct {
 		log  string
 		want *contract.Progress
 	}{
 		"none":                     {"", nil},
-		"the last":                 {line(1) + "\n" + line(2) + "\n", &contract.Progress{Phase: "Moving", ItemsDone: 2}},
-		"a message follows it":     {line(2) + "\nwaiting for cache-1\n", &contract.Progress{Phase: "Moving", ItemsDone: 2}},
-		"the last is cut":          {line(1) + "\n" + line(2)[:20], &contract.Progress{Phase: "Moving", ItemsDone: 1}},
+		"the last":                 {line(1) + "\n" + line(2) + "\n", &contract.Progress{Phase: "Adding", ItemsDone: 2}},
+		"a message follows it":     {line(2) + "\nwaiting for cache-1\n", &contract.Progress{Phase: "Adding", ItemsDone: 2}},
+		"the last is cut":          {line(1) + "\n" + line(2)[:20], &contract.Progress{Phase: "Adding", ItemsDone: 1}},
 		"JSON, but not a progress": {`{"level":"info"}` + "\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,20 +33,20 @@ func TestProgressIsTheLogsLastProgressLine(t *testing.T) {
 }
 
 func TestALogIsAnybodysInput(t *testing.T) {
-	good := contract.Progress{Phase: "Moving", ItemsDone: 2}
-	const line = `{"phase":"Moving","itemsDone":2,"bytesDone":0}`
+	good := contract.Progress{Phase: "Adding", ItemsDone: 2}
+	const line = `{"phase":"Adding","itemsDone":2,"bytesDone":0}`
 	for name, bad := range map[string]string{
-		"a negative number of items":  `{"phase":"Moving","itemsDone":-1}`,
-		"a negative number of bytes":  `{"phase":"Moving","bytesTotal":-1}`,
-		"more items than there are":   fmt.Sprintf(`{"phase":"Moving","itemsTotal":%d}`, int64(math.MaxInt64)),
-		"more bytes than there are":   `{"phase":"Moving","bytesDone":70368744177665}`,
-		"a number that is none":       `{"phase":"Moving","itemsDone":1e400}`,
-		"time that runs backwards":    `{"phase":"Moving","seconds":-1}`,
-		"more time than there is":     `{"phase":"Moving","seconds":1e300}`,
-		"no time":                     `{"phase":"Moving","seconds":NaN}`,
+		"a negative number of items":  `{"phase":"Adding","itemsDone":-1}`,
+		"a negative number of bytes":  `{"phase":"Adding","bytesTotal":-1}`,
+		"more items than there are":   fmt.Sprintf(`{"phase":"Adding","itemsTotal":%d}`, int64(math.MaxInt64)),
+		"more bytes than there are":   `{"phase":"Adding","bytesDone":70368744177665}`,
+		"a number that is none":       `{"phase":"Adding","itemsDone":1e400}`,
+		"time that runs backwards":    `{"phase":"Adding","seconds":-1}`,
+		"more time than there is":     `{"phase":"Adding","seconds":1e300}`,
+		"no time":                     `{"phase":"Adding","seconds":NaN}`,
 		"a phase without an end":      `{"phase":"` + strings.Repeat("x", 100) + `"}`,
-		"a line of a mebibyte":        `{"phase":"Moving","message":"` + strings.Repeat("x", 1<<20) + `"}`,
-		"a list":                      `[{"phase":"Moving"}]`,
+		"a line of a mebibyte":        `{"phase":"Adding","message":"` + strings.Repeat("x", 1<<20) + `"}`,
+		"a list":                      `[{"phase":"Adding"}]`,
 		"nested deeper than anything": strings.Repeat("[", 4000),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,14 +59,14 @@ func TestALogIsAnybodysInput(t *testing.T) {
 
 func TestAProgressMessageIsBoundedAndOnOneLine(t *testing.T) {
 	message := strings.Repeat("é", 1000) + `\u0000\n\u001b[31m`
-	p := lastProgress([]byte(`{"phase":"Moving","message":"` + message + `"}`))
+	p := lastProgress([]byte(`{"phase":"Adding","message":"` + message + `"}`))
 	if p == nil || len(p.Message) > 1<<10 || !utf8.ValidString(p.Message) || strings.ContainsAny(p.Message, "\x00\n\x1b") {
 		t.Errorf("got %+v", p)
 	}
 }
 
 func FuzzProgress(f *testing.F) {
-	f.Add([]byte(`{"phase":"Moving","itemsDone":2,"bytesDone":1,"seconds":3.5,"message":"waiting"}`))
+	f.Add([]byte(`{"phase":"Adding","itemsDone":2,"bytesDone":1,"seconds":3.5,"message":"waiting"}`))
 	f.Add([]byte("{\"phase\":\"x\"}\n\xff\n{"))
 	f.Fuzz(func(t *testing.T, log []byte) {
 		p := lastProgress(log)

@@ -72,11 +72,11 @@ func TestStableAddressesAreOnTheListAndInTheRing(t *testing.T) {
 			if n := list.Nodes[0]; n.Host != "cache-member-0.shop.svc" || n.IP != "10.96.0.7" {
 				t.Errorf("discovery tells %v", n)
 			}
-			args := PlacementJob(c, Options{}, Placement{Claim: "data-cache-1", UID: "uid", Ordinal: 1, Target: "1-a", Members: 2, Lost: []int32{0}}).Spec.Template.Spec.Containers[0].Command
+			args := MoveJob(c, Options{}, Move{Claim: "data-cache-1", UID: "uid", Ordinal: 1, Target: "1-a", Members: 2, Lost: []int32{0}}).Spec.Template.Spec.Containers[0].Command
 			_, source, _ := strings.Cut(test.drainers[1], "=")
 			_, lost, _ := strings.Cut(test.drainers[0], "=")
 			if !slices.Contains(args, "--source="+source) || !slices.Contains(args, "--discard="+lost) {
-				t.Errorf("a placement has %q", args)
+				t.Errorf("a move has %q", args)
 			}
 			was := c.DeepCopy()
 			was.Spec.Routing.Addresses = cachev1alpha1.AddressesPod

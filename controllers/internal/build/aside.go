@@ -46,7 +46,7 @@ func AsideClaim(claim *corev1.PersistentVolumeClaim, name string, mark map[strin
 	}
 	maps.Copy(annotations, mark)
 	if storedBy > 0 {
-		annotations[cachev1alpha1.AnnotationPlaced] = strconv.FormatInt(storedBy, 10)
+		annotations[cachev1alpha1.AnnotationMoved] = strconv.FormatInt(storedBy, 10)
 	}
 	if adopted, ok := claim.Annotations[cachev1alpha1.AnnotationAdopted]; ok {
 		annotations[cachev1alpha1.AnnotationAdopted] = adopted

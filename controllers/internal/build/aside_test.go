@@ -20,7 +20,7 @@ func TestAsideClaimAsksForTheVolumeAndCarriesWhatWasAskedFor(t *testing.T) {
 			map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
 			map[string]string{
 				cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z", cachev1alpha1.AnnotationLeft: "7", cachev1alpha1.AnnotationPolicy: "Drain",
-				cachev1alpha1.AnnotationPlaced: "5",
+				cachev1alpha1.AnnotationMoved: "5",
 			},
 		},
 		"one that was leaving, and held": {
@@ -30,12 +30,12 @@ func TestAsideClaimAsksForTheVolumeAndCarriesWhatWasAskedFor(t *testing.T) {
 			},
 			map[string]string{
 				cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold,
-				cachev1alpha1.AnnotationLeft: "3", cachev1alpha1.AnnotationPolicy: "Retain", cachev1alpha1.AnnotationPlaced: "5",
+				cachev1alpha1.AnnotationLeft: "3", cachev1alpha1.AnnotationPolicy: "Retain", cachev1alpha1.AnnotationMoved: "5",
 			},
 		},
 		"a retry is due anyway": {
 			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainRetry},
-			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationPlaced: "5"},
+			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationMoved: "5"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

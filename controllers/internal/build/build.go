@@ -50,7 +50,7 @@ const (
 	// memoryDir has the warm file of a member in mode Saved.
 	memoryVolume = "memory"
 	memoryDir    = "/memory"
-	// scratchDir is for the list of keys of a placement.
+	// scratchDir is for the list of keys of a move.
 	scratchVolume = "scratch"
 	scratchDir    = "/scratch"
 	// memcachedUID is the user of the official image.
@@ -60,7 +60,7 @@ const (
 	ContainerMemcached = "memcached"
 	// ContainerInstall is the init container that brings the supervisor.
 	ContainerInstall = "install"
-	// ContainerDrainer is the drainer's container in the pod of a drain or a placement;
+	// ContainerDrainer is the drainer's container in the pod of a drain or a move;
 	// others may have been added.
 	ContainerDrainer = "drainer"
 	portName         = "memcached"
@@ -175,10 +175,10 @@ func DrainName(claim string, uid types.UID) string {
 	return boundedJobName(claim, "-drain-"+hash(string(uid)))
 }
 
-// PlacementName of the Job that places the items of a claim's member. Each ring has
+// MoveName of the Job that moves the items of a claim's member. Each ring has
 // another one.
-func PlacementName(claim string, uid types.UID, target string) string {
-	return boundedJobName(claim, "-place-"+hash(ring.Source(uid, target)))
+func MoveName(claim string, uid types.UID, target string) string {
+	return boundedJobName(claim, "-move-"+hash(ring.Source(uid, target)))
 }
 
 func boundedJobName(claim, suffix string) string {

@@ -22,7 +22,7 @@ func allPods(c *cachev1alpha1.Memcached, o Options) map[string]corev1.PodTemplat
 	} else {
 		pods["members"] = *convert[corev1.PodTemplateSpec](StatefulSet(c, o, 3).Spec.Template)
 		pods["drains"] = DrainJob(c, o, nil, "data-cache-2", "uid", 2, false).Spec.Template
-		pods["placements"] = PlacementJob(c, o, Placement{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3, Prepared: true}).Spec.Template
+		pods["moves"] = MoveJob(c, o, Move{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3, Prepared: true}).Spec.Template
 	}
 	if c.Spec.Router != nil {
 		pods["routers"] = *convert[corev1.PodTemplateSpec](Routers(c, o).Spec.Template)
@@ -72,7 +72,7 @@ func TestEveryContainerHasTheRequestsAndLimitsOfTheSpec(t *testing.T) {
 }
 
 // The cluster autoscaler keeps the node of a pod with an emptyDir on disk, unless it is told that the pod
-// may go. A placement keeps a list of keys there, and begins again elsewhere.
+// may go. A move keeps a list of keys there, and begins again elsewhere.
 func TestNoPodKeepsItsNode(t *testing.T) {
 	for _, c := range everyPodSet() {
 		for kind, pod := range allPods(c, options) {
@@ -80,7 +80,7 @@ func TestNoPodKeepsItsNode(t *testing.T) {
 				if v.EmptyDir == nil {
 					continue
 				}
-				if v.EmptyDir.Medium != corev1.StorageMediumMemory && kind != "placements" {
+				if v.EmptyDir.Medium != corev1.StorageMediumMemory && kind != "moves" {
 					t.Errorf("%s: volume %s is on the node's disk", kind, v.Name)
 				}
 				if v.EmptyDir.SizeLimit == nil {
@@ -103,7 +103,7 @@ func TestNoPodKeepsItsNode(t *testing.T) {
 // kindsOfPods are the templates of a spec, by what has them.
 func kindsOfPods(s *cachev1alpha1.MemcachedSpec) map[string]*cachev1alpha1.PodTemplate {
 	return map[string]*cachev1alpha1.PodTemplate{
-		"members": &s.Template, "routers": &s.Router.Template, "drains": &s.Drain.Template, "placements": &s.Drain.Template,
+		"members": &s.Template, "routers": &s.Router.Template, "drains": &s.Drain.Template, "moves": &s.Drain.Template,
 	}
 }
 
@@ -159,7 +159,7 @@ func TestWhatATemplateLeavesOutIsTheMembers(t *testing.T) {
 	c.Spec.Router = &cachev1alpha1.RouterSpec{}
 	c.Spec.Template.PriorityClassName, c.Spec.Template.RuntimeClassName = "important", ptr.To("gvisor")
 	pods := allPods(c, options)
-	for _, kind := range []string{"routers", "drains", "placements"} {
+	for _, kind := range []string{"routers", "drains", "moves"} {
 		got, members := pods[kind], pods["members"]
 		for what, pair := range map[string][2]any{
 			"nodeSelector": {members.Spec.NodeSelector, got.Spec.NodeSelector}, "tolerations": {members.Spec.Tolerations, got.Spec.Tolerations},

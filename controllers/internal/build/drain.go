@@ -26,7 +26,7 @@ const unreachableTimeout = 2 * time.Minute
 // where the member could run, and never has two pods: a pod that failed is replaced when
 // it is gone. neverStarted: the volume may be empty, because the member never started.
 func DrainJob(c *cachev1alpha1.Memcached, o Options, ports Ports, claim string, uid types.UID, survivors int32, neverStarted bool) *batchv1.Job {
-	args := migrateArgs(c, ports, uid, survivors)
+	args := drainArgs(c, ports, uid, survivors)
 	args.NeverStarted = neverStarted
 	return movingJob(c, o, ports, DrainName(claim, uid), cachev1alpha1.ComponentDrainer, map[string]string{
 		cachev1alpha1.AnnotationClaimUID:  string(uid),
@@ -34,7 +34,7 @@ func DrainJob(c *cachev1alpha1.Memcached, o Options, ports Ports, claim string, 
 	}, drainPod(c, o, claim, args))
 }
 
-// movingJob runs a drainer, for a drain or a placement.
+// movingJob runs a drainer, for a drain or a move.
 func movingJob(c *cachev1alpha1.Memcached, o Options, ports Ports, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
 	t := drainersTemplate(c)
 	labels := withOurs(t.Labels, Labels(c, component))
@@ -129,7 +129,7 @@ func ringServers(c *cachev1alpha1.Memcached, r ring.Ring) []routing.Server {
 }
 
 // drainPod runs the drainer in the operator's image.
-func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract.Migrate) corev1.PodSpec {
+func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract.Drain) corev1.PodSpec {
 	spec := movingPod(c, o)
 	spec.Volumes = append(spec.Volumes, corev1.Volume{
 		Name: volumeName,
@@ -179,13 +179,13 @@ func movingContainer(c *cachev1alpha1.Memcached, image string, command []string,
 	}
 }
 
-func migrateArgs(c *cachev1alpha1.Memcached, ports Ports, uid types.UID, survivors int32) contract.Migrate {
-	return contract.Migrate{Dir: dataDir, Move: moveArgs(c, ports, string(uid), survivors)}
+func drainArgs(c *cachev1alpha1.Memcached, ports Ports, uid types.UID, survivors int32) contract.Drain {
+	return contract.Drain{Dir: dataDir, Transfer: transferArgs(c, ports, string(uid), survivors)}
 }
 
-// moveArgs are common to drains and placements: where items go, and how fast.
-func moveArgs(c *cachev1alpha1.Memcached, ports Ports, source string, members int32) contract.Move {
-	m := contract.Move{
+// transferArgs are common to drains and moves: where items go, and how fast.
+func transferArgs(c *cachev1alpha1.Memcached, ports Ports, source string, members int32) contract.Transfer {
+	m := contract.Transfer{
 		SourceID:           source,
 		Client:             string(c.Spec.Routing.Client),
 		KeyPrefix:          c.Spec.Routing.KeyPrefix,

@@ -32,7 +32,7 @@ func TestOnlyTheDrainerOfAMemberThatNeverStartedIsToldSo(t *testing.T) {
 }
 
 // Invariant 3.
-func TestReleasedVolumeIsMountedReadOnly(t *testing.T) {
+func TestDepartedVolumeIsMountedReadOnly(t *testing.T) {
 	pod := drainJob(apitest.MakeMemcached("cache")).Spec.Template.Spec
 	want := corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-cache-2", ReadOnly: true},
@@ -76,7 +76,7 @@ func TestDrainerIsToldItsLimits(t *testing.T) {
 func TestDrainerIsToldItsSourceAndItsSurvivors(t *testing.T) {
 	job := drainJob(apitest.MakeMemcached("cache"))
 	want := []string{
-		"/drainer", "migrate", "--dir=/data", "--source-id=uid-2", "--client=libmemcached-ketama-weighted",
+		"/drainer", "drain", "--dir=/data", "--source-id=uid-2", "--client=libmemcached-ketama-weighted",
 		"--unreachable-timeout=2m0s", "--receipt=/dev/termination-log", "--deadline=1h0m0s",
 		"--server=cache-0.cache.shop.svc:11211", "--server=cache-1.cache.shop.svc:11211",
 	}
@@ -213,8 +213,8 @@ func TestJobHasTheSpecsLimits(t *testing.T) {
 func TestPendingTimeCountsAgainstNoDeadline(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().Obj()
 	for name, spec := range map[string]batchv1.JobSpec{
-		"drain":     DrainJob(c, Options{}, nil, "data-cache-2", "uid", 2, false).Spec,
-		"placement": PlacementJob(c, Options{}, Placement{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3}).Spec,
+		"drain": DrainJob(c, Options{}, nil, "data-cache-2", "uid", 2, false).Spec,
+		"move":  MoveJob(c, Options{}, Move{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3}).Spec,
 	} {
 		if spec.ActiveDeadlineSeconds != nil || spec.Template.Spec.ActiveDeadlineSeconds != nil {
 			t.Errorf("%s: the Job's deadline is %v s, its pod's %v s", name, spec.ActiveDeadlineSeconds, spec.Template.Spec.ActiveDeadlineSeconds)
@@ -232,8 +232,8 @@ func TestJobsHaveWhatTheTemplateGivesThem(t *testing.T) {
 	}).Obj()
 	jobs := func() map[string]*batchv1.Job {
 		return map[string]*batchv1.Job{
-			cachev1alpha1.ComponentDrainer:   DrainJob(c, Options{}, nil, "data-cache-2", "uid", 2, false),
-			cachev1alpha1.ComponentPlacement: PlacementJob(c, Options{}, Placement{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3}),
+			cachev1alpha1.ComponentDrainer: DrainJob(c, Options{}, nil, "data-cache-2", "uid", 2, false),
+			cachev1alpha1.ComponentMove:    MoveJob(c, Options{}, Move{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3}),
 		}
 	}
 	for component, job := range jobs() {

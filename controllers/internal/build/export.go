@@ -2,7 +2,7 @@ package build
 
 import cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 
-// exportPort is where a member's supervisor streams items to placements: the first port after
+// exportPort is where a member's supervisor streams items to moves: the first port after
 // memcached's that nothing of the pod has.
 func exportPort(c *cachev1alpha1.Memcached) int32 { return freePort(c, c.Spec.ContainerPort) }
 

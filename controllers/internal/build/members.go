@@ -58,7 +58,7 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 	spec := memberPod(c, o)
 	if Secured(c) {
 		// A supervisor has memcached use changed Secrets.
-		serve := contract.Serve{Port: c.Spec.ContainerPort, ProbePort: ProbePort(c), TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
+		serve := contract.Supervise{Port: c.Spec.ContainerPort, ProbePort: ProbePort(c), TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
 		command = append([]string{supervisorDir + "/drainer"}, serve.Args()...)
 		supervise(spec, memcached, install(c, o, contract.Install{To: supervisorDir}))
 		withSecrets(c, spec, memcached)
@@ -78,7 +78,7 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 // The drainer is PID 1, and turns SIGTERM into a save.
 func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.StatefulSetApplyConfiguration {
 	saved := c.Spec.Storage.Mode == cachev1alpha1.StorageSaved
-	serve := contract.Serve{
+	serve := contract.Supervise{
 		Dir:            dataDir,
 		Port:           c.Spec.ContainerPort,
 		ExportPort:     exportPort(c),

@@ -46,7 +46,7 @@ func TestArgumentsFollowFromTheSpec(t *testing.T) {
 			if diff := cmp.Diff(test.want, plain.Command); diff != "" {
 				t.Errorf("Deployment: -want +got:\n%s", diff)
 			}
-			serve := []string{"/supervisor/drainer", "serve", "--dir=/data", "--memory-dir=/memory", "--port=" + test.want[4], "--export-port=" + fmt.Sprint(exportPort(c)), "--termination-log=/dev/termination-log", "--grace-period=" + (time.Duration(*graceSeconds(c)) * time.Second).String(), "--"}
+			serve := []string{"/supervisor/drainer", "supervise", "--dir=/data", "--memory-dir=/memory", "--port=" + test.want[4], "--export-port=" + fmt.Sprint(exportPort(c)), "--termination-log=/dev/termination-log", "--grace-period=" + (time.Duration(*graceSeconds(c)) * time.Second).String(), "--"}
 			member := StatefulSet(c, options, 3).Spec.Template.Spec.Containers[0]
 			if diff := cmp.Diff(append(serve, test.want...), member.Command); diff != "" {
 				t.Errorf("StatefulSet: -want +got:\n%s", diff)

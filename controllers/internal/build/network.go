@@ -11,7 +11,7 @@ import (
 )
 
 // NetworkPolicy lets the cluster's drainers, routers and the clients reach memcached, the clients
-// discovery, placements the members' supervisors, and monitoring the exporter; nil if none is
+// discovery, moves the members' supervisors, and monitoring the exporter; nil if none is
 // asked for.
 func NetworkPolicy(c *cachev1alpha1.Memcached, ports Ports) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
@@ -23,8 +23,8 @@ func NetworkPolicy(c *cachev1alpha1.Memcached, ports Ports) *networkingac.Networ
 		pods[cachev1alpha1.LabelComponent] = component
 		return networkingac.NetworkPolicyPeer().WithPodSelector(metaac.LabelSelector().WithMatchLabels(pods))
 	}
-	placements := own(cachev1alpha1.ComponentPlacement)
-	clients := []*networkingac.NetworkPolicyPeerApplyConfiguration{own(cachev1alpha1.ComponentDrainer), placements}
+	moves := own(cachev1alpha1.ComponentMove)
+	clients := []*networkingac.NetworkPolicyPeerApplyConfiguration{own(cachev1alpha1.ComponentDrainer), moves}
 	if c.Spec.Router != nil {
 		clients = append(clients, own(cachev1alpha1.ComponentRouter))
 	}
@@ -34,7 +34,7 @@ func NetworkPolicy(c *cachev1alpha1.Memcached, ports Ports) *networkingac.Networ
 		WithIngress(ingress(intstr.FromString(portName), append(clients, peers(given.Clients)...)))
 	if c.Spec.Storage != nil {
 		for _, port := range ports.exports(c) {
-			spec.WithIngress(ingress(intstr.FromInt32(port), []*networkingac.NetworkPolicyPeerApplyConfiguration{placements}))
+			spec.WithIngress(ingress(intstr.FromInt32(port), []*networkingac.NetworkPolicyPeerApplyConfiguration{moves}))
 		}
 	}
 	// A rule without peers would let everybody in.

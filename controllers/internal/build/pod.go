@@ -34,7 +34,7 @@ func routersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
 	return t
 }
 
-// drainersTemplate has a person's settings of the Jobs of drains and placements.
+// drainersTemplate has a person's settings of the Jobs of drains and moves.
 func drainersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
 	t := inherited(&c.Spec.Drain.Template, &c.Spec.Template)
 	t.Annotations = withOurs(map[string]string{safeToEvict: "true"}, t.Annotations)

@@ -16,7 +16,7 @@ import (
 
 // A change of spec.containerPort replaces the members one by one. Until its turn, a member listens where it did.
 
-// MemberPorts are where a member's memcached listens, and where its supervisor streams items to placements.
+// MemberPorts are where a member's memcached listens, and where its supervisor streams items to moves.
 type MemberPorts struct{ Memcached, Export int32 }
 
 // Ports has the members that don't listen where the spec says, by their ordinals.

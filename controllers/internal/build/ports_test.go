@@ -72,8 +72,8 @@ func TestDrainersAndRoutersDialEachMemberAtItsOwnPort(t *testing.T) {
 		t.Errorf("routers: %s", diff)
 	}
 	drain := DrainJob(c, Options{}, mixed, "data-cache-2", "uid", 2, false).Spec.Template.Spec.Containers[0].Command
-	place := PlacementJob(c, Options{}, Placement{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 2, Ports: mixed}).Spec.Template.Spec.Containers[0].Command
-	for what, command := range map[string][]string{"drain": drain, "placement": place} {
+	place := MoveJob(c, Options{}, Move{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 2, Ports: mixed}).Spec.Template.Spec.Containers[0].Command
+	for what, command := range map[string][]string{"drain": drain, "move": place} {
 		for _, server := range want {
 			if line := strings.Join(command, " "); !strings.Contains(line, server) {
 				t.Errorf("%s of %s: %s", what, server, line)
@@ -82,7 +82,7 @@ func TestDrainersAndRoutersDialEachMemberAtItsOwnPort(t *testing.T) {
 	}
 	for _, flag := range []string{"--source=cache-0.cache.shop.svc:11211", "--export-port=11212"} {
 		if line := strings.Join(place, " "); !strings.Contains(line, flag) {
-			t.Errorf("placement: no %s in %s", flag, line)
+			t.Errorf("move: no %s in %s", flag, line)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestAJobTellsWhereItsMembersListened(t *testing.T) {
 	for _, ports := range []Ports{nil, mixed, {0: {11400, 11401}}} {
 		for _, job := range []string{
 			DrainJob(c, Options{}, ports, "data-cache-2", "uid", 2, false).Annotations[cachev1alpha1.AnnotationPorts],
-			PlacementJob(c, Options{}, Placement{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 2, Ports: ports}).Annotations[cachev1alpha1.AnnotationPorts],
+			MoveJob(c, Options{}, Move{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 2, Ports: ports}).Annotations[cachev1alpha1.AnnotationPorts],
 		} {
 			if job == "" || job != ports.Mark(c) {
 				t.Errorf("%v: %q, not %q", ports, job, ports.Mark(c))

@@ -37,11 +37,11 @@ func TestSecuredMembersGetTheSecretsAndASupervisor(t *testing.T) {
 		}{
 			"StatefulSet": {
 				StatefulSet(c, options, 1).Spec.Template.Spec,
-				append([]string{"/supervisor/drainer", "serve", "--dir=/data", "--memory-dir=/memory", "--port=11211", "--export-port=11212", "--probe-port=11213", "--termination-log=/dev/termination-log", "--grace-period=34s"}, serve...),
+				append([]string{"/supervisor/drainer", "supervise", "--dir=/data", "--memory-dir=/memory", "--port=11211", "--export-port=11212", "--probe-port=11213", "--termination-log=/dev/termination-log", "--grace-period=34s"}, serve...),
 			},
 			"Deployment": {
 				Deployment(c, options).Spec.Template.Spec,
-				append([]string{"/supervisor/drainer", "serve", "--port=11211", "--probe-port=11213", "--termination-log=/dev/termination-log"}, serve...),
+				append([]string{"/supervisor/drainer", "supervise", "--port=11211", "--probe-port=11213", "--termination-log=/dev/termination-log"}, serve...),
 			},
 		} {
 			member := test.pod.Containers[0]
@@ -63,8 +63,8 @@ func TestSecuredMembersGetTheSecretsAndASupervisor(t *testing.T) {
 // Only those that show its certificate get a private key.
 func TestDrainersGetWhatTheyNeedOfTheSecrets(t *testing.T) {
 	for clientAuth, want := range map[cachev1alpha1.TLSClientAuth]string{"None": "certificate ca.crt", "Required": "certificate ca.crt tls.crt tls.key"} {
-		placement := PlacementJob(secured(clientAuth).Defaulted().Obj(), options, Placement{Claim: "data-cache-0", UID: "uid", Target: "target", Members: 3})
-		for kind, pod := range map[string]corev1.PodSpec{"drain": drainJob(secured(clientAuth)).Spec.Template.Spec, "placement": placement.Spec.Template.Spec} {
+		move := MoveJob(secured(clientAuth).Defaulted().Obj(), options, Move{Claim: "data-cache-0", UID: "uid", Target: "target", Members: 3})
+		for kind, pod := range map[string]corev1.PodSpec{"drain": drainJob(secured(clientAuth)).Spec.Template.Spec, "move": move.Spec.Template.Spec} {
 			for _, flag := range connectionFlags {
 				if !slices.Contains(pod.Containers[0].Command, flag) {
 					t.Errorf("%s: %s is not in %q", kind, flag, pod.Containers[0].Command)

@@ -74,8 +74,8 @@ type Claim struct {
 	Decided           bool
 	Policy            DrainPolicy
 	ReleaseUnreadable bool
-	// Unplaced: its member left before its items were placed.
-	Unplaced bool
+	// Unmoved: its member left before its items were moved.
+	Unmoved bool
 	// NotStartedYet: its member has not started yet. NeverStarted: it had not when it was
 	// told to leave.
 	NotStartedYet, NeverStarted bool
@@ -83,11 +83,11 @@ type Claim struct {
 	Receipt *contract.Receipt
 	// Request by annotation.
 	Request Request
-	// Placed is the serial of the ring by which its member's items were last placed; of an
+	// Moved is the serial of the ring by which its member's items were last moved; of an
 	// aside claim, that of the last ring by which clients stored items on its volume, or 0.
-	// PlacementRequest is what a person asked for: Skip or Retry.
-	Placed           int64
-	PlacementRequest Request
+	// MoveRequest is what a person asked for: Skip or Retry.
+	Moved       int64
+	MoveRequest Request
 	// Attempts that failed in a row.
 	Attempts action.Attempts
 }

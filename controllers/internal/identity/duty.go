@@ -18,11 +18,11 @@ import (
 // not as the operator writes them.
 type Duty struct {
 	Claim types.UID
-	// Survivors is the number of members that a drain adds items to; 0 for a placement.
+	// Survivors is the number of members that a drain adds items to; 0 for a move.
 	Survivors int32
-	// Target names the ring of a placement; empty for a drain.
+	// Target names the ring of a move; empty for a drain.
 	Target string
-	// Waits: it is a prepared placement, which was not told to begin.
+	// Waits: it is a prepared move, which was not told to begin.
 	Waits bool
 }
 
@@ -48,7 +48,7 @@ func DutyOf(o metav1.Object) Duty {
 			return Duty{}
 		}
 		d.Survivors = int32(n)
-	case cachev1alpha1.ComponentPlacement:
+	case cachev1alpha1.ComponentMove:
 		if d.Target = annotations[cachev1alpha1.AnnotationTarget]; d.Target == "" || len(d.Target) > maxTarget {
 			return Duty{}
 		}
@@ -63,7 +63,7 @@ func DutyOf(o metav1.Object) Duty {
 // jobName is the name of its Job.
 func (d Duty) jobName() string {
 	if d.Target != "" {
-		return build.PlacementName("", d.Claim, d.Target)
+		return build.MoveName("", d.Claim, d.Target)
 	}
 	return build.DrainName("", d.Claim)
 }
@@ -76,8 +76,8 @@ func (d Duty) Source() string {
 	return string(d.Claim)
 }
 
-// Places tells a placement's Job from a drain's.
-func Places(job *batchv1.Job) bool { return DutyOf(job).Target != "" }
+// Moves tells a move's Job from a drain's.
+func Moves(job *batchv1.Job) bool { return DutyOf(job).Target != "" }
 
 // ClaimUID is the UID of the claim that the Job is about.
 func ClaimUID(job *batchv1.Job) types.UID { return DutyOf(job).Claim }

@@ -23,7 +23,7 @@ func Selector(o metav1.Object) labels.Selector {
 		return mustSelect(cachev1alpha1.LabelCluster, discoveryv1.LabelManagedBy+"="+cachev1alpha1.ManagedBy)
 	case *corev1.Pod:
 		return mustSelect(cachev1alpha1.LabelName+"="+cachev1alpha1.AppName, fmt.Sprintf("%s in (%s,%s,%s,%s)", cachev1alpha1.LabelComponent,
-			cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement, cachev1alpha1.ComponentRouter))
+			cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentMove, cachev1alpha1.ComponentRouter))
 	}
 	return mustSelect(cachev1alpha1.LabelCluster)
 }

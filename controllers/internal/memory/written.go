@@ -126,7 +126,7 @@ func (w *Written) Forget(key client.ObjectKey) { w.kept.Forget(key) }
 // for hours, and says each few seconds who calls: that is a detail.
 func moving(s *cachev1alpha1.MemcachedStatus) bool {
 	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool {
-		return d.Phase == cachev1alpha1.DrainMoving || d.Phase == cachev1alpha1.DrainLeaving && d.Reason != cachev1alpha1.ReasonStillCalled
+		return d.Phase == cachev1alpha1.DrainAdding || d.Phase == cachev1alpha1.DrainLeaving && d.Reason != cachev1alpha1.ReasonStillCalled
 	})
 }
 

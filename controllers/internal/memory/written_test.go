@@ -85,7 +85,7 @@ func TestProgressIsWrittenEachTimeThatItIsRead(t *testing.T) {
 	var w Written
 	key := client.ObjectKeyFromObject(atVersion("1"))
 	at := func(items int64) *cachev1alpha1.MemcachedStatus {
-		return &cachev1alpha1.MemcachedStatus{Drains: []cachev1alpha1.DrainStatus{{Phase: cachev1alpha1.DrainMoving, ItemsDone: items}}}
+		return &cachev1alpha1.MemcachedStatus{Drains: []cachev1alpha1.DrainStatus{{Phase: cachev1alpha1.DrainAdding, ItemsDone: items}}}
 	}
 	now := time.Unix(1000, 0)
 	w.NoteStatus(atVersion("1"), now)

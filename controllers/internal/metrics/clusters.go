@@ -30,19 +30,19 @@ func clusterDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	membersWanted  = clusterDesc("members_wanted", "Members that the spec wants.")
-	membersReady   = clusterDesc("members_ready", "Members that are ready.")
-	conditionDesc  = clusterDesc("condition", "Conditions of the status with their reason: 1 for true, 0 for false.", "type", "reason")
-	drainsOpen     = clusterDesc("drains_open", "Claims to drain and delete, by phase; a phase without any has no series.", "phase")
-	drainProgress  = clusterDesc("drain_progress_ratio", "Share of the volumes being drained that is done, by bytes, from 0 to 1.")
-	membersToPlace = clusterDesc("members_to_place", "Members that may have items which clients look for elsewhere.")
-	claimsHeld     = clusterDesc("claims_held", "Claims that the finalizer keeps although their member is leaving or departed, or somebody deleted them.")
-	oldestHeld     = clusterDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left, or the first was deleted; no series if there is none.")
+	membersWanted = clusterDesc("members_wanted", "Members that the spec wants.")
+	membersReady  = clusterDesc("members_ready", "Members that are ready.")
+	conditionDesc = clusterDesc("condition", "Conditions of the status with their reason: 1 for true, 0 for false.", "type", "reason")
+	drainsOpen    = clusterDesc("drains_open", "Claims to drain and delete, by phase; a phase without any has no series.", "phase")
+	drainProgress = clusterDesc("drain_progress_ratio", "Share of the volumes being drained that is done, by bytes, from 0 to 1.")
+	membersToMove = clusterDesc("members_to_move", "Members that may have items which clients look for elsewhere.")
+	claimsHeld    = clusterDesc("claims_held", "Claims that the finalizer keeps although their member is leaving or departed, or somebody deleted them.")
+	oldestHeld    = clusterDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left, or the first was deleted; no series if there is none.")
 )
 
 // Describe implements prometheus.Collector.
 func (c *clusterCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, drainsOpen, drainProgress, membersToPlace, claimsHeld, oldestHeld} {
+	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, drainsOpen, drainProgress, membersToMove, claimsHeld, oldestHeld} {
 		descs <- d
 	}
 }
@@ -72,7 +72,7 @@ func (c *clusterCollector) collect(
 		send := sender(metrics, key)
 		sendCluster(send, cluster)
 		if cluster.Spec.Storage != nil {
-			send(membersToPlace, float64(cluster.Status.Placing))
+			send(membersToMove, float64(cluster.Status.Moving))
 		}
 		if cluster.Spec.Storage != nil && kept[key] == nil {
 			send(claimsHeld, 0)
@@ -110,7 +110,7 @@ func sendCluster(send send, cluster *cachev1alpha1.Memcached) {
 	var done, total int64
 	for _, d := range cluster.Status.Drains {
 		open[d.Phase]++
-		if d.Phase == cachev1alpha1.DrainMoving {
+		if d.Phase == cachev1alpha1.DrainAdding {
 			done, total = done+d.BytesDone, total+d.BytesTotal
 		}
 	}

@@ -23,21 +23,21 @@ import (
 // namespace begins the name of every metric.
 const namespace = "memcached_operator"
 
-// resultFailed is a drain or a placement that ended without a receipt that adds up. The
+// resultFailed is a drain or a move that ended without a receipt that adds up. The
 // other results of drains are those of plan.Release.
 const resultFailed = "Failed"
 
-// The results of placements: a receipt was recorded, or a person skipped it.
+// The results of moves: a receipt was recorded, or a person skipped it.
 const (
-	resultPlaced  = "Placed"
+	resultMoved   = "Moved"
 	resultSkipped = "Skipped"
 )
 
 // The phases of a drain whose durations are measured: Waiting, Starting and
-// Releasing as in status.drains, Connecting and Moving as in the receipt.
+// Releasing as in status.drains, Connecting and Adding as in the receipt.
 var measuredPhases = []string{
 	string(cachev1alpha1.DrainWaiting), string(cachev1alpha1.DrainStarting),
-	string(contract.PhaseConnecting), string(contract.PhaseMoving),
+	string(contract.PhaseConnecting), string(contract.PhaseAdding),
 	string(cachev1alpha1.DrainReleasing),
 }
 
@@ -51,8 +51,8 @@ type Metrics struct {
 	duration      prometheus.Histogram     // seconds
 	phaseDuration *prometheus.HistogramVec // seconds by phase
 
-	placements  *prometheus.CounterVec // by result
-	placedItems *prometheus.CounterVec // by outcome
+	moves      *prometheus.CounterVec // by result
+	movedItems *prometheus.CounterVec // by outcome
 
 	rolloutsUnderWay, rolloutsWaiting prometheus.Gauge
 }
@@ -81,8 +81,8 @@ func New(registry prometheus.Registerer, reader client.Reader, leftAt func(*core
 			"Time from a member's leaving until the receipt of its drain is recorded.")),
 		phaseDuration: prometheus.NewHistogramVec(histogram("drain_phase_duration_seconds",
 			"Time that a drain that succeeded spent in each phase."), []string{"phase"}),
-		placements:  counters("placements_total", "Placements that ended, by result.", "result"),
-		placedItems: counters("placement_items_total", "Items that members had for others, by outcome.", "outcome"),
+		moves:      counters("moves_total", "Moves that ended, by result.", "result"),
+		movedItems: counters("move_items_total", "Items that members had for others, by outcome.", "outcome"),
 	}
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
@@ -93,7 +93,7 @@ func New(registry prometheus.Registerer, reader client.Reader, leftAt func(*core
 	return m, errors.Join(
 		registry.Register(m.drains), registry.Register(m.releases), registry.Register(m.items), registry.Register(m.bytes),
 		registry.Register(m.duration), registry.Register(m.phaseDuration),
-		registry.Register(m.placements), registry.Register(m.placedItems),
+		registry.Register(m.moves), registry.Register(m.movedItems),
 		registry.Register(m.rolloutsUnderWay), registry.Register(m.rolloutsWaiting),
 		registry.Register(&clusterCollector{reader: reader, leftAt: leftAt, now: time.Now}))
 }
@@ -117,9 +117,9 @@ func (m *Metrics) beginAtZero() {
 		m.releases.WithLabelValues(string(why))
 	}
 	addItems(m.items, contract.Outcomes{})
-	addItems(m.placedItems, contract.Outcomes{})
-	for _, result := range []string{resultPlaced, resultSkipped, resultFailed} {
-		m.placements.WithLabelValues(result)
+	addItems(m.movedItems, contract.Outcomes{})
+	for _, result := range []string{resultMoved, resultSkipped, resultFailed} {
+		m.moves.WithLabelValues(result)
 	}
 	for _, phase := range measuredPhases {
 		m.phaseDuration.WithLabelValues(phase)
@@ -177,42 +177,42 @@ func (m *Metrics) Released(why action.Release, phases map[string]time.Duration) 
 	}
 }
 
-// Placed counts a member that was recorded as placed. The receipt is nil if a person
-// skipped the placement.
-func (m *Metrics) Placed(r *contract.Receipt) {
+// Moved counts a member that was recorded as moved. The receipt is nil if a person
+// skipped the move.
+func (m *Metrics) Moved(r *contract.Receipt) {
 	switch {
 	case m == nil:
 	case r == nil:
-		m.placements.WithLabelValues(resultSkipped).Inc()
+		m.moves.WithLabelValues(resultSkipped).Inc()
 	default:
-		m.placements.WithLabelValues(resultPlaced).Inc()
-		addItems(m.placedItems, r.Outcomes)
+		m.moves.WithLabelValues(resultMoved).Inc()
+		addItems(m.movedItems, r.Outcomes)
 	}
 }
 
-// StatusWritten counts the drains and the placements that have newly failed by the status
+// StatusWritten counts the drains and the moves that have newly failed by the status
 // that was just written. p is the plan that the status was computed from.
 func (m *Metrics) StatusWritten(before, after *cachev1alpha1.MemcachedStatus, p *plan.Plan) {
 	if m == nil {
 		return
 	}
 	m.failed(before.Drains, after.Drains, p)
-	m.placementFailed(before, after, p)
+	m.moveFailed(before, after, p)
 }
 
-// placementFailed counts a placement that has newly failed. The message names the
+// moveFailed counts a move that has newly failed. The message names the
 // attempt, so another message is another failure.
-func (m *Metrics) placementFailed(before, after *cachev1alpha1.MemcachedStatus, p *plan.Plan) {
+func (m *Metrics) moveFailed(before, after *cachev1alpha1.MemcachedStatus, p *plan.Plan) {
 	failure := func(s *cachev1alpha1.MemcachedStatus) string {
 		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded)
-		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != cachev1alpha1.ReasonPlacementFailed {
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != cachev1alpha1.ReasonMoveFailed {
 			return ""
 		}
 		return c.Message
 	}
-	has := slices.ContainsFunc(p.Placements, func(s plan.PlacementState) bool { return s.Phase == plan.PlacementFailed })
+	has := slices.ContainsFunc(p.Moves, func(s plan.MoveState) bool { return s.Phase == plan.MoveFailed })
 	if now := failure(after); has && now != "" && now != failure(before) {
-		m.placements.WithLabelValues(resultFailed).Inc()
+		m.moves.WithLabelValues(resultFailed).Inc()
 	}
 }
 

@@ -45,13 +45,13 @@ func left(c *corev1.PersistentVolumeClaim) time.Time {
 
 // held is a claim of the cluster "cache" with the finalizer, whose member left at that
 // time.
-func held(name string, released int64) corev1.PersistentVolumeClaim {
+func held(name string, leaving int64) corev1.PersistentVolumeClaim {
 	c := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: name, Finalizers: []string{cachev1alpha1.ClaimFinalizer},
 		Labels: map[string]string{cachev1alpha1.LabelInstance: "cache"},
 	}}
-	if released > 0 {
-		c.Annotations = map[string]string{cachev1alpha1.AnnotationLeaving: time.Unix(released, 0).UTC().Format(time.RFC3339)}
+	if leaving > 0 {
+		c.Annotations = map[string]string{cachev1alpha1.AnnotationLeaving: time.Unix(leaving, 0).UTC().Format(time.RFC3339)}
 	}
 	return c
 }
@@ -66,8 +66,8 @@ func busy() *snapshot {
 			{Type: cachev1alpha1.ConditionDraining, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonDraining},
 		},
 		Drains: []cachev1alpha1.DrainStatus{
-			{Claim: "data-cache-5", Phase: cachev1alpha1.DrainMoving, BytesDone: 10, BytesTotal: 100},
-			{Claim: "data-cache-4", Phase: cachev1alpha1.DrainMoving, BytesDone: 40, BytesTotal: 100},
+			{Claim: "data-cache-5", Phase: cachev1alpha1.DrainAdding, BytesDone: 10, BytesTotal: 100},
+			{Claim: "data-cache-4", Phase: cachev1alpha1.DrainAdding, BytesDone: 40, BytesTotal: 100},
 			{Claim: "data-cache-3", Phase: cachev1alpha1.DrainWaiting},
 		},
 	}
@@ -90,7 +90,7 @@ func TestDrainsThatStatusHasNoRoomForAreCounted(t *testing.T) {
 	want := strings.NewReader(`
 # HELP memcached_operator_drains_open Claims to drain and delete, by phase; a phase without any has no series.
 # TYPE memcached_operator_drains_open gauge
-memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Moving"} 2
+memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Adding"} 2
 memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Unlisted"} 37
 memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Waiting"} 1
 `)
@@ -107,7 +107,7 @@ func gathered(t *testing.T) (*Metrics, *prometheus.Registry, map[string]*dto.Met
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry.MustRegister(m.drains, m.releases, m.items, m.bytes, m.duration, m.phaseDuration, m.placements, m.placedItems,
+	registry.MustRegister(m.drains, m.releases, m.items, m.bytes, m.duration, m.phaseDuration, m.moves, m.movedItems,
 		m.rolloutsUnderWay, m.rolloutsWaiting, busy())
 	families, err := registry.Gather()
 	if err != nil {
@@ -186,7 +186,7 @@ func TestGaugesTellOfTheClusters(t *testing.T) {
 		"members_wanted":                {"cache shop": 2},
 		"members_ready":                 {"cache shop": 1},
 		"condition":                     {"cache shop MembersNotReady Available": 0, "cache shop Draining Draining": 1},
-		"drains_open":                   {"cache shop Moving": 2, "cache shop Waiting": 1}, // by memcached, namespace, phase
+		"drains_open":                   {"cache shop Adding": 2, "cache shop Waiting": 1}, // by memcached, namespace, phase
 		"drain_progress_ratio":          {"cache shop": 0.25},
 		"claims_held":                   {"cache shop": 3},
 		"oldest_held_claim_age_seconds": {"cache shop": 1000},
@@ -206,7 +206,7 @@ func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 	} {
 		m.Released(why, map[string]time.Duration{"Releasing": time.Second})
 	}
-	m.Drained(&contract.Receipt{Outcomes: contract.Outcomes{Added: 1}}, time.Second, map[string]time.Duration{"Moving": time.Second})
+	m.Drained(&contract.Receipt{Outcomes: contract.Outcomes{Added: 1}}, time.Second, map[string]time.Duration{"Adding": time.Second})
 	failed := []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}
 	m.StatusWritten(&cachev1alpha1.MemcachedStatus{}, &cachev1alpha1.MemcachedStatus{Drains: failed},
 		&plan.Plan{Drains: []plan.DrainState{{Claim: claim.Claim{Name: "a"}, Job: &plan.Job{}}}})
@@ -235,7 +235,7 @@ func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 	}{
 		"fails":           {nil, failedDrain, p, map[string]float64{"Failed": 1, "rejected": 2, "failed": 1}},
 		"failed before":   {failedDrain, failedDrain, p, map[string]float64{}},
-		"retried":         {failedDrain, []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainMoving}}, p, map[string]float64{}},
+		"retried":         {failedDrain, []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainAdding}}, p, map[string]float64{}},
 		"never had a Job": {nil, failedDrain, noJob, map[string]float64{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,20 +263,20 @@ func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 	}
 }
 
-// A placement that is tried again, and fails again, is counted again; its retries are not.
-func TestEachFailureOfAPlacementIsCountedOnce(t *testing.T) {
+// A move that is tried again, and fails again, is counted again; its retries are not.
+func TestEachFailureOfAMoveIsCountedOnce(t *testing.T) {
 	m, err := New(prometheus.NewRegistry(), nil, left)
 	if err != nil {
 		t.Fatal(err)
 	}
 	degraded := func(message string) *cachev1alpha1.MemcachedStatus {
 		return &cachev1alpha1.MemcachedStatus{Conditions: []metav1.Condition{{
-			Type: cachev1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonPlacementFailed, Message: message,
+			Type: cachev1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonMoveFailed, Message: message,
 		}}}
 	}
 	healthy := &cachev1alpha1.MemcachedStatus{}
-	failed := &plan.Plan{Placements: []plan.PlacementState{{Phase: plan.PlacementFailed}}}
-	runs := &plan.Plan{Placements: []plan.PlacementState{{Phase: plan.PlacementRuns}}}
+	failed := &plan.Plan{Moves: []plan.MoveState{{Phase: plan.MoveFailed}}}
+	runs := &plan.Plan{Moves: []plan.MoveState{{Phase: plan.MoveRuns}}}
 	for _, step := range []struct {
 		before, after *cachev1alpha1.MemcachedStatus
 		plan          *plan.Plan
@@ -289,7 +289,7 @@ func TestEachFailureOfAPlacementIsCountedOnce(t *testing.T) {
 		{degraded("attempt 2"), healthy, &plan.Plan{}, 2},
 	} {
 		m.StatusWritten(step.before, step.after, step.plan)
-		if n := testutil.ToFloat64(m.placements.WithLabelValues(resultFailed)); n != step.counted {
+		if n := testutil.ToFloat64(m.moves.WithLabelValues(resultFailed)); n != step.counted {
 			t.Errorf("%v is counted, want %v", n, step.counted)
 		}
 	}

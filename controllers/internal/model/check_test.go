@@ -42,7 +42,7 @@ func (m *model) picture(s *state) *invariants.State {
 				out.Jobs = append(out.Jobs, invariants.Job{
 					Name: string(jobUIDs[i][j.instance]), UID: string(jobUIDs[i][j.instance]), Claim: claimNames[i][0],
 					ClaimUID: string(claimUIDs[i][j.generation]), Survivors: int32(j.target.size), Unfinished: j.state == active,
-					Places: j.target.places(),
+					Moves: j.target.moves(),
 				})
 			}
 		}
@@ -58,7 +58,7 @@ func (s *state) pictureClaims(out *invariants.State, i int8) {
 		}
 		claim := invariants.Claim{
 			Name: claimNames[i][c.of], UID: string(claimUIDs[i][c.generation]), Ordinal: int32(i),
-			HasFinalizer: c.finalizer, Deleting: c.deleting, Leaving: c.released, Skip: c.request == skip,
+			HasFinalizer: c.finalizer, Deleting: c.deleting, Leaving: c.leaving, Skip: c.request == skip,
 			Receipt: receipts[i][c.generation][c.receipt], Smallest: int32(past.smallest),
 		}
 		if c.of != 0 {
@@ -119,9 +119,9 @@ func (s *state) picturePods(out *invariants.State, i int8) {
 			continue
 		}
 		name, of := drainerNames[i][d.instance], int8(0)
-		if d.target.places() {
+		if d.target.moves() {
 			out.Pods = append(out.Pods, invariants.Pod{
-				Name: name, UID: name, Ordinal: -1, AtWork: d.state == running, Places: true, Survivors: int32(d.target.size),
+				Name: name, UID: name, Ordinal: -1, AtWork: d.state == running, Moves: true, Survivors: int32(d.target.size),
 			})
 			continue
 		}
@@ -227,8 +227,8 @@ func (m *model) unsettled(s *state, p *plan.Plan) []string {
 	if s.live.members.replicas != int8(p.Replicas) {
 		wrong = append(wrong, fmt.Sprintf("the StatefulSet has %d replicas, the plan wants %d", s.live.members.replicas, p.Replicas))
 	}
-	wrong = append(wrong, s.unplaced(p)...)
-	if p.Replicas != int32(s.live.cluster.size) && !placementFailed(p) && !m.heldBelow(p, int32(s.live.cluster.size)) {
+	wrong = append(wrong, s.unmoved(p)...)
+	if p.Replicas != int32(s.live.cluster.size) && !moveFailed(p) && !m.heldBelow(p, int32(s.live.cluster.size)) {
 		wrong = append(wrong, fmt.Sprintf("%d members, %d wanted, and no volume is held back: %q", p.Replicas, s.live.cluster.size, p.SizeBlocked))
 	}
 	for i := range int8(ordinals) {
@@ -241,7 +241,7 @@ func (m *model) unsettled(s *state, p *plan.Plan) []string {
 		}
 	}
 	for _, d := range p.Drains {
-		if !stays(&d) && (d.Reason != plan.InTurn || !placementFailed(p)) {
+		if !stays(&d) && (d.Reason != plan.InTurn || !moveFailed(p)) {
 			wrong = append(wrong, fmt.Sprintf("the drain of claim %s rests in phase %s: %s", d.Claim.Name, d.Phase, d.Message))
 		}
 	}

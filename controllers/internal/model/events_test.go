@@ -50,11 +50,11 @@ const (
 	copyItem
 	moveItem
 	reroute
-	placementOff
-	placementOn
-	placing // with what, in the order of requests
-	placingSkip
-	placingRetry
+	moveOff
+	moveOn
+	moving // with what, in the order of requests
+	movingSkip
+	movingRetry
 	deleteList
 	retryDue
 	timePasses
@@ -96,9 +96,9 @@ func (m event) words() string {
 		operatorDies: "THE OPERATOR DIES", membersFail: "THE API SERVER FAILS", losePod: "POD %d IS LOST",
 		loseDrainer: "A DRAINER of claim %d IS LOST", drainFails: "A DRAINER of claim %d FAILS", drainLies: "A DRAINER of claim %d LEAVES A SHORT RECEIPT",
 		writeItem: "a client writes to member %d", copyItem: "a drainer of claim %d adds the item to its owner", moveItem: "a drainer of claim %d moves the item to its owner",
-		reroute: "A PERSON names client %d", placementOff: "A PERSON lets items stay where they are", placementOn: "A PERSON lets items be placed",
-		placing: "A PERSON takes the placement's annotation off claim %d", placingSkip: "A PERSON annotates claim %d with placement=skip",
-		placingRetry: "A PERSON annotates claim %d with placement=retry", deleteList: "A PERSON deletes the clients' list",
+		reroute: "A PERSON names client %d", moveOff: "A PERSON lets items stay where they are", moveOn: "A PERSON lets items be moved",
+		moving: "A PERSON takes the move's annotation off claim %d", movingSkip: "A PERSON annotates claim %d with move=skip",
+		movingRetry: "A PERSON annotates claim %d with move=retry", deleteList: "A PERSON deletes the clients' list",
 		nodeDies: "THE NODE of member %d DIES", nodeReturns: "the node of member %d is back",
 		unreached:  "a drainer of claim %d gives up on a member",
 		timePasses: "time passes since claim %d was marked", membersAge: "time passes since a member was ready",

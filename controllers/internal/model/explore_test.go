@@ -25,9 +25,9 @@ type Options struct {
 	Deletes bool
 	// Client that the spec names at the beginning; 0 for the consistent one.
 	Client int8
-	// Placing: items are placed, one item is followed, and people change where clients
+	// Moving: items are moved, one item is followed, and people change where clients
 	// look.
-	Placing bool
+	Moving bool
 	// Largest size that people want; 0 for the most that the model has room for.
 	Largest int8
 	// Deeds of people, faults, and caches that lag, in one history.
@@ -52,9 +52,9 @@ type model struct {
 	// names of rings, and their rings.
 	names   map[target]string
 	targets map[string]target
-	// placed are the receipts of placements.
-	placed map[drainer]*contract.Receipt
-	seed   maphash.Seed
+	// moved are the receipts of moves.
+	moved map[drainer]*contract.Receipt
+	seed  maphash.Seed
 
 	known   map[uint64]int32
 	parents []parent
@@ -80,7 +80,7 @@ type reached struct {
 func newModel(o Options) *model {
 	return &model{
 		options: o, plans: map[sight]steps{}, names: map[target]string{}, targets: map[string]target{},
-		placed: map[drainer]*contract.Receipt{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
+		moved: map[drainer]*contract.Receipt{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
 		result: Result{Broken: map[string]string{}},
 	}
 }

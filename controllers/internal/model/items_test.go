@@ -76,7 +76,7 @@ func (s *state) forget() {
 // move, or no member to get it.
 func (s *state) ends(i int8, d *drainer) (source, owner *volume) {
 	to := owners[max(consistent, d.target.client)][d.target.size]
-	if d.target.places() {
+	if d.target.moves() {
 		if to == i {
 			return nil, nil
 		}
@@ -95,7 +95,7 @@ func (s *state) ends(i int8, d *drainer) (source, owner *volume) {
 
 // reaches tells whether the members that the drainer needs are there.
 func (s *state) reaches(i int8, d *drainer) bool {
-	if d.target.places() && s.live.pods.members[i].state != running {
+	if d.target.moves() && s.live.pods.members[i].state != running {
 		return false
 	}
 	source, owner := s.ends(i, d)
@@ -128,7 +128,7 @@ func (s *state) itemEvents(x *expansion, i int8, d *drainer) {
 	if owner.item == none {
 		x.add(event{what: copyItem, a: i}, func(n *state) { n.moveItem(i, d, false) })
 	}
-	if d.target.places() {
+	if d.target.moves() {
 		x.add(event{what: moveItem, a: i}, func(n *state) { n.moveItem(i, d, true) })
 	}
 }

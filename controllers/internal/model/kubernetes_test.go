@@ -34,7 +34,7 @@ func (s *state) memberEvents(x *expansion, i int8) {
 			n.makeClaim(i)
 			n.provision(i)
 			n.live.pods.members[i] = pod{running, n.live.claims[i][0].generation}
-			n.live.pods.recent = x.model.options.Placing && x.model.options.Cluster.Patience > 0
+			n.live.pods.recent = x.model.options.Moving && x.model.options.Cluster.Patience > 0
 		})
 		if s.budget.faults > 0 && p.state == noPod {
 			x.as(mishap).add(event{what: delayMember, a: i}, func(n *state) {
@@ -123,7 +123,7 @@ func (s *state) jobEvents(x *expansion, i, slot int8) {
 		return
 	}
 	made := drainer{state: running, generation: j.generation, target: j.target, instance: j.instance, waits: j.waits}
-	if c := s.live.claimOf(i, j.generation); !j.target.places() && (c == nil || c.deleting || s.onDeadNode(i, j.generation)) {
+	if c := s.live.claimOf(i, j.generation); !j.target.moves() && (c == nil || c.deleting || s.onDeadNode(i, j.generation)) {
 		made.state = pending // nothing can mount it
 	} else if s.budget.faults > 0 {
 		x.as(mishap).add(event{what: delayDrainer, a: i, b: slot}, func(n *state) {
@@ -138,7 +138,7 @@ func (s *state) jobEvents(x *expansion, i, slot int8) {
 // mendable tells whether the Job failed for a reason that may pass by itself.
 func (s *state) mendable(i int8, j *job) bool {
 	d := s.live.pods.drainerOf(i, j.instance)
-	return j.state == gaveUp && (j.target.places() || d == nil) || j.state == complete && (d == nil || d.said != goodReceipt)
+	return j.state == gaveUp && (j.target.moves() || d == nil) || j.state == complete && (d == nil || d.said != goodReceipt)
 }
 
 // drainerEvents are those of the kubelet and of the garbage collector. A Job knows of its
@@ -155,9 +155,9 @@ func (s *state) drainerEvents(x *expansion, i, slot int8) {
 	switch orphan := s.live.instanceOf(i, d.instance) == nil || s.ending; {
 	case orphan:
 		x.add(event{what: endDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot] = drainer{} })
-	case d.state == pending && (d.target.places() || c != nil && !c.deleting && !s.onDeadNode(i, d.generation)):
+	case d.state == pending && (d.target.moves() || c != nil && !c.deleting && !s.onDeadNode(i, d.generation)):
 		x.add(event{what: runDrainer, a: i, b: slot}, func(n *state) { n.live.pods.drainers[i][slot].state = running })
-	case d.state == running && !d.target.places() && s.dead != [ordinals]int8{} && !s.reaches(i, &d):
+	case d.state == running && !d.target.moves() && s.dead != [ordinals]int8{} && !s.reaches(i, &d):
 		x.add(event{what: unreached, a: i, b: slot}, func(n *state) {
 			n.live.pods.drainers[i][slot] = drainer{}
 			if j := n.live.instanceOf(i, d.instance); j != nil {
@@ -166,7 +166,7 @@ func (s *state) drainerEvents(x *expansion, i, slot int8) {
 		})
 	case d.state == running && !d.waits && s.reaches(i, &d):
 		x.add(event{what: drained, a: i, b: slot}, func(n *state) {
-			n.moveItem(i, &d, d.target.places())
+			n.moveItem(i, &d, d.target.moves())
 			n.endDrain(i, slot, succeeded, goodReceipt)
 		})
 	}
@@ -175,7 +175,7 @@ func (s *state) drainerEvents(x *expansion, i, slot int8) {
 func (s *state) endDrain(i, slot int8, how podState, said receipt) {
 	d := &s.live.pods.drainers[i][slot]
 	d.state, d.said = how, said
-	if d.target.places() && said == goodReceipt {
+	if d.target.moves() && said == goodReceipt {
 		s.memory[i].said.generation, s.memory[i].said.target = d.generation, d.target
 	}
 	if j := s.live.instanceOf(i, d.instance); j != nil {

@@ -17,18 +17,18 @@ import (
 
 var long = flag.Bool("model.long", false, "let more happen in one history: ten minutes, several gigabytes")
 
-// inFirstTier are small explorations, one or more for each policy of claims, for placements and for leaving
+// inFirstTier are small explorations, one or more for each policy of claims, for moves and for leaving
 // members, with deeds, faults and a cache that lags. Nothing checks that they come to all that the larger ones
 // come to: those run in the second tier.
 var inFirstTier = []string{
 	"a cluster that begins", "a deed, a fault, a cache lags", "scalings, a fault, claims are retained",
 	"three deeds, claims are retained, one member", "two deeds, a fault, one member", "two deeds, claims are deleted",
 	"two deeds, claims go with the cluster", "two scalings, a fault",
-	"items are placed, a member leaves, and a claim and its pod are deleted",
-	"items are placed, a member joins, and a claim and its pod are deleted",
-	"items are placed, a deed, a cache lags, two at once", "items are placed, any deed, a fault",
-	"items are placed, any deed, a fault, a cluster begins", "items are placed, two deeds, a cache lags",
-	"items are placed, two deeds, a fault", "items are placed, two deeds, one more member",
+	"items are moved, a member leaves, and a claim and its pod are deleted",
+	"items are moved, a member joins, and a claim and its pod are deleted",
+	"items are moved, a deed, a cache lags, two at once", "items are moved, any deed, a fault",
+	"items are moved, any deed, a fault, a cluster begins", "items are moved, two deeds, a cache lags",
+	"items are moved, two deeds, a fault", "items are moved, two deeds, one more member",
 	"leaving members stay, any deed, a fault", "leaving members stay, two deeds, a fault",
 }
 
@@ -81,19 +81,19 @@ func allExplorations() map[string]Options {
 		all["three scalings, a fault"] = Options{Cluster: one, Size: 3, Deeds: 3, Faults: 1, OnlyScale: true}
 		all["a scaling, two caches lag"] = Options{Cluster: one, Size: 3, Deeds: 1, Lags: 2, OnlyScale: true}
 	}
-	for name, o := range placements() {
-		o.Placing = true
-		all["items are placed, "+name] = o
+	for name, o := range moves() {
+		o.Moving = true
+		all["items are moved, "+name] = o
 	}
 	for name, o := range leavings() {
-		o.Placing = true
+		o.Moving = true
 		all["leaving members stay, "+name] = o
 	}
 	return all
 }
 
-// placements are the explorations in which items have to be placed.
-func placements() map[string]Options {
+// moves are the explorations in which items have to be moved.
+func moves() map[string]Options {
 	one, two := plan.Cluster{Parallelism: 1}, plan.Cluster{Parallelism: 2}
 	all := map[string]Options{
 		"two deeds":                                            {Cluster: one, Size: 3, Deeds: 2, OnlyScale: true},

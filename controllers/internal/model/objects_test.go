@@ -64,7 +64,7 @@ func memcached(o *Options) *cachev1alpha1.Memcached {
 	c := b.Patience(o.Cluster.Patience).Defaulted().Obj()
 	c.UID, c.Generation, c.CreationTimestamp, c.ResourceVersion = clusterUID, 1, created, versionNow
 	c.Spec.PodDisruptionBudget.Enabled = ptr.To(false)
-	if !o.Placing {
+	if !o.Moving {
 		c.Spec.ContainerPort = 0 // the model's ring only has a size
 	}
 	return c
@@ -74,8 +74,8 @@ func (w *world) memcached(c *cluster) *cachev1alpha1.Memcached {
 	out := w.base.DeepCopy()
 	out.Spec.Size = ptr.To(int32(c.size))
 	out.Spec.Routing.Client = cachev1alpha1.Client(clients[c.client])
-	if c.off || !w.model.options.Placing {
-		out.Spec.Routing.Placement = cachev1alpha1.PlacementOff
+	if c.off || !w.model.options.Moving {
+		out.Spec.Routing.Moves = cachev1alpha1.MovesOff
 	}
 	if c.finalizer {
 		out.Finalizers = []string{cachev1alpha1.ClusterFinalizer}
@@ -103,7 +103,7 @@ func (w *world) objects(s *state, o *objects) []client.Object {
 		all = append(all, w.prepared.members[o.members.replicas].DeepCopy())
 	}
 	l := o.list
-	if !w.model.options.Placing { // the list follows at once
+	if !w.model.options.Moving { // the list follows at once
 		l = list{exists: true, size: o.members.replicas}
 		if !o.members.exists && o.cluster.exists {
 			l.size = s.live.members.replicas // these are read live
@@ -183,14 +183,14 @@ func (w *world) claim(i int8, c *claim) *corev1.PersistentVolumeClaim {
 			out.Annotations[key] = value
 		}
 	}
-	if c.released {
+	if c.leaving {
 		annotate(cachev1alpha1.AnnotationLeaving, c.leftAt().UTC().Format(time.RFC3339))
 		annotate(cachev1alpha1.AnnotationLeft, strconv.Itoa(int(c.left)+1))
 		policies := [...]cachev1alpha1.DrainPolicy{cachev1alpha1.PolicyDrain, cachev1alpha1.PolicyRetain, cachev1alpha1.PolicyDelete}
 		annotate(cachev1alpha1.AnnotationPolicy, string(policies[c.policy]))
 	}
-	if c.unplaced {
-		annotate(cachev1alpha1.AnnotationUnplaced, "true")
+	if c.unmoved {
+		annotate(cachev1alpha1.AnnotationUnmoved, "true")
 	}
 	if c.of != 0 {
 		annotate(cachev1alpha1.AnnotationAsideOf, string(claimUIDs[i][c.of]))
@@ -198,14 +198,14 @@ func (w *world) claim(i int8, c *claim) *corev1.PersistentVolumeClaim {
 	if r := receipts[i][c.generation][c.receipt]; r != nil {
 		annotate(cachev1alpha1.AnnotationReceipt, marshal(r))
 	}
-	if c.placed != 0 {
-		annotate(cachev1alpha1.AnnotationPlaced, strconv.Itoa(int(c.placed)))
+	if c.moved != 0 {
+		annotate(cachev1alpha1.AnnotationMoved, strconv.Itoa(int(c.moved)))
 	}
 	if c.counted != 0 {
 		annotate(cachev1alpha1.AnnotationAttempts, "1/"+string(jobUIDs[i][c.counted]))
 	}
 	annotate(cachev1alpha1.AnnotationDrain, string(planRequests[c.request]))
-	annotate(cachev1alpha1.AnnotationPlacement, string(planRequests[c.placing]))
+	annotate(cachev1alpha1.AnnotationMove, string(planRequests[c.moving]))
 	if c.volume != 0 {
 		out.Spec.VolumeName = volumeNames[i][c.volume]
 	}
@@ -229,8 +229,8 @@ func claimName(s *state, i, generation int8) string {
 func (w *world) job(s *state, i int8, j *job) *batchv1.Job {
 	name, uid, n := claimName(s, i, j.generation), claimUIDs[i][j.generation], int32(j.target.size)
 	var out *batchv1.Job
-	if j.target.places() {
-		out = build.PlacementJob(w.base, images, build.Placement{
+	if j.target.moves() {
+		out = build.MoveJob(w.base, images, build.Move{
 			Claim: name, UID: uid, Ordinal: int32(i), Target: w.model.nameOf(j.target), Members: max(n, ordinals), Lost: j.target.without(), Prepared: j.waits,
 		})
 	} else {
@@ -349,8 +349,8 @@ func (m *model) jobName(s *state, i, instance int8) string {
 	for _, o := range []*objects{&s.seen, &s.live} {
 		if j := o.instanceOf(i, instance); j != nil {
 			name, uid := claimName(s, i, j.generation), claimUIDs[i][j.generation]
-			if j.target.places() {
-				return build.PlacementName(name, uid, m.nameOf(j.target))
+			if j.target.moves() {
+				return build.MoveName(name, uid, m.nameOf(j.target))
 			}
 			return build.DrainName(name, uid)
 		}
@@ -366,7 +366,7 @@ func (m *model) actionOnClaim(s *state, a step) action.Action {
 	case addClaimFinalizer:
 		return action.AddClaimFinalizer{Claim: ref}
 	case markLeaving:
-		return action.MarkLeaving{Claim: ref, Unplaced: a.argument == 1}
+		return action.MarkLeaving{Claim: ref, Unmoved: a.argument == 1}
 	case createDrain:
 		return action.CreateDrain{Claim: ref, Survivors: int32(a.argument)}
 	case recordReceipt:
@@ -389,16 +389,16 @@ func (m *model) actionOnClaim(s *state, a step) action.Action {
 		return action.ReturnVolume{Claim: ref, Volume: volume, From: to}
 	case skipAside:
 		return action.SkipAside{Claim: ref}
-	case createPlacement:
-		return action.CreatePlacement{Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared}
+	case createMove:
+		return action.CreateMove{Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared}
 	case beginMove:
 		return action.BeginMove{Claim: ref, Target: m.nameOf(a.target)}
-	case clearPlacing:
-		return action.ClearPlacementRetry{Claim: ref}
-	case recordPlaced:
-		out := action.RecordPlaced{Claim: ref, Serial: int64(a.target.serial), Target: m.nameOf(a.target)}
+	case clearMoving:
+		return action.ClearMoveRetry{Claim: ref}
+	case recordMoved:
+		out := action.RecordMoved{Claim: ref, Serial: int64(a.target.serial), Target: m.nameOf(a.target)}
 		if a.argument != bySkip {
-			out.Receipt = m.placementReceipt(&drainer{state: succeeded, generation: a.generation, target: a.target, said: goodReceipt}, i)
+			out.Receipt = m.moveReceipt(&drainer{state: succeeded, generation: a.generation, target: a.target, said: goodReceipt}, i)
 		}
 		return out
 	}

@@ -36,9 +36,9 @@ const (
 	returnVolume
 	releaseClaim
 	writeList
-	createPlacement
-	recordPlaced
-	clearPlacing
+	createMove
+	recordMoved
+	clearMoving
 	noteServers
 	countFailure
 	skipAside
@@ -65,9 +65,9 @@ func (v verb) String() string {
 		"", "add the finalizer", "remove the finalizer", "apply members", "delete the StatefulSet", "add the finalizer to claim", "mark claim",
 		"drain claim", "record the receipt of claim", "clear the retry of claim", "delete the Job of claim", "delete claim",
 		"set aside claim", "reserve the volume of claim", "create a claim beside claim", "return the volume of claim", "release claim",
-		"write the clients' list", "place the items of the member of claim", "record as placed the member of claim",
-		"clear the placement's retry of claim", "write the status", "count the failure of claim", "annotate with skip claim",
-		"begin to place the items of the member of claim",
+		"write the clients' list", "move the items of the member of claim", "record as moved the member of claim",
+		"clear the move's retry of claim", "write the status", "count the failure of claim", "annotate with skip claim",
+		"begin to move the items of the member of claim",
 	}[v]
 }
 
@@ -213,7 +213,7 @@ func (m *model) plan(v *sight) (steps, plan.Plan) {
 	o := m.observed(v)
 	p := plan.Next(o)
 	next := v.seen.list
-	if m.options.Placing && !o.Cluster.Deleting && !o.Cluster.NamespaceTerminating {
+	if m.options.Moving && !o.Cluster.Deleting && !o.Cluster.NamespaceTerminating {
 		next = listOf(p.Record, int8(p.ListSize))
 		m.nameOf(next.last)
 		m.nameOf(listOf(p.Record.Next(o.Cluster.Ring.Of(p.Replicas)), 0).last) // for which movers are prepared
@@ -271,7 +271,7 @@ func (s *state) lacksClaims(v *sight) bool {
 // observedWhere tells where the claim's volume is, if the operator reads it, as
 // observeVolumes does.
 func (s *state) observedWhere(i int8, c *claim, seen *cluster) pvc.Where {
-	returns := c.released && c.of == 0 && i < seen.size
+	returns := c.leaving && c.of == 0 && i < seen.size
 	if !c.exists || c.volume == 0 || !returns && (!c.finalizer || !c.deleting) {
 		return pvc.NotLookedAt
 	}
@@ -321,7 +321,7 @@ func ended(p *pods, i int8, j *job) *drainer {
 func (m *model) observed(v *sight) *plan.Observed {
 	o := m.words(&v.seen)
 	o.Cluster = m.cluster(v)
-	if m.options.Placing {
+	if m.options.Moving {
 		m.readList(o, &v.seen.list, v.seen.cluster.servers)
 	}
 	for i := range int8(ordinals) {
@@ -355,7 +355,7 @@ func (m *model) spec(seen *cluster) plan.Cluster {
 		c.MoveDeadline = time.Hour + c.Patience // the hour is the default of spec.drain
 	}
 	c.Size, c.Deleting, c.Finalizer = int32(seen.size), seen.deleting, seen.finalizer
-	c.Ring, c.PlacementOff = target{client: seen.client}.ring(), seen.off || !m.options.Placing
+	c.Ring, c.MovesOff = target{client: seen.client}.ring(), seen.off || !m.options.Moving
 	return c
 }
 
@@ -374,8 +374,8 @@ func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 		return
 	}
 	of := o.Jobs
-	if j.target.places() {
-		of = o.Placements
+	if j.target.moves() {
+		of = o.Moves
 	}
 	out := &of[slices.IndexFunc(of, func(other plan.Job) bool { return other.UID == jobUIDs[i][j.instance] })]
 	if j.state != active && !j.due {
@@ -398,8 +398,8 @@ func (m *model) receiptOf(d *drainer, i int8) *contract.Receipt {
 	switch {
 	case d == nil:
 		return nil
-	case d.target.places():
-		return m.placementReceipt(d, i)
+	case d.target.moves():
+		return m.moveReceipt(d, i)
 	case d.state == failed:
 		return &contract.Receipt{
 			Version: 1, Source: string(claimUIDs[i][d.generation]), Reason: "SourceCorrupt", Message: "torn", ExitCode: contract.ExitUnrecoverable,
@@ -415,7 +415,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 		Now: justNow, Cluster: m.spec(&seen.cluster), StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas},
 		Ready: seen.pods.ready(), LastReady: seen.pods.lastReady(),
 	}
-	if !m.options.Placing {
+	if !m.options.Moving {
 		o.ListSize, o.Record.Ring.Size = replicas, replicas // the clients' list follows at once
 	}
 	if seen.members.exists {
@@ -431,7 +431,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 				if d.state < succeeded {
 					o.Drainers = append(o.Drainers, m.drainer(i, d))
 				}
-				if !d.target.places() && (d.state == running || d.state == succeeded) {
+				if !d.target.moves() && (d.state == running || d.state == succeeded) {
 					o.ClaimsWithDrainerAtWork = append(o.ClaimsWithDrainerAtWork, claimUIDs[i][d.generation])
 				}
 			}
@@ -443,9 +443,9 @@ func (m *model) words(seen *objects) *plan.Observed {
 					Name: string(jobUIDs[i][j.instance]), UID: jobUIDs[i][j.instance], ClaimUID: claimUIDs[i][j.generation],
 					State: [...]plan.JobState{active: plan.JobActive, complete: plan.JobComplete, gaveUp: plan.JobFailed}[j.state],
 				}
-				if j.target.places() {
+				if j.target.moves() {
 					out.Target, out.Waits = m.nameOf(j.target), j.waits
-					o.Placements = append(o.Placements, out)
+					o.Moves = append(o.Moves, out)
 				} else {
 					out.Survivors = int32(j.target.size)
 					o.Jobs = append(o.Jobs, out)
@@ -459,7 +459,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 // drainer that has not ended.
 func (m *model) drainer(i int8, d *drainer) plan.Drainer {
 	out := plan.Drainer{Pod: "a drainer", ClaimUID: claimUIDs[i][d.generation], Running: d.state == running}
-	if d.target.places() {
+	if d.target.moves() {
 		out.Target, out.Waits, out.Prepared = m.nameOf(d.target), d.waits, out.Running
 	}
 	return out
@@ -489,13 +489,13 @@ func claimWords(i int8, c *claim) pvc.Claim {
 		Finalizer: c.finalizer, Deleting: c.deleting, InUse: c.protected,
 		Aside: c.of != 0, Pending: c.pending, AsideName: claimNames[i][c.generation],
 		Receipt: receipts[i][c.generation][c.receipt],
-		Request: planRequests[c.request], Placed: int64(c.placed), PlacementRequest: planRequests[c.placing],
+		Request: planRequests[c.request], Moved: int64(c.moved), MoveRequest: planRequests[c.moving],
 	}
-	if c.released {
+	if c.leaving {
 		out.LeavingSince, out.Left = c.leftAt(), c.number()
 		out.Decided, out.Policy = true, pvc.DrainPolicy(c.policy)
 	}
-	out.Unplaced = c.unplaced
+	out.Unmoved = c.unmoved
 	if c.counted != 0 {
 		out.Attempts = action.Attempts{Failed: 1, Last: jobUIDs[i][c.counted]}
 	}
@@ -539,7 +539,7 @@ func (m *model) stepsOf(v *sight, p *plan.Plan, next list) steps {
 			t.add(m.claimAction(v, planned))
 		}
 	}
-	if n := v.serversInStatus(p, next); m.options.Placing && !v.absent && v.seen.cluster.servers != n {
+	if n := v.serversInStatus(p, next); m.options.Moving && !v.absent && v.seen.cluster.servers != n {
 		t.add(step{verb: noteServers, argument: n})
 	}
 	return t
@@ -563,7 +563,7 @@ func (m *model) claimAction(v *sight, planned action.Action) step {
 		return v.claimStep(addClaimFinalizer, a.Claim)
 	case action.MarkLeaving:
 		s := v.claimStep(markLeaving, a.Claim)
-		if s.argument = 0; a.Unplaced {
+		if s.argument = 0; a.Unmoved {
 			s.argument = 1
 		}
 		return s
@@ -584,18 +584,18 @@ func (m *model) claimAction(v *sight, planned action.Action) step {
 		return v.claimStep(returnVolume, a.Claim)
 	case action.CreateDrain:
 		return v.claimStep(createDrain, a.Claim).with(int8(a.Survivors))
-	case action.ClearPlacementRetry:
-		return v.claimStep(clearPlacing, a.Claim)
-	case action.CreatePlacement:
-		s := v.claimStep(createPlacement, a.Claim).by(m.targets[a.Target])
+	case action.ClearMoveRetry:
+		return v.claimStep(clearMoving, a.Claim)
+	case action.CreateMove:
+		s := v.claimStep(createMove, a.Claim).by(m.targets[a.Target])
 		if s.argument = 0; a.Prepared {
 			s.argument = isPrepared
 		}
 		return s
 	case action.BeginMove:
 		return v.claimStep(beginMove, a.Claim).by(m.targets[a.Target])
-	case action.RecordPlaced:
-		s := v.claimStep(recordPlaced, a.Claim).by(m.targets[a.Target])
+	case action.RecordMoved:
+		s := v.claimStep(recordMoved, a.Claim).by(m.targets[a.Target])
 		if a.Receipt == nil {
 			return s.with(bySkip)
 		}
@@ -676,8 +676,8 @@ func (m *model) do(s *state, a step) outcome {
 		return s.returnVolume(a)
 	case writeList:
 		return m.writeList(s, a)
-	case createPlacement:
-		return m.place(s, a)
+	case createMove:
+		return m.move(s, a)
 	case beginMove:
 		return m.begin(s, a)
 	case noteServers:
@@ -759,9 +759,9 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		if plan.MayMark(m.liveWords(s), int32(a.ordinal)) != nil {
 			return refused
 		}
-		if !c.released {
-			c.unplaced, c.left, c.policy = a.argument == 1, s.departures(a.ordinal), int8(m.options.Cluster.Policy)
-			if c.released, c.counted = true, 0; m.options.Cluster.Patience > 0 {
+		if !c.leaving {
+			c.unmoved, c.left, c.policy = a.argument == 1, s.departures(a.ordinal), int8(m.options.Cluster.Policy)
+			if c.leaving, c.counted = true, 0; m.options.Cluster.Patience > 0 {
 				c.fresh = 2
 			}
 		}
@@ -773,8 +773,8 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 			return refused
 		}
 		c.request = skip
-	case recordPlaced, clearPlacing:
-		return c.notePlaced(a, &s.live.list)
+	case recordMoved, clearMoving:
+		return c.noteMoved(a, &s.live.list)
 	case recordReceipt:
 		c.receipt = receipt(a.argument)
 	case clearRetry:
@@ -837,7 +837,7 @@ func (s *state) departures(ordinal int8) int8 {
 	for i := range s.live.claims {
 		for slot := range s.live.claims[i] {
 			c := &s.live.claims[i][slot]
-			if c.exists && c.released && (int8(i) != ordinal || slot > 0) && (slot > 0 || int8(i) >= s.live.members.replicas) {
+			if c.exists && c.leaving && (int8(i) != ordinal || slot > 0) && (slot > 0 || int8(i) >= s.live.members.replicas) {
 				left = max(left, c.left+1)
 			}
 		}
@@ -859,7 +859,7 @@ func (s *state) reserveVolume(i int8, c *claim) outcome {
 // departureOf is when the member left whose volume is set aside: now, if somebody deleted
 // the claim of a member that stays.
 func (s *state) departureOf(i int8, c *claim) int8 {
-	if c.released {
+	if c.leaving {
 		return c.left
 	}
 	return s.departures(i)
@@ -867,7 +867,7 @@ func (s *state) departureOf(i int8, c *claim) int8 {
 
 func (m *model) createAside(s *state, a step, c *claim) outcome {
 	i, policy := a.ordinal, c.policy
-	if !c.released {
+	if !c.leaving {
 		policy = int8(m.options.Cluster.Policy)
 	}
 	for slot := range s.live.claims[i] {
@@ -883,9 +883,9 @@ func (m *model) createAside(s *state, a step, c *claim) outcome {
 		asked = noRequest
 	}
 	*free(s.live.claims[i][1:]) = claim{
-		exists: true, finalizer: true, protected: true, released: true, pending: true,
+		exists: true, finalizer: true, protected: true, leaving: true, pending: true,
 		generation: s.nextGeneration(i), of: c.generation, volume: c.volume, request: asked, left: s.departureOf(i, c), fresh: c.fresh,
-		placed: a.target.serial, policy: policy,
+		moved: a.target.serial, policy: policy,
 	}
 	return done
 }

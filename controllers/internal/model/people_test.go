@@ -12,7 +12,7 @@ func (s *state) people(x *expansion) {
 			x.add(event{what: scale, a: size}, func(n *state) { n.live.cluster.size = size })
 		}
 	}
-	if x.model.options.Placing && alive {
+	if x.model.options.Moving && alive {
 		s.routingDeeds(x)
 	}
 	if x.model.options.Deletes {

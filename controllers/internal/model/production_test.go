@@ -166,7 +166,7 @@ func (w *world) compare(ctx context.Context, p *pair) *compared {
 		w.compareStep(ctx, p, s, seen, c)
 	}
 	// A list that follows at once can't be behind.
-	if p.planned && (w.model.options.Placing || p.before.seen.members == p.before.live.members) {
+	if p.planned && (w.model.options.Moving || p.before.seen.members == p.before.live.members) {
 		writes := 0
 		for _, t := range w.compareReconcile(ctx, p, 0, c) {
 			if t.writes() {
@@ -212,7 +212,7 @@ func (w *world) compareReconcile(ctx context.Context, p *pair, failAt int, c *co
 	after := before
 	did := w.model.reconcile(&after, failAt, c.failure)
 	s := w.serve(&before)
-	s.failAt, s.failure, s.listFollows = failAt, c.failure, !w.model.options.Placing
+	s.failAt, s.failure, s.listFollows = failAt, c.failure, !w.model.options.Moving
 	_, err := s.reconciler().Reconcile(ctx, ctrl.Request{NamespacedName: clusterKey})
 	if s.unlocked {
 		c.differ("a patch has no lock", "%v", did)
@@ -280,7 +280,7 @@ func (w *world) asPlanned(before *state, seen *observe.State, a step) {
 //   - A member that isn't ready is lost at once, a failed Job may be due at any time, and
 //     the number of its failures is always 1: the model doesn't wait, so it does at any
 //     time what production does at some time.
-//   - If no items are placed, the clients' list follows the members at once.
+//   - If no items are moved, the clients' list follows the members at once.
 //   - Of status, the model only has the number of servers. Production also looks at the
 //     drains in it for claims that the cache lacks: it then refuses to plan more often.
 //   - All members have started once, labels are in place, nobody else's objects exist, pods
@@ -323,7 +323,7 @@ func (w *world) diff(want, got *plan.Observed, left bool) string {
 	for _, o := range []*plan.Observed{want, got} {
 		// Only the size of the ring before is used.
 		o.Record.From = ring.Ring{Size: o.Record.From.Size}
-		if left && !w.model.options.Placing {
+		if left && !w.model.options.Moving {
 			o.ListSize, o.Record = 0, ring.Record{} // the list follows at once
 		}
 	}
@@ -343,7 +343,7 @@ var errAny = errors.New("any error")
 // ordered returns what sameWords compares, so that equal ones are deeply equal.
 func ordered(o *plan.Observed) plan.Observed {
 	c := *o
-	c.Claims, c.Jobs, c.Placements, c.Drainers, c.Away = cloned(o.Claims), cloned(o.Jobs), cloned(o.Placements), cloned(o.Drainers), nil
+	c.Claims, c.Jobs, c.Moves, c.Drainers, c.Away = cloned(o.Claims), cloned(o.Jobs), cloned(o.Moves), cloned(o.Drainers), nil
 	c.MemberPods, c.RouterPods = nil, nil
 	c.Pods, c.Ready = sorted(o.Pods), sorted(o.Ready)
 	c.ClaimsWithDrainerPod, c.ClaimsWithDrainerAtWork = sorted(o.ClaimsWithDrainerPod), sorted(o.ClaimsWithDrainerAtWork)
@@ -351,7 +351,7 @@ func ordered(o *plan.Observed) plan.Observed {
 	for i := range c.Claims {
 		c.Claims[i].LeavingSince, c.Claims[i].Attempts.Failed = c.Claims[i].LeavingSince.UTC(), 0
 	}
-	for _, jobs := range [][]plan.Job{c.Jobs, c.Placements} {
+	for _, jobs := range [][]plan.Job{c.Jobs, c.Moves} {
 		for i := range jobs {
 			j := &jobs[i]
 			if j.Name, j.Message, j.Ended = "", "", j.Ended.UTC(); j.ReceiptErr != nil {
@@ -365,7 +365,7 @@ func ordered(o *plan.Observed) plan.Observed {
 	slices.SortFunc(c.Claims, func(a, b pvc.Claim) int { return strings.Compare(string(a.UID), string(b.UID)) })
 	byUID := func(a, b plan.Job) int { return strings.Compare(string(a.UID), string(b.UID)) }
 	slices.SortFunc(c.Jobs, byUID)
-	slices.SortFunc(c.Placements, byUID)
+	slices.SortFunc(c.Moves, byUID)
 	slices.SortFunc(c.Drainers, func(a, b plan.Drainer) int {
 		return strings.Compare(string(a.ClaimUID)+" "+a.Target, string(b.ClaimUID)+" "+b.Target)
 	})
@@ -432,10 +432,10 @@ func markedNow(before, after *state, want, got *plan.Observed) {
 	for i := range int8(ordinals) {
 		for slot := range after.live.claims[i] {
 			c := &after.live.claims[i][slot]
-			if old := before.live.claimOf(i, c.generation); !c.exists || !c.released || old != nil && old.released {
+			if old := before.live.claimOf(i, c.generation); !c.exists || !c.leaving || old != nil && old.leaving {
 				continue
 			}
-			if source := before.live.claimOf(i, c.of); source != nil && source.released {
+			if source := before.live.claimOf(i, c.of); source != nil && source.leaving {
 				continue // it has the mark of the claim that was set aside
 			}
 			for _, o := range []*plan.Observed{want, got} {

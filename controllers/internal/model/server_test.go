@@ -96,7 +96,7 @@ func (w *world) makeList(l list) *corev1.ConfigMap {
 		panic(err)
 	}
 	made := get[corev1.ConfigMap](s, build.ServersName(clusterName))
-	if !w.model.options.Placing {
+	if !w.model.options.Moving {
 		delete(made.Annotations, cachev1alpha1.AnnotationRing)
 	}
 	return made

@@ -62,7 +62,7 @@ type objects struct {
 type cluster struct {
 	exists, deleting, finalizer bool
 	size                        int8
-	// client that the spec names, off if placement is Off, and how many servers status
+	// client that the spec names, off if move is Off, and how many servers status
 	// has.
 	client  int8
 	off     bool
@@ -77,7 +77,7 @@ type statefulSet struct {
 // claim of a member, by ordinal. The first one has the member's name, the others were set
 // aside. Its generation stands for its UID.
 type claim struct {
-	exists, finalizer, deleting, released bool
+	exists, finalizer, deleting, leaving bool
 	// protected by Kubernetes' own finalizer: a pod may use it.
 	protected bool
 	// pending: it was set aside, and is not bound yet.
@@ -89,14 +89,14 @@ type claim struct {
 	volume  int8
 	receipt receipt
 	request request
-	// placed is the serial by which its member's items were placed, or of an aside claim, by
-	// which clients stored items; placing is what a person asked for.
-	placed  int8
-	placing request
+	// moved is the serial by which its member's items were moved, or of an aside claim, by
+	// which clients stored items; moving is what a person asked for.
+	moved  int8
+	moving request
 	// counted is the instance of the Job whose failure was counted last, 0 for none.
 	counted int8
-	// unplaced: its member left before its items were placed.
-	unplaced bool
+	// unmoved: its member left before its items were moved.
+	unmoved bool
 	// left orders departures. fresh is how recently the member was told to leave: 2 less
 	// than ten seconds ago, 1 less than a minute ago, 0 before.
 	left, fresh int8
@@ -189,7 +189,7 @@ type step struct {
 	ordinal, generation int8
 	// argument: replicas (of the clients' list in place of a generation), survivors, a Job's instance, a reason or servers.
 	argument int8
-	// target of a placement.
+	// target of a move.
 	target target
 }
 
@@ -208,7 +208,7 @@ type memory struct {
 	volumes              [slots]volumeMemory
 	generation, instance int8
 	// said is the ring by which a drainer last reported the items of this claim's member
-	// as placed.
+	// as moved.
 	said struct {
 		generation int8
 		target     target
@@ -240,7 +240,7 @@ type state struct {
 	dead [ordinals]int8
 	// discarded: the last value may be missing, because a member was lost.
 	discarded bool
-	// mixed: a person changed where clients look before items were placed, so clients may
+	// mixed: a person changed where clients look before items were moved, so clients may
 	// find old values (docs/hazards.md).
 	mixed bool
 	// forgotten: the item doesn't matter any more, because a person let items stay where
@@ -331,7 +331,7 @@ func (s *state) volumeNamed(ordinal, name int8) *volume {
 // jobOf returns the Job that drains this claim, or nil.
 func (o *objects) jobOf(ordinal, generation int8) *job {
 	for i := range o.jobs[ordinal] {
-		if j := &o.jobs[ordinal][i]; j.state != noJob && j.generation == generation && !j.target.places() {
+		if j := &o.jobs[ordinal][i]; j.state != noJob && j.generation == generation && !j.target.moves() {
 			return j
 		}
 	}
@@ -395,7 +395,7 @@ func (p *pods) mounting(ordinal, generation int8) []types.UID {
 	var all []types.UID
 	for i := range p.drainers[ordinal] {
 		d := &p.drainers[ordinal][i]
-		if (d.state == pending || d.state == running) && d.generation == generation && !d.target.places() {
+		if (d.state == pending || d.state == running) && d.generation == generation && !d.target.moves() {
 			all = append(all, claimUIDs[ordinal][generation])
 		}
 	}
@@ -419,7 +419,7 @@ func (p *pods) used(ordinal, generation int8) bool {
 		return true
 	}
 	for i := range p.drainers[ordinal] {
-		if d := &p.drainers[ordinal][i]; d.state >= running && d.generation == generation && !d.target.places() {
+		if d := &p.drainers[ordinal][i]; d.state >= running && d.generation == generation && !d.target.moves() {
 			return true
 		}
 	}

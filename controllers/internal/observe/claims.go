@@ -218,7 +218,7 @@ func (o *State) missingClaims() *missing {
 		}
 		m.unnamed = n > 0
 	}
-	m.drained = slices.ContainsFunc(slices.Concat(o.Jobs, o.Placements), func(job batchv1.Job) bool {
+	m.drained = slices.ContainsFunc(slices.Concat(o.Jobs, o.Moves), func(job batchv1.Job) bool {
 		return job.DeletionTimestamp == nil &&
 			!slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.UID == identity.ClaimUID(&job) })
 	})

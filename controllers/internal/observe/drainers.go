@@ -21,7 +21,7 @@ import (
 // the pod waits, or the last one failed and the next one is not created yet.
 func (o *State) DrainerWaits(now time.Time) map[types.UID]status.Wait {
 	waits := map[types.UID]status.Wait{}
-	jobs := slices.Concat(o.Jobs, o.Placements)
+	jobs := slices.Concat(o.Jobs, o.Moves)
 	for i := range jobs {
 		job := &jobs[i]
 		if jobState(job) != plan.JobActive {

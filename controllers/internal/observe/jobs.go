@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// observeJobs reads the Jobs of drains and placements, and the pods of those that have
+// observeJobs reads the Jobs of drains and moves, and the pods of those that have
 // ended.
 func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State) error {
 	var jobs batchv1.JobList
@@ -43,8 +43,8 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 			o.EndedJobs = append(o.EndedJobs, *job)
 			continue
 		}
-		if identity.Places(job) {
-			o.Placements = append(o.Placements, *job)
+		if identity.Moves(job) {
+			o.Moves = append(o.Moves, *job)
 		} else {
 			o.Jobs = append(o.Jobs, *job)
 		}
@@ -85,7 +85,7 @@ func gone(job *batchv1.Job, pods []corev1.Pod) bool {
 // counts for nothing, whosever it is.
 func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	known := map[types.UID]bool{}
-	for _, job := range slices.Concat(o.Jobs, o.Placements, o.EndedJobs) {
+	for _, job := range slices.Concat(o.Jobs, o.Moves, o.EndedJobs) {
 		known[job.UID] = true
 	}
 	var unknown []corev1.Pod
@@ -164,7 +164,7 @@ const (
 	preparedAfter = 4 * time.Second
 )
 
-// preparedAt is when a placement's drainer that runs counts as prepared: it says that it has
+// preparedAt is when a move's drainer that runs counts as prepared: it says that it has
 // connected to everybody, or has had the time. Kubernetes counts its start in whole seconds.
 func preparedAt(pod *corev1.Pod, progress contract.Progress) time.Time {
 	after := preparedAfter

@@ -194,7 +194,7 @@ func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached)
 	return list, nil
 }
 
-// readJobs reads the cluster's drains and placements, with the receipts in their own
+// readJobs reads the cluster's drains and moves, with the receipts in their own
 // pods: the Jobs with its label, and by their names those that the cache has and those that the pods
 // name. A Job that lost its label still runs.
 func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
@@ -268,8 +268,8 @@ func (v *View) addJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) {
 		return
 	case gone(job, v.pods):
 		return
-	case identity.Places(job):
-		v.Placements = append(v.Placements, PlanJob(job, v.pods))
+	case identity.Moves(job):
+		v.Moves = append(v.Moves, PlanJob(job, v.pods))
 	default:
 		v.Jobs = append(v.Jobs, PlanJob(job, v.pods))
 	}

@@ -104,7 +104,7 @@ type Objects struct {
 	Routers Routers
 
 	Pods        []corev1.Pod // of the members
-	DrainerPods []corev1.Pod // of drains and placements
+	DrainerPods []corev1.Pod // of drains and moves
 }
 
 // State is a cluster and everything that belongs to it.
@@ -120,8 +120,8 @@ type State struct {
 	Claims []corev1.PersistentVolumeClaim
 	// Where says where the volumes are that were read, by the claim's UID.
 	Where map[types.UID]claim.Where
-	// Jobs drain, Placements place items.
-	Jobs, Placements []batchv1.Job
+	// Jobs drain, Moves move items.
+	Jobs, Moves []batchv1.Job
 	// EndedJobs are Jobs of which nothing is left but somebody else's finalizer.
 	EndedJobs []batchv1.Job
 	Progress  map[types.UID]contract.Progress // by the claim's UID
@@ -286,7 +286,7 @@ func (r *Reader) observePods(ctx context.Context, key client.ObjectKey, o *State
 	}
 	for _, pod := range pods.Items {
 		switch pod.Labels[cachev1alpha1.LabelComponent] {
-		case cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement:
+		case cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentMove:
 			if identity.DrainerPod(&pod) {
 				o.DrainerPods = append(o.DrainerPods, pod)
 			}
@@ -441,8 +441,8 @@ func (o *State) Input() plan.Observed {
 	for i := range o.Jobs {
 		in.Jobs = append(in.Jobs, o.planJob(&o.Jobs[i]))
 	}
-	for i := range o.Placements {
-		in.Placements = append(in.Placements, o.planJob(&o.Placements[i]))
+	for i := range o.Moves {
+		in.Moves = append(in.Moves, o.planJob(&o.Moves[i]))
 	}
 	return in
 }
@@ -510,7 +510,7 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 		DeleteClaims:      spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
 		Finalizer:         slices.Contains(c.Finalizers, cachev1alpha1.ClusterFinalizer),
 	}
-	cluster.Ring, cluster.PlacementOff = build.RingOf(c, 0), spec.Routing.Placement == cachev1alpha1.PlacementOff
+	cluster.Ring, cluster.MovesOff = build.RingOf(c, 0), spec.Routing.Moves == cachev1alpha1.MovesOff
 	if cluster.Patience = build.Patience(c); cluster.Patience > 0 {
 		cluster.MoveDeadline = build.MoveDeadline(c)
 	}
@@ -585,15 +585,15 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claim.Claim, bo
 		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
 		Request:   request(c.Annotations[cachev1alpha1.AnnotationDrain], claim.Skip, claim.Retry, claim.Hold),
 
-		PlacementRequest: request(c.Annotations[cachev1alpha1.AnnotationPlacement], claim.Skip, claim.Retry),
+		MoveRequest: request(c.Annotations[cachev1alpha1.AnnotationMove], claim.Skip, claim.Retry),
 	}
 	if c.Status.Phase == corev1.ClaimBound {
 		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
 	}
-	out.Placed = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationPlaced])
+	out.Moved = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationMoved])
 	_, out.Adopted = c.Annotations[cachev1alpha1.AnnotationAdopted]
 	out.NeverStarted = c.Annotations[cachev1alpha1.AnnotationNeverStarted] != ""
-	_, out.Unplaced = c.Annotations[cachev1alpha1.AnnotationUnplaced]
+	_, out.Unmoved = c.Annotations[cachev1alpha1.AnnotationUnmoved]
 	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
 		out.LeavingSince = planLeavingSince(mark)

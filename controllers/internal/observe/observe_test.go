@@ -91,7 +91,7 @@ func TestClaimIsReadFromItsMarks(t *testing.T) {
 		"a member's":         {made("data-cache-3", nil), claim.Claim{Ordinal: 3}, true},
 		"somebody else's":    {made("logs-cache-3", nil), claim.Claim{}, false},
 		"of another cluster": {made("data-cache-a-3", nil), claim.Claim{}, false},
-		"released":           {made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"}), claim.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
+		"leaving":            {made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"}), claim.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
 		"a mark that is spoilt still is a mark": {
 			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "yes"}), claim.Claim{Ordinal: 3, LeavingSince: time.Unix(1, 0)}, true,
 		},

@@ -28,9 +28,9 @@ func (o *State) PausedPlan(p plan.Plan) plan.Plan {
 		drains = append(drains, d)
 	}
 	p.Actions, p.Drains = nil, drains
-	for i := range p.Placements {
-		if s := &p.Placements[i]; s.Phase == plan.PlacementRuns && s.Job == nil {
-			s.Phase, s.Reason, s.Message = plan.PlacementWaits, cachev1alpha1.ReasonPaused, why
+	for i := range p.Moves {
+		if s := &p.Moves[i]; s.Phase == plan.MoveRuns && s.Job == nil {
+			s.Phase, s.Reason, s.Message = plan.MoveWaits, cachev1alpha1.ReasonPaused, why
 		}
 	}
 	return p

@@ -36,7 +36,7 @@ func TestAMoverIsPreparedWhenItSaysSo(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-				Name: "mover", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentPlacement},
+				Name: "mover", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMove},
 				Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationTarget: "1-x", cachev1alpha1.AnnotationBegin: ""},
 			}}
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Running: test.running}}}
@@ -56,7 +56,7 @@ func TestAMoverIsPreparedWhenItSaysSo(t *testing.T) {
 // left.
 func TestAMoverHasFoundNothingWhenItSaysSo(t *testing.T) {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: "mover", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentPlacement},
+		Name: "mover", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMove},
 		Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationTarget: "1-x"},
 	}}
 	for _, nothing := range []bool{false, true} {

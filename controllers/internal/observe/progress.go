@@ -29,10 +29,10 @@ func (r *Reader) observeProgress(key client.ObjectKey, o *State) {
 	}
 }
 
-// activeJobs are the drains and placements that have not ended.
+// activeJobs are the drains and moves that have not ended.
 func (o *State) activeJobs() []*batchv1.Job {
 	var active []*batchv1.Job
-	for _, jobs := range [][]batchv1.Job{o.Jobs, o.Placements} {
+	for _, jobs := range [][]batchv1.Job{o.Jobs, o.Moves} {
 		for i := range jobs {
 			if jobState(&jobs[i]) == plan.JobActive {
 				active = append(active, &jobs[i])

@@ -82,9 +82,9 @@ func TestRecordIsBelievedWhereItCanBeTrue(t *testing.T) {
 		"fewer are wanted, are there and have claims": {func(o *State) {
 			o.Cluster.Spec.Size, o.StatefulSet, o.Claims = ptr.To[int32](2), nil, o.Claims[:2]
 		}, false},
-		"a claim is of a later ring": {func(o *State) { o.Claims[0].Annotations[cachev1alpha1.AnnotationPlaced] = "4" }, false},
+		"a claim is of a later ring": {func(o *State) { o.Claims[0].Annotations[cachev1alpha1.AnnotationMoved] = "4" }, false},
 		"a claim has a number that no ring can have": {func(o *State) {
-			o.Claims[0].Annotations[cachev1alpha1.AnnotationPlaced] = "4503599627370496"
+			o.Claims[0].Annotations[cachev1alpha1.AnnotationMoved] = "4503599627370496"
 		}, true},
 		"its number is none that a ring can have": {func(o *State) {
 			o.list(3, strings.Replace(record.String(), `"serial":3`, `"serial":4503599627370496`, 1))
@@ -98,9 +98,9 @@ func TestRecordIsBelievedWhereItCanBeTrue(t *testing.T) {
 	}
 }
 
-// follow plans until nothing has to be placed, and writes the list and the placed
-// serials. It returns how many placements there were, and the last record.
-func follow(t *testing.T, o *State) (placed int, record ring.Record) {
+// follow plans until nothing has to be moved, and writes the list and the moved
+// serials. It returns how many moves there were, and the last record.
+func follow(t *testing.T, o *State) (moved int, record ring.Record) {
 	t.Helper()
 	for range 10 {
 		p := o.Plan()
@@ -109,25 +109,25 @@ func follow(t *testing.T, o *State) (placed int, record ring.Record) {
 		if again, err := ring.Parse(record.String()); err != nil || again != record {
 			t.Fatalf("%s is read as %s, %v", record, again, err)
 		}
-		if len(p.Placements) == 0 {
-			return placed, record
+		if len(p.Moves) == 0 {
+			return moved, record
 		}
-		for i := range p.Placements {
-			c := &p.Placements[i].Claim
+		for i := range p.Moves {
+			c := &p.Moves[i].Claim
 			serial := strconv.FormatInt(record.Serial, 10)
 			if got := ring.ParseSerial(serial); got != record.Serial {
 				t.Fatalf("%s is read as %d", serial, got)
 			}
-			o.Claims[c.Ordinal].Annotations[cachev1alpha1.AnnotationPlaced] = serial
-			placed++
+			o.Claims[c.Ordinal].Annotations[cachev1alpha1.AnnotationMoved] = serial
+			moved++
 		}
 	}
-	t.Fatalf("placements don't end: %s", record)
+	t.Fatalf("moves don't end: %s", record)
 	return 0, record
 }
 
-// Whatever numbers are on claims and in the record, placements go on and end.
-func TestNoNumberEndsPlacements(t *testing.T) {
+// Whatever numbers are on claims and in the record, moves go on and end.
+func TestNoNumberEndsMoves(t *testing.T) {
 	numbers := []string{
 		"", "x", "-1", "0", "1", "7", "4294967295", "4294967296", "4294967297", "8589934592", "4503599627370495", "4503599627370496",
 		"4503599627370497", "9007199254740991", "9007199254740992", "9007199254740993", "9223372036854775807", "18446744073709551616",
@@ -140,7 +140,7 @@ func TestNoNumberEndsPlacements(t *testing.T) {
 		var said []string
 		for i := range o.Claims {
 			said = append(said, draw())
-			o.Claims[i].Annotations[cachev1alpha1.AnnotationPlaced] = said[i]
+			o.Claims[i].Annotations[cachev1alpha1.AnnotationMoved] = said[i]
 		}
 		said = append(said, fmt.Sprintf(`{"serial":%s,"ring":{"client":"gomemcache","port":11211,"size":3},"from":{"client":"dalli","port":11211,"size":%d}}`, draw(), random.IntN(4)))
 		o.list(3, said[3])
@@ -158,13 +158,13 @@ func TestNoNumberEndsPlacements(t *testing.T) {
 				o.Cluster.Spec.Routing.Client = clients[(i+1)%2]
 				// The first ones may leave serials behind that counted as rings', and
 				// start again.
-				placed, record := follow(t, o)
-				if placed < 3 || i > 1 && placed > 3 {
-					t.Fatalf("another client, and %d members are placed by %s", placed, record)
+				moved, record := follow(t, o)
+				if moved < 3 || i > 1 && moved > 3 {
+					t.Fatalf("another client, and %d members are moved by %s", moved, record)
 				}
 				for j := range o.Claims {
-					if by := o.Claims[j].Annotations[cachev1alpha1.AnnotationPlaced]; by != strconv.FormatInt(record.Serial, 10) {
-						t.Fatalf("member %d is placed by %s, not by %s", j, by, record)
+					if by := o.Claims[j].Annotations[cachev1alpha1.AnnotationMoved]; by != strconv.FormatInt(record.Serial, 10) {
+						t.Fatalf("member %d is moved by %s, not by %s", j, by, record)
 					}
 				}
 			}

@@ -15,7 +15,7 @@ import (
 // Kubernetes' times are in whole seconds.
 func (o *State) DrainTimes(claim action.ClaimRef, receipt *contract.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
 	phases = map[string]time.Duration{}
-	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseMoving} {
+	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseAdding} {
 		phases[string(phase)] = time.Duration(receipt.Seconds[phase] * float64(time.Second))
 	}
 	leaving := o.leavingSince(claim)

@@ -85,11 +85,11 @@ func refusedLive(o *Observed, a action.Action) (kind string, err error) {
 		return "size", MaySetReplicas(o, a.Replicas)
 	case action.CreateDrain:
 		return "drain", MayDrain(o, a)
-	case action.CreatePlacement:
+	case action.CreateMove:
 		if a.Prepared {
-			return "prepare", MayPlace(o, a)
+			return "prepare", MayMove(o, a)
 		}
-		return "place", MayPlace(o, a)
+		return "place", MayMove(o, a)
 	case action.BeginMove:
 		return "begin", MayBegin(o, a)
 	}
@@ -117,8 +117,8 @@ func happen(o *Observed, a action.Action) {
 		o.StatefulSet.Exists, o.StatefulSet.Replicas = true, a.Replicas
 	case action.CreateDrain:
 		o.Jobs = append(o.Jobs, Job{Name: "new", ClaimUID: a.Claim.UID, Survivors: a.Survivors})
-	case action.CreatePlacement:
-		o.Placements = append(o.Placements, Job{Name: "new", ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
+	case action.CreateMove:
+		o.Moves = append(o.Moves, Job{Name: "new", ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
 	case action.BeginMove:
 		for i := range o.Drainers {
 			if d := &o.Drainers[i]; d.ClaimUID == a.Claim.UID && d.Target == a.Target {
@@ -160,7 +160,7 @@ func anyScene(r *rand.Rand) *Observed {
 			s.left(ordinal, func(c *claim.Claim) { c.LeavingSince, c.Left = time.Unix(int64(1000+r.IntN(5)), 0), r.Int64N(5) })
 			c := &o.Claims[len(o.Claims)-1]
 			c.Request = [...]claim.Request{claim.NoRequest, claim.NoRequest, claim.NoRequest, claim.Hold, claim.Skip, claim.Retry}[r.IntN(6)]
-			c.Unplaced = chance(10)
+			c.Unmoved = chance(10)
 			if chance(10) {
 				deleting(c)
 				c.Where = claim.Where(r.IntN(5))
@@ -194,7 +194,7 @@ func anyScene(r *rand.Rand) *Observed {
 	if chance(40) {
 		o.Record.Serial, o.Record.From = 5, o.Record.Ring.Of(r.Int32N(5))
 		for i := range o.Claims {
-			o.Claims[i].Placed = 4 + r.Int64N(2)
+			o.Claims[i].Moved = 4 + r.Int64N(2)
 		}
 	}
 	for i := range o.StatefulSet.Replicas {
@@ -217,7 +217,7 @@ func anyScene(r *rand.Rand) *Observed {
 		o.Record.Ring.Size--
 		o.LastReady = o.Now.Add(-[...]time.Duration{time.Second, time.Hour}[r.IntN(2)])
 		if target := o.Record.Next(o.Cluster.Ring.Of(o.ListSize + 1)).Target(); chance(50) {
-			s.placement(r.Int32N(o.ListSize), func(j *Job) { j.Target, j.Waits = target, true })
+			s.move(r.Int32N(o.ListSize), func(j *Job) { j.Target, j.Waits = target, true })
 		}
 	}
 	o.Cluster.Size = max(0, o.Cluster.Size+[...]int32{-2, -1, 0, 0, 1, 2}[r.IntN(6)])
@@ -245,7 +245,7 @@ func leavingScene(s *scene, chance func(percent int) bool) {
 			c.LeavingSince = o.Now.Add(-time.Second)
 		}
 		if chance(40) {
-			s.placement(c.Ordinal, func(j *Job) { j.Deleting = chance(10) })
+			s.move(c.Ordinal, func(j *Job) { j.Deleting = chance(10) })
 			if chance(50) {
 				o.Drainers = append(o.Drainers, Drainer{Pod: "mover", ClaimUID: c.UID, Target: s.by(), Running: chance(80)})
 				prepared(s, chance)
@@ -266,7 +266,7 @@ func preparedScene(s *scene, chance func(percent int) bool) {
 		}
 		c.LeavingSince = o.Now.Add(-time.Second)
 		if chance(50) {
-			s.placement(c.Ordinal, func(j *Job) { j.Target, j.Deleting = next.Target(), chance(10) })
+			s.move(c.Ordinal, func(j *Job) { j.Target, j.Deleting = next.Target(), chance(10) })
 			if chance(50) {
 				o.Drainers = append(o.Drainers, Drainer{Pod: "mover", ClaimUID: c.UID, Target: next.Target(), Running: chance(80), Prepared: chance(60)})
 			}
@@ -278,7 +278,7 @@ func preparedScene(s *scene, chance func(percent int) bool) {
 // prepared lets the Job that was added last be a prepared one, as a rule, and its pod wait.
 func prepared(s *scene, chance func(percent int) bool) {
 	o := &s.o
-	j := &o.Placements[len(o.Placements)-1]
+	j := &o.Moves[len(o.Moves)-1]
 	j.Waits = chance(80)
 	for i := range o.Drainers {
 		if d := &o.Drainers[i]; j.Waits && d.ClaimUID == j.ClaimUID && d.Target == j.Target {
@@ -290,10 +290,10 @@ func prepared(s *scene, chance func(percent int) bool) {
 func describe(o *Observed) string {
 	out := fmt.Sprintf("%+v\n%+v, listed %d record %s ready %v pods %v drainers %v\n", o.Cluster, o.StatefulSet, o.ListSize, o.Record, o.Ready, o.Pods, o.Drainers)
 	for _, c := range o.Claims {
-		out += fmt.Sprintf("  %s marked %d aside %v deleting %v %v pending %v request %q unplaced %v placed %d\n",
-			c.Name, c.LeavingSince.Unix(), c.Aside, c.Deleting, c.Where, c.Pending, c.Request, c.Unplaced, c.Placed)
+		out += fmt.Sprintf("  %s marked %d aside %v deleting %v %v pending %v request %q unmoved %v moved %d\n",
+			c.Name, c.LeavingSince.Unix(), c.Aside, c.Deleting, c.Where, c.Pending, c.Request, c.Unmoved, c.Moved)
 	}
-	for _, j := range slices.Concat(o.Jobs, o.Placements) {
+	for _, j := range slices.Concat(o.Jobs, o.Moves) {
 		out += fmt.Sprintf("  Job %s of %s into %d, by %q, %v, deleting %v\n", j.Name, j.ClaimUID, j.Survivors, j.Target, j.State, j.Deleting)
 	}
 	return out

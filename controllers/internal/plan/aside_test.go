@@ -287,7 +287,7 @@ func TestNothingMovesToAMemberThatReturnsEmptyBeforeItsVolumeIsDrained(t *testin
 	}{
 		"a drain ends":                   {wiped(at(2).left(2).job(2, 2)), "delete Job job-data-2: " + why},
 		"one that the pod keeps ends":    {wiped(at(2).left(2).job(2, 2, outOfTime, podKept)), "delete Job job-data-2: " + why},
-		"a placement ends":               {wiped(grown(2, 3).placement(0)), "delete Job place-data-0: " + why},
+		"a move ends":                    {wiped(grown(2, 3).move(0)), "delete Job move-data-0: " + why},
 		"a member that still uses it":    {wiped(at(2).left(2).job(2, 2), inUse), ""},
 		"nothing moves: it is handed on": {asideOfMember(wiped(at(2), tookOver)), "release claim data-1: SetAside"},
 		"a drain is not gone yet":        {asideOfMember(wiped(at(2).left(2).job(2, 2, gone), tookOver)), ""},

@@ -117,7 +117,7 @@ func (p *Plan) decideMember(o *Observed, c *claim.Claim) {
 // decideDrain decides about the claim of one leaving or departed member.
 func (p *Plan) decideDrain(o *Observed, c *claim.Claim, slots *int) DrainState {
 	job := o.jobFor(c.UID)
-	state := DrainState{Claim: *c, Job: job, Mover: o.placementOf(c)}
+	state := DrainState{Claim: *c, Job: job, Mover: o.moveOf(c)}
 	switch aside := o.asideOf(c); {
 	case c.HandsOver(aside) || o.takesOver(c):
 		return state.is(p.handOver(o, c, aside))
@@ -197,8 +197,8 @@ func (o *Observed) drainWaits(c *claim.Claim, survivors int32) (reason, message 
 		return InTurn, "the volume of another member is drained first: its values are newer"
 	case o.waitsForLeases() != "":
 		return InTurn, o.waitsForLeases() + ": a drain would take a lease for a newer value"
-	case o.placementRuns() || o.drainedAfterPlacement(c) && o.placing():
-		return InTurn, "the survivors' items are placed first"
+	case o.moveRuns() || o.drainedAfterMove(c) && o.moving():
+		return InTurn, "the survivors' items are moved first"
 	case c.Pending:
 		return SettingAside, fmt.Sprintf("volume %s is not bound to the claim yet", c.Volume)
 	case survivors > c.Ordinal && !c.Aside || o.StatefulSet.Replicas != survivors:

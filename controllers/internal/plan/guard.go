@@ -18,13 +18,13 @@ import (
 
 // MaySetReplicas guards invariants 5 and 11: the size is allowed (allowedSize), and no
 // member leaves a volume without the mark. It needs Cluster, StatefulSet, Jobs,
-// Placements, Drainers, Record and Claims.
+// Moves, Drainers, Record and Claims.
 func MaySetReplicas(live *Observed, replicas int32) error {
 	if size, _, why := live.allowedSize(replicas); size != replicas {
 		return errors.New(why)
 	}
-	if kept := live.sizeWhilePlacing(replicas); kept != replicas { // anybody may have marked a claim of these members
-		return fmt.Errorf("items have to be placed among %d members", kept)
+	if kept := live.sizeWhileMoving(replicas); kept != replicas { // anybody may have marked a claim of these members
+		return fmt.Errorf("items have to be moved among %d members", kept)
 	}
 	for i := range live.Claims {
 		if c := &live.Claims[i]; !c.Aside && c.Ordinal >= replicas && replicas > 0 && c.LeavingSince.IsZero() {
@@ -35,14 +35,14 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 }
 
 // MayMark is asked before a claim gets the leaving mark, which can't be undone. It
-// refuses while a drain is at work, while items have to be placed among members that
+// refuses while a drain is at work, while items have to be moved among members that
 // include this one, and, if clients know this member, while the volume of an earlier one
-// is about to be drained. It needs Cluster, StatefulSet, Jobs, Placements, Drainers, Record
+// is about to be drained. It needs Cluster, StatefulSet, Jobs, Moves, Drainers, Record
 // and Claims.
 func MayMark(live *Observed, ordinal int32) error {
 	switch size, _, _ := live.allowedSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
-	case live.placing() && ordinal < size:
-		return fmt.Errorf("items have to be placed among %d members", size)
+	case live.moving() && ordinal < size:
+		return fmt.Errorf("items have to be moved among %d members", size)
 	case live.drainRuns():
 		return errors.New("a drain is under way")
 	case ordinal < min(live.staying(), live.Record.Ring.Size) && live.drainDue(live.staying()):
@@ -52,8 +52,8 @@ func MayMark(live *Observed, ordinal int32) error {
 }
 
 // MayDrain guards invariants 5 to 7: the member has left for good, its pod is gone, no
-// other drainer uses the volume, the survivors are the members, no placement runs, and no
-// more drains than allowed. It needs Cluster.Parallelism, StatefulSet, Jobs, Placements,
+// other drainer uses the volume, the survivors are the members, no move runs, and no
+// more drains than allowed. It needs Cluster.Parallelism, StatefulSet, Jobs, Moves,
 // Drainers, the claim, its member's pod and the drainer pods that mount it.
 func MayDrain(live *Observed, a action.CreateDrain) error {
 	claim := live.claim(a.Claim.UID)
@@ -73,11 +73,11 @@ func MayDrain(live *Observed, a action.CreateDrain) error {
 	return unless(reason == "", "%s", message)
 }
 
-// MayPlace guards invariants 5 and 10: the ring is the one that the plan saw, its members
-// exist, no drain runs, nor a placement by another ring, and the claim's member has items
-// to place, or leaves, and no other Job moves them. If it is prepared, the ring is the next
-// one. It needs Cluster, StatefulSet, Jobs, Placements, Drainers, Record, Claims and Ready.
-func MayPlace(live *Observed, a action.CreatePlacement) error {
+// MayMove guards invariants 5 and 10: the ring is the one that the plan saw, its members
+// exist, no drain runs, nor a move by another ring, and the claim's member has items
+// to move, or leaves, and no other Job moves them. If it is prepared, the ring is the next
+// one. It needs Cluster, StatefulSet, Jobs, Moves, Drainers, Record, Claims and Ready.
+func MayMove(live *Observed, a action.CreateMove) error {
 	if a.Prepared {
 		before := live.Record
 		if live = live.at(before.Next(live.Cluster.Ring.Of(a.Members))); !live.mayPrepare(before) {
@@ -88,44 +88,44 @@ func MayPlace(live *Observed, a action.CreatePlacement) error {
 	leaves := claim != nil && live.mayMoveLive(claim)
 	switch {
 	case claim == nil || !leaves && !live.misplaced(claim):
-		return fmt.Errorf("the member of claim %s has nothing to place", a.Claim.Name)
+		return fmt.Errorf("the member of claim %s has nothing to move", a.Claim.Name)
 	case TargetWithout(live.Record.Target(), a.Lost) != a.Target:
 		return fmt.Errorf("the clients' list is not of ring %s any more", a.Target)
 	case !live.StatefulSet.Exists:
 		return errors.New("the StatefulSet is gone")
-	case live.beingPlaced(claim):
-		return fmt.Errorf("the member of claim %s is being placed already", a.Claim.Name)
+	case live.beingMoved(claim):
+		return fmt.Errorf("the member of claim %s is being moved already", a.Claim.Name)
 	case live.moverSlots() <= 0:
-		return fmt.Errorf("%d placements run already", mostMovers)
+		return fmt.Errorf("%d moves run already", mostMovers)
 	case !a.Prepared && !a.Leases && live.waitsForLeases() != "":
 		return errors.New(live.waitsForLeases())
 	}
-	why := live.placementWaits(a.Target)
+	why := live.moveWaits(a.Target)
 	return unless(why == "", "%s", why)
 }
 
 // MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the member's
-// items are moved, and all else is as for MayPlace. It needs what that needs.
+// items are moved, and all else is as for MayMove. It needs what that needs.
 func MayBegin(live *Observed, a action.BeginMove) error {
 	claim := live.claim(a.Claim.UID)
 	switch {
 	case claim == nil || !live.mayMoveLive(claim) && !live.misplaced(claim):
-		return fmt.Errorf("the member of claim %s has nothing to place", a.Claim.Name)
+		return fmt.Errorf("the member of claim %s has nothing to move", a.Claim.Name)
 	case live.Record.Target() != a.Target || live.ListSize == 0:
 		return fmt.Errorf("the clients' list is not of ring %s", a.Target)
 	case !a.Leases && live.waitsForLeases() != "":
 		return errors.New(live.waitsForLeases())
 	}
-	if job := live.placementOf(claim); job == nil || !job.mayBegin(a.Target) {
+	if job := live.moveOf(claim); job == nil || !job.mayBegin(a.Target) {
 		return fmt.Errorf("no Job of the member of claim %s waits", a.Claim.Name)
 	}
-	why := live.placementWaits(a.Target)
+	why := live.moveWaits(a.Target)
 	return unless(why == "", "%s", why)
 }
 
-// MayRecordSkip is asked before a member counts as placed because a person said so: the
+// MayRecordSkip is asked before a member counts as moved because a person said so: the
 // clients' list must be of that ring. It needs Record.
-func MayRecordSkip(live *Observed, a action.RecordPlaced) error {
+func MayRecordSkip(live *Observed, a action.RecordMoved) error {
 	return unless(live.Record.Serial >= a.Serial, "the clients' list must be of ring %d first", a.Serial)
 }
 
@@ -145,7 +145,7 @@ func MaySetAside(live *Observed, c *claim.Claim) error {
 
 // MayHandOver is invariant 1 for a claim whose volume was set aside: another claim with
 // the finalizer is bound to that volume. It is invariant 11 for a member that returns empty then:
-// nothing moves that may be older (returnsEmpty). It needs Claims, Jobs, Placements and Drainers.
+// nothing moves that may be older (returnsEmpty). It needs Claims, Jobs, Moves and Drainers.
 func MayHandOver(live *Observed, c *claim.Claim) error {
 	if what := live.movesNow(); what != "" && c.LeavingSince.IsZero() {
 		return fmt.Errorf("%s may bring older items to the member of claim %s", what, c.Name)

@@ -40,7 +40,7 @@ func TestLiveTheSizeIsSetOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 		marked(at(3), 2): "",
 		// The cache had no Job when the mark was written.
 		marked(at(3), 2).aside(1).job(1, 3, aside): "Job job-data-1 drains into 3 members",
-		marked(grown(2, 3), 2):                     "items have to be placed among 3 members",
+		marked(grown(2, 3), 2):                     "items have to be moved among 3 members",
 	})
 	toNone := func(o *Observed) error { return MaySetReplicas(o, 0) }
 	refusals(t, toNone, map[*scene]string{at(3): ""})

@@ -12,7 +12,7 @@ import (
 
 // A scale-down announces itself first: the marks are written, movers are prepared
 // (prepare.go), and the clients' list names only the members that stay. Then the leaving
-// members run on for a while. A mover (drainer rebalance) gives their items to the owners
+// members run on for a while. A mover (drainer move) gives their items to the owners
 // while clients still find them, and ends when no client calls a leaving member any more, or
 // when routing.patience is over. Only then does the StatefulSet shrink, and the volumes are
 // drained as usual: what is left on them is added, nothing as a rule.
@@ -51,13 +51,13 @@ func (o *Observed) isLeaving(c *claim.Claim) bool {
 
 // mayMoveLive tells whether the items of a leaving member may be given to their owners
 // while it runs. They may not if that takes a person's decision away, if the member is
-// wanted again and no router looks for them there, or if its items are older than those that are placed first. The plan asks
-// this, and MayPlace asks it about live state.
+// wanted again and no router looks for them there, or if its items are older than those that are moved first. The plan asks
+// this, and MayMove asks it about live state.
 func (o *Observed) mayMoveLive(c *claim.Claim) bool {
-	older := o.drainedAfterPlacement(c) && slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return o.misplaced(&c) })
+	older := o.drainedAfterMove(c) && slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return o.misplaced(&c) })
 	wanted := o.Cluster.Size > c.Ordinal && !o.routersAskOldOwners()
 	return o.isLeaving(c) && 0 < o.Cluster.Size && !wanted && o.toDrain(c) && o.Cluster.Patience > 0 &&
-		!o.Cluster.PlacementOff && !c.Deleting && !c.KeptByAPerson() && c.Receipt == nil && !older
+		!o.Cluster.MovesOff && !c.Deleting && !c.KeptByAPerson() && c.Receipt == nil && !older
 }
 
 // waitsForMover tells whether the cluster waits for the mover of this leaving member: it may
@@ -67,7 +67,7 @@ func (o *Observed) waitsForMover(c *claim.Claim) bool {
 		return false
 	}
 	soon := o.toldJustNow(c) || o.routersAskOldOwners()
-	switch job := o.placementOf(c); {
+	switch job := o.moveOf(c); {
 	case job == nil:
 		return soon
 	case job.Deleting || job.State != JobActive || job.Target != o.target():
@@ -125,7 +125,7 @@ func (p *Plan) runsOn(c *claim.Claim) bool {
 
 // leaving says how a leaving member stands that runs on.
 func (p *Plan) leaving(o *Observed, c *claim.Claim, s DrainState) DrainState {
-	switch job := o.placementOf(c); {
+	switch job := o.moveOf(c); {
 	case o.waitsForMover(c):
 		return s.is(Leaving, "", "")
 	case job != nil && job.State == JobComplete:
@@ -142,16 +142,16 @@ func (o *Observed) keepsMover(c *claim.Claim, j *Job) bool {
 
 // moveLeaving starts the movers of leaving members.
 func (p *Plan) moveLeaving(o *Observed, slots *int) {
-	if p.allPlacementsWait(o) != "" || len(o.lost()) > 0 {
+	if p.allMovesWait(o) != "" || len(o.lost()) > 0 {
 		return
 	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if !p.runsOn(c) || !o.waitsForMover(c) || o.beingPlaced(c) || *slots <= 0 {
+		if !p.runsOn(c) || !o.waitsForMover(c) || o.beingMoved(c) || *slots <= 0 {
 			continue
 		}
 		*slots--
-		p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: p.Prepares, Leases: p.leases(o)})
+		p.add(action.CreateMove{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: p.Prepares, Leases: p.leases(o)})
 	}
 }
 

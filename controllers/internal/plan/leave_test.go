@@ -26,7 +26,7 @@ func shrinking() *scene {
 
 // mover adds the Job that moves the items of leaving member 2, with a pod that runs.
 func (s *scene) mover(changes ...func(*Job)) *scene {
-	s.placement(2, changes...)
+	s.move(2, changes...)
 	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.by(), Running: true})
 	return s
 }
@@ -36,9 +36,9 @@ func marks(at time.Time) func(*claim.Claim) { return func(c *claim.Claim) { c.Le
 func moverFailed(j *Job) { j.State, j.Message = JobFailed, "BackoffLimitExceeded" }
 
 func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
-	const moves = "place the items of the member of claim data-2, by ring " + target
+	const moves = "move the items of the member of claim data-2, by ring " + target
 	shrinks := []string{"apply the StatefulSet, 2 replicas"}
-	ends := append(shrinks[:1:1], "delete Job place-data-2: its member leaves now")
+	ends := append(shrinks[:1:1], "delete Job move-data-2: its member leaves now")
 	gone := []string{"2 Waiting PodPresent"}
 	for what, test := range map[string]struct {
 		scene   *scene
@@ -52,17 +52,17 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 		"told a second ago": {shrinking(), 3, []string{"apply the StatefulSet, 3 replicas", moves}, []string{"2 Leaving"}},
 		"its mover runs": {shrinking().mover().change(2, marks(now.Add(-time.Hour))), 3,
 			[]string{"apply the StatefulSet, 3 replicas"}, []string{"2 Leaving"}},
-		"its mover has a minute to start": {shrinking().placement(2), 3, []string{"apply the StatefulSet, 3 replicas"}, []string{"2 Leaving"}},
-		"two leave, one is moved": {shrinking().mover(allPlaced).pod(3).left(3, marks(now.Add(-time.Second))).with(func(o *Observed) {
+		"its mover has a minute to start": {shrinking().move(2), 3, []string{"apply the StatefulSet, 3 replicas"}, []string{"2 Leaving"}},
+		"two leave, one is moved": {shrinking().mover(allMoved).pod(3).left(3, marks(now.Add(-time.Second))).with(func(o *Observed) {
 			o.Drainers, o.StatefulSet.Replicas, o.Ready = nil, 4, []int32{0, 1, 2, 3}
-		}), 4, []string{"apply the StatefulSet, 4 replicas", "place the items of the member of claim data-3, by ring " + target},
+		}), 4, []string{"apply the StatefulSet, 4 replicas", "move the items of the member of claim data-3, by ring " + target},
 			[]string{"3 Leaving", "2 Leaving InTurn"}},
 
 		"its mover runs for longer than it can": {shrinking().mover().change(2, marks(now.Add(-time.Hour-2*time.Minute))), 2, ends, gone},
-		"its mover has not started in time":     {shrinking().placement(2).change(2, marks(now.Add(-2*time.Minute))), 2, ends, gone},
+		"its mover has not started in time":     {shrinking().move(2).change(2, marks(now.Add(-2*time.Minute))), 2, ends, gone},
 		"no mover was made in time":             {shrinking().change(2, marks(now.Add(-2*time.Minute))), 2, shrinks, gone},
 		"somebody wrote a mark of tomorrow":     {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
-		"its mover has ended well":              {shrinking().mover(allPlaced).with(noMovers), 2, shrinks, gone},
+		"its mover has ended well":              {shrinking().mover(allMoved).with(noMovers), 2, shrinks, gone},
 		"its mover has failed":                  {shrinking().mover(moverFailed).with(noMovers), 2, shrinks, gone},
 		"its mover is being deleted":            {shrinking().mover(func(j *Job) { j.Deleting = true }), 2, shrinks, gone},
 		"its mover gives by another ring":       {shrinking().mover(byAnother), 2, ends, gone},
@@ -71,13 +71,13 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 		"a person holds its drain":              {shrinking().mover().change(2, requested(claim.Hold)), 2, ends, []string{"2 Held Held"}},
 		"a person gives its items up":           {shrinking().mover().change(2, requested(claim.Skip)), 2, ends, gone},
 		"patience is 0":                         {shrinking().mover().with(func(o *Observed) { o.Cluster.Patience = 0 }), 2, ends, gone},
-		"placement is off":                      {shrinking().mover().with(func(o *Observed) { o.Cluster.PlacementOff = true }), 2, ends, gone},
+		"move is off":                           {shrinking().mover().with(func(o *Observed) { o.Cluster.MovesOff = true }), 2, ends, gone},
 		"claims are retained":                   {shrinking().mover().with(func(o *Observed) { o.Cluster.Policy = claim.Retain }), 2, ends, gone},
 		"all stop": {shrinking().mover().wanted(0), 0,
-			[]string{"apply the StatefulSet, 0 replicas", "delete Job place-data-2: its member leaves now"}, gone},
-		"newer items are placed first": {shrinking().with(func(o *Observed) {
+			[]string{"apply the StatefulSet, 0 replicas", "delete Job move-data-2: its member leaves now"}, gone},
+		"newer items are moved first": {shrinking().with(func(o *Observed) {
 			o.Record.Serial, o.Record.From = 6, o.Cluster.Ring.Of(2)
-		}), 2, []string{"apply the StatefulSet, 2 replicas", "place the items of the member of claim data-1, by ring " + target, "place the items of the member of claim data-0, by ring " + target}, gone},
+		}), 2, []string{"apply the StatefulSet, 2 replicas", "move the items of the member of claim data-1, by ring " + target, "move the items of the member of claim data-0, by ring " + target}, gone},
 	} {
 		t.Run(what, func(t *testing.T) {
 			p, got := Next(&test.scene.o), planned(test.scene)
@@ -98,7 +98,7 @@ func noMovers(o *Observed) { o.Drainers = nil }
 
 // No event tells that a mover has not started.
 func TestTheEndOfTheWaitForAMoverBringsAPlan(t *testing.T) {
-	s := shrinking().placement(2)
+	s := shrinking().move(2)
 	if p, want := Next(&s.o), now.Add(moverStartsWithin-time.Second); !p.Wake.Equal(want) {
 		t.Errorf("the next plan is at %s, want %s", p.Wake, want)
 	}
@@ -116,7 +116,7 @@ func TestTheEndOfTheWaitForAMoverThatRunsBringsAPlan(t *testing.T) {
 // TestAMemberThatIsMovedStaysForTheOthersBelowIt: leaving members leave together, whichever of
 // them is moved first.
 func TestAMemberThatIsMovedStaysForTheOthersBelowIt(t *testing.T) {
-	s := shrinking().mover().pod(3).left(3, marks(now.Add(-time.Second))).placement(3, allPlaced)
+	s := shrinking().mover().pod(3).left(3, marks(now.Add(-time.Second))).move(3, allMoved)
 	s.o.StatefulSet.Replicas, s.o.Ready = 4, []int32{0, 1, 2, 3}
 	if p := Next(&s.o); p.Running != 4 {
 		t.Errorf("%d run, want 4", p.Running)
@@ -137,9 +137,9 @@ func TestAMoversReceiptGoesWithItsJob(t *testing.T) {
 		end  func(*Job)
 		want bool
 	}{
-		"it ended well":        {allPlaced, true},
+		"it ended well":        {allMoved, true},
 		"it failed":            {moverFailed, false},
-		"its receipt is short": {func(j *Job) { allPlaced(j); j.Receipt.Found++ }, false},
+		"its receipt is short": {func(j *Job) { allMoved(j); j.Receipt.Found++ }, false},
 	} {
 		s := shrinking().mover(test.end).with(noMovers).with(func(o *Observed) { o.StatefulSet.Replicas = 2 })
 		var deleted *action.DeleteJob
@@ -158,15 +158,15 @@ func TestAMoversReceiptGoesWithItsJob(t *testing.T) {
 }
 
 func TestMovingLiveIsCheckedLive(t *testing.T) {
-	a := func(s *scene) action.CreatePlacement {
-		return action.CreatePlacement{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Target: s.by(), Members: 2}
+	a := func(s *scene) action.CreateMove {
+		return action.CreateMove{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Target: s.by(), Members: 2}
 	}
 	for what, test := range map[string]struct {
 		change func(*scene)
 		may    bool
 	}{
 		"as planned":                {func(*scene) {}, true},
-		"others are being placed":   {func(s *scene) { s.placement(1) }, true},
+		"others are being moved":    {func(s *scene) { s.move(1) }, true},
 		"the member is gone":        {func(s *scene) { s.o.StatefulSet.Replicas = 2 }, false},
 		"it is wanted again":        {func(s *scene) { s.wanted(3) }, false},
 		"all members are to stop":   {func(s *scene) { s.wanted(0) }, false},
@@ -179,7 +179,7 @@ func TestMovingLiveIsCheckedLive(t *testing.T) {
 		s := shrinking()
 		planned := a(s)
 		test.change(s)
-		if err := MayPlace(&s.o, planned); (err == nil) != test.may {
+		if err := MayMove(&s.o, planned); (err == nil) != test.may {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -32,7 +32,7 @@ func (o *Observed) ReadList(list *List, inStatus int32) {
 	o.ListSize = min(inStatus, o.MostMembers())
 	o.Record = o.recordOf(list)
 	for i := range o.Claims {
-		o.Claims[i].Placed = o.Record.Placed(o.Claims[i].Placed)
+		o.Claims[i].Moved = o.Record.Moved(o.Claims[i].Moved)
 	}
 }
 
@@ -48,7 +48,7 @@ func (o *Observed) recordOf(list *List) ring.Record {
 		if c.Aside {
 			continue
 		}
-		serials = append(serials, c.Placed)
+		serials = append(serials, c.Moved)
 		if c.LeavingSince.IsZero() { // others are off the list, and don't come back
 			members = max(members, c.Ordinal+1)
 		}
@@ -68,12 +68,12 @@ func (o *Observed) recordOf(list *List) ring.Record {
 }
 
 // decideList decides where clients look: at the members that there will be, but at no
-// more than now while items have to be placed. If this makes another ring, items may have
-// to be placed by it, and no member joins before that. o.Record is set to the new ring
+// more than now while items have to be moved. If this makes another ring, items may have
+// to be moved by it, and no member joins before that. o.Record is set to the new ring
 // for the rest of the plan; the record before it is returned.
 func (p *Plan) decideList(o *Observed) (before ring.Record) {
 	wanted := p.Replicas
-	if o.placing() {
+	if o.moving() {
 		wanted = min(wanted, o.Record.Ring.Size)
 	}
 	p.ListSize = o.nextListSize(wanted)
@@ -83,8 +83,8 @@ func (p *Plan) decideList(o *Observed) (before ring.Record) {
 	before = o.Record
 	o.Record = before.Next(o.Cluster.Ring.Of(p.ListSize))
 	p.Record = o.Record
-	if p.Record != before && !o.drainRuns() && o.sizeWhilePlacing(p.Replicas) < p.Replicas {
-		p.Replicas, p.SizeBlocked = o.sizeWhilePlacing(p.Replicas), BlockedByPlacement
+	if p.Record != before && !o.drainRuns() && o.sizeWhileMoving(p.Replicas) < p.Replicas {
+		p.Replicas, p.SizeBlocked = o.sizeWhileMoving(p.Replicas), BlockedByMove
 	}
 	return before
 }
@@ -103,7 +103,7 @@ func (o *Observed) nextListSize(wanted int32) int32 {
 
 // MayWriteList is asked before the clients' list changes. The live record must be the one
 // that the plan saw: otherwise two rings could get the same number, or a ring whose items
-// have to be placed could be forgotten. The size must be allowed to change, too. It needs
+// have to be moved could be forgotten. The size must be allowed to change, too. It needs
 // what MaySetReplicas needs.
 func MayWriteList(live *Observed, a action.WriteList) error {
 	if live.Record != a.From && live.Record != a.Record {

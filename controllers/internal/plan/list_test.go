@@ -49,7 +49,7 @@ func TestNobodyJoinsWhenClientsAreToldOfARingThatMovesKeys(t *testing.T) {
 	for client, want := range map[string]struct {
 		replicas int32
 		blocked  Block
-	}{"gomemcache": {6, NotBlocked}, "dalli": {4, BlockedByPlacement}} {
+	}{"gomemcache": {6, NotBlocked}, "dalli": {4, BlockedByMove}} {
 		p := Next(&joined(client).o)
 		if p.Replicas != want.replicas || p.SizeBlocked != want.blocked || p.Record.Ring.Client != client {
 			t.Errorf("%s: %d members, blocked by %q, ring %s", client, p.Replicas, p.SizeBlocked, p.Record)

@@ -12,7 +12,7 @@ import (
 // A member may be lost, with its node, while items are moved to it, and may never be
 // back. Then the size can be lowered again. The copies of its items on other members are
 // discarded, because clients may have stored newer values on the lost member, which
-// nobody can ask: a miss is better than an old value. When the others are placed, the
+// nobody can ask: a miss is better than an old value. When the others are moved, the
 // lost member leaves as any other, and its volume is drained when it is back.
 
 // lostAfter is how long a member that is to leave may be away before it counts as lost. A
@@ -41,9 +41,9 @@ func (o *Observed) isLost(ordinal int32) bool {
 	return o.dispensable(ordinal) && away && !at.After(o.Now)
 }
 
-// dispensable tells whether the member can leave before its items are placed. Either it
+// dispensable tells whether the member can leave before its items are moved. Either it
 // came with the ring, and has nothing older; or it is the only one that leaves, and is
-// drained when all others are placed (Claim.Unplaced). Of two such members, each could
+// drained when all others are moved (Claim.Unmoved). Of two such members, each could
 // have older values than the other. While the volume of an earlier member waits, none is
 // dispensable: its older values would take the place of what is discarded.
 func (o *Observed) dispensable(ordinal int32) bool {
@@ -51,7 +51,7 @@ func (o *Observed) dispensable(ordinal int32) bool {
 	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.From.Size <= ordinal || size == record.Ring.Size-1) &&
 		!slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
 			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != claim.Skip && o.toDrain(&c) && !o.stranded(&c) &&
-				(c.Aside || o.drainedAfterPlacement(&c))
+				(c.Aside || o.drainedAfterMove(&c))
 		})
 }
 
@@ -66,7 +66,7 @@ func (o *Observed) lostAt(ordinal int32) (at time.Time, away bool) {
 	return at.Add(lostAfter), true
 }
 
-// target names the ring by which items are placed now, and the lost members.
+// target names the ring by which items are moved now, and the lost members.
 func (o *Observed) target() string { return TargetWithout(o.Record.Target(), o.lost()) }
 
 // TargetWithout names a ring whose lost members get no items.

@@ -44,10 +44,10 @@ type Cluster struct {
 	NamespaceTerminating bool
 	// Finalizer: the cluster's own is in place.
 	Finalizer bool
-	// Ring has what the spec says of it; the plan sets its Size. PlacementOff:
-	// spec.routing.placement is Off.
-	Ring         ring.Ring
-	PlacementOff bool
+	// Ring has what the spec says of it; the plan sets its Size. MovesOff:
+	// spec.routing.moves is Off.
+	Ring     ring.Ring
+	MovesOff bool
 	// Patience is how long a leaving member waits for its last client; 0 not at all: its
 	// items are drained when it is gone.
 	Patience time.Duration
@@ -83,7 +83,7 @@ const (
 	JobFailed
 )
 
-// Job drains a claim, or places the items of its member.
+// Job drains a claim, or moves the items of its member.
 type Job struct {
 	Name string
 	UID  types.UID
@@ -91,7 +91,7 @@ type Job struct {
 	ClaimUID types.UID
 	// Survivors is the number of members that it adds items to: the ordinals below it.
 	Survivors int32
-	// Target names the ring by which it places items; empty for a drain.
+	// Target names the ring by which it moves items; empty for a drain.
 	Target string
 	// Waits: each of its pods waits until it is told to begin (Drainer.Waits).
 	Waits bool
@@ -114,7 +114,7 @@ type Job struct {
 	Ended   time.Time
 }
 
-// Drainer is a pod that drains the claim, or, with a Target, places the items of the
+// Drainer is a pod that drains the claim, or, with a Target, moves the items of the
 // claim's member by that ring.
 type Drainer struct {
 	Pod      string
@@ -159,8 +159,8 @@ type Observed struct {
 	Claims []claim.Claim
 	// Obstructed are the claims of which the last step was refused, by their UIDs.
 	Obstructed map[types.UID]Obstruction
-	// Jobs drain; Placements place items.
-	Jobs, Placements []Job
+	// Jobs drain; Moves move items.
+	Jobs, Moves []Job
 	// ListSize is how many members are on the clients' list now, and Record what is known
 	// of its rings: see ReadList.
 	ListSize int32

@@ -7,7 +7,7 @@ import (
 )
 
 // The API server may refuse a step about one claim for as long as it likes: a quota, an admission
-// policy, a Job of somebody else that has the name. Such a claim holds up no other one, no placement
+// policy, a Job of somebody else that has the name. Such a claim holds up no other one, no move
 // and no size. Its steps are tried again now and then, and until one of them is taken the claim
 // counts as one that waits for a person. Nothing that went on meanwhile is ended for a try.
 

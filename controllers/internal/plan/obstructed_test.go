@@ -34,7 +34,7 @@ func (s *scene) again() *scene {
 
 func newest(c *claim.Claim) { c.Left = 9 }
 
-// A drain whose Job can't be made keeps no other drain, no placement and no size waiting.
+// A drain whose Job can't be made keeps no other drain, no move and no size waiting.
 func TestADrainWhoseJobCannotBeMadeHoldsUpNoOther(t *testing.T) {
 	s := at(1).left(2, newest).left(1).obstructed(uid(2)).with(func(o *Observed) {
 		o.Obstructed[uid(2)] = Obstruction{Why: "Job data-2-drain belongs to somebody else", Taken: true, Until: refusedUntil}
@@ -51,7 +51,7 @@ func TestADrainWhoseJobCannotBeMadeHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// Whatever the API server refuses about one volume, other volumes are drained, items are placed, and the size changes.
+// Whatever the API server refuses about one volume, other volumes are drained, items are moved, and the size changes.
 // It is tried again, and then holds up nothing either.
 func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
 	failed := func(c *claim.Claim) { c.Finalizer = true }
@@ -60,7 +60,7 @@ func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
 		with   func(*scene) *scene
 		phase  string
 		tries  []string // when it is time
-		drains bool     // and then a drain begins, which comes before placements
+		drains bool     // and then a drain begins, which comes before moves
 	}{
 		"no claim that takes over its volume": {change: deleting, phase: "Failed Refused", tries: []string{"reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}},
 		"its receipt can't be written":        {change: failed, with: func(s *scene) *scene { return s.job(2, 2, complete) }, phase: "Failed Refused", tries: []string{"record the receipt of claim data-2"}},
@@ -78,7 +78,7 @@ func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
 				}
 				return s.obstructed(uid(2))
 			}
-			others := with(2).placed(0).placed(1).left(3) // older, and drained after the other
+			others := with(2).moved(0).moved(1).left(3) // older, and drained after the other
 			got := planned(others)
 			if !slices.Contains(got.Actions, "drain claim data-3 into 2 survivors") {
 				t.Errorf("the other volume is not drained: %v, %v", got.Drains, got.Actions)
@@ -98,8 +98,8 @@ func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
 				if test.drains && name != "now" {
 					continue
 				}
-				if got := planned(s); !slices.Contains(got.Places, "0 Placing") {
-					t.Errorf("%s, no items are placed: %v, %v", name, got.Places, got.Drains)
+				if got := planned(s); !slices.Contains(got.Moves, "0 Moving") {
+					t.Errorf("%s, no items are moved: %v, %v", name, got.Moves, got.Drains)
 				}
 			}
 			got = planned(others.again())
@@ -108,7 +108,7 @@ func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
 					t.Errorf("it is not tried again: %s\n%v", try, got.Actions)
 				}
 			}
-			if got := planned(with(2).placed(0).placed(1).wanted(1)); got.Replicas != 1 {
+			if got := planned(with(2).moved(0).moved(1).wanted(1)); got.Replicas != 1 {
 				t.Errorf("the size stays at %d: %s", got.Replicas, got.Blocked)
 			}
 		})

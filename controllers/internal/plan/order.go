@@ -8,21 +8,21 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Drains and placements have one total order, and this file is the only place that has it. A drain
+// Drains and moves have one total order, and this file is the only place that has it. A drain
 // adds items and never replaces any, so newer values have to come first:
 //
 //  1. The volumes by which clients found items when a ring last moved keys, or later: of members
 //     that left with that ring, and of members whose volume was set aside since then. The one that
 //     left last comes first.
-//  2. The placements of that ring. They wait for the volumes of the first group, unless these wait
+//  2. The moves of that ring. They wait for the volumes of the first group, unless these wait
 //     for members that join: no drain can begin before clients know these, and clients are not
-//     told of them before the placements have ended.
+//     told of them before the moves have ended.
 //  3. All other volumes, which are older. The one that left last comes first.
 //
 // A volume waits for those that come before it, and for none that comes after it. So no two wait
 // for each other, whatever came first in time. Members that left together have no keys in
 // common: their volumes have no order. What waits for a person lets the others pass. A size comes
-// last: it waits for what is drained or placed, and nothing of that waits for a wanted size. A claim
+// last: it waits for what is drained or moved, and nothing of that waits for a wanted size. A claim
 // of which the API server refuses a step lets the others pass, too (obstructed.go).
 //
 // Which of two volumes left last is a number beside the leaving mark, and never a time: two
@@ -30,32 +30,32 @@ import (
 
 // turn is the place of a volume in the order.
 type turn struct {
-	// afterPlacement: it is of the third group, otherwise of the first.
-	afterPlacement bool
-	left           int64
+	// afterMove: it is of the third group, otherwise of the first.
+	afterMove bool
+	left      int64
 }
 
 // before tells whether what has this turn is drained before what has the other one.
 func (t turn) before(other turn) bool {
-	if t.afterPlacement != other.afterPlacement {
-		return other.afterPlacement
+	if t.afterMove != other.afterMove {
+		return other.afterMove
 	}
 	return t.left > other.left
 }
 
 func (o *Observed) turnOf(c *claim.Claim) turn {
-	return turn{afterPlacement: o.drainedAfterPlacement(c), left: c.Left}
+	return turn{afterMove: o.drainedAfterMove(c), left: c.Left}
 }
 
-// drainedAfterPlacement tells whether the claim is of the third group. If a volume was set aside,
-// its claim says by which ring clients last stored items on it (claim.Placed). A member that was
+// drainedAfterMove tells whether the claim is of the third group. If a volume was set aside,
+// its claim says by which ring clients last stored items on it (claim.Moved). A member that was
 // on no ring of the record has nothing that is newer than what the others have.
-func (o *Observed) drainedAfterPlacement(c *claim.Claim) bool {
+func (o *Observed) drainedAfterMove(c *claim.Claim) bool {
 	switch {
-	case c.Unplaced:
+	case c.Unmoved:
 		return true
 	case c.Aside:
-		return c.Placed < o.Record.Serial || c.Ordinal >= max(o.Record.From.Size, o.Record.Ring.Size)
+		return c.Moved < o.Record.Serial || c.Ordinal >= max(o.Record.From.Size, o.Record.Ring.Size)
 	}
 	return c.Ordinal >= o.Record.From.Size
 }
@@ -63,7 +63,7 @@ func (o *Observed) drainedAfterPlacement(c *claim.Claim) bool {
 // storedBy is the serial of the last ring by which clients stored items on a volume that is set
 // aside now; 0 if they have found newer items elsewhere since then.
 func (o *Observed) storedBy(c *claim.Claim) int64 {
-	if !c.LeavingSince.IsZero() && o.drainedAfterPlacement(c) {
+	if !c.LeavingSince.IsZero() && o.drainedAfterMove(c) {
 		return 0
 	}
 	return o.Record.Serial
@@ -71,7 +71,7 @@ func (o *Observed) storedBy(c *claim.Claim) int64 {
 
 // returnsEmpty returns the claim of a member that stays, whose claim was deleted and whose volume is
 // being set aside; or nil. The member returns with an empty volume. What moves to it meanwhile may be
-// older than what the first volume has, which is drained next. So drains and placements that are at
+// older than what the first volume has, which is drained next. So drains and moves that are at
 // work are ended, and begin anew in their turn; the claim is handed over when none is at work, and
 // none begins before that. A claim that can't be set aside now keeps its member away, so nothing
 // moves there meanwhile.
@@ -85,7 +85,7 @@ func (o *Observed) returnsEmpty() *claim.Claim {
 	return &o.Claims[i]
 }
 
-// waitsForReturn tells that drains and placements wait for such a member; empty if there is none.
+// waitsForReturn tells that drains and moves wait for such a member; empty if there is none.
 func (o *Observed) waitsForReturn() string {
 	if c := o.returnsEmpty(); c != nil {
 		return fmt.Sprintf("claim %s was deleted: its volume is set aside first, since its items may be newer", c.Name)
@@ -93,7 +93,7 @@ func (o *Observed) waitsForReturn() string {
 	return ""
 }
 
-// movesNow names what is at work: a drain, or a placement that was told to begin; empty if nothing is.
+// movesNow names what is at work: a drain, or a move that was told to begin; empty if nothing is.
 func (o *Observed) movesNow() string {
 	if job := o.runningDrain(); job != nil {
 		return "Job " + job.Name
@@ -101,8 +101,8 @@ func (o *Observed) movesNow() string {
 	if pod := o.lingeringDrainer(); pod != "" {
 		return "drainer " + pod
 	}
-	for i := range o.Placements {
-		if j := &o.Placements[i]; j.mayRun() && !j.Waits {
+	for i := range o.Moves {
+		if j := &o.Moves[i]; j.mayRun() && !j.Waits {
 			return "Job " + j.Name
 		}
 	}

@@ -52,9 +52,9 @@ type Plan struct {
 	// Drains has an entry for each claim that is to be drained or released, highest
 	// ordinal first.
 	Drains []DrainState
-	// Placements has an entry for each member whose items have to be placed, highest
+	// Moves has an entry for each member whose items have to be moved, highest
 	// ordinal first.
-	Placements []PlacementState
+	Moves []MoveState
 	// DeletedClaims are those that somebody else deleted: of members that stay, and those
 	// whose volume the operator can't set aside.
 	DeletedClaims []DeletedClaim
@@ -89,8 +89,8 @@ const (
 	BlockedByShortage Block = "Shortage"
 	// BlockedByMemoryCheck: the members were asked a moment ago how full they are.
 	BlockedByMemoryCheck Block = "Question"
-	// BlockedByPlacement: members have items that clients look for elsewhere.
-	BlockedByPlacement Block = "Placement"
+	// BlockedByMove: members have items that clients look for elsewhere.
+	BlockedByMove Block = "Move"
 	// BlockedByRefusal: the API server refuses the mark of a member that is to leave.
 	BlockedByRefusal Block = "Refusal"
 )
@@ -99,7 +99,7 @@ const (
 // leaving members need room.
 func (o *Observed) ScaleDownBegins() bool {
 	c := &o.Cluster
-	return !c.Deleting && !c.NamespaceTerminating && c.Policy == claim.Drain && o.StatefulSet.Exists && !o.drainRuns() && !o.placing() &&
+	return !c.Deleting && !c.NamespaceTerminating && c.Policy == claim.Drain && o.StatefulSet.Exists && !o.drainRuns() && !o.moving() &&
 		0 < c.Size && c.Size < o.StatefulSet.Replicas &&
 		slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return c.Ordinal >= o.Cluster.Size && c.LeavingSince.IsZero() })
 }
@@ -143,7 +143,7 @@ func Next(observed *Observed) Plan {
 	p.add(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: p.ListSize}, action.ApplyStatefulSet{Replicas: p.Running, KeepTemplate: p.KeepsTemplate}, action.ApplyBudget{}, action.ApplyServiceMonitor{})
 	p.retireAddresses(&o)
 	p.drain(&o)
-	p.place(&o)
+	p.move(&o)
 	p.grow(&o)
 	return p
 }
@@ -196,30 +196,30 @@ func (p *Plan) decideSize(o *Observed) {
 		p.Replicas, p.SizeBlocked = o.StatefulSet.Replicas, BlockedByShortage
 	}
 	if p.Replicas > 0 && p.Replicas < o.Table.NewSize() && o.settles() {
-		p.Replicas, p.SizeBlocked = o.Table.NewSize(), BlockedByPlacement
+		p.Replicas, p.SizeBlocked = o.Table.NewSize(), BlockedByMove
 	}
 }
 
 // allowedSize returns the size that the cluster may have now, if this one is wanted. The
-// size doesn't change during a drain, or before items are placed. It doesn't shrink
+// size doesn't change during a drain, or before items are moved. It doesn't shrink
 // before the volumes of members that left earlier are drained. It brings no member back
 // to a volume that it left. If another size is returned, blocked and why say what it
 // waits for. The plan asks this, and MaySetReplicas asks it about live state.
 func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why string) {
 	departed := o.lowestMarked()
-	size = o.sizeWhilePlacing(wanted)
+	size = o.sizeWhileMoving(wanted)
 	switch job, lingering := o.runningDrain(), o.lingeringDrainer(); {
 	case job != nil:
-		size, blocked, why = o.sizeWhilePlacing(min(job.Survivors, o.MostMembers())), BlockedByDrain, fmt.Sprintf("Job %s drains into %d members", job.Name, job.Survivors)
+		size, blocked, why = o.sizeWhileMoving(min(job.Survivors, o.MostMembers())), BlockedByDrain, fmt.Sprintf("Job %s drains into %d members", job.Name, job.Survivors)
 	case lingering != "" && o.StatefulSet.Exists && wanted > 0:
 		size, blocked, why = o.sizeBefore(), BlockedByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
 	case o.marksWait(departed):
-		size, blocked, why = o.sizeWhilePlacing(o.staying()), BlockedByDrain, "the volume of a member that left is drained first"
+		size, blocked, why = o.sizeWhileMoving(o.staying()), BlockedByDrain, "the volume of a member that left is drained first"
 	case o.staysBelow(departed, size) < size: // see below
 	case departed != nil && o.drainDue(0) && o.someoneWouldLeave(size, departed.Ordinal):
 		size, blocked, why = min(departed.Ordinal, max(size, o.sizeBefore())), BlockedByDrain, "the volume of a member that left is drained first"
 	case size != wanted:
-		blocked, why = BlockedByPlacement, fmt.Sprintf("items have to be placed among %d members", size)
+		blocked, why = BlockedByMove, fmt.Sprintf("items have to be moved among %d members", size)
 	}
 	if stays := o.staysBelow(departed, size); stays < size {
 		size, blocked, why = stays, BlockedByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)
@@ -231,13 +231,13 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 }
 
 // staysBelow returns the size that brings no member back to a volume that it left. Anybody
-// can write a leaving mark. So during a drain, or before items are placed, no member leaves
+// can write a leaving mark. So during a drain, or before items are moved, no member leaves
 // that exists or is on the clients' list.
 func (o *Observed) staysBelow(departed *claim.Claim, size int32) int32 {
 	switch {
 	case departed == nil:
 		return size
-	case o.drainRuns() || o.placing() || o.marksWait(departed):
+	case o.drainRuns() || o.moving() || o.marksWait(departed):
 		return max(departed.Ordinal, min(size, max(o.staying(), o.Record.Ring.Size)))
 	}
 	return min(size, departed.Ordinal)
@@ -265,7 +265,7 @@ func (o *Observed) sizeBefore() int32 {
 // because no member is left that could store newer values. During a drain nothing is
 // marked either: the size is the one that the drain began with, and its marks were
 // written before. If a claim beyond that size has no mark, the cache is behind, and the
-// claim is a newer member's. The mark also says whether the member's items were placed by
+// claim is a newer member's. The mark also says whether the member's items were moved by
 // the rings before this plan.
 func (p *Plan) markLeaving(o *Observed, before ring.Record) {
 	if p.Replicas == 0 {
@@ -276,14 +276,14 @@ func (p *Plan) markLeaving(o *Observed, before ring.Record) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Ordinal >= p.Replicas && c.LeavingSince.IsZero() && MayMark(told, c.Ordinal) == nil {
-			p.add(action.MarkLeaving{Claim: c.Ref(), Unplaced: o.placementDue(&before, c), NeverStarted: c.NotStartedYet})
+			p.add(action.MarkLeaving{Claim: c.Ref(), Unmoved: o.moveDue(&before, c), NeverStarted: c.NotStartedYet})
 			c.LeaveNow()
 		}
 	}
 }
 
-// places tells a placement's drainer from a drain's.
-func (d Drainer) places() bool { return d.Target != "" }
+// mover tells a move's drainer from a drain's.
+func (d Drainer) mover() bool { return d.Target != "" }
 
 // runningDrain returns the Job of a drain whose pod may be at work, or nil.
 func (o *Observed) runningDrain() *Job {
@@ -301,7 +301,7 @@ func (o *Observed) runningDrain() *Job {
 func (o *Observed) lingeringDrainer() (pod string) {
 	for _, d := range o.Drainers {
 		c, job := o.claim(d.ClaimUID), o.jobFor(d.ClaimUID)
-		if !d.places() && c != nil && !c.LeavingSince.IsZero() && (job == nil || !job.mayRun()) {
+		if !d.mover() && c != nil && !c.LeavingSince.IsZero() && (job == nil || !job.mayRun()) {
 			return d.Pod
 		}
 	}
@@ -369,7 +369,7 @@ func dismantle(o *Observed) Plan {
 		}
 		return p
 	}
-	for _, j := range slices.Concat(o.Jobs, o.Placements) {
+	for _, j := range slices.Concat(o.Jobs, o.Moves) {
 		if !j.Deleting {
 			p.add(action.DeleteJob{Name: j.Name, UID: j.UID, ClaimUID: j.ClaimUID, Reason: "the Memcached is deleted"})
 		}

@@ -32,7 +32,7 @@ func (o *Observed) at(r ring.Record) *Observed {
 
 // mayPrepare tells whether movers may be prepared for the ring in o.Record, while clients
 // look by the one before: members only leave or only join, and nothing else is under way. The
-// plan asks this, and MayPlace asks it about live state.
+// plan asks this, and MayMove asks it about live state.
 func (o *Observed) mayPrepare(before ring.Record) bool {
 	from, to := before.Ring, o.Record.Ring
 	if from.Size == 0 || to.Size == 0 || to.Size == from.Size || from != o.Cluster.Ring.Of(from.Size) || o.ListSize != from.Size ||
@@ -48,7 +48,7 @@ func (o *Observed) mayPrepare(before ring.Record) bool {
 	earlier := slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
 		return !c.LeavingSince.IsZero() && (o.toDrain(&c) || c.Finalizer) && (to.Size > from.Size || !o.isLeaving(&c))
 	})
-	return !earlier && !o.drainRuns() && !o.at(before).placing()
+	return !earlier && !o.drainRuns() && !o.at(before).moving()
 }
 
 // prepare holds the list back while the movers start. For the rest of the plan o.Record stays
@@ -69,7 +69,7 @@ func (p *Plan) prepare(o *Observed, before ring.Record) {
 		switch {
 		case slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && d.Prepared }):
 			working++
-		case o.waitsForMover(c), o.toPlace(c):
+		case o.waitsForMover(c), o.toMove(c):
 			waits = true
 		}
 	}
@@ -100,41 +100,41 @@ func (o *Observed) preparesUntil() (until time.Time) {
 	return until
 }
 
-// toPlace tells whether items of a member that stays have to be moved by the ring in o.Record.
-func (o *Observed) toPlace(c *claim.Claim) bool {
-	return o.misplaced(c) && c.PlacementRequest != claim.Skip
+// toMove tells whether items of a member that stays have to be moved by the ring in o.Record.
+func (o *Observed) toMove(c *claim.Claim) bool {
+	return o.misplaced(c) && c.MoveRequest != claim.Skip
 }
 
-// preparePlacements starts the movers of members that stay.
-func (p *Plan) preparePlacements(o *Observed, slots int) {
+// prepareMoves starts the movers of members that stay.
+func (p *Plan) prepareMoves(o *Observed, slots int) {
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		if !o.toPlace(c) {
+		if !o.toMove(c) {
 			continue
 		}
-		state := PlacementState{Claim: *c, Job: o.placementOf(c)}
-		p.Placements = append(p.Placements, state.is(PlacementWaits, InTurn, "movers are being prepared, then the clients' list changes"))
-		if o.beingPlaced(c) || slots <= 0 {
+		state := MoveState{Claim: *c, Job: o.moveOf(c)}
+		p.Moves = append(p.Moves, state.is(MoveWaits, InTurn, "movers are being prepared, then the clients' list changes"))
+		if o.beingMoved(c) || slots <= 0 {
 			continue
 		}
 		slots--
-		p.add(action.CreatePlacement{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: true})
+		p.add(action.CreateMove{Claim: c.Ref(), Target: o.target(), Members: o.Record.Ring.Size, Prepared: true})
 	}
 }
 
 // moverRuns tells whether the pod of the leaving member's mover has started.
 func (o *Observed) moverRuns(c *claim.Claim) bool {
-	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.places() && d.ClaimUID == c.UID && d.Running })
+	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.mover() && d.ClaimUID == c.UID && d.Running })
 }
 
 // beginMoves tells prepared movers to begin. It comes right after the list.
 func (p *Plan) beginMoves(o *Observed) {
-	if p.Prepares || p.ListSize == 0 || o.placementWaits(o.target()) != "" || p.leasesWait(o) != "" {
+	if p.Prepares || p.ListSize == 0 || o.moveWaits(o.target()) != "" || p.leasesWait(o) != "" {
 		return
 	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		job := o.placementOf(c)
+		job := o.moveOf(c)
 		if job == nil || !job.mayBegin(o.target()) || !o.misplaced(c) && (!p.runsOn(c) || !o.waitsForMover(c)) {
 			continue
 		}

@@ -23,7 +23,7 @@ func preparing() *scene {
 
 // prepares adds the Job of member 2's mover, for the ring of two.
 func (s *scene) prepares(changes ...func(*Job)) *scene {
-	return s.placement(2, append([]func(*Job){func(j *Job) { j.Target, j.Waits = s.next(2), true }}, changes...)...)
+	return s.move(2, append([]func(*Job){func(j *Job) { j.Target, j.Waits = s.next(2), true }}, changes...)...)
 }
 
 // next names the ring of that many members.
@@ -40,11 +40,11 @@ func (s *scene) starts(prepared bool) *scene {
 func TestTheListWaitsForPreparedMovers(t *testing.T) {
 	const (
 		list3, list2 = "list 3 members for clients", "list 2 members for clients"
-		prepare      = "prepare to place the items of the member of claim data-2, by ring " + target
-		begin        = "begin to place the items of the member of claim data-2, by ring " + target
+		prepare      = "prepare to move the items of the member of claim data-2, by ring " + target
+		begin        = "begin to move the items of the member of claim data-2, by ring " + target
 		shrink       = "apply the StatefulSet, 2 replicas"
-		place        = "place the items of the member of claim data-2, by ring " + target
-		end          = "delete Job place-data-2: its member leaves now"
+		place        = "move the items of the member of claim data-2, by ring " + target
+		end          = "delete Job move-data-2: its member leaves now"
 	)
 	late := marks(now.Add(-preparesWithin))
 	for what, test := range map[string]struct {
@@ -69,7 +69,7 @@ func TestTheListWaitsForPreparedMovers(t *testing.T) {
 		"a survivor is not ready":         {preparing().prepares().with(func(o *Observed) { o.Ready = []int32{0, 2} }), []string{list2}},
 		"it is not ready":                 {preparing().prepares().with(func(o *Observed) { o.Ready = []int32{0, 1} }), []string{list2, shrink, end}},
 		"an earlier member's volume left": {preparing().left(3), []string{list2, place}},
-		"the list was lost":               {preparing().with(func(o *Observed) { o.Record.Ring.Client = "" }), []string{list2, place, "place the items of the member of claim data-1, by ring " + target, "place the items of the member of claim data-0, by ring " + target}},
+		"the list was lost":               {preparing().with(func(o *Observed) { o.Record.Ring.Client = "" }), []string{list2, place, "move the items of the member of claim data-1, by ring " + target, "move the items of the member of claim data-0, by ring " + target}},
 		"all stop":                        {preparing().prepares().wanted(0), []string{"list 0 members for clients", "apply the StatefulSet, 0 replicas", end}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestMoversOfMembersThatStayArePreparedToo(t *testing.T) {
 		o.Cluster.Ring.Client, o.Record.Ring.Client = "gomemcache", "gomemcache"
 	})
 	p := Next(&s.o)
-	if created := actions[action.CreatePlacement](p); !p.Prepares || len(created) != 3 || slices.ContainsFunc(created, func(a action.CreatePlacement) bool { return !a.Prepared }) {
+	if created := actions[action.CreateMove](p); !p.Prepares || len(created) != 3 || slices.ContainsFunc(created, func(a action.CreateMove) bool { return !a.Prepared }) {
 		t.Errorf("prepares %v, %v", p.Prepares, created)
 	}
 	s.prepares().starts(true)
@@ -102,7 +102,7 @@ func TestMoversOfMembersThatStayArePreparedToo(t *testing.T) {
 		t.Error("it waits for one mover only")
 	}
 	for i := range int32(2) {
-		s.placement(i, func(j *Job) { j.Target, j.Waits = s.next(2), true })
+		s.move(i, func(j *Job) { j.Target, j.Waits = s.next(2), true })
 		s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(i), Target: s.next(2), Waits: true, Running: true, Prepared: true})
 	}
 	if p := Next(&s.o); p.Prepares || len(actions[action.BeginMove](p)) != 3 {
@@ -120,19 +120,19 @@ func joining() *scene {
 
 // grows adds the Job and the pod of a mover, for the ring of three.
 func (s *scene) grows(ordinal int32, prepared bool) *scene {
-	s.placement(ordinal, func(j *Job) { j.Target, j.Waits = s.next(3), true })
+	s.move(ordinal, func(j *Job) { j.Target, j.Waits = s.next(3), true })
 	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(ordinal), Target: s.next(3), Waits: true, Running: prepared, Prepared: prepared})
 	return s
 }
 
 func TestAJoiningMemberIsListedWhenMoversArePrepared(t *testing.T) {
 	const (
-		prepare0 = "prepare to place the items of the member of claim data-0, by ring " + target
-		prepare1 = "prepare to place the items of the member of claim data-1, by ring " + target
-		place0   = "place the items of the member of claim data-0, by ring " + target
-		place1   = "place the items of the member of claim data-1, by ring " + target
-		begin0   = "begin to place the items of the member of claim data-0, by ring " + target
-		begin1   = "begin to place the items of the member of claim data-1, by ring " + target
+		prepare0 = "prepare to move the items of the member of claim data-0, by ring " + target
+		prepare1 = "prepare to move the items of the member of claim data-1, by ring " + target
+		move0    = "move the items of the member of claim data-0, by ring " + target
+		move1    = "move the items of the member of claim data-1, by ring " + target
+		begin0   = "begin to move the items of the member of claim data-0, by ring " + target
+		begin1   = "begin to move the items of the member of claim data-1, by ring " + target
 	)
 	late := func(o *Observed) { o.LastReady = now.Add(-preparesWithin) }
 	for what, test := range map[string]struct {
@@ -145,12 +145,12 @@ func TestAJoiningMemberIsListedWhenMoversArePrepared(t *testing.T) {
 		"one is prepared":           {joining().grows(0, true).grows(1, false), 2, nil},
 		"both are":                  {joining().grows(0, true).grows(1, true), 3, []string{begin1, begin0}},
 		"not in time":               {joining().grows(0, true).grows(1, false).with(late), 3, []string{begin1, begin0}},
-		"no mover in time":          {joining().with(late), 3, []string{place1, place0}},
-		"a clock is wrong":          {joining().with(func(o *Observed) { o.LastReady = now.Add(time.Hour) }), 3, []string{place1, place0}},
-		"a person skips one":        {joining().change(0, asked(claim.Skip)).grows(1, true), 3, []string{begin1, "record that the items of the member of claim data-0 are placed by ring " + target}},
+		"no mover in time":          {joining().with(late), 3, []string{move1, move0}},
+		"a clock is wrong":          {joining().with(func(o *Observed) { o.LastReady = now.Add(time.Hour) }), 3, []string{move1, move0}},
+		"a person skips one":        {joining().change(0, asked(claim.Skip)).grows(1, true), 3, []string{begin1, "record that the items of the member of claim data-0 are moved by ring " + target}},
 		"a member is not ready":     {joining().with(func(o *Observed) { o.Ready = []int32{0, 2} }), 3, nil},
-		"placement is Off":          {joining().with(func(o *Observed) { o.Cluster.PlacementOff = true }), 3, nil},
-		"it is to leave again":      {joining().grows(0, true).grows(1, false).wanted(2), 2, []string{"mark claim data-2 as leaving", "delete Job place-data-0: its member has nothing to place", "delete Job place-data-1: its member has nothing to place"}},
+		"move is Off":               {joining().with(func(o *Observed) { o.Cluster.MovesOff = true }), 3, nil},
+		"it is to leave again":      {joining().grows(0, true).grows(1, false).wanted(2), 2, []string{"mark claim data-2 as leaving", "delete Job move-data-0: its member has nothing to move", "delete Job move-data-1: its member has nothing to move"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got := planned(test.scene).Actions
@@ -161,8 +161,8 @@ func TestAJoiningMemberIsListedWhenMoversArePrepared(t *testing.T) {
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("actions: -want +got:\n%s", diff)
 			}
-			for _, a := range actions[action.CreatePlacement](Next(&test.scene.o)) {
-				if err := MayPlace(&test.scene.o, a); a.Prepared && err != nil {
+			for _, a := range actions[action.CreateMove](Next(&test.scene.o)) {
+				if err := MayMove(&test.scene.o, a); a.Prepared && err != nil {
 					t.Errorf("%s: %v", a, err)
 				}
 			}
@@ -189,7 +189,7 @@ func TestTheListWaitsForAsManyMoversAsThereAre(t *testing.T) {
 		if i <= 2 {
 			continue
 		}
-		s.placement(i, func(j *Job) { j.Target, j.Waits = s.next(1), true })
+		s.move(i, func(j *Job) { j.Target, j.Waits = s.next(1), true })
 		s.o.Drainers = append(s.o.Drainers, Drainer{ClaimUID: uid(i), Target: s.next(1), Waits: true, Running: true, Prepared: i > 3})
 	}
 	if p := Next(&s.o); !p.Prepares {
@@ -215,8 +215,8 @@ func TestAMoverBeginsByTheRingOfTheList(t *testing.T) {
 		"clients are told of nobody":          announced().with(func(o *Observed) { o.ListSize = 0 }),
 		"clients are told of a ring after it": announced().with(func(o *Observed) { o.Record.Serial++ }),
 		"clients use another library":         announced().with(func(o *Observed) { o.Record.Ring.Client = "gomemcache" }),
-		"its Job is gone":                     announced().with(func(o *Observed) { o.Placements = nil }),
-		"its Job is being deleted":            announced().with(func(o *Observed) { o.Placements[0].Deleting = true }),
+		"its Job is gone":                     announced().with(func(o *Observed) { o.Moves = nil }),
+		"its Job is being deleted":            announced().with(func(o *Observed) { o.Moves[0].Deleting = true }),
 		"a drain runs":                        announced().job(3, 2),
 		"another one moves items":             announced().with(func(o *Observed) { o.Drainers = append(o.Drainers, Drainer{ClaimUID: uid(1), Target: "9-x"}) }),
 		"a person wants it again":             announced().wanted(3),

@@ -29,12 +29,12 @@ func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
 			outcome{Actions: []string{apply, "delete Job job-data-2: a person asked for a retry, and no pod of it has run", "clear the retry of claim data-2"}, Drains: []string{"2 Waiting InTurn"}}},
 		"a person asks for a retry of one that runs": {at(2).left(2, retry).job(2, 2), outcome{Actions: []string{apply, "clear the retry of claim data-2"}, Drains: runs}},
 		"it is replaced already":                     {at(2).left(2, retry).job(2, 2, unstarted, gone), outcome{Actions: []string{apply}, Drains: []string{"2 Waiting InTurn"}}},
-		"of a placement": {grown(2, 3).placement(1, unstarted, outdated).placed(0), outcome{
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1: no pod of it has run, and its pods would be made in another way now"},
-			Places:  []string{"1 Waiting InTurn"}}},
-		"a retry of a placement": {grown(2, 3).placement(1, unstarted).placed(0).change(1, asked(claim.Retry)), outcome{
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1: a person asked for a retry, and no pod of it has run", "clear the placement's retry of claim data-1"},
-			Places:  []string{"1 Waiting InTurn"}}},
+		"of a move": {grown(2, 3).move(1, unstarted, outdated).moved(0), outcome{
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-1: no pod of it has run, and its pods would be made in another way now"},
+			Moves:   []string{"1 Waiting InTurn"}}},
+		"a retry of a move": {grown(2, 3).move(1, unstarted).moved(0).change(1, asked(claim.Retry)), outcome{
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-1: a person asked for a retry, and no pod of it has run", "clear the move's retry of claim data-1"},
+			Moves:   []string{"1 Waiting InTurn"}}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got := planned(test.scene)
@@ -58,8 +58,8 @@ func TestAJobWhoseMembersListenElsewhereIsReplaced(t *testing.T) {
 		"a drain that runs": {at(2).left(2).job(2, 2, misdirected), outcome{
 			Actions: []string{"apply the StatefulSet, 2 replicas", "delete Job job-data-2" + why}, Drains: []string{"2 Waiting InTurn"}}},
 		"it is replaced already": {at(2).left(2).job(2, 2, misdirected, gone), outcome{Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
-		"a placement that runs": {grown(2, 3).placement(1, misdirected).placed(0), outcome{
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1" + why}, Places: []string{"1 Waiting InTurn"}}},
+		"a move that runs": {grown(2, 3).move(1, misdirected).moved(0), outcome{
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-1" + why}, Moves: []string{"1 Waiting InTurn"}}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got := planned(test.scene)

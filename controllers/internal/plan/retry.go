@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A drain or a placement that failed is tried again by itself, with growing pauses, for
+// A drain or a move that failed is tried again by itself, with growing pauses, for
 // as long as it takes. Only the exit codes of contract.NoRetry wait for a person. The
 // claim has the number of failures, and the failed Job has the time:
 //

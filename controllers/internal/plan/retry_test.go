@@ -41,7 +41,7 @@ func failedBefore(n int32, last types.UID) func(*claim.Claim) {
 }
 
 // What a retry can mend is tried again by itself; anything else waits for a person.
-// expect checks the plan's actions, drains, placements and Wake.
+// expect checks the plan's actions, drains, moves and Wake.
 func (s *scene) expect(t *testing.T, want outcome, wake time.Time) {
 	t.Helper()
 	got := planned(s)
@@ -105,7 +105,7 @@ func TestStatusKnowsWhenTheNextAttemptIs(t *testing.T) {
 	}
 }
 
-func TestFailedPlacementIsTriedAgainByItself(t *testing.T) {
+func TestFailedMoveIsTriedAgainByItself(t *testing.T) {
 	stillStored := failing(contract.ExitFailed, "StillStored")
 	apply := "apply the StatefulSet, 3 replicas"
 	for what, test := range map[string]struct {
@@ -114,13 +114,13 @@ func TestFailedPlacementIsTriedAgainByItself(t *testing.T) {
 		places  string
 		wake    time.Time
 	}{
-		"not at once": {grown(1, 3).placement(0, stillStored).after(time.Second), []string{apply}, "0 Failed StillStored", noon.Add(time.Minute)},
-		"after a minute": {grown(1, 3).placement(0, stillStored).after(time.Minute),
-			[]string{apply, "count failure 1 of claim data-0", "delete Job place-data-0: it failed, and is tried again"}, "0 Waiting Retrying", time.Time{}},
-		"it can't come right": {grown(1, 3).placement(0, failing(contract.ExitUsage, "BadArguments")).after(time.Hour), []string{apply}, "0 Failed BadArguments", time.Time{}},
+		"not at once": {grown(1, 3).move(0, stillStored).after(time.Second), []string{apply}, "0 Failed StillStored", noon.Add(time.Minute)},
+		"after a minute": {grown(1, 3).move(0, stillStored).after(time.Minute),
+			[]string{apply, "count failure 1 of claim data-0", "delete Job move-data-0: it failed, and is tried again"}, "0 Waiting Retrying", time.Time{}},
+		"it can't come right": {grown(1, 3).move(0, failing(contract.ExitUsage, "BadArguments")).after(time.Hour), []string{apply}, "0 Failed BadArguments", time.Time{}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			test.scene.expect(t, outcome{Actions: test.actions, Places: []string{test.places}}, test.wake)
+			test.scene.expect(t, outcome{Actions: test.actions, Moves: []string{test.places}}, test.wake)
 		})
 	}
 }

@@ -57,7 +57,7 @@ func (p *Plan) decideTable(o *Observed, before ring.Record) {
 		p.wakeAt(t.Overdue())
 	}
 	next := o.Record.Ring
-	moves := !o.Cluster.PlacementOff && (o.Cluster.Patience > 0 || next.Size > before.Ring.Size)
+	moves := !o.Cluster.MovesOff && (o.Cluster.Patience > 0 || next.Size > before.Ring.Size)
 	change := next != before.Ring && moves && o.mayPrepare(before)
 	switch {
 	case t.State == contract.RingStable && change && t.New == before.Ring:
@@ -187,7 +187,7 @@ func (o *Observed) routersAskOldOwners() bool {
 }
 
 // moversFoundNothing tells whether nothing is left at the old owners: the items of members that
-// stay are placed, and so are those of leaving ones.
+// stay are moved, and so are those of leaving ones.
 func (o *Observed) moversFoundNothing() bool {
 	return !slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return o.misplaced(&c) || o.isLeaving(&c) && o.mayHaveItems(&c) })
 }
@@ -198,7 +198,7 @@ func (o *Observed) mayHaveItems(c *claim.Claim) bool {
 	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) || o.overdue(c) || o.moverSettles(c.UID) {
 		return false
 	}
-	job := o.placementOf(c)
+	job := o.moveOf(c)
 	return job == nil || job.Deleting || job.State == JobActive || job.Target != o.target()
 }
 

@@ -40,7 +40,7 @@ func since(d time.Duration) func(*ring.Table) {
 // changed is preparing after clients have been told of two members.
 func changed() *scene {
 	return preparing().prepares(func(j *Job) { j.Waits = false }).with(func(o *Observed) {
-		target := o.Placements[0].Target
+		target := o.Moves[0].Target
 		o.ListSize, o.Record = 2, o.Record.Next(o.Cluster.Ring.Of(2))
 		o.Drainers = []Drainer{{Pod: "mover", ClaimUID: uid(2), Target: target, Running: true}}
 	})
@@ -84,7 +84,7 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 		"a person wants it again in move":     {changed().wanted(3).table(move, 3, 2), move, 2, 3},
 		"and nothing is left":                 {changed().wanted(3).with(settled).table(move, 3, 2), finish, 2, 3},
 		"the mover's pod starts again":        {changed().with(func(o *Observed) { o.Drainers = nil }).change(2, longAgo).table(move, 3, 2), move, 2, 3},
-		"the mover's Job is gone":             {changed().with(func(o *Observed) { o.Drainers, o.Placements = nil, nil }).change(2, longAgo).table(move, 3, 2), move, 2, 3},
+		"the mover's Job is gone":             {changed().with(func(o *Observed) { o.Drainers, o.Moves = nil, nil }).change(2, longAgo).table(move, 3, 2), move, 2, 3},
 		"the mover has failed":                {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobFailed).table(move, 3, 2), finish, 2, 3},
 		"no mover for more than an hour":      {changed().with(func(o *Observed) { o.Drainers = nil }).change(2, marks(now.Add(-2*time.Hour))).table(move, 3, 2), finish, 2, 2},
 		"a person holds it in move":           {changed().change(2, requested(claim.Hold)).table(move, 3, 2), finish, 2, 3},
@@ -101,7 +101,7 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 		"another ring, leases in finish":      {ready().table(finish, 2, 3), finish, 3, 3},
 		"and nobody holds leases":             {ready().table(finish, 2, 3, since(2*ring.LeasesExpire)), stable, 3, 3},
 		"somebody else leaves members out":    {at(3).with(patient).table(settle, 3, 1), stable, 3, 3},
-		"items are not moved":                 {preparing().with(func(o *Observed) { o.Cluster.PlacementOff = true }).table(stable, 0, 3), stable, 2, 2},
+		"items are not moved":                 {preparing().with(func(o *Observed) { o.Cluster.MovesOff = true }).table(stable, 0, 3), stable, 2, 2},
 		"nobody is waited for":                {preparing().with(func(o *Observed) { o.Cluster.Patience = 0 }).table(stable, 0, 3), stable, 2, 2},
 		"the table is lost":                   {preparing().with(func(o *Observed) { o.Cluster.Routers = true }), stable, 3, 3},
 		"all stop":                            {ready().wanted(0).table(settle, 3, 2), stable, 0, 0},
@@ -123,7 +123,7 @@ func patient(o *Observed) { o.Cluster.Patience = 90 * time.Second }
 
 // prepared sets the state of the mover's Job.
 func (s *scene) prepared(state JobState) *scene {
-	s.o.Placements[0].State, s.o.Placements[0].Receipt = state, receiptFor(uid(2))
+	s.o.Moves[0].State, s.o.Moves[0].Receipt = state, receiptFor(uid(2))
 	return s
 }
 
@@ -140,7 +140,7 @@ func TestTheRingStaysWhileRoutersLookAtTheOldOwners(t *testing.T) {
 		}
 		s.table(state, from, 2, behind)
 		p := Next(&s.o)
-		if waited := p.SizeBlocked == BlockedByPlacement; waited != waits {
+		if waited := p.SizeBlocked == BlockedByMove; waited != waits {
 			t.Errorf("%s: %s", state, fmt.Sprint(p.SizeBlocked, p.Replicas))
 		}
 	}
@@ -159,8 +159,8 @@ func TestMoversTakeLeasesIfOnlyRoutersAsk(t *testing.T) {
 		if begin := actions[action.BeginMove](Next(&s.o)); len(begin) != 1 || begin[0].Leases != exclusive {
 			t.Errorf("exclusive=%t: %v", exclusive, begin)
 		}
-		s = changed().with(func(o *Observed) { o.Placements, o.Drainers = nil, nil }).table(contract.RingMove, 3, 2).exclusive(exclusive)
-		if place := actions[action.CreatePlacement](Next(&s.o)); len(place) != 1 || place[0].Leases != exclusive {
+		s = changed().with(func(o *Observed) { o.Moves, o.Drainers = nil, nil }).table(contract.RingMove, 3, 2).exclusive(exclusive)
+		if place := actions[action.CreateMove](Next(&s.o)); len(place) != 1 || place[0].Leases != exclusive {
 			t.Errorf("exclusive=%t: %+v", exclusive, place)
 		}
 	}
@@ -217,12 +217,12 @@ func notReady(o *Observed) { o.Ready = []int32{0, 2} }
 
 // waiting: the mover was not told to begin yet.
 func waiting(o *Observed) {
-	o.Placements[0].Waits, o.Drainers[0].Waits, o.Drainers[0].Prepared = true, true, true
+	o.Moves[0].Waits, o.Drainers[0].Waits, o.Drainers[0].Prepared = true, true, true
 }
 
-// TestADrainThatWaitsForRoutersHoldsNoPlacementUp: each would wait for the other for ever, since routers
-// wait for the placement.
-func TestADrainThatWaitsForRoutersHoldsNoPlacementUp(t *testing.T) {
+// TestADrainThatWaitsForRoutersHoldsNoMoveUp: each would wait for the other for ever, since routers
+// wait for the move.
+func TestADrainThatWaitsForRoutersHoldsNoMoveUp(t *testing.T) {
 	for _, exclusive := range []bool{true, false} {
 		s := at(3).left(3).with(func(o *Observed) {
 			o.Now, o.Ready, o.ListSize = now, []int32{0, 1, 2}, 3
@@ -230,8 +230,8 @@ func TestADrainThatWaitsForRoutersHoldsNoPlacementUp(t *testing.T) {
 			o.Record = ring.Record{Ring: o.Cluster.Ring.Of(4)}.Next(o.Cluster.Ring.Of(3))
 		}).table(contract.RingMove, 4, 3).exclusive(exclusive)
 		p := Next(&s.o)
-		if placed := len(actions[action.CreatePlacement](p)) > 0; placed != exclusive {
-			t.Errorf("exclusive=%t: %v, placements %+v", exclusive, p.Drains, p.Placements)
+		if moved := len(actions[action.CreateMove](p)) > 0; moved != exclusive {
+			t.Errorf("exclusive=%t: %v, moves %+v", exclusive, p.Drains, p.Moves)
 		}
 	}
 }
@@ -244,8 +244,8 @@ func TestMoversGoOnWhileRoutersAskTheOldOwners(t *testing.T) {
 	if ended := actions[action.DeleteJob](Next(&s.o)); len(ended) > 0 {
 		t.Errorf("its mover is ended: %v", ended)
 	}
-	s = changed().with(noPod).change(2, longAgo).with(func(o *Observed) { o.Placements = nil }).table(contract.RingMove, 3, 2)
-	if begun := actions[action.CreatePlacement](Next(&s.o)); len(begun) != 1 {
+	s = changed().with(noPod).change(2, longAgo).with(func(o *Observed) { o.Moves = nil }).table(contract.RingMove, 3, 2)
+	if begun := actions[action.CreateMove](Next(&s.o)); len(begun) != 1 {
 		t.Errorf("movers that are started: %v", begun)
 	}
 }

@@ -143,7 +143,7 @@ type outcome struct {
 	Blocked  Block
 	Actions  []string
 	Drains   []string
-	Places   []string
+	Moves    []string
 	Lost     []string
 }
 
@@ -171,12 +171,12 @@ func planned(s *scene) outcome {
 		}
 		out.Drains = append(out.Drains, word)
 	}
-	for _, s := range p.Placements {
+	for _, s := range p.Moves {
 		word := fmt.Sprintf("%d %s", s.Claim.Ordinal, s.Phase)
 		if s.Reason != "" {
 			word += " " + s.Reason
 		}
-		out.Places = append(out.Places, word)
+		out.Moves = append(out.Moves, word)
 	}
 	for _, c := range p.DeletedClaims {
 		out.Lost = append(out.Lost, c.Claim.Name)

@@ -33,11 +33,11 @@ func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 		t.Errorf("a drainer of no claim of the cluster keeps the size at %d", p.Replicas)
 	}
 	due := grown(1, 2).left(2, requested(claim.Skip), deleting, unheld).with(func(o *Observed) { o.Drainers = lingers.o.Drainers })
-	if got := planned(due).Places; !slices.Equal(got, []string{"0 Waiting PlacementWaits"}) {
-		t.Errorf("items are placed beside it: %v", got)
+	if got := planned(due).Moves; !slices.Equal(got, []string{"0 Waiting MoveWaits"}) {
+		t.Errorf("items are moved beside it: %v", got)
 	}
-	if MayPlace(&due.o, action.CreatePlacement{Claim: action.ClaimRef{Name: name(0), UID: uid(0)}, Target: due.by()}) == nil {
-		t.Error("items may be placed beside it")
+	if MayMove(&due.o, action.CreateMove{Claim: action.ClaimRef{Name: name(0), UID: uid(0)}, Target: due.by()}) == nil {
+		t.Error("items may be moved beside it")
 	}
 }
 

@@ -162,7 +162,7 @@ func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
 	}
 }
 
-func TestPolicyDecidesAboutReleasedClaims(t *testing.T) {
+func TestPolicyDecidesAboutDepartedClaims(t *testing.T) {
 	apply := "apply the StatefulSet, 2 replicas"
 	for name, test := range map[string]struct {
 		policy  claim.DrainPolicy
@@ -221,7 +221,7 @@ func TestTheSizeWaitsForDrainsAndVolumes(t *testing.T) {
 		"up beside one that goes on when its pod ends":            {at(2).wanted(3).left(5).job(5, 2, outOfTime, podKept), 2, BlockedByDrain},
 		"down further beside one that nobody tries again":         {at(2).wanted(1).left(2).job(2, 2, unreadable, podKept), 1, NotBlocked},
 		"a member with the mark stays under a drain":              {marked(at(3), 2).wanted(2).aside(1).job(7, 3), 3, BlockedByDrain},
-		"a member with the mark stays until all are placed":       {marked(grown(2, 3), 2).wanted(2), 3, BlockedByPlacement},
+		"a member with the mark stays until all are moved":        {marked(grown(2, 3), 2).wanted(2), 3, BlockedByMove},
 		"all but those with the mark stay, whatever is to happen": {marked(at(3), 2).wanted(3), 2, BlockedByVolume},
 		"never back to a volume, whatever a Job says":             {at(1).wanted(3).left(1).left(2).job(2, 2), 1, BlockedByVolume},
 		"down further after a drain failed":                       {at(2).wanted(1).left(2).job(2, 2, unreadable), 1, NotBlocked},
@@ -380,14 +380,14 @@ func TestDeletionLetsEverythingGo(t *testing.T) {
 }
 
 // A Job whose claim is gone runs until it is deleted; what waits for its end comes later.
-func TestJobsWhoseClaimIsGoneAreSweptBeforeItemsArePlaced(t *testing.T) {
+func TestJobsWhoseClaimIsGoneAreSweptBeforeItemsAreMoved(t *testing.T) {
 	got := planned(grown(1, 2).job(7, 2))
 	want := []string{"delete Job job-data-7: its claim is gone", "apply the StatefulSet, 2 replicas"}
 	if diff := cmp.Diff(want, got.Actions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if want := []string{"0 Waiting PlacementWaits"}; !slices.Equal(got.Places, want) {
-		t.Errorf("placements are %v", got.Places)
+	if want := []string{"0 Waiting MoveWaits"}; !slices.Equal(got.Moves, want) {
+		t.Errorf("moves are %v", got.Moves)
 	}
 }
 

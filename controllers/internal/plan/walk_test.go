@@ -87,7 +87,7 @@ func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 		switch a := a.(type) {
 		case action.CreateDrain:
 			uid = a.Claim.UID
-		case action.CreatePlacement:
+		case action.CreateMove:
 			uid = a.Claim.UID
 		}
 		if membersFailed && bringsMembers(a) || uid != "" && claimsFailed[uid] {
@@ -129,7 +129,7 @@ func (w *walk) act(planned action.Action) bool {
 	case action.MarkLeaving:
 		return change(a.Claim, func(c *claim.Claim) {
 			w.mark(c)
-			c.Unplaced = a.Unplaced
+			c.Unmoved = a.Unmoved
 		})
 	case action.WriteList:
 		changed := w.Record != a.Record || w.ListSize != a.ListSize
@@ -144,8 +144,8 @@ func (w *walk) act(planned action.Action) bool {
 	case action.CreateDrain:
 		w.Jobs = append(w.Jobs, Job{Name: "drain", UID: w.newUID(), ClaimUID: a.Claim.UID, Survivors: a.Survivors})
 		return true
-	case action.CreatePlacement:
-		w.Placements = append(w.Placements, Job{Name: "place", UID: w.newUID(), ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
+	case action.CreateMove:
+		w.Moves = append(w.Moves, Job{Name: "place", UID: w.newUID(), ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
 		return true
 	case action.BeginMove:
 		changed := false
@@ -154,7 +154,7 @@ func (w *walk) act(planned action.Action) bool {
 				d.Waits, changed = false, true
 			}
 		}
-		if job := w.placementOf(w.claim(a.Claim.UID)); job != nil && changed {
+		if job := w.moveOf(w.claim(a.Claim.UID)); job != nil && changed {
 			job.Waits = false
 		}
 		return changed
@@ -176,14 +176,14 @@ func (w *walk) actOnClaim(planned action.Action, change func(action.ClaimRef, fu
 				c.Request, c.Attempts, c.Decided, c.Policy = claim.NoRequest, action.Attempts{}, true, claim.Drain
 			}
 		})
-	case action.RecordPlaced:
+	case action.RecordMoved:
 		return change(a.Claim, func(c *claim.Claim) {
-			c.Placed, c.PlacementRequest, c.Attempts = a.Serial, claim.NoRequest, action.Attempts{}
+			c.Moved, c.MoveRequest, c.Attempts = a.Serial, claim.NoRequest, action.Attempts{}
 		})
-	case action.ClearPlacementRetry:
+	case action.ClearMoveRetry:
 		return change(a.Claim, func(c *claim.Claim) {
-			if c.PlacementRequest == claim.Retry {
-				c.PlacementRequest, c.Attempts = claim.NoRequest, action.Attempts{}
+			if c.MoveRequest == claim.Retry {
+				c.MoveRequest, c.Attempts = claim.NoRequest, action.Attempts{}
 			}
 		})
 	case action.DeleteClaim:
@@ -230,7 +230,7 @@ func (w *walk) createAside(a action.CreateAside) bool {
 	}
 	aside := claim.Claim{
 		Name: a.To, UID: w.newUID(), Ordinal: of.Ordinal, Finalizer: true, Aside: true, Volume: of.Volume, Pending: true,
-		LeavingSince: of.LeavingSince, Left: of.Left, Decided: of.Decided, Policy: of.Policy, Request: of.Request, Placed: a.StoredBy,
+		LeavingSince: of.LeavingSince, Left: of.Left, Decided: of.Decided, Policy: of.Policy, Request: of.Request, Moved: a.StoredBy,
 	}
 	aside.AsideName = "aside-of-" + string(aside.UID)
 	if aside.Request == claim.Retry {
@@ -247,9 +247,9 @@ func (w *walk) createAside(a action.CreateAside) bool {
 // deleteJob lets the Job be gone; its pod may go on for a while.
 func (w *walk) deleteJob(uid types.UID) bool {
 	is := func(j Job) bool { return j.UID == uid }
-	n := len(w.Jobs) + len(w.Placements)
-	w.Jobs, w.Placements = slices.DeleteFunc(w.Jobs, is), slices.DeleteFunc(w.Placements, is)
-	return len(w.Jobs)+len(w.Placements) < n
+	n := len(w.Jobs) + len(w.Moves)
+	w.Jobs, w.Moves = slices.DeleteFunc(w.Jobs, is), slices.DeleteFunc(w.Moves, is)
+	return len(w.Jobs)+len(w.Moves) < n
 }
 
 // writeTable as build.RouterTable does.
@@ -305,13 +305,13 @@ func (w *walk) kubernetes() (all []happens) {
 	for i := range w.Claims {
 		w.claimEvents(w.Claims[i], add)
 	}
-	for _, j := range slices.Concat(w.Jobs, w.Placements) {
+	for _, j := range slices.Concat(w.Jobs, w.Moves) {
 		w.jobEvents(j, add)
 	}
 	for i := range w.Drainers {
 		d := w.Drainers[i]
 		known := func(j Job) bool { return j.ClaimUID == d.ClaimUID && j.Target == d.Target }
-		if !slices.ContainsFunc(w.Jobs, known) && !slices.ContainsFunc(w.Placements, known) {
+		if !slices.ContainsFunc(w.Jobs, known) && !slices.ContainsFunc(w.Moves, known) {
 			add("a drainer without a Job ends", func() { w.dropDrainer(d.ClaimUID, d.Target) })
 		}
 	}
@@ -359,7 +359,7 @@ func (w *walk) losePod(i int32) {
 }
 
 func (w *walk) claimEvents(c claim.Claim, add func(string, func())) {
-	used := !c.Aside && w.podExists(c.Ordinal) || slices.ContainsFunc(w.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && !d.places() })
+	used := !c.Aside && w.podExists(c.Ordinal) || slices.ContainsFunc(w.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && !d.mover() })
 	if c.Deleting && c.InUse && !used {
 		add("no pod uses claim "+c.Name, func() {
 			w.claim(c.UID).InUse = false
@@ -414,7 +414,7 @@ func (w *walk) jobEvents(j Job, add func(string, func())) {
 
 // endJob ends the Job and its pod.
 func (w *walk) endJob(uid types.UID, state JobState, reason string, exit int) {
-	for _, jobs := range [][]Job{w.Jobs, w.Placements} {
+	for _, jobs := range [][]Job{w.Jobs, w.Moves} {
 		for i := range jobs {
 			j := &jobs[i]
 			if j.UID != uid {
@@ -445,7 +445,7 @@ func (w *walk) mishaps() (all []happens) {
 			}})
 		}
 	}
-	for _, j := range slices.Concat(w.Jobs, w.Placements) {
+	for _, j := range slices.Concat(w.Jobs, w.Moves) {
 		if j.State != JobActive {
 			continue
 		}
@@ -486,7 +486,7 @@ func (w *walk) deeds() (all []happens) {
 		}
 		if c.LeavingSince.IsZero() {
 			for _, r := range []claim.Request{claim.Retry, claim.Skip} {
-				add(fmt.Sprintf("annotates claim %s with placement=%s", c.Name, r), on(func(c *claim.Claim) { c.PlacementRequest = r }))
+				add(fmt.Sprintf("annotates claim %s with move=%s", c.Name, r), on(func(c *claim.Claim) { c.MoveRequest = r }))
 			}
 		}
 	}
@@ -495,7 +495,7 @@ func (w *walk) deeds() (all []happens) {
 			add("names client "+client, func() { w.Cluster.Ring.Client = client })
 		}
 	}
-	add("changes whether items are placed", func() { w.Cluster.PlacementOff = !w.Cluster.PlacementOff })
+	add("changes whether items are moved", func() { w.Cluster.MovesOff = !w.Cluster.MovesOff })
 	add("changes the policy", func() { w.Cluster.Policy = (w.Cluster.Policy + 1) % 3 })
 	if w.Cluster.Routers {
 		add("wants no routers", func() { w.Cluster.Routers, w.Cluster.Exclusive, w.Table = false, false, nil })
@@ -507,7 +507,7 @@ func (w *walk) deeds() (all []happens) {
 
 // settled tells whether the cluster is as wanted, and nothing waits.
 func (w *walk) settled(p *Plan) bool {
-	calm := !slices.ContainsFunc(p.Drains, func(d DrainState) bool { return d.Phase != Held && d.Phase != Failed && d.Reason != Hibernating }) && len(p.Placements) == 0
+	calm := !slices.ContainsFunc(p.Drains, func(d DrainState) bool { return d.Phase != Held && d.Phase != Failed && d.Reason != Hibernating }) && len(p.Moves) == 0
 	return calm && p.Replicas == w.Cluster.Size && w.StatefulSet.Replicas == p.Replicas && (p.Replicas == 0 || w.ListSize == p.Replicas && w.Record.Ring == w.Cluster.Ring.Of(p.Replicas))
 }
 
@@ -523,9 +523,9 @@ func (w *walk) asks(p *Plan) *happens {
 			}
 		}
 	}
-	for _, d := range p.Placements {
-		if d.Phase == PlacementFailed && d.RetryAt.IsZero() {
-			return &happens{"A PERSON skips the placement of " + d.Claim.Name, func() { w.claim(d.Claim.UID).PlacementRequest = claim.Skip }}
+	for _, d := range p.Moves {
+		if d.Phase == MoveFailed && d.RetryAt.IsZero() {
+			return &happens{"A PERSON skips the move of " + d.Claim.Name, func() { w.claim(d.Claim.UID).MoveRequest = claim.Skip }}
 		}
 	}
 	for _, d := range p.DeletedClaims {
@@ -586,8 +586,8 @@ func (w *walk) says(p *Plan) (text string) {
 	for _, d := range p.Drains {
 		text += fmt.Sprintf("  claim %s: %s %s: %s\n", d.Claim.Name, d.Phase, d.Reason, d.Message)
 	}
-	for _, s := range p.Placements {
-		text += fmt.Sprintf("  placement of %s: %s %s: %s\n", s.Claim.Name, s.Phase, s.Reason, s.Message)
+	for _, s := range p.Moves {
+		text += fmt.Sprintf("  move of %s: %s %s: %s\n", s.Claim.Name, s.Phase, s.Reason, s.Message)
 	}
 	return text
 }
@@ -601,7 +601,7 @@ func walks() int {
 }
 
 // In every scene where nothing runs, a step can be taken, a time to wake is set, or status names
-// what a person must do: no drain, placement or size waits for another one in a circle.
+// what a person must do: no drain, move or size waits for another one in a circle.
 func TestNothingWaitsInACircle(t *testing.T) {
 	for seed := range uint64(walks()) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -666,7 +666,7 @@ func (w *walk) until(t *testing.T, what string, so func() bool) {
 }
 
 // Two histories that ended in a circle: the older volume waited for the one that left later, that
-// one for the placement, and the placement for the older volume.
+// one for the move, and the move for the older volume.
 func TestHistoriesThatEndedInACircle(t *testing.T) {
 	for name, history := range map[string]func(t *testing.T, w *walk){
 		"a survivor's claim and pod are deleted before a departed volume is drained": func(t *testing.T, w *walk) {

@@ -2,9 +2,9 @@
 // clients look for elsewhere. It is pure.
 //
 // An example: the ring has serial 4, and the claims of members 0 to 2 say that their items were
-// placed by serial 4. Member 3 joins: now the ring has serial 5, and From is the one before, of
+// moved by serial 4. Member 3 joins: now the ring has serial 5, and From is the one before, of
 // three members. Each of the three claims says 4, which is less than 5, and its member was on
-// the ring before: so its items have to be placed. Member 3 was not, and came empty. When all
+// the ring before: so its items have to be moved. Member 3 was not, and came empty. When all
 // three claims say 5, the next ring may come.
 package ring
 
@@ -62,7 +62,7 @@ type Record struct {
 	// Ring is where clients look.
 	Ring Ring `json:"ring"`
 	// Serial counts how often a new ring has moved keys between members that stay. A
-	// member that was last placed by an earlier serial may have items that clients look
+	// member that was last moved by an earlier serial may have items that clients look
 	// for elsewhere.
 	Serial int64 `json:"serial"`
 	// From is the ring before the last one that moved keys. Its members had items then;
@@ -99,9 +99,9 @@ func Last(serials ...int64) int64 {
 	return last
 }
 
-// Placed is the serial by which a member was placed, by its claim; 0 if no ring has had
+// Moved is the serial by which a member was moved, by its claim; 0 if no ring has had
 // this serial yet.
-func (r Record) Placed(serial int64) int64 {
+func (r Record) Moved(serial int64) int64 {
 	if serial > r.Serial {
 		return 0
 	}
@@ -184,10 +184,10 @@ func (r Ring) check() error {
 	return nil
 }
 
-// Source is what a placement's receipt names: not only the claim's UID, so that it can't
+// Source is what a move's receipt names: not only the claim's UID, so that it can't
 // count as the receipt of a drain.
 func Source(claim types.UID, target string) string {
-	return fmt.Sprintf("placement/%s/%s", claim, target)
+	return fmt.Sprintf("move/%s/%s", claim, target)
 }
 
 // shares caches a few numbers for each client and size. It is emptied when it has more

@@ -151,7 +151,7 @@ func TestShareHashesNoMoreThanItsBudget(t *testing.T) {
 }
 
 // A smaller sample gives the same answer as a large one: whether anything has to be
-// placed.
+// moved.
 func TestSmallSampleMissesNoMove(t *testing.T) {
 	for _, client := range []string{"pymemcache", "pymemcache-bytes"} {
 		renamed, prefixed, modulo := of(client, 2), of(client, 512), of("gomemcache", 2)
@@ -192,7 +192,7 @@ func BenchmarkShare(b *testing.B) {
 	}
 }
 
-func TestSourceOfAPlacementIsNoClaim(t *testing.T) {
+func TestSourceOfAMoveIsNoClaim(t *testing.T) {
 	if s := Source("the-uid", "3-0"); s == "the-uid" || !strings.Contains(s, "the-uid") {
 		t.Errorf("%q", s)
 	}

@@ -48,9 +48,9 @@ func TestStatusIsBoundedWhateverIsObserved(t *testing.T) {
 	for i := range int32(511) {
 		phase := []plan.DrainPhase{plan.Waiting, plan.Waiting, plan.Waiting, plan.Waiting, plan.Failed, plan.Draining, plan.Held}[i%7]
 		in.leaving(511-i, phase, huge, huge)
-		in.toPlace(i, plan.PlacementRuns, huge, huge)
-		in.Waits[in.Plan.Placements[i].Claim.UID] = Wait{Reason: huge, Message: huge}
-		in.Progress[in.Plan.Drains[i].Claim.UID] = contract.Progress{Phase: contract.PhaseMoving, Message: huge}
+		in.toMove(i, plan.MoveRuns, huge, huge)
+		in.Waits[in.Plan.Moves[i].Claim.UID] = Wait{Reason: huge, Message: huge}
+		in.Progress[in.Plan.Drains[i].Claim.UID] = contract.Progress{Phase: contract.PhaseAdding, Message: huge}
 		in.Plan.SmallClaims = append(in.Plan.SmallClaims, action.ClaimRef{Name: huge})
 		in.Pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: "memcached", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: huge, Message: huge}},

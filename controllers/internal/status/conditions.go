@@ -18,7 +18,7 @@ import (
 func conditions(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) []metav1.Condition {
 	list := []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s, w)}
 	if in.Cluster.Spec.Storage != nil {
-		list = append(list, draining(s), placing(in), routingStable(in, s), shortOfMemory(in, s), replayable(in), warm(in, s), volumesSized(in))
+		list = append(list, draining(s), moving(in), routingStable(in, s), shortOfMemory(in, s), replayable(in), warm(in, s), volumesSized(in))
 	}
 	if c := monitored(in); c != nil {
 		list = append(list, *c)
@@ -89,12 +89,12 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.Plan.SizeBlocked == plan.BlockedByDrain:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when the drains that run have ended", in.Plan.Replicas, size)
-	case in.Plan.SizeBlocked == plan.BlockedByPlacement && len(in.Plan.Placements) == 0:
-		return condition(kind, true, cachev1alpha1.ReasonWaitingForPlacement,
+	case in.Plan.SizeBlocked == plan.BlockedByMove && len(in.Plan.Moves) == 0:
+		return condition(kind, true, cachev1alpha1.ReasonWaitingForMove,
 			"the size goes from %d to %d when the pods that moved items between members have ended", in.Plan.Replicas, size)
-	case in.Plan.SizeBlocked == plan.BlockedByPlacement:
-		return condition(kind, true, cachev1alpha1.ReasonWaitingForPlacement,
-			"the size goes from %d to %d when items are placed: see the condition Placing", in.Plan.Replicas, size)
+	case in.Plan.SizeBlocked == plan.BlockedByMove:
+		return condition(kind, true, cachev1alpha1.ReasonWaitingForMove,
+			"the size goes from %d to %d when items are moved: see the condition Moving", in.Plan.Replicas, size)
 	case in.Plan.SizeBlocked == plan.BlockedByRefusal:
 		return condition(kind, false, cachev1alpha1.ReasonRefused, "%s", refusedMark(in))
 	case in.Plan.SizeBlocked == plan.BlockedByShortage:

@@ -44,7 +44,7 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 		func() *trouble { return unreachableSize(in) },
 		func() *trouble { return leftOut(in) },
 		func() *trouble { return drainStuck(in, s, w) },
-		func() *trouble { return placementStuck(in, w) },
+		func() *trouble { return moveStuck(in, w) },
 		func() *trouble { return keptByOthers(in, w) },
 		func() *trouble { return certificateTrouble(in, w) },
 		func() *trouble { return contended(in) },
@@ -120,7 +120,7 @@ func sizeChanged(in *Input) *trouble {
 		"%s: change the policy, then remove the annotation %s of that object, so that the operator writes it again", in.SizeChanged, cachev1alpha1.AnnotationApplied)
 }
 
-// gaveUp: a drain or a placement has failed, and no later attempt has succeeded yet.
+// gaveUp: a drain or a move has failed, and no later attempt has succeeded yet.
 func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 	for i := range s.Drains { // s.Drains and the plan's are in the same order
 		d, planned := &s.Drains[i], &in.Plan.Drains[i]
@@ -134,14 +134,14 @@ func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 		}
 	}
 	was := meta.FindStatusCondition(in.Cluster.Status.Conditions, cachev1alpha1.ConditionDegraded)
-	known := was != nil && was.Reason == cachev1alpha1.ReasonPlacementFailed // of this ring, not of an earlier one
-	for i := range in.Plan.Placements {
-		p := &in.Plan.Placements[i]
+	known := was != nil && was.Reason == cachev1alpha1.ReasonMoveFailed // of this ring, not of an earlier one
+	for i := range in.Plan.Moves {
+		p := &in.Plan.Moves[i]
 		switch failed := p.Claim.Attempts.Failed; {
-		case p.Phase == plan.PlacementFailed:
-			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: %s: %s", p.Claim.Name, p.Reason, p.Message)
+		case p.Phase == plan.MoveFailed:
+			return troublef(cachev1alpha1.ReasonMoveFailed, "claim %s: %s: %s", p.Claim.Name, p.Reason, p.Message)
 		case failed > 0 && known:
-			return troublef(cachev1alpha1.ReasonPlacementFailed, "claim %s: failed attempts: %d; it is being tried again", p.Claim.Name, failed)
+			return troublef(cachev1alpha1.ReasonMoveFailed, "claim %s: failed attempts: %d; it is being tried again", p.Claim.Name, failed)
 		}
 	}
 	return nil
@@ -183,7 +183,7 @@ func keptByOthers(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// drainersLinger: a pod of a drain or a placement was told to end and does not. Nothing
+// drainersLinger: a pod of a drain or a move was told to end and does not. Nothing
 // can go on before it has.
 func drainersLinger(in *Input, w *waits) *trouble {
 	for i := range in.Drainers {
@@ -245,7 +245,7 @@ func drainStuck(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) *trouble 
 	for i := range s.Drains { // s.Drains and the plan's are in the same order
 		d := &s.Drains[i]
 		_, waits := in.Waits[in.Plan.Drains[i].Claim.UID]
-		waits = waits && d.Phase == cachev1alpha1.DrainStarting || d.Phase == cachev1alpha1.DrainMoving && d.Reason != ""
+		waits = waits && d.Phase == cachev1alpha1.DrainStarting || d.Phase == cachev1alpha1.DrainAdding && d.Reason != ""
 		if waits && d.Since != nil && w.past(d.Since.Add(patience(d.Reason))) {
 			return troublef(cachev1alpha1.ReasonDrainStuck, "claim %s: %s: %s", d.Claim, cmp.Or(d.Reason, string(d.Phase)), d.Message)
 		}
@@ -253,10 +253,10 @@ func drainStuck(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) *trouble 
 	return nil
 }
 
-// placementStuck is drainStuck for a placement.
-func placementStuck(in *Input, w *waits) *trouble {
-	for i := range in.Plan.Placements {
-		p := &in.Plan.Placements[i]
+// moveStuck is drainStuck for a move.
+func moveStuck(in *Input, w *waits) *trouble {
+	for i := range in.Plan.Moves {
+		p := &in.Plan.Moves[i]
 		wait, waits := in.Waits[p.Claim.UID]
 		if progress := in.Progress[p.Claim.UID]; !waits && progress.Message != "" {
 			since := in.Now.Add(-time.Duration(progress.WaitingSeconds * float64(time.Second)))
@@ -265,8 +265,8 @@ func placementStuck(in *Input, w *waits) *trouble {
 				wait.Reason = cachev1alpha1.ReasonSourceUnreachable
 			}
 		}
-		if p.Phase == plan.PlacementRuns && waits && w.past(wait.Since.Add(patience(wait.Reason))) {
-			return troublef(cachev1alpha1.ReasonPlacementStuck, "claim %s: %s: %s", p.Claim.Name, cmp.Or(wait.Reason, "Starting"), wait.Message)
+		if p.Phase == plan.MoveRuns && waits && w.past(wait.Since.Add(patience(wait.Reason))) {
+			return troublef(cachev1alpha1.ReasonMoveStuck, "claim %s: %s: %s", p.Claim.Name, cmp.Or(wait.Reason, "Starting"), wait.Message)
 		}
 	}
 	return nil

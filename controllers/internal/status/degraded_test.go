@@ -40,12 +40,12 @@ func TestAttemptsThatEndForASurvivorAreOneWait(t *testing.T) {
 	in.Waits = map[types.UID]Wait{"uid-2": {Reason: "ContainerCreating"}}
 	began := now.Add(-2 * time.Minute)
 	in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{
-		Claim: "data-cache-2", Phase: cachev1alpha1.DrainMoving, Reason: cachev1alpha1.ReasonSurvivorUnreachable, Since: &metav1.Time{Time: began},
+		Claim: "data-cache-2", Phase: cachev1alpha1.DrainAdding, Reason: cachev1alpha1.ReasonSurvivorUnreachable, Since: &metav1.Time{Time: began},
 	}}
 	if s := compute(t, in); !s.Drains[0].Since.Time.Equal(began) {
 		t.Errorf("it waits since %s, want %s", s.Drains[0].Since, began)
 	}
-	in.Waits, in.Progress = nil, map[types.UID]contract.Progress{"uid-2": {Phase: contract.PhaseMoving}}
+	in.Waits, in.Progress = nil, map[types.UID]contract.Progress{"uid-2": {Phase: contract.PhaseAdding}}
 	if s := compute(t, in); !s.Drains[0].Since.Time.Equal(now) {
 		t.Errorf("it is at work since %s, want now", s.Drains[0].Since)
 	}
@@ -110,9 +110,9 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		}}
 		return in
 	}
-	placementWaits := func(reason string, since time.Duration) *Input {
-		in := input(2).toPlace(0, plan.PlacementRuns, "", "")
-		in.Waits = map[types.UID]Wait{in.Plan.Placements[0].Claim.UID: {Reason: reason, Message: "its words", Since: now.Add(-since)}}
+	moveWaits := func(reason string, since time.Duration) *Input {
+		in := input(2).toMove(0, plan.MoveRuns, "", "")
+		in.Waits = map[types.UID]Wait{in.Plan.Moves[0].Claim.UID: {Reason: reason, Message: "its words", Since: now.Add(-since)}}
 		return in
 	}
 	replicaFailure := func(in *Input) {
@@ -186,16 +186,16 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"a drainer that is being made":  {drainWaits("ContainerCreating", time.Minute), "Healthy", "", 9 * time.Minute},
 		"a drainer is not started":      {drainWaits("ContainerCreating", 10*time.Minute), "DrainStuck", "ContainerCreating: its words", 0},
 		"a drain that nobody can watch": {drainWaits("", time.Hour).with(func(in *Input) { in.Waits = nil }), "Healthy", "", 0},
-		"a mover without a node":        {placementWaits("Unschedulable", time.Minute), "PlacementStuck", "claim data-cache-0: Unschedulable: its words", 0},
-		"a mover without a node yet":    {placementWaits("Unschedulable", time.Second), "Healthy", "", 59 * time.Second},
-		"a survivor does not answer a mover": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
-			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseMoving, Message: "waiting for cache-1", WaitingSeconds: 60}}
-		}), "PlacementStuck", "claim data-cache-0: SurvivorUnreachable: waiting for cache-1", 0},
-		"nor does the member that it moves from": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
-			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseConnecting, Message: "waiting for cache-0", WaitingSeconds: 60, SourceSilent: true}}
-		}), "PlacementStuck", "claim data-cache-0: SourceUnreachable: waiting for cache-0", 0},
-		"it has just stopped to answer": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
-			in.Progress = map[types.UID]contract.Progress{in.Plan.Placements[0].Claim.UID: {Phase: contract.PhaseMoving, Message: "waiting for cache-1", WaitingSeconds: 20}}
+		"a mover without a node":        {moveWaits("Unschedulable", time.Minute), "MoveStuck", "claim data-cache-0: Unschedulable: its words", 0},
+		"a mover without a node yet":    {moveWaits("Unschedulable", time.Second), "Healthy", "", 59 * time.Second},
+		"a survivor does not answer a mover": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) {
+			in.Progress = map[types.UID]contract.Progress{in.Plan.Moves[0].Claim.UID: {Phase: contract.PhaseAdding, Message: "waiting for cache-1", WaitingSeconds: 60}}
+		}), "MoveStuck", "claim data-cache-0: SurvivorUnreachable: waiting for cache-1", 0},
+		"nor does the member that it moves from": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) {
+			in.Progress = map[types.UID]contract.Progress{in.Plan.Moves[0].Claim.UID: {Phase: contract.PhaseConnecting, Message: "waiting for cache-0", WaitingSeconds: 60, SourceSilent: true}}
+		}), "MoveStuck", "claim data-cache-0: SourceUnreachable: waiting for cache-0", 0},
+		"it has just stopped to answer": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) {
+			in.Progress = map[types.UID]contract.Progress{in.Plan.Moves[0].Claim.UID: {Phase: contract.PhaseAdding, Message: "waiting for cache-1", WaitingSeconds: 20}}
 		}), "Healthy", "", 40 * time.Second},
 		"a drainer does not end": {input(2).with(drainerEnds(-time.Minute)), "DrainerDoesNotEnd", "pod drainer should have ended by 1970-01-01T01:22:20Z, and node node-b", 0},
 		"nor in a year, which nobody gave it": {input(2).with(drainerEnds(365 * 24 * time.Hour)).with(func(in *Input) {
@@ -213,18 +213,18 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"a drain that waits for that": {input(2).leaving(2, plan.Waiting, plan.Retrying, "").with(attempts(1)), "DrainFailed", "failed attempts: 1", 0},
 		"a drain that came right":     {input(2).leaving(2, plan.Releasing, "", "").with(attempts(1)), "Healthy", "", 0},
 		"while nothing is drained":    {input(0).leaving(2, plan.Waiting, plan.Hibernating, "").with(attempts(1)), "Healthy", "", 0},
-		"a placement tried again": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) {
-			in.Plan.Placements[0].Claim.Attempts.Failed = 2
-			in.Cluster.Status.Conditions = []metav1.Condition{{Type: cachev1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonPlacementFailed}}
-		}), "PlacementFailed", "failed attempts: 2", 0},
-		"one that failed by an earlier ring": {input(2).toPlace(0, plan.PlacementRuns, "", "").with(func(in *Input) { in.Plan.Placements[0].Claim.Attempts.Failed = 2 }), "Healthy", "", 0},
+		"a move tried again": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) {
+			in.Plan.Moves[0].Claim.Attempts.Failed = 2
+			in.Cluster.Status.Conditions = []metav1.Condition{{Type: cachev1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonMoveFailed}}
+		}), "MoveFailed", "failed attempts: 2", 0},
+		"one that failed by an earlier ring": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) { in.Plan.Moves[0].Claim.Attempts.Failed = 2 }), "Healthy", "", 0},
 		"a person holds a drain":             {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held"), "DrainHeld", "claim data-cache-2: held", 0},
-		"held, and worse":                    {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held").toPlace(0, plan.PlacementFailed, "StillStored", "its words"), "PlacementFailed", "its words", 0},
+		"held, and worse":                    {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held").toMove(0, plan.MoveFailed, "StillStored", "its words"), "MoveFailed", "its words", 0},
 		"held, and another one failed":       {input(2).leaving(3, plan.Held, plan.HeldByRequest, "held").leaving(2, plan.Failed, "SourceCorrupt", "torn"), "DrainFailed", "torn", 0},
 		"a survivor does not answer": {drainWaits("SurvivorUnreachable", time.Minute).with(func(in *Input) {
 			in.Waits = nil
-			in.Cluster.Status.Drains[0].Phase = cachev1alpha1.DrainMoving
-			in.Progress = map[types.UID]contract.Progress{"uid-2": {Phase: contract.PhaseMoving, Message: "cache-0 is silent"}}
+			in.Cluster.Status.Drains[0].Phase = cachev1alpha1.DrainAdding
+			in.Progress = map[types.UID]contract.Progress{"uid-2": {Phase: contract.PhaseAdding, Message: "cache-0 is silent"}}
 		}), "DrainStuck", "SurvivorUnreachable: cache-0 is silent", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func follow(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
 	case waits:
 		s.Reason, s.Message = wait.Reason, cmp.Or(s.Message, wait.Message)
 	case ok:
-		s.Phase = cachev1alpha1.DrainMoving
+		s.Phase = cachev1alpha1.DrainAdding
 		s.ItemsDone, s.ItemsTotal = p.ItemsDone, p.ItemsTotal
 		s.BytesDone, s.BytesTotal = p.BytesDone, p.BytesTotal
 		s.SecondsLeft = secondsLeft(&p)
@@ -77,7 +77,7 @@ func itemsMoved(in *Input, d *plan.DrainState) int64 {
 // 0 if that is not known, or while the drain waits for a survivor.
 func secondsLeft(p *contract.Progress) int64 {
 	const enough = 1 // seconds
-	if p.Phase != contract.PhaseMoving || p.Message != "" || p.Seconds < enough || p.BytesDone <= 0 || p.BytesTotal <= p.BytesDone {
+	if p.Phase != contract.PhaseAdding || p.Message != "" || p.Seconds < enough || p.BytesDone <= 0 || p.BytesTotal <= p.BytesDone {
 		return 0
 	}
 	return int64(math.Ceil(p.Seconds * float64(p.BytesTotal-p.BytesDone) / float64(p.BytesDone)))
@@ -99,7 +99,7 @@ func since(in *Input, s *cachev1alpha1.DrainStatus) *metav1.Time {
 
 // atWork tells whether a drainer is at work, rather than waiting to begin or to go on.
 func atWork(s *cachev1alpha1.DrainStatus) bool {
-	return s.Phase != cachev1alpha1.DrainStarting && (s.Phase != cachev1alpha1.DrainMoving || s.Reason == "")
+	return s.Phase != cachev1alpha1.DrainStarting && (s.Phase != cachev1alpha1.DrainAdding || s.Reason == "")
 }
 
 // timeLeft is the longest estimate, for the column.
@@ -119,7 +119,7 @@ func shown(drains []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
 	}
 	rank := func(d *cachev1alpha1.DrainStatus) int {
 		return slices.Index([]cachev1alpha1.DrainPhase{
-			cachev1alpha1.DrainFailed, cachev1alpha1.DrainHeld, cachev1alpha1.DrainMoving, cachev1alpha1.DrainStarting,
+			cachev1alpha1.DrainFailed, cachev1alpha1.DrainHeld, cachev1alpha1.DrainAdding, cachev1alpha1.DrainStarting,
 			cachev1alpha1.DrainReleasing, cachev1alpha1.DrainLeaving, cachev1alpha1.DrainWaiting,
 		}, d.Phase)
 	}

@@ -20,7 +20,7 @@ func progress(p contract.Progress) func(*Input) {
 
 func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 	moving := contract.Progress{
-		Phase: contract.PhaseMoving, ItemsDone: 100, ItemsTotal: 400, BytesDone: 1000, BytesTotal: 4000, Seconds: 25,
+		Phase: contract.PhaseAdding, ItemsDone: 100, ItemsTotal: 400, BytesDone: 1000, BytesTotal: 4000, Seconds: 25,
 	}
 	for name, test := range map[string]struct {
 		change func(*contract.Progress)
@@ -36,7 +36,7 @@ func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 		"all is read":             {func(p *contract.Progress) { p.BytesDone = 4000 }, 0, "100% (100/400 items)"},
 		"a survivor is awaited":   {func(p *contract.Progress) { p.Message = "waiting for cache-0" }, 0, "25% (100/400 items)"},
 		"it connects":             {func(p *contract.Progress) { p.Phase = contract.PhaseConnecting }, 0, "25% (100/400 items)"},
-		"nobody knows what there": {func(p *contract.Progress) { p.BytesTotal = 0 }, 0, "Moving"},
+		"nobody knows what there": {func(p *contract.Progress) { p.BytesTotal = 0 }, 0, "Adding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := moving
@@ -50,7 +50,7 @@ func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 }
 
 func TestADrainThatHasNoDrainerAtWorkSaysWhy(t *testing.T) {
-	in := input(2).leaving(2, plan.Draining, "", "").with(progress(contract.Progress{Phase: contract.PhaseMoving, BytesTotal: 10}))
+	in := input(2).leaving(2, plan.Draining, "", "").with(progress(contract.Progress{Phase: contract.PhaseAdding, BytesTotal: 10}))
 	in.Cluster.Status = compute(t, in)
 	in.Progress = nil
 	in.Waits = map[types.UID]Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
@@ -79,8 +79,8 @@ func TestALeavingMemberTellsWhoStillCallsIt(t *testing.T) {
 	}{
 		"clients call":         {&settling, alone, cachev1alpha1.ReasonStillCalled, who},
 		"nobody is named yet":  {changed(func(p *contract.Progress) { p.Message = "" }), alone, cachev1alpha1.ReasonStillCalled, "it leaves when no client has called it for some seconds"},
-		"items are moved":      {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseMoving, "" }), alone, "", ""},
-		"a survivor is silent": {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseMoving, "waiting for cache-0" }), alone, cachev1alpha1.ReasonSurvivorUnreachable, "waiting for cache-0"},
+		"items are moved":      {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseAdding, "" }), alone, "", ""},
+		"a survivor is silent": {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseAdding, "waiting for cache-0" }), alone, cachev1alpha1.ReasonSurvivorUnreachable, "waiting for cache-0"},
 		"its mover has no node": {&settling, func(in *Input) {
 			in.Waits = map[types.UID]Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
 		}, "Unschedulable", "0/1 nodes are available"},
@@ -126,12 +126,12 @@ func TestADrainTellsSinceWhenItWaits(t *testing.T) {
 	since(0)
 	at(20, plan.Waiting, plan.InTurn)
 	since(20)
-	in.Progress = map[types.UID]contract.Progress{"uid-2": {Phase: contract.PhaseMoving, BytesDone: 1, BytesTotal: 10}}
+	in.Progress = map[types.UID]contract.Progress{"uid-2": {Phase: contract.PhaseAdding, BytesDone: 1, BytesTotal: 10}}
 	at(30, plan.Draining, "")
 	since(30)
 	at(40, plan.Draining, "")
 	since(30)
-	in.Progress["uid-2"] = contract.Progress{Phase: contract.PhaseMoving, BytesDone: 1, BytesTotal: 10, Message: "waiting for cache-0"}
+	in.Progress["uid-2"] = contract.Progress{Phase: contract.PhaseAdding, BytesDone: 1, BytesTotal: 10, Message: "waiting for cache-0"}
 	at(50, plan.Draining, "")
 	since(50)
 	at(60, plan.Draining, "")

@@ -19,8 +19,8 @@ func phase(in *Input, s *cachev1alpha1.MemcachedStatus) cachev1alpha1.Phase {
 		return cachev1alpha1.PhaseDraining
 	case size == 0 && s.Size == 0 && in.Cluster.Spec.Storage != nil:
 		return cachev1alpha1.PhaseHibernated
-	case is(cachev1alpha1.ConditionPlacing):
-		return cachev1alpha1.PhasePlacing
+	case is(cachev1alpha1.ConditionMoving):
+		return cachev1alpha1.PhaseMoving
 	case !is(cachev1alpha1.ConditionProgressing):
 		return cachev1alpha1.PhaseRunning
 	case in.Cluster.Status.Phase == "" || in.Cluster.Status.Phase == cachev1alpha1.PhasePending && s.ReadySize < size:

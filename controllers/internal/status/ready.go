@@ -36,7 +36,7 @@ func ready(in *Input, s *cachev1alpha1.MemcachedStatus, others []metav1.Conditio
 		c := available(in, s)
 		return condition(kind, true, c.Reason, "%s", c.Message)
 	}
-	for _, kind := range []string{cachev1alpha1.ConditionDraining, cachev1alpha1.ConditionPlacing} {
+	for _, kind := range []string{cachev1alpha1.ConditionDraining, cachev1alpha1.ConditionMoving} {
 		if c := is(kind, metav1.ConditionTrue); c != nil {
 			return not(c)
 		}

@@ -56,9 +56,9 @@ func TestReadyIsTrueOnlyWhenAllIsAsWanted(t *testing.T) {
 		})), false, "Rolling"},
 		"a member too many":               {input(3).with(func(in *Input) { in.Cluster.Spec.Size = ptr.To[int32](2) }), false, "Scaling"},
 		"items are drained":               {input(2).leaving(2, plan.Draining, "", ""), false, "Draining"},
-		"items are placed":                {input(2).toPlace(0, plan.PlacementRuns, "", ""), false, "Placing"},
+		"items are moved":                 {input(2).toMove(0, plan.MoveRuns, "", ""), false, "Moving"},
 		"the size waits for a drain":      {input(2).leaving(2, plan.Draining, "", "").with(blocked(3, plan.BlockedByDrain)), false, "WaitingForDrain"},
-		"the size waits for a placement":  {input(2).toPlace(0, plan.PlacementRuns, "", "").with(blocked(1, plan.BlockedByPlacement)), false, "WaitingForPlacement"},
+		"the size waits for a move":       {input(2).toMove(0, plan.MoveRuns, "", "").with(blocked(1, plan.BlockedByMove)), false, "WaitingForMove"},
 		"a volume is in the way":          {input(2).with(blocked(3, plan.BlockedByVolume)), false, "BlockedByVolume"},
 		"a drain failed":                  {input(2).leaving(2, plan.Failed, "SourceCorrupt", "torn"), false, "DrainFailed"},
 		"the API server refuses":          {input(2).with(func(in *Input) { in.Err = errors.New("no") }), false, "ReconcileError"},
@@ -89,7 +89,7 @@ func TestReadyIsTrueOnlyWhenAllIsAsWanted(t *testing.T) {
 // TestConditionsAreThereForWhatTheSpecAsksForOnly, and go with it.
 func TestConditionsAreThereForWhatTheSpecAsksForOnly(t *testing.T) {
 	always := []string{"Ready", "Available", "Progressing", "Degraded"}
-	stored := append(always[:4:4], "Draining", "Placing", "RoutingStable", "ShortOfMemory", "Replayable", "Warm", "VolumesSized")
+	stored := append(always[:4:4], "Draining", "Moving", "RoutingStable", "ShortOfMemory", "Replayable", "Warm", "VolumesSized")
 	plain := func(in *Input) { in.Cluster.Spec.Storage = nil }
 	everything := func(in *Input) {
 		in.Cluster.Status.Conditions = nil

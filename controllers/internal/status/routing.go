@@ -26,8 +26,8 @@ func routingStable(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition
 		return condition(kind, true, cachev1alpha1.ReasonConsistent,
 			"clients of %s look elsewhere only for the keys of leaving members", client)
 	}
-	then := "these keys are misses until their items are placed"
-	if in.Cluster.Spec.Routing.Placement == cachev1alpha1.PlacementOff {
+	then := "these keys are misses until their items are moved"
+	if in.Cluster.Spec.Routing.Moves == cachev1alpha1.MovesOff {
 		then = "these keys are misses until they are stored again"
 	}
 	return condition(kind, false, cachev1alpha1.ReasonOtherKeysMove,

@@ -38,7 +38,7 @@ type Input struct {
 	RouterPods []corev1.Pod
 	// RoutersBehind have not acknowledged the table of the rings, as far as is known.
 	RoutersBehind []RouterBehind
-	// Drainers are the pods of drains and placements that have not ended, in any order.
+	// Drainers are the pods of drains and moves that have not ended, in any order.
 	Drainers []corev1.Pod
 	// Kept are deleted objects of the cluster that somebody else's finalizer keeps.
 	Kept []Kept
@@ -62,7 +62,7 @@ type Input struct {
 	// Marked are the claims that this reconcile marked as leaving, and when: the plan
 	// doesn't have the time.
 	Marked map[types.UID]time.Time
-	// Progress of running drains and placements, by the UID of the claim.
+	// Progress of running drains and moves, by the UID of the claim.
 	Progress map[types.UID]contract.Progress
 	// JobStarted has the creation time of the drains' Jobs, by the UID of the claim.
 	JobStarted map[types.UID]metav1.Time
@@ -111,9 +111,9 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s.Router = routers(in, &w)
 	s.Drains = drains(in)
 	s.Draining = int32(len(s.Drains))
-	s.Placing = int32(len(in.Plan.Placements))
+	s.Moving = int32(len(in.Plan.Moves))
 	if s.Progress = progressLine(s.Drains); s.Progress == "" {
-		s.Progress = placementLine(in)
+		s.Progress = moveLine(in)
 	}
 	s.LastDrains = lastDrains(in, s.LastDrains)
 	setConditions(in, &s, conditions(in, &s, &w))
@@ -160,9 +160,9 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 			Message: waitsFor(in, d),
 		}
 		if t, ok := in.Marked[d.Claim.UID]; ok {
-			s.ReleasedAt = &metav1.Time{Time: t}
+			s.LeavingSince = &metav1.Time{Time: t}
 		} else if at, told := d.Claim.LeavingAt(); told {
-			s.ReleasedAt = &metav1.Time{Time: at}
+			s.LeavingSince = &metav1.Time{Time: at}
 		}
 		if t, ok := in.JobStarted[d.Claim.UID]; ok {
 			s.StartedAt = &t
@@ -197,7 +197,7 @@ func before(in *Input, d *plan.DrainState) *cachev1alpha1.DrainStatus {
 // wasMoving tells whether the drainer was at work by the present status.
 func wasMoving(in *Input, d *plan.DrainState) bool {
 	b := before(in, d)
-	return b != nil && b.Phase == cachev1alpha1.DrainMoving
+	return b != nil && b.Phase == cachev1alpha1.DrainAdding
 }
 
 // progressLine sums up the drains for the column.
@@ -225,7 +225,7 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 	var parts []string
 	for _, p := range []cachev1alpha1.DrainPhase{
 		cachev1alpha1.DrainFailed, cachev1alpha1.DrainHeld, cachev1alpha1.DrainReleasing,
-		cachev1alpha1.DrainMoving, cachev1alpha1.DrainStarting, cachev1alpha1.DrainLeaving, cachev1alpha1.DrainWaiting,
+		cachev1alpha1.DrainAdding, cachev1alpha1.DrainStarting, cachev1alpha1.DrainLeaving, cachev1alpha1.DrainWaiting,
 	} {
 		switch n := words[p]; {
 		case n == 1 && len(drains) == 1:

@@ -239,8 +239,8 @@ func TestAMissingServiceMonitorKindIsToldAndNeedsNobody(t *testing.T) {
 }
 
 func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
-	moving := contract.Progress{Phase: contract.PhaseMoving, ItemsDone: 10, ItemsTotal: 40, BytesDone: 1, BytesTotal: 4, Message: "waits"}
-	unknown := contract.Progress{Phase: contract.PhaseMoving, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}
+	moving := contract.Progress{Phase: contract.PhaseAdding, ItemsDone: 10, ItemsTotal: 40, BytesDone: 1, BytesTotal: 4, Message: "waits"}
+	unknown := contract.Progress{Phase: contract.PhaseAdding, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}
 	for name, test := range map[string]struct {
 		in   *Input
 		line string
@@ -260,7 +260,7 @@ func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
 			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": moving} }),
 			"25% (10/40 items)",
 			[]cachev1alpha1.DrainStatus{{
-				Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainMoving,
+				Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding,
 				ItemsDone: 10, ItemsTotal: 40, BytesDone: 1, BytesTotal: 4,
 				Reason: "SurvivorUnreachable", Message: "waits",
 			}},
@@ -268,14 +268,14 @@ func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
 		"nobody knows how many items there are": {
 			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": unknown} }),
 			"50% (10 items)",
-			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainMoving, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}},
+			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}},
 		},
 		"its log could not be read this time": {
 			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) {
-				in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainMoving, ItemsDone: 9, BytesTotal: 9}}
+				in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding, ItemsDone: 9, BytesTotal: 9}}
 			}),
 			"0% (9 items)",
-			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainMoving, ItemsDone: 9, BytesTotal: 9}},
+			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding, ItemsDone: 9, BytesTotal: 9}},
 		},
 		"several that don't move": {
 			input(1).leaving(3, plan.Failed, "SourceCorrupt", "torn").leaving(2, plan.Waiting, plan.InTurn, "wait").leaving(1, plan.Waiting, plan.InTurn, "wait"),
@@ -292,7 +292,7 @@ func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
 			if s.Progress != test.line || s.Draining != int32(len(test.want)) {
 				t.Errorf("%d draining, %q; want %q", s.Draining, s.Progress, test.line)
 			}
-			if diff := cmp.Diff(test.want, s.Drains, cmpopts.IgnoreFields(cachev1alpha1.DrainStatus{}, "ReleasedAt", "Since")); diff != "" {
+			if diff := cmp.Diff(test.want, s.Drains, cmpopts.IgnoreFields(cachev1alpha1.DrainStatus{}, "LeavingSince", "Since")); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

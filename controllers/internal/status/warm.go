@@ -15,7 +15,7 @@ import (
 // warm tells which members started cold, because their volume is too small or because
 // their last pod was lost without a save, or with a part of one. A member says so in its
 // termination message, which lasts until it ends again. Members that joined are warm when
-// their items have been placed.
+// their items have been moved.
 func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionWarm
 	var cold []string
@@ -37,10 +37,10 @@ func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			advice = "; if a volume had no room for a second warm file, make storage.size more than twice memory"
 		}
 	}
-	n := len(in.Plan.Placements)
+	n := len(in.Plan.Moves)
 	switch {
 	case len(cold) == 0 && n > 0:
-		return condition(kind, false, cachev1alpha1.ReasonPlacing, "members whose items are not placed yet: %d; see the condition Placing", n)
+		return condition(kind, false, cachev1alpha1.ReasonMoving, "members whose items are not moved yet: %d; see the condition Moving", n)
 	case len(cold) == 0:
 		return condition(kind, true, cachev1alpha1.ReasonKeptCache, "no member that runs has lost its items for lack of room or of a save")
 	}

@@ -53,13 +53,13 @@ var (
 		cachev1alpha1.AnnotationLeft:         cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationPolicy:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationNeverStarted: cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationUnplaced:     cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationUnmoved:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationAdopted:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationReceipt:      contract.MaxReceiptBytes,
 		cachev1alpha1.AnnotationAsideOf:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationDrain:        cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationPlaced:       cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationPlacement:    cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationMoved:        cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationMove:         cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationAttempts:     cachev1alpha1.MaxAnnotation,
 	}
 	ofJobs = map[string]int{

@@ -61,16 +61,16 @@ func (h *Hooked) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	}
 }
 
-// RebalanceArgs are for a live move from source, with a receipt in a file of its own.
-func RebalanceArgs(t *testing.T, client, source string, servers []string) contract.Rebalance {
+// MoveArgs are for a live move from source, with a receipt in a file of its own.
+func MoveArgs(t *testing.T, client, source string, servers []string) contract.Move {
 	t.Helper()
-	a := contract.Rebalance{Source: source, Move: MoveArgs(t, servers)}
+	a := contract.Move{Source: source, Transfer: TransferArgs(t, servers)}
 	a.Client = client
 	return a
 }
 
-// Rebalance moves from a running server in this process.
-func Rebalance(t *testing.T, a contract.Rebalance) Result {
+// Move moves from a running server in this process.
+func Move(t *testing.T, a contract.Move) Result {
 	t.Helper()
 	r := RunMain(t, a.Args()...)
 	r.Receipt = ReadReceipt(t, a.Receipt)

@@ -175,11 +175,11 @@ func ServeWith(t *testing.T, env, dir string, port int, args ...string) *Served 
 // ServeBy is for a member that is spoken to by the connection.
 func ServeBy(t *testing.T, env string, c contract.Connection, dir string, port int, args ...string) *Served {
 	t.Helper()
-	return ServeCommand(t, env, MemberArgs(c, dir, port, args...))
+	return SuperviseCommand(t, env, MemberArgs(c, dir, port, args...))
 }
 
-// ServeCommand runs a member with these environment variables.
-func ServeCommand(t *testing.T, env string, c contract.Serve, more ...string) *Served {
+// SuperviseCommand runs a member with these environment variables.
+func SuperviseCommand(t *testing.T, env string, c contract.Supervise, more ...string) *Served {
 	t.Helper()
 	memcachedtest.Binary(t)
 	begun := time.Now()
@@ -200,9 +200,9 @@ func ServeCommand(t *testing.T, env string, c contract.Serve, more ...string) *S
 }
 
 // MemberArgs are those of a member's supervisor.
-func MemberArgs(c contract.Connection, dir string, port int, args ...string) contract.Serve {
+func MemberArgs(c contract.Connection, dir string, port int, args ...string) contract.Supervise {
 	command := append(append([]string{"memcached"}, memcachedtest.Args(port)...), c.Memcached(true)...)
-	return contract.Serve{Dir: dir, Port: int32(port), TerminationLog: TerminationLog(dir), Connection: c, Command: append(command, memcachedtest.FewPages(args...)...)}
+	return contract.Supervise{Dir: dir, Port: int32(port), TerminationLog: TerminationLog(dir), Connection: c, Command: append(command, memcachedtest.FewPages(args...)...)}
 }
 
 // TerminationLog is a file beside a member's volume.
@@ -224,16 +224,16 @@ func Survivors(t *testing.T, n int, args ...string) ([]*memcachedtest.Server, []
 	return servers, flags
 }
 
-// MigrateArgs are for a drain of dir, with a receipt in a file of its own.
-func MigrateArgs(t *testing.T, dir string, servers []string) contract.Migrate {
+// DrainArgs are for a drain of dir, with a receipt in a file of its own.
+func DrainArgs(t *testing.T, dir string, servers []string) contract.Drain {
 	t.Helper()
-	return contract.Migrate{Dir: dir, Move: MoveArgs(t, servers)}
+	return contract.Drain{Dir: dir, Transfer: TransferArgs(t, servers)}
 }
 
-// MoveArgs are common to all that moves items.
-func MoveArgs(t *testing.T, servers []string) contract.Move {
+// TransferArgs are common to all that moves items.
+func TransferArgs(t *testing.T, servers []string) contract.Transfer {
 	t.Helper()
-	return contract.Move{SourceID: "the-claim", Client: "libmemcached-ketama-weighted", Servers: servers,
+	return contract.Transfer{SourceID: "the-claim", Client: "libmemcached-ketama-weighted", Servers: servers,
 		UnreachableTimeout: wait.Long, Receipt: filepath.Join(t.TempDir(), "receipt")}
 }
 
@@ -252,8 +252,8 @@ func RunMain(t *testing.T, line ...string) Result {
 	return Result{Code: code, Out: out.String(), Err: errs.String()}
 }
 
-// Migrate drains a volume in this process.
-func Migrate(t *testing.T, m contract.Migrate) Result {
+// Drain drains a volume in this process.
+func Drain(t *testing.T, m contract.Drain) Result {
 	t.Helper()
 	r := RunMain(t, m.Args()...)
 	r.Receipt = ReadReceipt(t, m.Receipt)

@@ -18,7 +18,7 @@ type Drainer struct {
 	// Claim that it mounts, ReadOnly how.
 	Claim    string
 	ReadOnly bool
-	// Source that it asks, of a placement.
+	// Source that it asks, of a move.
 	Source string
 	// SourceID and Servers of its arguments.
 	SourceID string
@@ -75,10 +75,10 @@ func Message(r contract.Receipt) string {
 	return string(b)
 }
 
-// isDrainer tells drainers, of placements too, from members.
+// isDrainer tells drainers, of moves too, from members.
 func isDrainer(pod *corev1.Pod) bool {
 	component := pod.Labels[cachev1alpha1.LabelComponent]
-	return component == cachev1alpha1.ComponentDrainer || component == cachev1alpha1.ComponentPlacement
+	return component == cachev1alpha1.ComponentDrainer || component == cachev1alpha1.ComponentMove
 }
 
 func (p *Player) drain(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {

@@ -66,7 +66,7 @@ func (s *Stranger) labels(component string) map[string]string {
 	}
 }
 
-var components = []string{cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentPlacement}
+var components = []string{cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentMove}
 
 // annotations are those of a drainer, some of which make no sense.
 func (s *Stranger) annotations(ctx context.Context, random uint64) map[string]string {
@@ -120,7 +120,7 @@ func (s *Stranger) makePod(ctx context.Context, random uint64) (string, error) {
 func (s *Stranger) makeClaim(ctx context.Context, random uint64) (string, error) {
 	numbers := [...]string{"512", "99999", "2147483646", "2147483648", "-1", "007"}
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: s.meta("claim", s.labels(cachev1alpha1.ComponentMember), map[string]string{cachev1alpha1.AnnotationPlaced: "9223372036854775807"}),
+		ObjectMeta: s.meta("claim", s.labels(cachev1alpha1.ComponentMember), map[string]string{cachev1alpha1.AnnotationMoved: "9223372036854775807"}),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To(namePrefix + "none"),
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},

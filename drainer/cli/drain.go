@@ -9,31 +9,31 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// migrateFlags are the arguments of "drainer migrate".
-type migrateFlags struct {
-	contract.Migrate
-	moveFlags
+// drainFlags are the arguments of "drainer drain".
+type drainFlags struct {
+	contract.Drain
+	transferFlags
 }
 
-func (f *migrateFlags) parse(line []string, std args.IO) error {
-	fs := args.NewFlags("migrate")
+func (f *drainFlags) parse(line []string, std args.IO) error {
+	fs := args.NewFlags("drain")
 	fs.StringVar(&f.Dir, contract.FlagDir, "", "the departed member's volume, only ever read")
 	fs.BoolVar(&f.NeverStarted, contract.FlagNeverStarted, false, "no memcached ever started on the volume, unless its supervisor left a trace there")
-	f.add(fs, &f.Move)
+	f.add(fs, &f.Transfer)
 	if err := args.Parse(fs, line, std); err != nil {
 		return err
 	}
 	return args.None(fs)
 }
 
-// runMigrate drains a departed member's volume.
-func runMigrate(ctx context.Context, line []string, std args.IO) (int, error) {
-	var f migrateFlags
+// runDrain drains a departed member's volume.
+func runDrain(ctx context.Context, line []string, std args.IO) (int, error) {
+	var f drainFlags
 	if err := f.parse(line, std); err != nil {
 		return 0, err
 	}
-	return runMove(ctx, &f.Move, std, func(ctx context.Context, progress func(contract.Progress)) contract.Receipt {
-		r, err := f.migrate(ctx, progress, std)
+	return runTransfer(ctx, &f.Transfer, std, func(ctx context.Context, progress func(contract.Progress)) contract.Receipt {
+		r, err := f.drain(ctx, progress, std)
 		if err != nil {
 			r = move.Failed(f.SourceID, err)
 		}
@@ -42,12 +42,12 @@ func runMigrate(ctx context.Context, line []string, std args.IO) (int, error) {
 	})
 }
 
-// migrate returns an error if nothing was read.
-func (f *migrateFlags) migrate(ctx context.Context, progress func(contract.Progress), std args.IO) (r contract.Receipt, err error) {
+// drain returns an error if nothing was read.
+func (f *drainFlags) drain(ctx context.Context, progress func(contract.Progress), std args.IO) (r contract.Receipt, err error) {
 	if err := args.Directory(contract.FlagDir, f.Dir); err != nil {
 		return r, err
 	}
-	owner, err := f.check(ctx, &f.Move)
+	owner, err := f.check(ctx, &f.Transfer)
 	if err != nil {
 		return r, err
 	}
@@ -61,7 +61,7 @@ func (f *migrateFlags) migrate(ctx context.Context, progress func(contract.Progr
 		return r, err
 	}
 	defer source.Close()
-	e := f.engine(&f.Move, owner, progress, std)
+	e := f.engine(&f.Transfer, owner, progress, std)
 	e.Source = source
 	return e.Run(ctx), nil
 }

@@ -60,14 +60,14 @@ func (c ringChange) plan(f fleet) (*plan, error) {
 	return p, nil
 }
 
-// rebalance measures the live moves of a ring change. The limit is to add the items at their new
+// move measures the live moves of a ring change. The limit is to add the items at their new
 // owners and to delete them at the old ones by their CAS, at the same time, by commands that lie
 // ready, over as many connections. One row is of items that the supervisors stream, the other of
 // items that memcached is asked for.
-func (c ringChange) rebalance(ctx context.Context, b *bench) ([]*row, error) {
+func (c ringChange) move(ctx context.Context, b *bench) ([]*row, error) {
 	limit := &row{what: c.String(), how: "adds, and deletes by CAS: the limit"}
-	streamed := &row{what: c.String(), how: "**drainer rebalance**, streamed", limit: limit}
-	asked := &row{what: c.String(), how: "drainer rebalance, by the protocol", limit: limit}
+	streamed := &row{what: c.String(), how: "**drainer move**, streamed", limit: limit}
+	asked := &row{what: c.String(), how: "drainer move, by the protocol", limit: limit}
 	rows := []*row{limit, streamed, asked}
 	for range b.rounds {
 		for _, r := range rows {
@@ -80,11 +80,11 @@ func (c ringChange) rebalance(ctx context.Context, b *bench) ([]*row, error) {
 	return rows, nil
 }
 
-// scale is one round of rebalance with many items, streamed only. When they have moved, the same is
+// scale is one round of move with many items, streamed only. When they have moved, the same is
 // asked for once more: that looks at all that is left, and moves nothing.
 func (c ringChange) scale(ctx context.Context, b *bench) ([]*row, error) {
 	limit := &row{what: c.String(), how: "adds, and deletes by CAS: the limit"}
-	streamed := &row{what: c.String(), how: "**drainer rebalance**, streamed", limit: limit}
+	streamed := &row{what: c.String(), how: "**drainer move**, streamed", limit: limit}
 	nothing := &row{what: c.String(), how: "once more: nothing moves"}
 	rows := []*row{limit, streamed, nothing}
 	if err := c.round(ctx, b, limit, nil, true, false); err != nil {
@@ -116,7 +116,7 @@ func (c ringChange) round(ctx context.Context, b *bench, r, again *row, limit, s
 	if limit {
 		used, err = c.addAndDelete(ctx, f, p)
 	} else {
-		used, err = c.move(ctx, b, f, p, r.name(), streamed)
+		used, err = c.runMovers(ctx, b, f, p, r.name(), streamed)
 	}
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (c ringChange) round(ctx context.Context, b *bench, r, again *row, limit, s
 	if err != nil || again == nil {
 		return err
 	}
-	if used, err = c.move(ctx, b, f, p, again.name(), streamed); err != nil {
+	if used, err = c.runMovers(ctx, b, f, p, again.name(), streamed); err != nil {
 		return err
 	}
 	for i := range p.sources {
@@ -150,14 +150,14 @@ func (c ringChange) lost(ctx context.Context, f fleet, p *plan) (int, error) {
 	return sum, nil
 }
 
-// move runs a mover for each member that has something to move, all at once.
-func (c ringChange) move(ctx context.Context, b *bench, f fleet, p *plan, name string, streamed bool) (sum usage, err error) {
+// runMovers runs a mover for each member that has something to move, all at once.
+func (c ringChange) runMovers(ctx context.Context, b *bench, f fleet, p *plan, name string, streamed bool) (sum usage, err error) {
 	used, errs := make([]usage, len(f)), make([]error, len(f))
 	var all sync.WaitGroup
 	begin, servers, supervisors := time.Now(), f.cpu(), f.supervisorsCPU()
 	anonymous := f.watchSupervisors()
 	for i := range p.sources {
-		args := []string{"rebalance", "--source=" + f[i].address(), "--scratch=" + b.scratch}
+		args := []string{"move", "--source=" + f[i].address(), "--scratch=" + b.scratch}
 		if streamed {
 			args = append(args, "--"+contract.FlagExportPort+"="+strconv.Itoa(f[i].export))
 		}
@@ -223,7 +223,7 @@ func (b *bench) exporting(ctx context.Context, memory int) (s *server, dirs []st
 	if err != nil {
 		return nil, dirs, err
 	}
-	serve := contract.Serve{MemoryDir: dirs[0], Dir: dirs[1], Port: int32(port), ExportPort: int32(exportPort),
+	serve := contract.Supervise{MemoryDir: dirs[0], Dir: dirs[1], Port: int32(port), ExportPort: int32(exportPort),
 		Command: append([]string{"memcached"}, memcachedArgs(port, memory)...)}
 	if s, err = start(ctx, port, b.drainer, serve.Args()...); err != nil {
 		return nil, dirs, err

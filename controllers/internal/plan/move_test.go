@@ -12,7 +12,7 @@ import (
 )
 
 // grown is a cluster of size members whose ring just grew from that many. The items of
-// these have to be placed.
+// these have to be moved.
 func grown(from, size int32) *scene {
 	s := at(size)
 	s.o.Ready = append([]int32(nil), s.o.Pods...)
@@ -20,19 +20,19 @@ func grown(from, size int32) *scene {
 	return s
 }
 
-// placement adds the Job that places the member's items.
-func (s *scene) placement(ordinal int32, changes ...func(*Job)) *scene {
-	j := Job{Name: "place-" + name(ordinal), UID: "place-" + uid(ordinal), ClaimUID: uid(ordinal), Target: s.by()}
+// move adds the Job that places the member's items.
+func (s *scene) move(ordinal int32, changes ...func(*Job)) *scene {
+	j := Job{Name: "move-" + name(ordinal), UID: "move-" + uid(ordinal), ClaimUID: uid(ordinal), Target: s.by()}
 	for _, change := range changes {
 		change(&j)
 	}
-	s.o.Placements = append(s.o.Placements, j)
+	s.o.Moves = append(s.o.Moves, j)
 	return s
 }
 
-// placed: the member's items are on their owners.
-func (s *scene) placed(ordinal int32) *scene {
-	return s.change(ordinal, func(c *claim.Claim) { c.Placed = 5 })
+// moved: the member's items are on their owners.
+func (s *scene) moved(ordinal int32) *scene {
+	return s.change(ordinal, func(c *claim.Claim) { c.Moved = 5 })
 }
 
 func (s *scene) change(ordinal int32, change func(*claim.Claim)) *scene {
@@ -44,87 +44,87 @@ func (s *scene) change(ordinal int32, change func(*claim.Claim)) *scene {
 	return s
 }
 
-// movers adds the Jobs of so many placements that are being deleted, and may still run.
+// movers adds the Jobs of so many moves that are being deleted, and may still run.
 func (s *scene) movers(n int) *scene {
 	for range n {
-		s.o.Placements = append(s.o.Placements, Job{ClaimUID: "another", Target: s.by(), Deleting: true})
+		s.o.Moves = append(s.o.Moves, Job{ClaimUID: "another", Target: s.by(), Deleting: true})
 	}
 	return s
 }
 
 func asked(r claim.Request) func(*claim.Claim) {
-	return func(c *claim.Claim) { c.PlacementRequest = r }
+	return func(c *claim.Claim) { c.MoveRequest = r }
 }
 
-func allPlaced(j *Job) {
+func allMoved(j *Job) {
 	j.State, j.Receipt = JobComplete, receiptFor(j.ClaimUID)
 	j.Receipt.Source = ring.Source(j.ClaimUID, j.Target)
 }
 
 func byAnother(j *Job) { j.Target = "4-beef" }
 
-func TestItemsArePlacedMemberByMember(t *testing.T) {
-	off := func(o *Observed) { o.Cluster.PlacementOff = true }
+func TestItemsAreMovedMemberByMember(t *testing.T) {
+	off := func(o *Observed) { o.Cluster.MovesOff = true }
 	for what, test := range map[string]struct {
 		scene *scene
 		want  outcome
 	}{
 		"nothing is due": {at(3), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
 		"several at a time": {grown(2, 3), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-1, by ring 5-cafe", "place the items of the member of claim data-0, by ring 5-cafe"},
-			Places:  []string{"1 Placing", "0 Placing"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "move the items of the member of claim data-1, by ring 5-cafe", "move the items of the member of claim data-0, by ring 5-cafe"},
+			Moves:   []string{"1 Moving", "0 Moving"}}},
 		"as many as may run": {grown(2, 3).movers(mostMovers), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"1 Waiting InTurn", "0 Waiting InTurn"}}},
-		"it runs": {grown(2, 3).placement(1), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-0, by ring 5-cafe"},
-			Places:  []string{"1 Placing", "0 Placing"}}},
-		"it has ended well": {grown(2, 3).placement(1, allPlaced), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the items of the member of claim data-1 are placed by ring 5-cafe", "place the items of the member of claim data-0, by ring 5-cafe"},
-			Places:  []string{"1 Placing", "0 Placing"}}},
-		"it is recorded": {grown(2, 3).placed(1).placement(1, allPlaced), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-1: its member has nothing to place", "place the items of the member of claim data-0, by ring 5-cafe"},
-			Places:  []string{"0 Placing"}}},
-		"all are": {grown(2, 3).placed(0).placed(1), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
-		"the receipt is a drain's": {grown(1, 3).placement(0, complete), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Failed ReceiptInvalid"}}},
-		"it failed": {grown(1, 3).placement(0, outOfTime), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Failed JobFailed"}}},
-		"it failed, retry": {grown(1, 3).placement(0, outOfTime).change(0, asked(claim.Retry)), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: a person asked for a retry", "clear the placement's retry of claim data-0"},
-			Places:  []string{"0 Waiting InTurn"}}},
-		"it failed, skip": {grown(1, 3).placement(0, outOfTime).change(0, asked(claim.Skip)), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the items of the member of claim data-0 are placed by ring 5-cafe"},
-			Places:  []string{"0 Waiting InTurn"}}},
-		"it failed, Off": {grown(1, 3).placement(0, outOfTime).with(off), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: its member has nothing to place"}}},
-		"by another ring": {grown(1, 3).placement(0, byAnother), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: the ring has changed, or a member is lost"}, Places: []string{"0 Waiting InTurn"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Moves: []string{"1 Waiting InTurn", "0 Waiting InTurn"}}},
+		"it runs": {grown(2, 3).move(1), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "move the items of the member of claim data-0, by ring 5-cafe"},
+			Moves:   []string{"1 Moving", "0 Moving"}}},
+		"it has ended well": {grown(2, 3).move(1, allMoved), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the items of the member of claim data-1 are moved by ring 5-cafe", "move the items of the member of claim data-0, by ring 5-cafe"},
+			Moves:   []string{"1 Moving", "0 Moving"}}},
+		"it is recorded": {grown(2, 3).moved(1).move(1, allMoved), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-1: its member has nothing to move", "move the items of the member of claim data-0, by ring 5-cafe"},
+			Moves:   []string{"0 Moving"}}},
+		"all are": {grown(2, 3).moved(0).moved(1), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
+		"the receipt is a drain's": {grown(1, 3).move(0, complete), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Moves: []string{"0 Failed ReceiptInvalid"}}},
+		"it failed": {grown(1, 3).move(0, outOfTime), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Moves: []string{"0 Failed JobFailed"}}},
+		"it failed, retry": {grown(1, 3).move(0, outOfTime).change(0, asked(claim.Retry)), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-0: a person asked for a retry", "clear the move's retry of claim data-0"},
+			Moves:   []string{"0 Waiting InTurn"}}},
+		"it failed, skip": {grown(1, 3).move(0, outOfTime).change(0, asked(claim.Skip)), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the items of the member of claim data-0 are moved by ring 5-cafe"},
+			Moves:   []string{"0 Waiting InTurn"}}},
+		"it failed, Off": {grown(1, 3).move(0, outOfTime).with(off), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-0: its member has nothing to move"}}},
+		"by another ring": {grown(1, 3).move(0, byAnother), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-0: the ring has changed, or a member is lost"}, Moves: []string{"0 Waiting InTurn"}}},
 		"Off": {grown(2, 3).with(off), outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}}},
 		"a member isn't ready": {grown(1, 3).with(func(o *Observed) { o.Ready = []int32{0, 1} }), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Moves: []string{"0 Waiting MoveWaits"}}},
 		"one whose claim was deleted": {grown(1, 3).change(0, deleting).change(0, inUse), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas"}, Lost: []string{"data-0"}}},
 		"a drain goes first": {grown(2, 2).left(2).job(2, 2), outcome{Replicas: 2,
-			Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Draining"}, Places: []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}}},
+			Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Draining"}, Moves: []string{"1 Waiting MoveWaits", "0 Waiting MoveWaits"}}},
 		"a failed drain doesn't": {grown(1, 2).left(2).job(2, 2, outOfTime), outcome{Replicas: 2,
-			Actions: []string{"apply the StatefulSet, 2 replicas", "place the items of the member of claim data-0, by ring 5-cafe"},
-			Drains:  []string{"2 Failed JobFailed"}, Places: []string{"0 Placing"}}},
+			Actions: []string{"apply the StatefulSet, 2 replicas", "move the items of the member of claim data-0, by ring 5-cafe"},
+			Drains:  []string{"2 Failed JobFailed"}, Moves: []string{"0 Moving"}}},
 		"older values come after": {grown(1, 3).aside(2), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-0, by ring 5-cafe"},
-			Drains:  []string{"2 Waiting InTurn"}, Places: []string{"0 Placing"}}},
-		"smaller, but not now": {grown(1, 3).wanted(2), outcome{Replicas: 3, Blocked: BlockedByPlacement,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-0, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
-		"larger, but not now": {grown(1, 3).wanted(4), outcome{Replicas: 3, Blocked: BlockedByPlacement,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-0, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
-		"smaller, Off while it runs": {grown(1, 3).wanted(2).placement(0).with(off), outcome{Replicas: 3, Blocked: BlockedByPlacement,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job place-data-0: its member has nothing to place"}}},
-		"hibernation": {grown(1, 3).wanted(0).placement(0), outcome{
-			Actions: []string{"apply the StatefulSet, 0 replicas", "delete Job place-data-0: the cluster hibernates"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "move the items of the member of claim data-0, by ring 5-cafe"},
+			Drains:  []string{"2 Waiting InTurn"}, Moves: []string{"0 Moving"}}},
+		"smaller, but not now": {grown(1, 3).wanted(2), outcome{Replicas: 3, Blocked: BlockedByMove,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "move the items of the member of claim data-0, by ring 5-cafe"}, Moves: []string{"0 Moving"}}},
+		"larger, but not now": {grown(1, 3).wanted(4), outcome{Replicas: 3, Blocked: BlockedByMove,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "move the items of the member of claim data-0, by ring 5-cafe"}, Moves: []string{"0 Moving"}}},
+		"smaller, Off while it runs": {grown(1, 3).wanted(2).move(0).with(off), outcome{Replicas: 3, Blocked: BlockedByMove,
+			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-0: its member has nothing to move"}}},
+		"hibernation": {grown(1, 3).wanted(0).move(0), outcome{
+			Actions: []string{"apply the StatefulSet, 0 replicas", "delete Job move-data-0: the cluster hibernates"}}},
 		"fewer after hibernation: first as many as there were": {grown(1, 3).wanted(2).with(func(o *Observed) {
 			o.StatefulSet.Replicas, o.Pods, o.Ready = 0, nil, nil
-		}), outcome{Replicas: 3, Blocked: BlockedByPlacement, Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
-		"deletion": {grown(1, 3).placement(0).with(func(o *Observed) { o.Cluster.Deleting = true }), outcome{
-			Actions: []string{"delete Job place-data-0: the Memcached is deleted", "delete the StatefulSet"}}},
+		}), outcome{Replicas: 3, Blocked: BlockedByMove, Actions: []string{"apply the StatefulSet, 3 replicas"}, Moves: []string{"0 Waiting MoveWaits"}}},
+		"deletion": {grown(1, 3).move(0).with(func(o *Observed) { o.Cluster.Deleting = true }), outcome{
+			Actions: []string{"delete Job move-data-0: the Memcached is deleted", "delete the StatefulSet"}}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, planned(test.scene)); diff != "" {
@@ -134,23 +134,23 @@ func TestItemsArePlacedMemberByMember(t *testing.T) {
 	}
 }
 
-func TestPlacementIsCheckedLive(t *testing.T) {
-	planned := action.CreatePlacement{Claim: action.ClaimRef{Name: name(0), UID: uid(0)}, Target: grown(1, 3).by()}
+func TestMoveIsCheckedLive(t *testing.T) {
+	planned := action.CreateMove{Claim: action.ClaimRef{Name: name(0), UID: uid(0)}, Target: grown(1, 3).by()}
 	for what, test := range map[string]struct {
 		live *scene
 		may  bool
 	}{
 		"as the plan saw it":             {grown(1, 3), true},
-		"placed by now":                  {grown(1, 3).placed(0), false},
+		"moved by now":                   {grown(1, 3).moved(0), false},
 		"the claim is gone":              {grown(1, 3).with(func(o *Observed) { o.Claims = nil }), false},
 		"told to leave, but listed":      {grown(1, 3).change(0, func(c *claim.Claim) { c.LeaveNow() }), true},
 		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Record.Serial = 6 }), false},
 		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
-		"another placement runs":         {grown(2, 3).placement(1), true},
+		"another move runs":              {grown(2, 3).move(1), true},
 		"as many as may run do":          {grown(2, 3).movers(mostMovers), false},
 		"a drainer of another ring runs": {grown(2, 3).with(func(o *Observed) { o.Drainers = []Drainer{{ClaimUID: uid(1), Target: "4-beef"}} }), false},
-		"a Job of another ring begins": {grown(2, 3).placement(1).with(func(o *Observed) {
-			o.Placements[0].Target = "4-beef"
+		"a Job of another ring begins": {grown(2, 3).move(1).with(func(o *Observed) {
+			o.Moves[0].Target = "4-beef"
 		}), false},
 		"a drainer of the member runs": {grown(2, 3).with(func(o *Observed) {
 			o.Drainers = []Drainer{{ClaimUID: uid(0), Target: grown(2, 3).by()}}
@@ -159,14 +159,14 @@ func TestPlacementIsCheckedLive(t *testing.T) {
 		"no StatefulSet is there": {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
 	} {
 		t.Run(what, func(t *testing.T) {
-			if err := MayPlace(&test.live.o, planned); (err == nil) != test.may {
+			if err := MayMove(&test.live.o, planned); (err == nil) != test.may {
 				t.Errorf("%v", err)
 			}
 		})
 	}
 }
 
-func TestSizeIsHeldLiveUntilItemsArePlaced(t *testing.T) {
+func TestSizeIsHeldLiveUntilItemsAreMoved(t *testing.T) {
 	for what, test := range map[string]struct {
 		live *scene
 		size int32
@@ -176,8 +176,8 @@ func TestSizeIsHeldLiveUntilItemsArePlaced(t *testing.T) {
 		"fewer":                           {grown(1, 3).change(2, func(c *claim.Claim) { c.LeaveNow() }), 2, false},
 		"more":                            {grown(1, 3), 4, false},
 		"none":                            {grown(1, 3), 0, true},
-		"more, placed":                    {grown(1, 3).placed(0), 4, true},
-		"more, placed, with a Job left":   {grown(1, 3).placed(0).placement(0), 4, false},
+		"more, moved":                     {grown(1, 3).moved(0), 4, true},
+		"more, moved, with a Job left":    {grown(1, 3).moved(0).move(0), 4, false},
 		"those that are there in any way": {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 4 }), 4, true},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestSizeIsHeldLiveUntilItemsArePlaced(t *testing.T) {
 	}
 }
 
-func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
+func TestNoMemberOfTheRingIsMarkedUntilItemsAreMoved(t *testing.T) {
 	for what, test := range map[string]struct {
 		live    *scene
 		ordinal int32
@@ -202,7 +202,7 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
 		"beside a drain that the cache lacked":   {at(3).wanted(2).aside(1).job(7, 3), 2, false},
 		"beside one that goes on":                {at(3).wanted(2).aside(1).job(7, 3, outOfTime, podKept), 2, false},
 		"beside a mark that a person wrote":      {marked(grown(1, 4), 1), 3, false},
-		"all are placed":                         {grown(1, 3).placed(0), 2, true},
+		"all are moved":                          {grown(1, 3).moved(0), 2, true},
 		"nothing is due":                         {at(3), 2, true},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -213,11 +213,11 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsArePlaced(t *testing.T) {
 	}
 }
 
-// A placement's receipt proves nothing about the member's volume. It never counts as a
+// A move's receipt proves nothing about the member's volume. It never counts as a
 // drain's.
-func TestReceiptOfAPlacementReleasesNothing(t *testing.T) {
+func TestReceiptOfAMoveReleasesNothing(t *testing.T) {
 	job := Job{ClaimUID: uid(2), Target: grown(2, 3).by()}
-	allPlaced(&job)
+	allMoved(&job)
 	p := Next(&at(2).left(2, func(c *claim.Claim) { c.Receipt = job.Receipt }).o)
 	for _, a := range p.Actions {
 		switch a.(type) {
@@ -247,18 +247,18 @@ func TestOlderValuesComeLater(t *testing.T) {
 	}{
 		"a drain of a member that left with the ring goes first": {grown(2, 2).left(2).with(func(o *Observed) { o.Record.From.Size = 3 }), outcome{Replicas: 2,
 			Actions: []string{"apply the StatefulSet, 2 replicas", "drain claim data-2 into 2 survivors"},
-			Drains:  []string{"2 Draining"}, Places: []string{"1 Waiting PlacementWaits", "0 Waiting PlacementWaits"}}},
+			Drains:  []string{"2 Draining"}, Moves: []string{"1 Waiting MoveWaits", "0 Waiting MoveWaits"}}},
 		"that of one that left earlier comes after": {grown(1, 2).left(2).with(func(o *Observed) { o.Record.From.Size = 1 }), outcome{Replicas: 2,
-			Actions: []string{"apply the StatefulSet, 2 replicas", "place the items of the member of claim data-0, by ring 5-cafe"},
-			Drains:  []string{"2 Waiting InTurn"}, Places: []string{"0 Placing"}}},
+			Actions: []string{"apply the StatefulSet, 2 replicas", "move the items of the member of claim data-0, by ring 5-cafe"},
+			Drains:  []string{"2 Waiting InTurn"}, Moves: []string{"0 Moving"}}},
 		"none while clients look among fewer members": {at(2).left(2).with(behind), outcome{Replicas: 2,
 			Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
-		"none beside a drainer whose placement is gone": {at(2).left(2).with(moves(at(2).by())), outcome{Replicas: 2,
+		"none beside a drainer whose move is gone": {at(2).left(2).with(moves(at(2).by())), outcome{Replicas: 2,
 			Actions: []string{"apply the StatefulSet, 2 replicas"}, Drains: []string{"2 Waiting InTurn"}}},
-		"no placement beside a drainer of another ring": {grown(1, 3).with(moves("4-beef")), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas"}, Places: []string{"0 Waiting PlacementWaits"}}},
+		"no move beside a drainer of another ring": {grown(1, 3).with(moves("4-beef")), outcome{Replicas: 3,
+			Actions: []string{"apply the StatefulSet, 3 replicas"}, Moves: []string{"0 Waiting MoveWaits"}}},
 		"one beside a drainer of the same": {grown(1, 3).with(moves(grown(1, 3).by())), outcome{Replicas: 3,
-			Actions: []string{"apply the StatefulSet, 3 replicas", "place the items of the member of claim data-0, by ring 5-cafe"}, Places: []string{"0 Placing"}}},
+			Actions: []string{"apply the StatefulSet, 3 replicas", "move the items of the member of claim data-0, by ring 5-cafe"}, Moves: []string{"0 Moving"}}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, planned(test.scene)); diff != "" {
@@ -268,7 +268,7 @@ func TestOlderValuesComeLater(t *testing.T) {
 	}
 }
 
-func TestClientsAreToldOfNoMoreMembersUntilItemsArePlaced(t *testing.T) {
+func TestClientsAreToldOfNoMoreMembersUntilItemsAreMoved(t *testing.T) {
 	for what, test := range map[string]struct {
 		scene *scene
 		want  int32
@@ -316,11 +316,11 @@ func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 }
 
 // The operator died after it had marked member 2 and before it wrote the list. Then items
-// had to be placed among all three. Nothing waits for the drain of a member that still
+// had to be moved among all three. Nothing waits for the drain of a member that still
 // exists.
-func TestAMemberThatHasTheMarkAndIsInTheRingHoldsNoPlacementUp(t *testing.T) {
+func TestAMemberThatHasTheMarkAndIsInTheRingHoldsNoMoveUp(t *testing.T) {
 	got := planned(marked(grown(2, 3), 2).wanted(2).pod(2))
-	if diff := cmp.Diff([]string{"1 Placing", "0 Placing"}, got.Places); diff != "" {
+	if diff := cmp.Diff([]string{"1 Moving", "0 Moving"}, got.Moves); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -25,7 +25,7 @@ func Patience(c *cachev1alpha1.Memcached) time.Duration {
 // MoveDeadline is how long a mover may be at work.
 func MoveDeadline(c *cachev1alpha1.Memcached) time.Duration { return deadline(c) + Patience(c) }
 
-// A prepared placement reads AnnotationBegin of its own pod from a file, and begins when it
+// A prepared move reads AnnotationBegin of its own pod from a file, and begins when it
 // names its ring. beginWithin is how long it waits; the operator tells it after seconds.
 const (
 	beginVolume = "begin"
@@ -37,17 +37,17 @@ const (
 // scratchSize is twice the most that a list of keys takes, in bytes.
 const scratchSize = 2 << 30
 
-// PlacementJob moves items of the claim's member to their owners among the first members,
+// MoveJob moves items of the claim's member to their owners among the first members,
 // by the ring of that target. A member that is none of them is leaving: it gives all its
 // items away, and waits for its last client. The Job mounts no volume: the member's
 // supervisor streams the items, or else memcached is asked for them. Items owned by lost
 // members are discarded. A prepared Job waits until it is told to begin.
-func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.Job {
+func MoveJob(c *cachev1alpha1.Memcached, o Options, p Move) *batchv1.Job {
 	ordinal, members := p.Ordinal, p.Members
-	args := contract.Rebalance{
+	args := contract.Move{
 		Source:     reached(c, p.Ports, ordinal),
 		ExportPort: p.Ports.exported(c, ordinal),
-		Move:       moveArgs(c, p.Ports, ring.Source(p.UID, p.Target), members),
+		Transfer:   transferArgs(c, p.Ports, ring.Source(p.UID, p.Target), members),
 	}
 	args.Scratch, args.Patience, args.Deadline, args.Leases = scratchDir, Patience(c), MoveDeadline(c), p.Leases
 	for _, i := range p.Lost {
@@ -67,7 +67,7 @@ func PlacementJob(c *cachev1alpha1.Memcached, o Options, p Placement) *batchv1.J
 		mounts = append(mounts, corev1.VolumeMount{Name: beginVolume, MountPath: beginDir, ReadOnly: true})
 	}
 	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...), mounts)}
-	return movingJob(c, o, p.Ports, PlacementName(p.Claim, p.UID, p.Target), cachev1alpha1.ComponentPlacement, map[string]string{
+	return movingJob(c, o, p.Ports, MoveName(p.Claim, p.UID, p.Target), cachev1alpha1.ComponentMove, map[string]string{
 		cachev1alpha1.AnnotationClaimUID: string(p.UID),
 		cachev1alpha1.AnnotationTarget:   p.Target,
 		cachev1alpha1.AnnotationBegin:    begin,
@@ -81,8 +81,8 @@ func ownAnnotation(volume, file, annotation string) corev1.Volume {
 	}}}
 }
 
-// Placement is what a placement's Job is for.
-type Placement struct {
+// Move is what a move's Job is for.
+type Move struct {
 	// Claim, by name and UID, and Ordinal of the member whose items are moved.
 	Claim   string
 	UID     types.UID

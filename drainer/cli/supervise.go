@@ -11,7 +11,7 @@ import (
 
 // runServe is memcached's parent, and usually the container's process 1.
 func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
-	fs := args.NewFlags("serve")
+	fs := args.NewFlags("supervise")
 	var c member.Config
 	fs.StringVar(&c.Volume, contract.FlagDir, "", "the member's volume; may be left out if there are Secrets to watch, and nothing is to be saved")
 	fs.StringVar(&c.Memory, contract.FlagMemoryDir, "", "a directory in memory for the warm file, which is then saved to the volume on SIGTERM and loaded from it at the start")

@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Placement in the model: the clients' list with the record of rings, people who change
+// Move in the model: the clients' list with the record of rings, people who change
 // where clients look, and what the operator does about it. Package ring makes the records
 // and their numbers.
 
@@ -37,7 +37,7 @@ type list struct {
 // target is a ring with its serial. A drain's has none.
 type target struct{ serial, client, size, lost int8 }
 
-func (t target) places() bool { return t.serial > 0 }
+func (t target) moves() bool { return t.serial > 0 }
 
 func (t target) ring() ring.Ring {
 	r := ring.Ring{Client: clients[t.client], Size: int32(t.size)}
@@ -108,7 +108,7 @@ func (m *model) liveWords(s *state) *plan.Observed {
 	o, seen := m.words(&s.live), s.sight()
 	seen.ending = false
 	o.Cluster = m.cluster(&seen)
-	if m.options.Placing && s.live.list.exists {
+	if m.options.Moving && s.live.list.exists {
 		m.readList(o, &s.live.list, s.seen.cluster.servers)
 	}
 	v := sight{seen: s.live}
@@ -124,8 +124,8 @@ func (m *model) liveWords(s *state) *plan.Observed {
 
 // firstList is that of a cluster at rest.
 func (m *model) firstList(s *state) {
-	s.forgotten = !m.options.Placing || m.options.New
-	if !m.options.Placing {
+	s.forgotten = !m.options.Moving || m.options.New
+	if !m.options.Moving {
 		return
 	}
 	client := max(consistent, m.options.Client)
@@ -197,7 +197,7 @@ func (m *model) writeList(s *state, a step) outcome {
 	}) != nil:
 		return refused
 	}
-	if live.exists && live.last.client != to.last.client && (len(s.duePlacements()) > 0 || s.moversOf(true) > 0) {
+	if live.exists && live.last.client != to.last.client && (len(s.dueMoves()) > 0 || s.moversOf(true) > 0) {
 		s.mixed = true
 	}
 	*live = to
@@ -217,17 +217,17 @@ func (s *state) noteServers(a step) outcome {
 	return done
 }
 
-// bySkip is the argument of a record without a receipt, isPrepared of a placement that waits.
+// bySkip is the argument of a record without a receipt, isPrepared of a move that waits.
 const bySkip, isPrepared = 1, 1
 
-func (m *model) place(s *state, a step) outcome {
+func (m *model) move(s *state, a step) outcome {
 	ref := action.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
-	create := action.CreatePlacement{
+	create := action.CreateMove{
 		Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared,
 	}
 	live := m.liveWords(s)
 	live.ClaimsWithDrainerPod = nil // not read live: pods that have ended harm nobody
-	if plan.MayPlace(live, create) != nil || s.ending {
+	if plan.MayMove(live, create) != nil || s.ending {
 		return refused
 	}
 	for _, j := range s.live.jobs[a.ordinal] {
@@ -258,26 +258,26 @@ func (m *model) begin(s *state, a step) outcome {
 	return result
 }
 
-// notePlaced writes the result of the member's placement on its claim.
-func (c *claim) notePlaced(a step, live *list) outcome {
+// noteMoved writes the result of the member's move on its claim.
+func (c *claim) noteMoved(a step, live *list) outcome {
 	switch {
-	case a.verb == clearPlacing && c.placing == retry:
-		c.placing, c.counted = noRequest, 0
-	case a.verb == clearPlacing:
-	case a.argument == bySkip && (c.placing != skip || live.last.serial < a.target.serial):
+	case a.verb == clearMoving && c.moving == retry:
+		c.moving, c.counted = noRequest, 0
+	case a.verb == clearMoving:
+	case a.argument == bySkip && (c.moving != skip || live.last.serial < a.target.serial):
 		return refused
 	default:
-		c.placed, c.placing, c.counted = a.target.serial, noRequest, 0
+		c.moved, c.moving, c.counted = a.target.serial, noRequest, 0
 	}
 	return done
 }
 
-// placementReceipt is the receipt of a placement's drainer, whether it succeeded or
+// moveReceipt is the receipt of a move's drainer, whether it succeeded or
 // failed.
-func (m *model) placementReceipt(d *drainer, i int8) *contract.Receipt {
+func (m *model) moveReceipt(d *drainer, i int8) *contract.Receipt {
 	key := *d
 	key.instance = i // of what its receipt tells nothing
-	r := m.placed[key]
+	r := m.moved[key]
 	if r == nil {
 		r = &contract.Receipt{
 			Version: 1, Source: ring.Source(claimUIDs[i][d.generation], m.nameOf(d.target)),
@@ -289,7 +289,7 @@ func (m *model) placementReceipt(d *drainer, i int8) *contract.Receipt {
 		case d.said == shortReceipt:
 			r.Found++
 		}
-		m.placed[key] = r
+		m.moved[key] = r
 	}
 	return r
 }
@@ -317,19 +317,19 @@ func (s *state) onDeadNode(i, generation int8) bool {
 	return c != nil && c.volume != 0 && c.volume == s.dead[i]
 }
 
-// keptLost tells which lost members could have left: their items need not be placed.
+// keptLost tells which lost members could have left: their items need not be moved.
 func (s *state) keptLost() []string {
 	var wrong []string
 	for i := range s.live.claims {
 		for slot := range s.live.claims[i] {
-			if s.live.claims[i][slot].released {
+			if s.live.claims[i][slot].leaving {
 				return nil // an earlier member's volume comes first
 			}
 		}
 	}
 	for i := range int8(ordinals) {
 		c := &s.live.claims[i][0]
-		if s.dead[i] == 0 || c.volume != s.dead[i] || c.released {
+		if s.dead[i] == 0 || c.volume != s.dead[i] || c.leaving {
 			continue
 		}
 		if size := s.live.cluster.size; 0 < size && size <= i && (i >= s.live.list.from || size == s.live.list.last.size-1) {
@@ -347,9 +347,9 @@ func (s *state) routingDeeds(x *expansion) {
 		n.mixed = n.mixed || !n.live.list.exists
 	})
 	if s.live.cluster.off {
-		x.add(event{what: placementOn}, func(n *state) { n.live.cluster.off = false })
+		x.add(event{what: moveOn}, func(n *state) { n.live.cluster.off = false })
 	} else {
-		x.add(event{what: placementOff}, func(n *state) {
+		x.add(event{what: moveOff}, func(n *state) {
 			n.live.cluster.off = true
 			n.forget()
 		})
@@ -357,9 +357,9 @@ func (s *state) routingDeeds(x *expansion) {
 	for i := range int8(ordinals) {
 		c := &s.live.claims[i][0]
 		for r := range hold {
-			if c.exists && r != c.placing {
-				x.add(event{what: placing + happening(r), a: i}, func(n *state) {
-					n.live.claims[i][0].placing = r
+			if c.exists && r != c.moving {
+				x.add(event{what: moving + happening(r), a: i}, func(n *state) {
+					n.live.claims[i][0].moving = r
 					if r == skip {
 						n.forget()
 					}
@@ -375,40 +375,40 @@ func (s *state) routingDeeds(x *expansion) {
 	}
 }
 
-// duePlacements tells which members' items have to be placed, by live state.
-func (s *state) duePlacements() (ordinals []int8) {
+// dueMoves tells which members' items have to be moved, by live state.
+func (s *state) dueMoves() (ordinals []int8) {
 	l := &s.live.list
 	for i := range min(l.from, l.last.size) {
 		c := &s.live.claims[i][0]
-		if c.exists && !c.deleting && !c.released && c.placed < l.last.serial && !s.live.cluster.off {
+		if c.exists && !c.deleting && !c.leaving && c.moved < l.last.serial && !s.live.cluster.off {
 			ordinals = append(ordinals, i)
 		}
 	}
 	return ordinals
 }
 
-// misplacing tells what is wrong with a step while items have to be placed.
+// misplacing tells what is wrong with a step while items have to be moved.
 func (m *model) misplacing(before, after *state) []string {
 	wrong := m.unkept(before, after)
-	if !m.options.Placing {
+	if !m.options.Moving {
 		return wrong
 	}
 	wrong = append(wrong, after.movers()...)
 	wrong = append(wrong, before.begunTooEarly(after)...)
 	was, is, ring := before.live.members.replicas, after.live.members.replicas, before.live.list.last.size
-	if after.live.members.exists && before.live.members.exists && was != is && is > 0 && len(before.duePlacements()) > 0 &&
+	if after.live.members.exists && before.live.members.exists && was != is && is > 0 && len(before.dueMoves()) > 0 &&
 		(is < ring || is > max(was, ring)) {
-		wrong = append(wrong, fmt.Sprintf("%d members become %d, and items have to be placed among %d", was, is, ring))
+		wrong = append(wrong, fmt.Sprintf("%d members become %d, and items have to be moved among %d", was, is, ring))
 	}
 	for i := range int8(ordinals) {
 		for slot := range after.live.claims[i] {
 			c := &after.live.claims[i][slot]
 			old := before.live.claimOf(i, c.generation)
-			if !c.exists || old == nil || c.placed == old.placed || old.placing == skip {
+			if !c.exists || old == nil || c.moved == old.moved || old.moving == skip {
 				continue
 			}
-			if said := before.memory[i].said; said.generation != c.generation || said.target.serial != c.placed {
-				wrong = append(wrong, fmt.Sprintf("member %d counts as placed by a ring by which no drainer has placed it", i))
+			if said := before.memory[i].said; said.generation != c.generation || said.target.serial != c.moved {
+				wrong = append(wrong, fmt.Sprintf("member %d counts as moved by a ring by which no drainer has moved it", i))
 			}
 		}
 	}
@@ -448,11 +448,11 @@ func (s *state) movers() []string {
 	var wrong []string
 	for i := range s.live.pods.drainers {
 		if s.live.pods.moversOf(i, true) > 1 {
-			wrong = append(wrong, fmt.Sprintf("two drainers place the items of member %d", i))
+			wrong = append(wrong, fmt.Sprintf("two drainers move the items of member %d", i))
 		}
 	}
 	if s.moversOf(false) > 0 && s.moversOf(true) > 0 {
-		wrong = append(wrong, "items are placed beside a drain")
+		wrong = append(wrong, "items are moved beside a drain")
 	}
 	return wrong
 }
@@ -469,26 +469,26 @@ func (s *state) moversOf(place bool) int {
 func (p *pods) moversOf(i int, place bool) int {
 	n := 0
 	for _, d := range p.drainers[i] {
-		if d.state == running && d.target.places() == place && !d.waits {
+		if d.state == running && d.target.moves() == place && !d.waits {
 			n++
 		}
 	}
 	return n
 }
 
-func placementFailed(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Placements, func(s plan.PlacementState) bool { return s.Phase == plan.PlacementFailed })
+func moveFailed(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Moves, func(s plan.MoveState) bool { return s.Phase == plan.MoveFailed })
 }
 
-// unplaced tells what should have been placed in a state at rest, if no placement has
+// unmoved tells what should have been moved in a state at rest, if no move has
 // failed and members run.
-func (s *state) unplaced(p *plan.Plan) []string {
-	if !s.live.list.exists || s.live.members.replicas == 0 || placementFailed(p) {
+func (s *state) unmoved(p *plan.Plan) []string {
+	if !s.live.list.exists || s.live.members.replicas == 0 || moveFailed(p) {
 		return nil
 	}
 	var wrong []string
-	for _, i := range s.duePlacements() {
-		wrong = append(wrong, fmt.Sprintf("the items of member %d have to be placed", i))
+	for _, i := range s.dueMoves() {
+		wrong = append(wrong, fmt.Sprintf("the items of member %d have to be moved", i))
 	}
 	if l := &s.live.list; l.size != s.live.members.replicas || l.last.size != l.size || l.last.client != s.live.cluster.client {
 		wrong = append(wrong, fmt.Sprintf("%d servers are on the list, there are %d members", l.size, s.live.members.replicas))

@@ -19,7 +19,7 @@ import (
 // TestItemsAreWhereClientsLookAfterEachScaling: an application reads, overwrites and
 // deletes its keys all the time, through a real client library, while the cluster is
 // scaled as an autoscaler may, a size is asked for before the last one is reached, and
-// placements and members are killed. No read finds a value older than the last one
+// moves and members are killed. No read finds a value older than the last one
 // that was acknowledged, nor one that was deleted while nothing moved; after each
 // scaling every key is found.
 func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
@@ -55,7 +55,7 @@ func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
 					continue
 				}
 				if n < 2 {
-					f.eventually("a placement was killed", f.killPlacement)
+					f.eventually("a move was killed", f.killMove)
 				}
 				moment(6 * time.Second)
 				a.crash(random.IntN(2))
@@ -67,12 +67,12 @@ func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
 	}
 }
 
-// killPlacement kills one that runs, or tells that it found none; once no member is
-// left to be placed there is none to kill.
-func (f *fixture) killPlacement() bool {
+// killMove kills one that runs, or tells that it found none; once no member is
+// left to be moved there is none to kill.
+func (f *fixture) killMove() bool {
 	f.Helper()
 	for _, pod := range f.pods() {
-		if pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentPlacement {
+		if pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentMove {
 			for _, pid := range f.processesOf(&pod, "drainer") {
 				if node.Signal(pid, syscall.SIGKILL) == nil {
 					f.Logf("killed %s", pod.Name)
@@ -83,6 +83,6 @@ func (f *fixture) killPlacement() bool {
 	}
 	mc := f.memcached()
 	s := mc.Status
-	return s.ObservedGeneration == mc.Generation && s.Size == s.ReadySize && s.Draining == 0 && s.Placing == 0 &&
+	return s.ObservedGeneration == mc.Generation && s.Size == s.ReadySize && s.Draining == 0 && s.Moving == 0 &&
 		meta.IsStatusConditionFalse(s.Conditions, cachev1alpha1.ConditionProgressing)
 }

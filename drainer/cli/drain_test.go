@@ -50,9 +50,9 @@ func TestADrainPutsEveryItemWhereItsClientLooks(t *testing.T) {
 					drainertest.Store(t, s.Address(), theirs)
 				}
 				before := drainertest.Fingerprint(t, dir)
-				m := drainertest.MigrateArgs(t, dir, addresses)
+				m := drainertest.DrainArgs(t, dir, addresses)
 				m.Client = client
-				r := drainertest.Migrate(t, m)
+				r := drainertest.Drain(t, m)
 				if r.Code != 0 {
 					t.Fatalf("exit code %d: %s", r.Code, r.Err)
 				}
@@ -67,7 +67,7 @@ func TestADrainPutsEveryItemWhereItsClientLooks(t *testing.T) {
 				if r.Receipt.Outcomes != want || r.Receipt.Clean != (how == "saved") || r.Receipt.SourceVersion == "" {
 					t.Errorf("receipt %+v, want %+v", r.Receipt, want)
 				}
-				again := drainertest.Migrate(t, m)
+				again := drainertest.Drain(t, m)
 				if want := (contract.Outcomes{AlreadyPresent: 3000}); again.Receipt.Outcomes != want || again.Code != 0 {
 					t.Errorf("second run: %+v, want %+v", again.Receipt.Outcomes, want)
 				}
@@ -100,7 +100,7 @@ func TestExpiredAndInvalidatedItemsAreCountedAndDontMove(t *testing.T) {
 	})
 	s.Memcached().WaitSecond(t) // for the others
 	s.End("saved")
-	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, []string{server.Address()}))
+	r := drainertest.Drain(t, drainertest.DrainArgs(t, dir, []string{server.Address()}))
 	want := contract.Outcomes{Added: 10, Expired: 9, Invalidated: 20} // short0 went when it was asked for
 	if r.Receipt.Outcomes != want || r.Code != 0 {
 		t.Errorf("%+v, want %+v; %s", r.Receipt, want, r.Err)
@@ -112,7 +112,7 @@ func TestExpiredAndInvalidatedItemsAreCountedAndDontMove(t *testing.T) {
 
 // stalled starts a drain in a process of its own that can't end, because one of two survivors
 // takes some of its items, and no more until it is told to go on.
-func stalled(t *testing.T) (m contract.Migrate, p *drainertest.Process, goOn func(), all map[string]drainertest.Object) {
+func stalled(t *testing.T) (m contract.Drain, p *drainertest.Process, goOn func(), all map[string]drainertest.Object) {
 	t.Helper()
 	const takes = 200 << 10
 	all = map[string]drainertest.Object{}
@@ -132,9 +132,9 @@ func stalled(t *testing.T) (m contract.Migrate, p *drainertest.Process, goOn fun
 	})
 	goOn = sync.OnceFunc(func() { close(again) })
 	t.Cleanup(goOn)
-	m = drainertest.MigrateArgs(t, dir, addresses)
+	m = drainertest.DrainArgs(t, dir, addresses)
 	p = drainertest.Start(t, m.Args()...)
-	p.WaitFor(`"phase":"Moving"`)
+	p.WaitFor(`"phase":"Adding"`)
 	wait.Receive(t, "a survivor to have got some items", hangs)
 	return m, p, goOn, all
 }
@@ -150,7 +150,7 @@ func TestADrainThatIsKilledCountsEveryItemOnce(t *testing.T) {
 		t.Error("a killed drainer left a receipt")
 	}
 	goOn()
-	r := drainertest.Migrate(t, m)
+	r := drainertest.Drain(t, m)
 	if err := r.Receipt.AddsUp("the-claim"); err != nil || r.Receipt.Found != int64(len(all)) {
 		t.Errorf("%v: %+v", err, r.Receipt)
 	}
@@ -175,7 +175,7 @@ func TestADrainThatIsStoppedSaysThatItIsIncomplete(t *testing.T) {
 		t.Errorf("receipt %+v", r)
 	}
 	goOn()
-	if again := drainertest.Migrate(t, m); again.Code != 0 {
+	if again := drainertest.Drain(t, m); again.Code != 0 {
 		t.Errorf("the next attempt: %s", again.Err)
 	}
 	drainertest.Check(t, m.Client, m.Servers, all)
@@ -188,9 +188,9 @@ func TestADrainNamesTheSurvivorThatItCantReach(t *testing.T) {
 	dir := drainertest.Leaving(t, "saved", all)
 	_, addresses := drainertest.Survivors(t, 1)
 	nobody := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
-	m := drainertest.MigrateArgs(t, dir, append(addresses, nobody))
+	m := drainertest.DrainArgs(t, dir, append(addresses, nobody))
 	m.UnreachableTimeout = 3 * time.Second // bounds the connecting to the other one, too
-	r := drainertest.Migrate(t, m)
+	r := drainertest.Drain(t, m)
 	r.OneLine(t, nobody, "does not answer for 3s")
 	if r.Code != contract.ExitUnreachable || r.Receipt.Reason != "SurvivorUnreachable" || r.Receipt.AddsUp("the-claim") == nil {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
@@ -207,7 +207,7 @@ func TestItemsThatASurvivorCantStoreKeepADrainFromBeingDone(t *testing.T) {
 	all := map[string]drainertest.Object{"small": {Value: []byte("v")}, "large": {Value: make([]byte, 900<<10)}}
 	dir := drainertest.Leaving(t, "saved", all)
 	_, addresses := drainertest.Survivors(t, 1, "-I", "512k")
-	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+	r := drainertest.Drain(t, drainertest.DrainArgs(t, dir, addresses))
 	r.OneLine(t, "1 of 2 items were rejected", "item size limit")
 	if r.Code != contract.ExitRejected || r.Receipt.Added != 1 || r.Receipt.Rejected != 1 || !r.Receipt.Complete || r.Receipt.AddsUp("the-claim") == nil {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
@@ -223,7 +223,7 @@ func TestEvictionsAreReported(t *testing.T) {
 	}
 	dir := drainertest.Leaving(t, "saved", all)
 	_, addresses := drainertest.Survivors(t, 1, "-m", "16")
-	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+	r := drainertest.Drain(t, drainertest.DrainArgs(t, dir, addresses))
 	if r.Code != 0 || r.Receipt.Survivors[0].Evictions < 1000 {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}
@@ -283,7 +283,7 @@ func TestAVolumeThatCantBeReadIsNeverDrained(t *testing.T) {
 			if err := test.change(dir); err != nil {
 				t.Fatal(err)
 			}
-			r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+			r := drainertest.Drain(t, drainertest.DrainArgs(t, dir, addresses))
 			r.OneLine(t, "can't be read")
 			if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != string(test.want) || r.Receipt.Complete || r.Receipt.AddsUp("the-claim") == nil {
 				t.Errorf("exit code %d, %+v; want reason %s", r.Code, r.Receipt, test.want)
@@ -354,9 +354,9 @@ func TestAVolumeIsEmptyOnlyWithAProof(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			test.volume(t, dir)
-			m := drainertest.MigrateArgs(t, dir, addresses)
+			m := drainertest.DrainArgs(t, dir, addresses)
 			m.NeverStarted = test.neverStarted
-			r := drainertest.Migrate(t, m)
+			r := drainertest.Drain(t, m)
 			proven := r.Receipt.AddsUp("the-claim") == nil && r.Code == contract.ExitOK
 			if proven != (test.want == "") || r.Receipt.Reason != string(test.want) || r.Receipt.Found != 0 {
 				t.Errorf("exit code %d, %+v; want reason %q", r.Code, r.Receipt, test.want)
@@ -369,7 +369,7 @@ func TestTheReceiptsFileIsWrittenInPlace(t *testing.T) {
 	t.Parallel()
 	dir := drainertest.Leaving(t, "saved", drainertest.Objects(4, 10))
 	_, addresses := drainertest.Survivors(t, 1)
-	m := drainertest.MigrateArgs(t, dir, addresses)
+	m := drainertest.DrainArgs(t, dir, addresses)
 	if err := os.WriteFile(m.Receipt, []byte(strings.Repeat("old ", 5000)), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +378,7 @@ func TestTheReceiptsFileIsWrittenInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	drainertest.Migrate(t, m)
+	drainertest.Drain(t, m)
 	b := make([]byte, 64<<10)
 	n, _ := held.Read(b)
 	if _, err := contract.ParseReceipt(string(b[:n])); err != nil || n > contract.MaxReceiptBytes {
@@ -396,7 +396,7 @@ func TestProgressIsJSONAndOnlyGrows(t *testing.T) {
 	t.Parallel()
 	dir := drainertest.Leaving(t, "saved", drainertest.Objects(5, 1000))
 	_, addresses := drainertest.Survivors(t, 2)
-	r := drainertest.Migrate(t, drainertest.MigrateArgs(t, dir, addresses))
+	r := drainertest.Drain(t, drainertest.DrainArgs(t, dir, addresses))
 	var phases []string
 	var last contract.Progress
 	for line := range strings.Lines(r.Out) {
@@ -415,7 +415,7 @@ func TestProgressIsJSONAndOnlyGrows(t *testing.T) {
 		}
 		last = p
 	}
-	if got := strings.Join(phases, " "); got != "Connecting Moving Done" {
+	if got := strings.Join(phases, " "); got != "Connecting Adding Done" {
 		t.Errorf("phases %s", got)
 	}
 	if last.ItemsDone != 1000 || last.ItemsTotal != 1000 || last.BytesDone != last.BytesTotal || last.BytesTotal != 128<<20 {

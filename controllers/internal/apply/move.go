@@ -18,35 +18,35 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// createPlacement creates the Job for the ring that the clients' list has, or is about to
+// createMove creates the Job for the ring that the clients' list has, or is about to
 // have.
-func (r *run) createPlacement(ctx context.Context, a action.CreatePlacement) error {
-	if err := r.mayPlace(ctx, a); err != nil {
+func (r *run) createMove(ctx context.Context, a action.CreateMove) error {
+	if err := r.mayMove(ctx, a); err != nil {
 		return err
 	}
-	job := build.PlacementJob(r.cluster, r.Options, build.Placement{
+	job := build.MoveJob(r.cluster, r.Options, build.Move{
 		Claim: a.Claim.Name, UID: a.Claim.UID, Ordinal: a.Claim.Ordinal, Target: a.Target, Members: a.Members, Lost: a.Lost,
 		Prepared: a.Prepared, Leases: a.Leases, Ports: r.ports,
 	})
 	if err := r.createJob(ctx, job); err != nil {
 		return err
 	}
-	r.done.Placements = append(r.done.Placements, *job)
-	r.view.Placements = append(r.view.Placements, observe.PlanJob(job, nil))
+	r.done.Moves = append(r.done.Moves, *job)
+	r.view.Moves = append(r.view.Moves, observe.PlanJob(job, nil))
 	does := "moves"
 	if a.Prepared {
 		does = "is about to move"
 	}
-	r.claimEvent(r.cluster, a.Claim, "PlacementStarted", "Place", "Job %s %s items of member %d to their owners among %d members",
+	r.claimEvent(r.cluster, a.Claim, "MoveStarted", "Move", "Job %s %s items of member %d to their owners among %d members",
 		job.Name, does, a.Claim.Ordinal, a.Members)
 	if len(a.Lost) > 0 {
-		r.claimEvent(r.cluster, a.Claim, "ItemsDiscarded", "Place", "Job %s discards the items of member %d that %d lost members own: "+
+		r.claimEvent(r.cluster, a.Claim, "ItemsDiscarded", "Move", "Job %s discards the items of member %d that %d lost members own: "+
 			"clients may have stored newer values there", job.Name, a.Claim.Ordinal, len(a.Lost))
 	}
 	return nil
 }
 
-// beginMove tells the prepared pods of the member's placement that the clients' list is of
+// beginMove tells the prepared pods of the member's move that the clients' list is of
 // their ring. A pod that is gone has moved nothing.
 func (r *run) beginMove(ctx context.Context, a action.BeginMove) error {
 	live, err := r.live(ctx)
@@ -59,7 +59,7 @@ func (r *run) beginMove(ctx context.Context, a action.BeginMove) error {
 	for i := range r.present.DrainerPods {
 		pod := &r.present.DrainerPods[i]
 		d, job := identity.DutyOf(pod), metav1.GetControllerOfNoCopy(pod)
-		ours := slices.ContainsFunc(live.Placements, func(j plan.Job) bool { return job != nil && j.UID == job.UID })
+		ours := slices.ContainsFunc(live.Moves, func(j plan.Job) bool { return job != nil && j.UID == job.UID })
 		if !ours || d.Claim != a.Claim.UID || d.Target != a.Target || !d.Waits || observe.DrainerEnded(pod) {
 			continue
 		}
@@ -74,12 +74,12 @@ func (r *run) beginMove(ctx context.Context, a action.BeginMove) error {
 	return nil
 }
 
-// recordPlaced writes on the claim that its member's items are placed. The receipt goes
+// recordMoved writes on the claim that its member's items are moved. The receipt goes
 // into an event and the metrics, and is not kept.
-func (r *run) recordPlaced(ctx context.Context, a action.RecordPlaced) error {
+func (r *run) recordMoved(ctx context.Context, a action.RecordMoved) error {
 	if a.Receipt != nil {
 		if err := a.Receipt.AddsUp(ring.Source(a.Claim.UID, a.Target)); err != nil {
-			return observe.Refuse("this is no receipt of the placement: %v", err)
+			return observe.Refuse("this is no receipt of the move: %v", err)
 		}
 	}
 	if a.Receipt == nil {
@@ -92,23 +92,23 @@ func (r *run) recordPlaced(ctx context.Context, a action.RecordPlaced) error {
 		}
 	}
 	recorded, err := r.annotateClaim(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
-		if a.Receipt == nil && c.Annotations[cachev1alpha1.AnnotationPlacement] != cachev1alpha1.PlacementSkip {
+		if a.Receipt == nil && c.Annotations[cachev1alpha1.AnnotationMove] != cachev1alpha1.MoveSkip {
 			return observe.Refuse("claim %s is not annotated with a skip", c.Name)
 		}
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationPlaced, strconv.FormatInt(a.Serial, 10))
-		delete(c.Annotations, cachev1alpha1.AnnotationPlacement)
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationMoved, strconv.FormatInt(a.Serial, 10))
+		delete(c.Annotations, cachev1alpha1.AnnotationMove)
 		delete(c.Annotations, cachev1alpha1.AnnotationAttempts)
 		return nil
 	})
 	if recorded {
-		r.done.Placed = append(r.done.Placed, a.Receipt)
+		r.done.Moved = append(r.done.Moved, a.Receipt)
 	}
 	switch {
 	case !recorded:
 	case a.Receipt == nil:
-		r.claimEvent(r.cluster, a.Claim, "PlacementSkipped", "Place", "claim %s: its member's items stay where they are", a.Claim.Name)
+		r.claimEvent(r.cluster, a.Claim, "MoveSkipped", "Move", "claim %s: its member's items stay where they are", a.Claim.Name)
 	default:
-		r.claimEvent(r.cluster, a.Claim, "Placed", "Place", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
+		r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
 	}
 	return err
 }

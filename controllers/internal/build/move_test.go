@@ -13,15 +13,15 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-func TestPlacementAsksTheMemberAndMountsNoVolume(t *testing.T) {
+func TestMoveAsksTheMemberAndMountsNoVolume(t *testing.T) {
 	m := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Routing = cachev1alpha1.RoutingSpec{Client: "pymemcache", KeyPrefix: "app:", ServerName: "shard-{ordinal}"}
 	}).Namespace("shop").Storage("128Mi").Defaulted().Obj()
 	options := Options{MemcachedImage: "memcached:1", OperatorImage: "operator:1"}
-	job := PlacementJob(m, options, Placement{Claim: "data-cache-1", UID: "uid-1", Ordinal: 1, Target: "4-cafe", Members: 3})
+	job := MoveJob(m, options, Move{Claim: "data-cache-1", UID: "uid-1", Ordinal: 1, Target: "4-cafe", Members: 3})
 	pod := job.Spec.Template.Spec
-	want := []string{"/drainer", "rebalance", "--source=cache-1.cache.shop.svc:11211", "--export-port=11212",
-		"--source-id=placement/uid-1/4-cafe", "--client=pymemcache", "--unreachable-timeout=2m0s", "--receipt=/dev/termination-log", "--deadline=1h0m0s",
+	want := []string{"/drainer", "move", "--source=cache-1.cache.shop.svc:11211", "--export-port=11212",
+		"--source-id=move/uid-1/4-cafe", "--client=pymemcache", "--unreachable-timeout=2m0s", "--receipt=/dev/termination-log", "--deadline=1h0m0s",
 		"--key-prefix=app:", "--scratch=/scratch",
 		"--server=shard-0=cache-0.cache.shop.svc:11211", "--server=shard-1=cache-1.cache.shop.svc:11211", "--server=shard-2=cache-2.cache.shop.svc:11211"}
 	if diff := cmp.Diff(want, pod.Containers[0].Command); diff != "" {
@@ -32,22 +32,22 @@ func TestPlacementAsksTheMemberAndMountsNoVolume(t *testing.T) {
 	}
 	drain := DrainJob(m, options, nil, "data-cache-1", "uid-1", 1, false).Spec.Template.Spec
 	if diff := cmp.Diff(drain.SecurityContext, pod.SecurityContext); diff != "" {
-		t.Errorf("pod security: -drain +placement:\n%s", diff)
+		t.Errorf("pod security: -drain +move:\n%s", diff)
 	}
 	if diff := cmp.Diff(drain.Containers[0].SecurityContext, pod.Containers[0].SecurityContext); diff != "" {
-		t.Errorf("container security: -drain +placement:\n%s", diff)
+		t.Errorf("container security: -drain +move:\n%s", diff)
 	}
-	if job.Labels[cachev1alpha1.LabelComponent] != cachev1alpha1.ComponentPlacement || len(job.OwnerReferences) != 1 || len(job.Name) > 63 {
+	if job.Labels[cachev1alpha1.LabelComponent] != cachev1alpha1.ComponentMove || len(job.OwnerReferences) != 1 || len(job.Name) > 63 {
 		t.Errorf("%+v", job.ObjectMeta)
 	}
 }
 
 // The drainer sees the annotation of its own pod, and only the operator's word lets it begin.
-func TestAPreparedPlacementWaitsForItsRing(t *testing.T) {
+func TestAPreparedMoveWaitsForItsRing(t *testing.T) {
 	m := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Patience(90 * time.Second).Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Drain.Template.Annotations = map[string]string{cachev1alpha1.AnnotationBegin: "4-cafe"}
 	}).Obj()
-	job := PlacementJob(m, Options{}, Placement{Claim: "data-cache-2", UID: "uid-2", Ordinal: 2, Target: "4-cafe", Members: 2, Prepared: true})
+	job := MoveJob(m, Options{}, Move{Claim: "data-cache-2", UID: "uid-2", Ordinal: 2, Target: "4-cafe", Members: 2, Prepared: true})
 	pod := job.Spec.Template
 	if begin, is := pod.Annotations[cachev1alpha1.AnnotationBegin]; !is || begin != "" {
 		t.Errorf("annotations %v", pod.Annotations)
@@ -67,16 +67,16 @@ func TestAPreparedPlacementWaitsForItsRing(t *testing.T) {
 	if !slices.ContainsFunc(drainer.VolumeMounts, func(v corev1.VolumeMount) bool { return v.Name == "begin" && v.MountPath == "/run/begin" && v.ReadOnly }) {
 		t.Errorf("mounts %+v", drainer.VolumeMounts)
 	}
-	other := PlacementJob(m, Options{}, Placement{Claim: "data-cache-2", UID: "uid-2", Ordinal: 2, Target: "4-cafe", Members: 2})
+	other := MoveJob(m, Options{}, Move{Claim: "data-cache-2", UID: "uid-2", Ordinal: 2, Target: "4-cafe", Members: 2})
 	if begin := other.Spec.Template.Annotations[cachev1alpha1.AnnotationBegin]; begin != "4-cafe" {
 		t.Errorf("one that is not prepared has %q", begin)
 	}
 }
 
-func TestEachRingHasItsPlacement(t *testing.T) {
+func TestEachRingHasItsMove(t *testing.T) {
 	names := map[string]bool{DrainName("data-cache-1", "uid-1"): true}
 	for _, target := range []string{"1-a", "2-a", "2-b"} {
-		name := PlacementName("data-cache-1", "uid-1", target)
+		name := MoveName("data-cache-1", "uid-1", target)
 		if names[name] {
 			t.Errorf("two Jobs are called %s", name)
 		}

@@ -24,16 +24,16 @@ func routedBy(client cachev1alpha1.Client) *apitest.MemcachedBuilder {
 	return apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = client })
 }
 
-// placements are the Jobs that place items.
-func (w *world) placements() []batchv1.Job {
-	return slices.DeleteFunc(w.jobs(), func(j batchv1.Job) bool { return !strings.Contains(j.Name, "-place-") })
+// moves are the Jobs that move items.
+func (w *world) moves() []batchv1.Job {
+	return slices.DeleteFunc(w.jobs(), func(j batchv1.Job) bool { return !strings.Contains(j.Name, "-move-") })
 }
 
 func (w *world) drains() []batchv1.Job {
-	return slices.DeleteFunc(w.jobs(), func(j batchv1.Job) bool { return strings.Contains(j.Name, "-place-") })
+	return slices.DeleteFunc(w.jobs(), func(j batchv1.Job) bool { return strings.Contains(j.Name, "-move-") })
 }
 
-// ofDrains lets placements succeed.
+// ofDrains lets moves succeed.
 func ofDrains(script player.Script) player.Script {
 	return func(d player.Drainer) player.Act {
 		if d.Source != "" {
@@ -82,23 +82,23 @@ func (c *cast) take() []string {
 // takeSorted is take where movers run side by side.
 func (c *cast) takeSorted() []string { return slices.Sorted(slices.Values(c.take())) }
 
-func TestItemsArePlacedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
-	tier.Second(t, "TestClientsAreToldOfNoMoreMembersUntilItemsArePlaced")
+func TestItemsAreMovedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
+	tier.Second(t, "TestClientsAreToldOfNoMoreMembersUntilItemsAreMoved")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Hang)
 	w.scale(3)
-	w.condition(cachev1alpha1.ConditionPlacing, "True", cachev1alpha1.ReasonPlacing)
+	w.condition(cachev1alpha1.ConditionMoving, "True", cachev1alpha1.ReasonMoving)
 	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
-	w.condition(cachev1alpha1.ConditionWarm, "False", cachev1alpha1.ReasonPlacing)
-	w.eventually("phase Placing", func() error {
-		if s := w.memcached().Status; s.Phase != cachev1alpha1.PhasePlacing || s.Placing != 2 {
-			return fmt.Errorf("%s, %d to place", s.Phase, s.Placing)
+	w.condition(cachev1alpha1.ConditionWarm, "False", cachev1alpha1.ReasonMoving)
+	w.eventually("phase Moving", func() error {
+		if s := w.memcached().Status; s.Phase != cachev1alpha1.PhaseMoving || s.Moving != 2 {
+			return fmt.Errorf("%s, %d to move", s.Phase, s.Moving)
 		}
 		return nil
 	})
 	w.scale(1)
-	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForPlacement)
+	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForMove)
 	w.always("the StatefulSet keeps its size, and two Jobs run", func() error {
 		if n := len(w.jobs()); n != 2 {
 			return fmt.Errorf("%d Jobs", n)
@@ -113,7 +113,7 @@ func TestItemsArePlacedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
 	equal(w, "what was moved first", seen[:2], []string{"place cache-0 among 3", "place cache-1 among 3"})
 	slices.Sort(seen[2:]) // whose pod is gone first is drained first
 	equal(w, "and then", seen[2:], []string{"drain data-cache-1 among 1", "drain data-cache-2 among 1"})
-	equal(w, "what it was about", strings.HasPrefix(played.last.SourceID, "placement/"), true)
+	equal(w, "what it was about", strings.HasPrefix(played.last.SourceID, "move/"), true)
 	equal(w, "drains that ended", len(w.memcached().Status.LastDrains), 2)
 	equal(w, "Jobs at the end", len(w.jobs()), 0)
 	for _, c := range w.claims() {
@@ -121,7 +121,7 @@ func TestItemsArePlacedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
 	}
 }
 
-func TestWhatReshufflesIsPlacedAfterTheDrain(t *testing.T) {
+func TestWhatReshufflesIsMovedAfterTheDrain(t *testing.T) {
 	tier.Second(t, "TestOlderValuesComeLater")
 	w := newWorld(t)
 	w.storageCluster(routedBy("gomemcache"), 3)
@@ -134,7 +134,7 @@ func TestWhatReshufflesIsPlacedAfterTheDrain(t *testing.T) {
 	equal(w, "what was moved, in order", seen, []string{"drain data-cache-2 among 2", "place cache-0 among 2", "place cache-1 among 2"})
 }
 
-func TestNothingIsPlacedWhereNoKeyMoves(t *testing.T) {
+func TestNothingIsMovedWhereNoKeyMoves(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	var played cast
@@ -149,42 +149,42 @@ func TestNothingIsPlacedWhereNoKeyMoves(t *testing.T) {
 }
 
 func TestAnotherRoutingPlacesAnewAndOffEndsIt(t *testing.T) {
-	tier.Second(t, "TestEachRingHasItsPlacement")
+	tier.Second(t, "TestEachRingHasItsMove")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Hang)
 	w.change(w.memcached(), `{"spec":{"routing":{"client":"dalli"}}}`)
-	first := w.placementsRun(2)
+	first := w.movesRun(2)
 	w.change(w.memcached(), `{"spec":{"routing":{"client":"gomemcache"}}}`)
-	w.eventually("other Jobs", func() error { return w.placedByOthersThan(first, 2) })
-	w.change(w.memcached(), `{"spec":{"routing":{"placement":"Off"}}}`)
+	w.eventually("other Jobs", func() error { return w.movedByOthersThan(first, 2) })
+	w.change(w.memcached(), `{"spec":{"routing":{"moves":"Off"}}}`)
 	w.scale(3)
 	w.settled(3)
-	message := w.condition(cachev1alpha1.ConditionPlacing, "False", cachev1alpha1.ReasonPlacementOff)
+	message := w.condition(cachev1alpha1.ConditionMoving, "False", cachev1alpha1.ReasonMovesOff)
 	if !strings.Contains(message, "from 2 to 3 servers") || !strings.Contains(message, "67%") {
 		t.Errorf("the condition says %q", message)
 	}
 	equal(w, "Jobs", len(w.jobs()), 0)
 	var played cast
 	kubes.Play(w.namespace, played.script)
-	w.change(w.memcached(), `{"spec":{"routing":{"placement":"On"}}}`)
+	w.change(w.memcached(), `{"spec":{"routing":{"moves":"Live"}}}`)
 	w.settled(3)
-	w.condition(cachev1alpha1.ConditionPlacing, "False", cachev1alpha1.ReasonAllPlaced)
+	w.condition(cachev1alpha1.ConditionMoving, "False", cachev1alpha1.ReasonAllMoved)
 	equal(w, "what was moved", played.takeSorted(), []string{"place cache-0 among 3", "place cache-1 among 3"})
 }
 
-// placementsRun waits until the pods of so many placements run, and returns their Jobs.
-func (w *world) placementsRun(count int) []batchv1.Job {
+// movesRun waits until the pods of so many moves run, and returns their Jobs.
+func (w *world) movesRun(count int) []batchv1.Job {
 	w.Helper()
 	var jobs []batchv1.Job
-	w.eventually("placements that run", func() error {
+	w.eventually("moves that run", func() error {
 		running := map[string]bool{}
 		for _, p := range w.pods() {
 			if p.Status.Phase == corev1.PodRunning {
 				running[p.Labels[batchv1.JobNameLabel]] = true
 			}
 		}
-		jobs = w.placements()
+		jobs = w.moves()
 		if n := len(slices.DeleteFunc(slices.Clone(jobs), func(j batchv1.Job) bool { return !running[j.Name] })); n != count || len(jobs) != count {
 			return fmt.Errorf("%d of %d Jobs run", n, len(jobs))
 		}
@@ -193,9 +193,9 @@ func (w *world) placementsRun(count int) []batchv1.Job {
 	return jobs
 }
 
-// placedByOthersThan tells whether there are so many placements, and none of the former ones.
-func (w *world) placedByOthersThan(former []batchv1.Job, count int) error {
-	jobs := w.placements()
+// movedByOthersThan tells whether there are so many moves, and none of the former ones.
+func (w *world) movedByOthersThan(former []batchv1.Job, count int) error {
+	jobs := w.moves()
 	if len(jobs) != count {
 		return fmt.Errorf("%d Jobs", len(jobs))
 	}
@@ -207,57 +207,57 @@ func (w *world) placedByOthersThan(former []batchv1.Job, count int) error {
 	return nil
 }
 
-// placing is a world whose cluster has grown, with placements that never end.
-func placing(t *testing.T, from, to int32) *world {
+// moving is a world whose cluster has grown, with moves that never end.
+func moving(t *testing.T, from, to int32) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), from)
 	kubes.Play(w.namespace, player.Hang)
 	w.scale(to)
-	w.placementsRun(int(from))
+	w.movesRun(int(from))
 	w.eventually("the list has them all", func() error { return w.serverCount(to) })
 	return w
 }
 
-func (w *world) annotatePlacement(ordinal int, value string) {
+func (w *world) annotateMove(ordinal int, value string) {
 	w.Helper()
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claimName(ordinal)}}
-	w.change(claim, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cachev1alpha1.AnnotationPlacement, value))
+	w.change(claim, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cachev1alpha1.AnnotationMove, value))
 }
 
-func TestFailedPlacementWaitsForAPerson(t *testing.T) {
-	tier.Second(t, "TestFailedPlacementIsTriedAgainByItself")
+func TestFailedMoveWaitsForAPerson(t *testing.T) {
+	tier.Second(t, "TestFailedMoveIsTriedAgainByItself")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 1)
 	kubes.Play(w.namespace, player.Fail(contract.ExitUsage, "BadArguments", "no such flag"))
 	w.scale(2)
-	message := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonPlacementFailed)
-	if !strings.Contains(message, "no such flag") || !strings.Contains(message, "placement=retry") {
+	message := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonMoveFailed)
+	if !strings.Contains(message, "no such flag") || !strings.Contains(message, "move=retry") {
 		t.Errorf("it says %q", message)
 	}
 	w.scale(1)
-	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForPlacement)
+	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForMove)
 	kubes.Play(w.namespace, player.Succeed(3))
-	w.annotatePlacement(0, cachev1alpha1.PlacementRetry)
+	w.annotateMove(0, cachev1alpha1.MoveRetry)
 	w.settled(1)
-	w.eventsOnce(cachev1alpha1.ReasonPlacementFailed)
-	if _, ok := w.claim(0).Annotations[cachev1alpha1.AnnotationPlacement]; ok {
+	w.eventsOnce(cachev1alpha1.ReasonMoveFailed)
+	if _, ok := w.claim(0).Annotations[cachev1alpha1.AnnotationMove]; ok {
 		t.Error("the claim still has the request")
 	}
 }
 
-func TestSkippedPlacementLetsTheSizeChange(t *testing.T) {
+func TestSkippedMoveLetsTheSizeChange(t *testing.T) {
 	tier.Second(t, "TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo")
-	w := placing(t, 1, 2)
-	w.annotatePlacement(0, cachev1alpha1.PlacementSkip)
+	w := moving(t, 1, 2)
+	w.annotateMove(0, cachev1alpha1.MoveSkip)
 	w.settled(2)
 	equal(w, "Jobs", len(w.jobs()), 0)
-	w.eventsOnce("PlacementSkipped")
+	w.eventsOnce("MoveSkipped")
 }
 
-func TestPlacementEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
+func TestMoveEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
 	tier.Second(t, "TestHibernateKeepsTheClaimsAndResumesOnThem")
-	w := placing(t, 2, 3)
+	w := moving(t, 2, 3)
 	w.scale(0)
 	w.settled(0)
 	equal(w, "Jobs", len(w.jobs()), 0)
@@ -278,15 +278,15 @@ func TestPlacementEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
 	equal(w, "what was moved", seen, []string{"place cache-0 among 3", "place cache-1 among 3", "drain data-cache-2 among 2"})
 }
 
-func TestClusterIsDeletedInTheMiddleOfAPlacement(t *testing.T) {
+func TestClusterIsDeletedInTheMiddleOfAMove(t *testing.T) {
 	tier.Second(t, "TestDeletionLeavesNothingStuck")
-	w := placing(t, 2, 3)
+	w := moving(t, 2, 3)
 	w.delete(w.memcached())
 	w.eventually("nothing but claims", func() error { return deleted(w) })
 }
 
 // If an earlier operator kept no record, every item counts as being where its list says.
-func TestClusterOfAnEarlierOperatorIsNotPlacedAtOnce(t *testing.T) {
+func TestClusterOfAnEarlierOperatorIsNotMovedAtOnce(t *testing.T) {
 	tier.Second(t, "TestRecordIsBelievedWhereItCanBeTrue")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
@@ -322,10 +322,10 @@ func TestForgedRecordMakesNoMembers(t *testing.T) {
 }
 
 // Nobody can exhaust the rings' numbers with a very high one.
-func TestForgedNumberEndsNoPlacements(t *testing.T) {
+func TestForgedNumberEndsNoMoves(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(routedBy("gomemcache"), 2)
-	w.change(w.claim(0), fmt.Sprintf(`{"metadata":{"annotations":{%q:"4503599627370496"}}}`, cachev1alpha1.AnnotationPlaced))
+	w.change(w.claim(0), fmt.Sprintf(`{"metadata":{"annotations":{%q:"4503599627370496"}}}`, cachev1alpha1.AnnotationMoved))
 	var played cast
 	kubes.Play(w.namespace, played.script)
 	w.change(w.memcached(), `{"spec":{"routing":{"client":"dalli"}}}`)
@@ -340,7 +340,7 @@ func TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Hang)
 	w.scale(3)
-	first := w.placementsRun(2)
+	first := w.movesRun(2)
 	w.eventually("the list has them all", func() error { return w.serverCount(3) })
 	kubes.Unready(w.namespace, true)
 	pod := w.pod("cache-2")
@@ -354,21 +354,21 @@ func TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo(t *testing.T) {
 		return errors.New("none")
 	})
 	w.always("while it is to stay, it is waited for", func() error {
-		jobs := w.placements()
-		if len(jobs) != 2 || w.placedByOthersThan(first[:1], 2) == nil || w.placedByOthersThan(first[1:], 2) == nil {
+		jobs := w.moves()
+		if len(jobs) != 2 || w.movedByOthersThan(first[:1], 2) == nil || w.movedByOthersThan(first[1:], 2) == nil {
 			return fmt.Errorf("%d Jobs", len(jobs))
 		}
 		return nil
 	})
 	claim := w.claim(2)
 	w.scale(2)
-	w.eventually("placements that discard what is the lost member's", func() error {
-		for _, j := range w.placements() {
+	w.eventually("moves that discard what is the lost member's", func() error {
+		for _, j := range w.moves() {
 			if args := strings.Join(j.Spec.Template.Spec.Containers[0].Command, " "); !strings.Contains(args, "--discard=cache-2.") {
 				return errors.New(args)
 			}
 		}
-		return w.placedByOthersThan(first, 2)
+		return w.movedByOthersThan(first, 2)
 	})
 	var played cast
 	kubes.Play(w.namespace, played.script)
