@@ -73,6 +73,12 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRD, the operator's role, the chart
 	cp config/policy/volume_policy.yaml $(CHART)/files/volume_policy.yaml
 	go run ./hack/reference config/crd/bases/cache.example.com_memcacheds.yaml >bin/reference.md && mv bin/reference.md docs/reference.md
 
+# What they are made of, and they themselves. If none has changed, generating them again takes seconds for nothing.
+$(BIN)/manifests.made: $(shell find api controllers hack/reference -name '*.go' ! -name '*_test.go') config/policy/volume_policy.yaml \
+  config/crd/bases/cache.example.com_memcacheds.yaml config/rbac/role.yaml docs/reference.md $(wildcard $(CHART)/files/*.yaml)
+	$(MAKE) manifests
+	@touch $@
+
 .PHONY: fmt
 fmt: ## Format the Go code
 	gofmt -w $$(git ls-files --cached --others --exclude-standard '*.go')
@@ -442,7 +448,7 @@ cluster-deploy: ## Bring it up with the operator of this tree deployed
 	$(MAKE) cluster-load
 	@# kubectl renders config/ as well as kustomize, and the manifests that are committed are
 	@# those of the tree: a fresh machine need not compile two more programs.
-	$(if $(wildcard $(CONTROLLER_GEN)),$(MAKE) manifests)
+	$(if $(wildcard $(CONTROLLER_GEN)),$(MAKE) $(BIN)/manifests.made)
 	@# The tag stays, the image behind it may be another one.
 	KUBECONFIG=$(LOCAL_KUBECONFIG) $(MAKE) apply RENDER="$(LOCAL_KUBECTL) kustomize" MEMCACHED_IMG=$(DEBIAN_MEMCACHED_IMG) KUBECTL=$(LOCAL_KUBECTL) \
 	  IMG_CONTENT=$$(sha256sum <$(BIN)/images/operator.tar | cut --characters=1-16)

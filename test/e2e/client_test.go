@@ -23,38 +23,34 @@ const (
 )
 
 // objects are the files of the Go distribution.
-func (f *fixture) objects() []corpus.Object {
-	f.Helper()
-	loaded.once.Do(func() { loaded.objects, _, loaded.err = corpus.Load(f.source(), maxItem) })
-	f.must(loaded.err)
-	if len(loaded.objects) < 5000 {
-		f.Fatalf("only %d objects under %s", len(loaded.objects), f.source())
-	}
-	return slices.Clone(loaded.objects)
-}
+func (f *fixture) objects() []corpus.Object { return f.load(&all, 1) }
 
-var loaded struct {
+// some of these objects, with all times to live in turn, where it doesn't matter how many.
+func (f *fixture) some() []corpus.Object { return f.load(&some, 5) }
+
+var all, some loaded
+
+// loaded are objects that were read once.
+type loaded struct {
 	once    sync.Once
 	objects []corpus.Object
 	err     error
 }
 
-// some of these objects, where it doesn't matter how many.
-func (f *fixture) some() []corpus.Object {
+// load an object per n-th file.
+func (f *fixture) load(l *loaded, n int) []corpus.Object {
 	f.Helper()
-	var some []corpus.Object
-	for i, o := range f.objects() {
-		if i%4 == 0 {
-			some = append(some, o)
-		}
+	l.once.Do(func() { l.objects, _, l.err = corpus.LoadEach(f.source(), maxItem, n) })
+	f.must(l.err)
+	if len(l.objects) < 5000/n {
+		f.Fatalf("only %d objects under %s", len(l.objects), f.source())
 	}
-	return some
+	return slices.Clone(l.objects)
 }
 
-// objectsOfPylibmc are the same, as the independent client can store them.
-func (f *fixture) objectsOfPylibmc() []corpus.Object {
-	f.Helper()
-	objects, now := f.objects(), time.Now()
+// asOfPylibmc makes of objects those that the independent client can store.
+func asOfPylibmc(objects []corpus.Object) []corpus.Object {
+	now := time.Now()
 	for i := range objects {
 		objects[i].Flags = 0 // pylibmc uses them for types
 		if objects[i].TTL > 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -49,12 +50,54 @@ var followers = map[cachev1alpha1.Client][]follower{
 	"pymemcache": {{name: "pymemcache", start: func(f *fixture) library { return f.startPythonByFile("pymemcache") }}},
 }
 
-// TestJourneyOfClientsThatFollow each way that there is: discovery, DNS, and the mounted ConfigMap.
+// TestJourneyOfClientsThatFollow each way that there is: discovery, DNS, and the mounted ConfigMap, while a
+// NetworkPolicy lets in those that it names, and the operator's own pods. Another application reads,
+// overwrites and deletes its keys all the time, and knows what it has stored: no read finds a value older than
+// the last one that was acknowledged, nor one that was deleted while nothing moved. After each scaling
+// every key is found, although moves and a member are killed.
 func TestJourneyOfClientsThatFollow(t *testing.T) {
 	t.Parallel()
+	const client = "dskit"
 	byFile := followers[ringClient][0]
 	byFile.stranger = true // this cluster has the routing of the others
-	followEachScaling(t, "dskit", append(followers["dskit"], byFile), 2, 3)
+	spec := followed(client)
+	open(&spec)
+	f := setup(t, spec)
+	f.letsInOnlyWhoIsNamed(3)
+	f.eachTellsOf(3)
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	a := newWriters(f, client, random)
+	a.settle(3)
+	a.fill()
+	defer a.start()()
+	all := f.followAll(append(followers[client], byFile))
+
+	movers := f.watchMovers()
+	for _, size := range []int32{2, 3} {
+		began := time.Now()
+		f.scale(size)
+		f.eventually("a move was killed", f.killMove)
+		f.eachFollows(all, size)
+		a.findsAllAfter(size, began)
+	}
+	f.expectStreamed(movers())
+	for _, l := range all {
+		l.ends()
+	}
+
+	t.Log("a member leaves at once, and another one is killed meanwhile")
+	f.patch(f.memcached(), `{"spec":{"routing":{"patience":"0s"}}}`)
+	began := time.Now()
+	f.scale(2)
+	time.Sleep(time.Duration(random.Int64N(int64(6 * time.Second))))
+	a.crash(random.IntN(2))
+	a.findsAllAfter(2, began)
+	if r := f.lastReceipt(); r.Unclean {
+		t.Errorf("the receipt is %+v", r)
+	}
+	a.report()
 }
 
 // TestRealClientsFollowEachScaling: libraries that nobody here wrote are started once, and
@@ -66,40 +109,61 @@ func TestRealClientsFollowEachScaling(t *testing.T) {
 	for client, libraries := range followers {
 		t.Run(string(client), func(t *testing.T) {
 			t.Parallel()
-			followEachScaling(t, client, libraries, 3, 5, 2, 3)
+			f := setup(t, followed(client))
+			f.eachTellsOf(3)
+			all := f.followAll(libraries)
+			for _, size := range []int32{3, 5, 2, 3} {
+				f.scale(size)
+				f.eachFollows(all, size)
+			}
+			for _, l := range all {
+				l.ends()
+			}
 		})
 	}
 }
 
-// followEachScaling of a cluster that begins with three members.
-func followEachScaling(t *testing.T, client cachev1alpha1.Client, libraries []follower, sizes ...int32) {
-	t.Helper()
-	spec := persistent(3)
+// followed is a cluster of three members that clients follow.
+func followed(client cachev1alpha1.Client) cachev1alpha1.MemcachedSpec {
+	spec := roomForSome(persistent(3))
 	spec.Routing.Client, spec.Discovery = client, &cachev1alpha1.DiscoverySpec{}
 	spec.Routing.Patience = &metav1.Duration{Duration: wait.Long}
-	f := setup(t, spec)
+	return spec
+}
+
+// eachTellsOf waits until each of so many members has been told of all.
+func (f *fixture) eachTellsOf(members int) {
+	f.Helper()
 	f.eventually("each member has been told of all", func() bool { // Thanos ends if its first question fails
-		return f.discovered(0) == 3 && f.discovered(1) == 3 && f.discovered(2) == 3
+		for ordinal := range members {
+			if f.discovered(ordinal) != members {
+				return false
+			}
+		}
+		return true
 	})
-	var all []*following
+}
+
+func (f *fixture) followAll(libraries []follower) (all []*following) {
+	f.Helper()
 	for _, l := range libraries {
 		all = append(all, f.follow(l))
 	}
-	for _, size := range sizes {
-		f.scale(size)
-		f.eventually(fmt.Sprintf("the list has %d", size), func() bool { return len(f.memcached().Status.Servers) == int(size) })
-		listed := time.Now()
-		for _, l := range all {
-			l.uses(int(size))
-			t.Logf("%s uses %d members %s after they were listed", l.follower.name, size, time.Since(listed).Round(100*time.Millisecond))
-		}
-		f.settled(size)
-		for _, l := range all {
-			l.findsAll(fmt.Sprintf("with %d members", size))
-		}
-	}
+	return all
+}
+
+// eachFollows a scaling, and finds all its items when that is over.
+func (f *fixture) eachFollows(all []*following, size int32) {
+	f.Helper()
+	f.eventually(fmt.Sprintf("the list has %d", size), func() bool { return len(f.memcached().Status.Servers) == int(size) })
+	listed := time.Now()
 	for _, l := range all {
-		l.ends()
+		l.uses(int(size))
+		f.Logf("%s uses %d members %s after they were listed", l.follower.name, size, time.Since(listed).Round(100*time.Millisecond))
+	}
+	f.settled(size)
+	for _, l := range all {
+		l.findsAll(fmt.Sprintf("with %d members", size))
 	}
 }
 
@@ -139,7 +203,7 @@ func (f *fixture) follow(l follower) *following {
 			select {
 			case <-stop:
 				return
-			case <-time.After(40 * time.Millisecond): // several libraries share the machine with the cluster
+			case <-time.After(100 * time.Millisecond): // several libraries share the machine with the cluster
 			}
 			value, err := w.get(w.keys[n%len(w.keys)])
 			w.reads++

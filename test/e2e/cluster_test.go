@@ -112,11 +112,12 @@ func (f *fixture) tearDown(namespace *corev1.Namespace) {
 	if err := kube.Delete(ctx, namespace); err != nil {
 		f.Errorf("delete namespace %s: %v", namespace.Name, err)
 	}
-	for ctx.Err() == nil {
+	for began := time.Now(); ctx.Err() == nil; {
+		asked := time.Now()
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); apierrors.IsNotFound(err) {
 			return
 		}
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(untilNext(began, asked))
 	}
 	f.Errorf("namespace %s is still there: %+v", namespace.Name, namespace.Status.Conditions)
 }
@@ -128,6 +129,12 @@ func persistent(size int32) cachev1alpha1.MemcachedSpec {
 		Memory:  ptr.To(resource.MustParse("192Mi")),
 		Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
 	}
+}
+
+// roomForSome has less memory, which is enough for some of the objects.
+func roomForSome(spec cachev1alpha1.MemcachedSpec) cachev1alpha1.MemcachedSpec {
+	spec.Memory = ptr.To(resource.MustParse("64Mi"))
+	return spec
 }
 
 func (f *fixture) must(err error) {
@@ -143,14 +150,20 @@ func (f *fixture) eventually(what string, condition func() bool) {
 	for began := time.Now(); ; {
 		asked := time.Now()
 		if condition() {
+			f.Logf("%s after %s", what, time.Since(began).Round(100*time.Millisecond))
 			return
 		}
 		if time.Now().After(wait.Deadline()) {
 			f.Fatalf("after %s it is still not true that %s", time.Since(began).Round(time.Second), what)
 		}
-		// A busy API server is asked less often.
-		time.Sleep(min(max(250*time.Millisecond, 10*time.Since(asked)), 10*time.Second))
+		time.Sleep(untilNext(began, asked))
 	}
+}
+
+// untilNext is how long a wait that began then rests after it has asked: the longer it lasts, and the
+// busier the API server is, the longer.
+func untilNext(began, asked time.Time) time.Duration {
+	return min(max(250*time.Millisecond, min(time.Since(began)/10, time.Second), 10*time.Since(asked)), 10*time.Second)
 }
 
 func (f *fixture) key(name string) client.ObjectKey {

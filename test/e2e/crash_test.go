@@ -99,7 +99,7 @@ func TestAMemberThatIsOutOfMemoryIsDrained(t *testing.T) {
 }
 
 func TestASurvivorThatIsKilledDuringTheDrainLosesNothing(t *testing.T) {
-	tier.Second(t, "TestItemsAreWhereClientsLookAfterEachScaling")
+	tier.Second(t, "TestJourneyOfClientsThatFollow")
 	t.Parallel()
 	f, objects := filled(t, persistent(3))
 

@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -32,9 +34,10 @@ type library interface {
 	remove(key string) error
 }
 
-// libraries distribute in three ways: modulo, by a ring, and by rendezvous.
+// libraries distribute in four ways: modulo, by jump hashes, by a ring, and by rendezvous.
 var libraries = map[cachev1alpha1.Client]func(*fixture) library{
 	"gomemcache": func(*fixture) library { return &gomemcache{} },
+	"dskit":      func(*fixture) library { return &gomemcache{ring: "dskit"} },
 	ringClient:   func(f *fixture) library { return f.startPython("pylibmc") },
 	"pymemcache": func(f *fixture) library { return f.startPython("pymemcache") },
 }
@@ -45,11 +48,15 @@ func dialSoon(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
 }
 
-type gomemcache struct{ *memcache.Client }
+// gomemcache distributes as it does by itself, or as another client does.
+type gomemcache struct {
+	*memcache.Client
+	ring string
+}
 
-func (g *gomemcache) use(_, addresses []string) error {
-	list := &memcache.ServerList{}
-	if err := list.SetServers(addresses...); err != nil {
+func (g *gomemcache) use(servers, addresses []string) error {
+	list, err := g.selector(servers, addresses)
+	if err != nil {
 		return err
 	}
 	if g.Client != nil {
@@ -58,6 +65,14 @@ func (g *gomemcache) use(_, addresses []string) error {
 	g.Client = memcache.NewFromSelector(list)
 	g.DialContext, g.Timeout = dialSoon, wait.Long
 	return nil
+}
+
+func (g *gomemcache) selector(servers, addresses []string) (memcache.ServerSelector, error) {
+	if g.ring != "" {
+		return app.New(g.ring, servers, func(s string) string { return addresses[slices.Index(servers, s)] })
+	}
+	list := &memcache.ServerList{}
+	return list, list.SetServers(addresses...)
 }
 
 func (g *gomemcache) get(key string) (string, error) {

@@ -20,7 +20,7 @@ import (
 func TestAClusterWithoutStorageIsADeployment(t *testing.T) {
 	t.Parallel()
 	f := setup(t, cachev1alpha1.MemcachedSpec{
-		Size: ptr.To[int32](3), ContainerPort: 11211, Exporter: &cachev1alpha1.ExporterSpec{Image: "example.com/exporter:test"},
+		Size: ptr.To[int32](2), ContainerPort: 11211, Exporter: &cachev1alpha1.ExporterSpec{Image: "example.com/exporter:test"},
 	})
 	var deployment appsv1.Deployment
 	f.must(kube.Get(f.ctx, f.key(f.name), &deployment))

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -24,16 +23,10 @@ import (
 // that was acknowledged, nor one that was deleted while nothing moved; after each
 // scaling every key is found.
 func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
+	tier.Second(t, "TestJourneyOfClientsThatFollow")
 	t.Parallel()
 	for client := range libraries {
 		t.Run(string(client), func(t *testing.T) {
-			sizes := []int32{4, 2}
-			if client != "gomemcache" { // whose keys move most
-				tier.Second(t, "TestItemsAreWhereClientsLookAfterEachScaling/gomemcache")
-			}
-			if tier.All() {
-				sizes = []int32{5, 2, 3, 2}
-			}
 			t.Parallel()
 			seed := rand.Uint64()
 			random := rand.New(rand.NewPCG(seed, 0))
@@ -50,10 +43,8 @@ func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
 			defer a.start()()
 
 			moment := func(within time.Duration) { time.Sleep(time.Duration(random.Int64N(int64(within)))) }
-			hurried := -1
-			if tier.All() {
-				hurried = random.IntN(len(sizes) - 1) // the next size is asked for in the midst of this one
-			}
+			sizes := []int32{5, 2, 3, 2}
+			hurried := random.IntN(len(sizes) - 1) // the next size is asked for in the midst of this one
 			began := time.Now()
 			for n, size := range sizes {
 				moment(time.Second)
@@ -68,10 +59,7 @@ func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
 				}
 				moment(6 * time.Second)
 				a.crash(random.IntN(2))
-				f.settled(size)
-				a.settle(int(size))
-				a.atRest()
-				a.look(fmt.Sprintf("%d members after %.0f s", size, time.Since(began).Seconds()))
+				a.findsAllAfter(size, began)
 				began = time.Now()
 			}
 			a.report()

@@ -72,16 +72,16 @@ func TestADrainedNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 	f.schedulable(goes, false)
 	f.evict(f.pod(2))
 	f.waitsForItsNode(2)
-	f.expectNoDrain(claim)
+	f.expectNoDrain(2, claim)
 	f.schedulable(goes, true)
 	f.settled(3)
 	f.expectAll(3, objects) // it came back warm
-	f.expectNoDrain(claim)
+	f.expectNoDrain(2, claim)
 
 	f.schedulable(goes, false)
 	f.evict(f.pod(2))
 	f.scale(2)
-	f.expectWaits(waitsForVolume)
+	f.expectWaits(2, waitsForVolume)
 	f.schedulable(goes, true)
 	f.expectDrained(2, objects)
 	f.expectReceipt(false)
@@ -98,18 +98,18 @@ func TestAGoneNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 		again := f.pod(2)
 		return again != nil && again.UID != pod.UID
 	})
-	f.expectNoDrain(claim)
+	f.expectNoDrain(2, claim)
 	start()
 	f.settled(3)
 	f.expectAllSoon(3, objects) // it came back warm, by a replay
-	f.expectNoDrain(claim)
+	f.expectNoDrain(2, claim)
 
 	pod, start = f.pod(2), f.stopNode()
 	f.scale(2)
-	f.expectWaits("member 2 is still shutting down: on " + goes + ", since")
+	f.expectWaits(2, "member 2 is still shutting down: on "+goes+", since")
 	// A person who knows that the node is down says so.
 	f.must(kube.Delete(f.ctx, pod, client.GracePeriodSeconds(0)))
-	f.expectWaits("node "+goes+" has not started the drainer", waitsForVolume)
+	f.expectWaits(2, "node "+goes+" has not started the drainer", waitsForVolume)
 	start()
 	f.expectDrained(2, objects)
 	f.expectReceipt(true)
@@ -125,22 +125,21 @@ func (f *fixture) waitsForItsNode(ordinal int) {
 
 const waitsForVolume = "the drainer has been waiting for a node since"
 
-// expectWaits waits until status gives the only drain one of these reasons; its claim
+// expectWaits waits until status gives the only drain, of that member, one of these reasons; its claim
 // is kept.
-func (f *fixture) expectWaits(messages ...string) {
+func (f *fixture) expectWaits(ordinal int, messages ...string) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("status says one of %q", messages), func() bool {
 		drains := f.memcached().Status.Drains
 		return len(drains) == 1 && slices.ContainsFunc(messages, func(m string) bool { return strings.HasPrefix(drains[0].Message, m) })
 	})
 	f.Log(f.memcached().Status.Drains[0].Message)
-	if claim := f.claim(2); claim == nil || !held(claim) || claim.DeletionTimestamp != nil {
+	if claim := f.claim(ordinal); claim == nil || !held(claim) || claim.DeletionTimestamp != nil {
 		f.Fatalf("the claim is not kept: %+v", claim)
 	}
 }
 
-// onTwoNodes is a filled cluster, scaled to three, with the last member, alone, on
-// the node that goes.
+// onTwoNodes is a filled cluster, scaled to one more member, which is alone on the node that goes.
 func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []corpus.Object) {
 	t.Helper()
 	f := onCluster(t)
@@ -153,16 +152,21 @@ func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []cor
 	f = setup(t, spec)
 	f.schedulable(goes, true)
 	f.schedulable(stays, false)
-	f.scale(3)
-	f.settled(3)
+	last := int(*spec.Size)
+	f.scale(int32(last + 1))
+	f.settled(int32(last + 1))
 	f.schedulable(stays, true)
-	for ordinal, want := range []string{stays, stays, goes} {
+	for ordinal := range last + 1 {
+		want := stays
+		if ordinal == last {
+			want = goes
+		}
 		if got := f.pod(ordinal).Spec.NodeName; got != want {
 			t.Fatalf("member %d is on %s, want %s", ordinal, got, want)
 		}
 	}
 	objects := f.some()
-	f.fill(3, objects)
+	f.fill(last+1, objects)
 	return f, objects
 }
 
@@ -249,9 +253,9 @@ func (f *fixture) cluster(args ...string) {
 }
 
 // expectNoDrain: the claim is a member's as before, and nothing drains.
-func (f *fixture) expectNoDrain(before *corev1.PersistentVolumeClaim) {
+func (f *fixture) expectNoDrain(ordinal int, before *corev1.PersistentVolumeClaim) {
 	f.Helper()
-	claim := f.claim(2)
+	claim := f.claim(ordinal)
 	if claim == nil || claim.UID != before.UID || !held(claim) || claim.DeletionTimestamp != nil ||
 		claim.Annotations[cachev1alpha1.AnnotationLeaving] != "" {
 		f.Fatalf("the claim is not a member's any more: %+v", claim)

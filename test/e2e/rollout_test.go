@@ -28,7 +28,7 @@ import (
 // member is ready, without another look: after a change that a warm file bears, and
 // after changes for which it has to be replayed.
 func TestRollOutsKeepTheCache(t *testing.T) {
-	tier.Second(t, "TestJourneyOfANode")
+	tier.Second(t, "TestJourneyOfASecuredCluster")
 	t.Parallel()
 	f := setup(t, persistent(2))
 	objects := f.objects()

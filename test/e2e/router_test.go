@@ -63,15 +63,15 @@ func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 
 // TestJourneyThroughRouters is the routed sample's. An application with one address knows what it has
 // stored, and sees nothing of a roll-out of the routers, with nothing else going on or while the ring
-// changes, of a member that leaves, and of one that joins. Its library dials anew when a router has closed
+// changes, of a member that joins, and of one that leaves. Its library dials anew when a router has closed
 // an idle connection, and sends a request again that had no answer: it had not been carried out, or the
 // application would have noticed.
 func TestJourneyThroughRouters(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
-	f.applySample("cache_v1alpha1_memcached_routed.yaml")
-	f.patch(f.memcached(), `{"spec":{"routing":{"patience":"24h"}}}`)
-	f.available()
+	spec := roomForSome(f.sample(samples + "cache_v1alpha1_memcached_routed.yaml").Spec)
+	spec.Size, spec.Routing.Patience = ptr.To[int32](2), &metav1.Duration{Duration: wait.Long}
+	f.create(spec)
 	f.routersReady(2)
 	objects := f.some()
 	all := f.appAt([]string{"router:11211"}, f.routerService())
@@ -92,14 +92,14 @@ func TestJourneyThroughRouters(t *testing.T) {
 		}
 	}()
 	f.rollOutRouters()
-	f.scale(2)
+	f.scale(3)
 	f.inState(contract.RingPrepare)
 	f.rollOutRouters()
-	f.settled(2)
-	found("when a member has left")
-	f.scale(3)
 	f.settled(3)
-	found("when one has joined")
+	found("when a member has joined")
+	f.scale(2)
+	f.settled(2)
+	found("when one has left")
 	saw := stop()
 	ended = true
 	t.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)

@@ -22,7 +22,7 @@ func TestSavedMembersKeepTheCache(t *testing.T) {
 	if mode := f.memcached().Spec.Storage.Mode; mode != cachev1alpha1.StorageSaved {
 		t.Fatalf("storage.mode is %s by default", mode)
 	}
-	objects := f.objectsOfPylibmc()
+	objects := asOfPylibmc(f.objects())
 	f.pylibmc("fill", 3, objects)
 	volume := f.volumeOf(f.claim(1))
 	if _, err := os.Stat(filepath.Join(volume, contract.WarmFile)); !os.IsNotExist(err) {

@@ -21,7 +21,7 @@ func TestAScaleDownLosesNothingThatAnIndependentClientStored(t *testing.T) {
 	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	f := setup(t, persistent(3))
-	objects := f.objectsOfPylibmc()
+	objects := asOfPylibmc(f.objects())
 	f.pylibmc("fill", 3, objects)
 	volume := f.claim(2).Spec.VolumeName
 

@@ -34,16 +34,16 @@ func TestAnUpgradeInTheMiddleOfADrainLosesNothing(t *testing.T) {
 
 	f.scale(2)
 	f.inDrainPhase(cachev1alpha1.DrainAdding)
-	f.upgrade(nil)
+	f.upgrade(2, nil)
 	f.settled(2)
 	f.expectAllSoon(2, objects)
 	f.expectReceipt(false)
 }
 
-// upgrade deploys another image of the operator while a drain of member 2 goes on, which must not be begun
-// anew. then is called when that operator alone runs. At the end the drain is over, and the other members
-// come from the new image.
-func (f *fixture) upgrade(then func()) {
+// upgrade deploys another image of the operator while a drain of the last member goes on, which must not be begun
+// anew. then is called when that operator alone runs. At the end the drain is over, and the members that are
+// left come from the new image.
+func (f *fixture) upgrade(left int, then func()) {
 	f.Helper()
 	job := f.job()
 	image := f.operatorImage()
@@ -58,9 +58,9 @@ func (f *fixture) upgrade(then func()) {
 	if again := f.job(); again != nil && again.UID != job.UID {
 		f.Errorf("the drain was begun anew: Job %s", again.Name)
 	}
-	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
-	f.eventually("both members come from the new image", func() bool {
-		for ordinal := range 2 {
+	f.eventually(fmt.Sprintf("claim %d is gone", left), func() bool { return f.claim(left) == nil })
+	f.eventually("the members come from the new image", func() bool {
+		for ordinal := range left {
 			if pod := f.pod(ordinal); pod == nil || !ready(pod) || pod.Spec.InitContainers[0].Image != next {
 				return false
 			}

@@ -18,7 +18,11 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-const versionedKeys = 1000
+// Few keys, so that each is visited again and again although the load leaves the machine to others.
+const (
+	versionedKeys = 400
+	visitPause    = 25 * time.Millisecond
+)
 
 // writers are an application whose values are numbers that grow.
 type writers struct {
@@ -203,7 +207,7 @@ func (a *writers) start() (stop func()) {
 				a.lock.RLock()
 				w.visit(&w.keys[w.random.IntN(len(w.keys))])
 				a.lock.RUnlock()
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(visitPause)
 			}
 		})
 	}
@@ -327,6 +331,15 @@ func (a *writers) look(when string) {
 	})
 	a.Logf("%s: %d reads, %d misses on the way, %d old values (and %d of keys stored by a list that had changed), all of %d keys as they should be",
 		when, a.reads.Load(), a.missed.Load(), a.old.Load(), a.behind.Load(), versionedKeys)
+}
+
+// findsAllAfter a scaling that began then, once it is over.
+func (a *writers) findsAllAfter(size int32, began time.Time) {
+	a.Helper()
+	a.settled(size)
+	a.settle(int(size))
+	a.atRest()
+	a.look(fmt.Sprintf("%d members after %.0f s", size, time.Since(began).Seconds()))
 }
 
 // report what happened to the deletes.

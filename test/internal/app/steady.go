@@ -36,8 +36,8 @@ func (s *Steady) Wrong() int64 { return s.Misses + s.Old + s.Undone + s.Errors }
 const (
 	steadyWorkers = 8
 	// Few keys, so that each is asked for again and again although the load leaves the machine to others.
-	steadyKeys  = 100 // of each worker
-	steadyPause = 20 * time.Millisecond
+	steadyKeys  = 40 // of each worker
+	steadyPause = 50 * time.Millisecond
 	// steadyLeast is how many requests there are in any case, before it stops.
 	steadyLeast = 1000
 )

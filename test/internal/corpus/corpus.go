@@ -44,10 +44,19 @@ func GoSource(ctx context.Context) (string, error) {
 // Load returns an object per file under dir, its path as the key; left counts
 // the files that don't fit an item of maxItem bytes (key, value and header).
 func Load(dir string, maxItem int) (objects []Object, left int, err error) {
+	return LoadEach(dir, maxItem, 1)
+}
+
+// LoadEach returns an object per n-th file.
+func LoadEach(dir string, maxItem, n int) (objects []Object, left int, err error) {
 	const header = 64 // memcached's item header, with CAS and flags
+	files := 0
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
+		}
+		if files++; files%n != 0 {
+			return nil
 		}
 		key, err := filepath.Rel(dir, path)
 		if err != nil {

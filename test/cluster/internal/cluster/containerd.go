@@ -120,7 +120,8 @@ disabled_plugins = [
 
 // cniConfig connects each pod by a pair of devices and a route, without a
 // bridge between pods: so all that pods send each other passes iptables, and
-// services work whether or not the kernel filters bridged packets.
+// services work whether or not the kernel filters bridged packets. Pods have
+// no ports of their node.
 func (n *node) cniConfig() []byte {
 	return fmt.Appendf(nil, `{
   "cniVersion": "0.4.0",
@@ -135,8 +136,7 @@ func (n *node) cniConfig() []byte {
         "ranges": [[{"subnet": %q}]],
         "routes": [{"dst": "0.0.0.0/0"}]
       }
-    },
-    {"type": "portmap", "capabilities": {"portMappings": true}}
+    }
   ]
 }
 `, name, filepath.Join(n.run(), "addresses"), n.pods())

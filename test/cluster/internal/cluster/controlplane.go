@@ -30,6 +30,8 @@ func startEtcd() (*process.Process, error) {
 		"--peer-trusted-ca-file="+cert("etcd-ca"), "--peer-client-cert-auth",
 		// Nothing in here has to survive a crash of the machine.
 		"--unsafe-no-fsync",
+		// Each commit costs, whatever is in it.
+		"--backend-batch-interval=1s", "--backend-batch-limit=100000",
 		"--log-level=warn",
 	)
 }

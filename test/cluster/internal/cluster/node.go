@@ -111,6 +111,8 @@ func (n *node) startKubelet() (*process.Process, error) {
 		"--kubeconfig="+userConfig(n.name()),
 		"--hostname-override="+n.name(),
 		"--node-ip="+n.address().String(),
+		// How much memory and CPU containers use is asked by few tests, and by the eviction of pods.
+		"--housekeeping-interval=1m",
 	)
 }
 
@@ -150,7 +152,10 @@ maxPods: 110
 crashLoopBackOff: {maxContainerRestartPeriod: 2s}
 # Tests wait for what the kubelet reports.
 nodeStatusUpdateFrequency: 5s
+nodeStatusReportFrequency: 1m
 syncFrequency: 10s
+# No test reads how full volumes are.
+volumeStatsAggPeriod: -1s
 kubeAPIQPS: 200
 kubeAPIBurst: 400
 eventRecordQPS: 0

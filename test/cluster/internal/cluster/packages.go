@@ -21,7 +21,6 @@ var tools = []struct{ program, pkg string }{
 	{"containerd-shim-runc-v2", "containerd"},
 	{"runc", "runc"},
 	{filepath.Join(cniPlugins, "ptp"), "containernetworking-plugins"},
-	{filepath.Join(cniPlugins, "portmap"), "containernetworking-plugins"},
 	{"iptables", "iptables"},
 	{"nft", "nftables"},
 	{"conntrack", "conntrack"},
