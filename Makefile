@@ -90,7 +90,7 @@ lint: $(GOLANGCI_LINT) ## Lint the Go code; .golangci.yml also holds the layers
 	GOOS=darwin go vet ./drainer/... ./cmd/drainer
 
 .PHONY: verify
-verify: generate manifests fmt lint alerts verify-chart verify-versions ## Regenerate, format, lint, check the alerts and the chart; fail on a difference
+verify: generate manifests fmt lint alerts verify-chart verify-versions verify-ours ## Regenerate, format, lint, check the alerts and the chart; fail on a difference
 	@test -z "$$(git status --porcelain)" || { git status --short; git --no-pager diff; \
 	  echo "verify: generated or formatted files differ from what is committed: commit them"; exit 1; }
 
@@ -207,6 +207,11 @@ verify-versions: ## Check that Kubernetes is built with the manager's modules, s
 	  <(cd test/cluster && go list -m -f '{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}' all | sort -u) | awk '$$2 != $$3'); \
 	test -z "$$differ" || { echo "go.mod and test/cluster/go.mod name other versions: go get the later ones"; echo "$$differ"; exit 1; }
 
+.PHONY: verify-ours
+verify-ours: ## Check that no file has the licence header or the copyright line of others
+	@! git grep --untracked -nIiE 'copyright [^l]|\(c\) [12][0-9]{3}|SPDX-License|licensed (under|to)' -- . ':!LICENSE' ':!README.md' ':!Makefile' || \
+	  { echo "verify-ours: these lines are of others: use their module, or write your own"; exit 1; }
+
 .PHONY: test-packages
 test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
 	hack/packages.sh memcached strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
@@ -219,9 +224,9 @@ memcacheds: ## Fetch older and newer memcacheds of Debian's into bin/memcached-S
 	@for suite in $(SUITES); do hack/memcached-suite.sh $(BIN)/memcached-$$suite $$suite; done
 
 .PHONY: clients
-clients: $(addprefix $(CLIENTS)/,gomemcache thanos dskit dskit-follow node_modules) ## Install the client libraries that tests use, into bin/clients
+clients: $(addprefix $(CLIENTS)/,thanos dskit dskit-follow node_modules) ## Install the client libraries that tests use, into bin/clients
 
-$(CLIENTS)/gomemcache $(CLIENTS)/thanos $(CLIENTS)/dskit: $(CLIENTS)/%: $(wildcard test/clients/*/*.go test/clients/*/go.*)
+$(CLIENTS)/thanos $(CLIENTS)/dskit: $(CLIENTS)/%: $(wildcard test/clients/*/*.go test/clients/*/go.*)
 	cd test/clients/$* && go build -buildvcs=false -ldflags "-s -w" -o $@ .
 
 $(CLIENTS)/dskit-follow: $(wildcard drainer/routing/testdata/dskit/follow/*.go drainer/routing/testdata/dskit/go.*)

@@ -35,7 +35,6 @@ type follower struct {
 // that Debian doesn't have.
 var followers = map[cachev1alpha1.Client][]follower{
 	"gomemcache": {
-		{name: "google/gomemcache", start: func(f *fixture) library { return f.startClient(f.installed("gomemcache"), f.discovery()) }},
 		{name: "memcached-elasticache", stranger: true, start: func(f *fixture) library {
 			return f.startClient("node", f.installed("elasticache.js"), f.discovery())
 		}},

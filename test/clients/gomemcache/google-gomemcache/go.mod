@@ -1,3 +1,0 @@
-module github.com/bradfitz/gomemcache
-
-go 1.12
