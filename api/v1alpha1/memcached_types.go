@@ -825,8 +825,8 @@ type MemcachedStatus struct {
 	// draining is the number of volumes that are to be drained.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`
-	// moving is the number of members that may have items which clients look for
-	// elsewhere.
+	// moving is the number of members that give items to others: members that leave, and
+	// those that may have items which clients look for elsewhere.
 	// +optional
 	Moving int32 `json:"moving,omitempty"`
 	// progress of the drains, or else of the moves, as one line, for the column.

@@ -96,9 +96,10 @@ func TestALeavingMemberTellsWhoStillCallsIt(t *testing.T) {
 				in.with(progress(*test.progress))
 				items = 7
 			}
-			got := compute(t, in).Drains[0]
-			want := []any{cachev1alpha1.DrainLeaving, test.reason, test.message, items}
-			if diff := cmp.Diff(want, []any{got.Phase, got.Reason, got.Message, got.ItemsDone}); diff != "" {
+			all := compute(t, in)
+			got := all.Drains[0]
+			want := []any{cachev1alpha1.DrainLeaving, test.reason, test.message, items, int32(1)}
+			if diff := cmp.Diff(want, []any{got.Phase, got.Reason, got.Message, got.ItemsDone, all.Moving}); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -112,6 +112,11 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s.Drains = drains(in)
 	s.Draining = int32(len(s.Drains))
 	s.Moving = int32(len(in.Plan.Moves))
+	for i := range s.Drains {
+		if s.Drains[i].Phase == cachev1alpha1.DrainLeaving {
+			s.Moving++
+		}
+	}
 	if s.Progress = progressLine(s.Drains); s.Progress == "" {
 		s.Progress = moveLine(in)
 	}
