@@ -15,8 +15,38 @@ import (
 // wanted.
 type Action interface {
 	fmt.Stringer
-	action()
+	Kind() Kind
 }
+
+// Kind is what a failure of an action stops, and what it means for the live reads of others.
+type Kind struct {
+	Class
+	// Claim that the action is about, empty for none. A failure stops the later actions about the same claim.
+	Claim types.UID
+	// ReadsAgain: a live read from before the action is outdated after it. Other actions write nothing that
+	// live checks look at, or add what they write to the live read.
+	ReadsAgain bool
+	// Owns: the action makes the Memcached the owner of its members. Right before it, a live read tells whether a
+	// person has deleted the Memcached and keeps the members.
+	Owns bool
+}
+
+// Class says what a failure of an action stops.
+type Class string
+
+// The classes.
+const (
+	// Cluster: all later actions.
+	Cluster Class = "all later steps"
+	// Members: the later actions of this class. They bring members about, or what members need first: leaving
+	// marks, names, the clients' list, who may reach the members. A mistake in the spec is no reason to stop a drain.
+	Members Class = "later steps that bring members about"
+	// Claim: the later actions about the same claim. A claim that can't be drained is no reason to stop other
+	// drains, moves or growth.
+	Claim Class = "later steps about the same claim"
+	// Beside: nothing.
+	Beside Class = "nothing"
+)
 
 // The actions. Each names its object by UID, so that it can't affect a later object of
 // the same name.
@@ -240,43 +270,45 @@ const (
 	BySetAside Release = "SetAside"
 )
 
-func (AddClusterFinalizer) action()    {}
-func (RemoveClusterFinalizer) action() {}
-func (ApplyService) action()           {}
-func (WriteList) action()              {}
-func (ApplyListService) action()       {}
-func (WriteEndpoints) action()         {}
-func (ApplyDiscovery) action()         {}
-func (TellMember) action()             {}
-func (ApplyRouters) action()           {}
-func (WriteTable) action()             {}
-func (TellRouter) action()             {}
-func (ApplyNetworkPolicy) action()     {}
-func (WriteBinding) action()           {}
-func (ApplyStatefulSet) action()       {}
-func (ApplyDeployment) action()        {}
-func (ApplyBudget) action()            {}
-func (ApplyServiceMonitor) action()    {}
-func (DeleteMembers) action()          {}
-func (AddClaimFinalizer) action()      {}
-func (MarkLeaving) action()            {}
-func (CreateDrain) action()            {}
-func (RecordReceipt) action()          {}
-func (CountFailure) action()           {}
-func (ClearRetry) action()             {}
-func (CreateMove) action()             {}
-func (BeginMove) action()              {}
-func (RecordMoved) action()            {}
-func (ClearMoveRetry) action()         {}
-func (DeleteJob) action()              {}
-func (DeleteClaim) action()            {}
-func (SetAside) action()               {}
-func (ReserveVolume) action()          {}
-func (CreateAside) action()            {}
-func (ReturnVolume) action()           {}
-func (GrowClaim) action()              {}
-func (SkipAside) action()              {}
-func (ReleaseClaim) action()           {}
+func (AddClusterFinalizer) Kind() Kind    { return Kind{Class: Cluster} }
+func (RemoveClusterFinalizer) Kind() Kind { return Kind{Class: Cluster} }
+func (ApplyService) Kind() Kind           { return Kind{Class: Members} }
+func (WriteList) Kind() Kind              { return Kind{Class: Members} }
+func (ApplyListService) Kind() Kind       { return Kind{Class: Beside} }
+func (WriteEndpoints) Kind() Kind         { return Kind{Class: Members} }
+func (ApplyDiscovery) Kind() Kind         { return Kind{Class: Beside} }
+func (TellMember) Kind() Kind             { return Kind{Class: Members} }
+func (ApplyRouters) Kind() Kind           { return Kind{Class: Beside} }
+func (WriteTable) Kind() Kind             { return Kind{Class: Members, ReadsAgain: true} }
+func (TellRouter) Kind() Kind             { return Kind{Class: Beside} }
+func (ApplyNetworkPolicy) Kind() Kind     { return Kind{Class: Members} }
+func (WriteBinding) Kind() Kind           { return Kind{Class: Members} }
+func (ApplyStatefulSet) Kind() Kind       { return Kind{Class: Members, Owns: true} }
+func (ApplyDeployment) Kind() Kind        { return Kind{Class: Members, Owns: true} }
+func (ApplyBudget) Kind() Kind            { return Kind{Class: Beside} }
+func (ApplyServiceMonitor) Kind() Kind    { return Kind{Class: Beside} }
+func (DeleteMembers) Kind() Kind          { return Kind{Class: Cluster, ReadsAgain: true} }
+func (a AddClaimFinalizer) Kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true}
+}
+func (a MarkLeaving) Kind() Kind    { return Kind{Class: Members, Claim: a.Claim.UID} }
+func (a CreateDrain) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID} }
+func (a RecordReceipt) Kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a CountFailure) Kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ClearRetry) Kind() Kind     { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a CreateMove) Kind() Kind     { return Kind{Class: Claim, Claim: a.Claim.UID} }
+func (a BeginMove) Kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID} }
+func (a RecordMoved) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ClearMoveRetry) Kind() Kind { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a DeleteJob) Kind() Kind      { return Kind{Class: Claim, Claim: a.ClaimUID, ReadsAgain: true} }
+func (a DeleteClaim) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a SetAside) Kind() Kind       { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ReserveVolume) Kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a CreateAside) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ReturnVolume) Kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a GrowClaim) Kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a SkipAside) Kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ReleaseClaim) Kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
 
 func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
 func (RemoveClusterFinalizer) String() string { return "remove the cluster's finalizer" }
@@ -372,9 +404,9 @@ type (
 	}
 )
 
-func (ApplyMemberService) action()  {}
-func (RetireMemberService) action() {}
-func (DeleteMemberService) action() {}
+func (ApplyMemberService) Kind() Kind  { return Kind{Class: Members} }
+func (RetireMemberService) Kind() Kind { return Kind{Class: Members} }
+func (DeleteMemberService) Kind() Kind { return Kind{Class: Members} }
 
 func (a ApplyMemberService) String() string {
 	return fmt.Sprintf("apply the Service of member %d", a.Ordinal)

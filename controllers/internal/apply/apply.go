@@ -134,10 +134,7 @@ func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects
 	return &run{Applier: a, cluster: cluster, present: present, ports: present.Ports(cluster), now: a.Clock.Now(), done: Done{Marked: map[types.UID]time.Time{}}}
 }
 
-// Apply takes the steps of a plan in their order. A step that fails stops what depends on it. Steps
-// about a claim stop the later ones about the same claim: one that can't be drained is no reason to
-// stop other drains, moves, or growth. Steps that bring members about stop the others of that
-// kind: a mistake in the spec is no reason to stop a drain. Only what all depend on stops all.
+// Apply takes the steps of a plan in their order. A step that fails stops those that depend on it (action.Class).
 func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, present *observe.Objects, actions []action.Action) (Done, error) {
 	r := a.run(cluster, present)
 	r.forgetPods()
@@ -153,24 +150,24 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 	var failed error
 	membersFailed, claimsFailed := false, map[types.UID]bool{}
 	for _, step := range actions {
-		about := claimOf(step)
-		if membersFailed && bringsMembers(step) || about != "" && claimsFailed[about] {
+		kind := step.Kind()
+		if kind.Class == action.Members && membersFailed || kind.Claim != "" && claimsFailed[kind.Claim] {
 			continue
 		}
-		if !keepsLiveView(step) {
+		if kind.ReadsAgain {
 			r.view = nil
 		}
 		if _, marks := step.(action.MarkLeaving); !marks {
 			r.addMarks()
 		}
-		if bringsOwner(step) && !r.first {
+		if kind.Owns && !r.first {
 			r.owns = false
 		}
 		err := r.takeStep(writelog.Because(ctx, step.String()), step)
-		if !keepsLiveView(step) {
+		if kind.ReadsAgain {
 			r.view = nil
 		}
-		r.noteOutcome(about, err)
+		r.noteOutcome(kind.Claim, err)
 		if err == nil {
 			continue
 		}
@@ -180,107 +177,15 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 		failed = worse(failed, fmt.Errorf("%s: %w", step, err))
 		r.view = nil // what was added to it may be wrong
 		switch {
-		case bringsMembers(step):
+		case kind.Class == action.Members:
 			membersFailed = true
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, kind.Class == action.Cluster, kind.Class == action.Claim && kind.Claim == "":
 			return failed
-		case about != "":
-			claimsFailed[about] = true
-		case !standsBeside(step):
-			return failed
+		case kind.Class == action.Claim:
+			claimsFailed[kind.Claim] = true
 		}
 	}
 	return failed
-}
-
-// bringsMembers tells whether the action creates or changes the members, or something
-// that they need first: the leaving marks, their names, the clients' list, who may reach
-// them.
-func bringsMembers(step action.Action) bool {
-	switch step.(type) {
-	case action.MarkLeaving, action.ApplyService, action.WriteList, action.WriteEndpoints, action.TellMember, action.ApplyNetworkPolicy,
-		action.WriteTable, action.WriteBinding, action.ApplyStatefulSet, action.ApplyDeployment,
-		action.ApplyMemberService, action.RetireMemberService, action.DeleteMemberService:
-		return true
-	}
-	return false
-}
-
-// bringsOwner tells whether the step makes the cluster the owner of its members: right before it, a live
-// read tells whether a person has deleted the Memcached and keeps them.
-func bringsOwner(step action.Action) bool {
-	switch step.(type) {
-	case action.ApplyStatefulSet, action.ApplyDeployment:
-		return true
-	}
-	return false
-}
-
-// standsBeside tells whether no other action depends on this one.
-func standsBeside(step action.Action) bool {
-	switch step.(type) {
-	case action.ApplyListService, action.ApplyDiscovery, action.ApplyRouters, action.TellRouter, action.ApplyBudget, action.ApplyServiceMonitor:
-		return true
-	}
-	return false
-}
-
-// claimOf is the claim that the step is about, empty for none. Later steps about the same claim
-// depend on this one; those about others don't.
-func claimOf(step action.Action) types.UID {
-	switch a := step.(type) {
-	case action.AddClaimFinalizer:
-		return a.Claim.UID
-	case action.MarkLeaving:
-		return a.Claim.UID
-	case action.CreateDrain:
-		return a.Claim.UID
-	case action.RecordReceipt:
-		return a.Claim.UID
-	case action.CountFailure:
-		return a.Claim.UID
-	case action.ClearRetry:
-		return a.Claim.UID
-	case action.CreateMove:
-		return a.Claim.UID
-	case action.BeginMove:
-		return a.Claim.UID
-	case action.RecordMoved:
-		return a.Claim.UID
-	case action.ClearMoveRetry:
-		return a.Claim.UID
-	case action.DeleteJob:
-		return a.ClaimUID
-	case action.DeleteClaim:
-		return a.Claim.UID
-	case action.SetAside:
-		return a.Claim.UID
-	case action.ReserveVolume:
-		return a.Claim.UID
-	case action.CreateAside:
-		return a.Claim.UID
-	case action.ReturnVolume:
-		return a.Claim.UID
-	case action.SkipAside:
-		return a.Claim.UID
-	case action.GrowClaim:
-		return a.Claim.UID
-	case action.ReleaseClaim:
-		return a.Claim.UID
-	}
-	return ""
-}
-
-// keepsLiveView tells whether the next action may use the same live read. The action adds its mark, its Job, the
-// list or the size to that read, or writes nothing that is in it.
-func keepsLiveView(step action.Action) bool {
-	switch step.(type) {
-	case action.MarkLeaving, action.CreateDrain, action.CreateMove, action.WriteList, action.BeginMove, action.ApplyStatefulSet:
-		return true
-	case action.WriteTable, action.DeleteMembers, action.DeleteJob:
-		return false
-	}
-	return claimOf(step) == ""
 }
 
 // worse returns the error that matters more: a failure before a name that is taken, which

@@ -70,8 +70,8 @@ func (o *Observed) recordOf(list *List) ring.Record {
 // decideList decides where clients look: at the members that there will be, but at no
 // more than now while items have to be moved. If this makes another ring, items may have
 // to be moved by it, and no member joins before that. o.Record is set to the new ring
-// for the rest of the plan; the record before it is returned.
-func (p *Plan) decideList(o *Observed) (before ring.Record) {
+// for the rest of the plan, p.From is the record before it.
+func (p *Plan) decideList(o *Observed) {
 	wanted := p.Replicas
 	if o.moving() {
 		wanted = min(wanted, o.Record.Ring.Size)
@@ -80,13 +80,28 @@ func (p *Plan) decideList(o *Observed) (before ring.Record) {
 	if wanted > 0 && o.settles() {
 		p.ListSize = o.Table.NewSize()
 	}
-	before = o.Record
-	o.Record = before.Next(o.Cluster.Ring.Of(p.ListSize))
+	p.From = o.Record
+	o.Record = p.From.Next(o.Cluster.Ring.Of(p.ListSize))
 	p.Record = o.Record
-	if p.Record != before && !o.drainRuns() && o.sizeWhileMoving(p.Replicas) < p.Replicas {
+	if p.Record != p.From && !o.drainRuns() && o.sizeWhileMoving(p.Replicas) < p.Replicas {
 		p.Replicas, p.SizeBlocked = o.sizeWhileMoving(p.Replicas), BlockedByMove
 	}
-	return before
+}
+
+func (p *Plan) writeList(*Observed) {
+	p.add(action.ApplyService{}, action.ApplyListService{}, action.ApplyDiscovery{},
+		action.WriteList{ListSize: p.ListSize, Record: p.Record, From: p.From, Replicas: p.Replicas})
+}
+
+func (p *Plan) writeEndpoints(*Observed) { p.add(action.WriteEndpoints{ListSize: p.ListSize}) }
+
+// tellMembers tells the supervisors, which answer by the protocol of discovery.
+func (p *Plan) tellMembers(o *Observed) {
+	if o.Cluster.Discovery {
+		for _, pod := range o.MemberPods {
+			p.add(action.TellMember{Pod: pod})
+		}
+	}
 }
 
 // nextListSize is how many members the list names next, if that many are wanted. It grows

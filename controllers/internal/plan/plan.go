@@ -47,6 +47,8 @@ type Plan struct {
 	ListSize int32
 	Record   ring.Record
 	Prepares bool
+	// From is the record that is replaced.
+	From ring.Record
 	// Table is what routers are told.
 	Table action.WriteTable
 	// Drains has an entry for each claim that is to be drained or released, highest
@@ -106,46 +108,34 @@ func (o *Observed) ScaleDownBegins() bool {
 
 // Next plans the next steps for a cluster.
 func Next(observed *Observed) Plan {
-	o := *observed
+	o := observed.workingCopy()
 	if o.Cluster.Plain {
 		return plain(&o)
 	}
-	o.Claims = slices.Clone(o.Claims)
-	slices.SortFunc(o.Claims, func(a, b claim.Claim) int {
-		return cmp.Or(cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(len(a.Name), len(b.Name))) // an aside claim comes last
-	})
 	if o.Cluster.Deleting || o.Cluster.NamespaceTerminating {
 		return dismantle(&o)
 	}
 	p := Plan{}
-	if !o.Cluster.Finalizer {
-		p.add(action.AddClusterFinalizer{})
+	for i := range steps {
+		steps[i].decide(&p, &o)
 	}
-	p.addClaimFinalizers(&o)
-	p.decideSize(&o)
-	before := p.decideList(&o)
-	p.markLeaving(&o, before)
-	p.prepare(&o, before)
-	p.decideTable(&o, before)
-	p.keepLeaving(&o)
-	p.findSmall(&o)
-	p.sweepJobs(&o)
-	p.applyAddresses(&o)
-	p.add(action.ApplyService{}, action.ApplyListService{}, action.ApplyDiscovery{}, action.WriteList{ListSize: p.ListSize, Record: p.Record, From: before, Replicas: p.Replicas})
-	p.beginMoves(&o)
-	p.add(action.WriteEndpoints{ListSize: p.ListSize})
-	p.route(&o)
-	if o.Cluster.Discovery {
-		for _, pod := range o.MemberPods {
-			p.add(action.TellMember{Pod: pod})
-		}
-	}
-	p.add(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: p.ListSize}, action.ApplyStatefulSet{Replicas: p.Running, KeepTemplate: p.KeepsTemplate}, action.ApplyBudget{}, action.ApplyServiceMonitor{})
-	p.retireAddresses(&o)
-	p.drain(&o)
-	p.move(&o)
-	p.grow(&o)
 	return p
+}
+
+// applyMembers plans the members and the objects that go with them.
+func (p *Plan) applyMembers(*Observed) {
+	p.add(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: p.ListSize}, action.ApplyStatefulSet{Replicas: p.Running, KeepTemplate: p.KeepsTemplate},
+		action.ApplyBudget{}, action.ApplyServiceMonitor{})
+}
+
+// workingCopy has the claims in the order in which they are decided about, and is changed as the plan goes on.
+func (o *Observed) workingCopy() Observed {
+	c := *o
+	c.Claims = slices.Clone(o.Claims)
+	slices.SortFunc(c.Claims, func(a, b claim.Claim) int {
+		return cmp.Or(cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(len(a.Name), len(b.Name))) // an aside claim comes last
+	})
+	return c
 }
 
 // plain is the plan for a cluster without storage. Its members have no names of their
@@ -161,9 +151,12 @@ func plain(o *Observed) Plan {
 
 func (p *Plan) add(a ...action.Action) { p.Actions = append(p.Actions, a...) }
 
-// addClaimFinalizers adds the finalizer to claims that were created without it: by the
-// StatefulSet of an earlier operator, or of a cluster that was deleted.
-func (p *Plan) addClaimFinalizers(o *Observed) {
+// addFinalizers adds the finalizer to the cluster, and to claims that were created without it: by the StatefulSet
+// of an earlier operator, or of a cluster that was deleted.
+func (p *Plan) addFinalizers(o *Observed) {
+	if !o.Cluster.Finalizer {
+		p.add(action.AddClusterFinalizer{})
+	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		wanted := c.LeavingSince.IsZero() || o.toDrain(c)
@@ -267,16 +260,16 @@ func (o *Observed) sizeBefore() int32 {
 // written before. If a claim beyond that size has no mark, the cache is behind, and the
 // claim is a newer member's. The mark also says whether the member's items were moved by
 // the rings before this plan.
-func (p *Plan) markLeaving(o *Observed, before ring.Record) {
+func (p *Plan) markLeaving(o *Observed) {
 	if p.Replicas == 0 {
 		return
 	}
-	told := o.at(before) // which has none of this plan's marks
+	told := o.at(p.From) // which has none of this plan's marks
 	told.Claims = slices.Clone(o.Claims)
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Ordinal >= p.Replicas && c.LeavingSince.IsZero() && MayMark(told, c.Ordinal) == nil {
-			p.add(action.MarkLeaving{Claim: c.Ref(), Unmoved: o.moveDue(&before, c), NeverStarted: c.NotStartedYet})
+			p.add(action.MarkLeaving{Claim: c.Ref(), Unmoved: o.moveDue(&p.From, c), NeverStarted: c.NotStartedYet})
 			c.LeaveNow()
 		}
 	}

@@ -53,7 +53,8 @@ func (o *Observed) mayPrepare(before ring.Record) bool {
 
 // prepare holds the list back while the movers start. For the rest of the plan o.Record stays
 // the next ring.
-func (p *Plan) prepare(o *Observed, before ring.Record) {
+func (p *Plan) prepare(o *Observed) {
+	before := p.From
 	if p.Replicas == 0 || !o.mayPrepare(before) {
 		return
 	}

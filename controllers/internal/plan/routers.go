@@ -45,7 +45,8 @@ func (o *Observed) routersChange() bool {
 
 // decideTable decides what routers are told, and holds the list back while they are prepared for
 // it. o.Record is the ring of the list to come.
-func (p *Plan) decideTable(o *Observed, before ring.Record) {
+func (p *Plan) decideTable(o *Observed) {
+	before := p.From
 	p.Table = action.WriteTable{State: contract.RingStable, ListSize: p.ListSize}
 	t := o.Table
 	if !o.Cluster.Routers || t == nil || p.Replicas == 0 {
