@@ -79,7 +79,7 @@ func runTransfer(ctx context.Context, m *contract.Transfer, std args.IO, run fun
 	if err := writeReceipt(m.Receipt, r); err != nil {
 		return contract.ExitFailed, fmt.Errorf("write the receipt: %w", err)
 	}
-	done := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.Unaskable + r.Rejected
+	done := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.NoTextForm + r.Rejected
 	progress.write(contract.Progress{Phase: contract.PhaseDone, ItemsDone: done, ItemsTotal: r.Found,
 		BytesDone: progress.last.BytesDone, BytesTotal: progress.last.BytesTotal, Message: r.Message})
 	if r.Reason != "" {

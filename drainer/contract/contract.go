@@ -241,9 +241,9 @@ type Outcomes struct {
 	// Invalidated: flushed, or marked stale by a client; of a move, also
 	// deleted by a client, or evicted, before it was read.
 	Invalidated int64 `json:"invalidated"`
-	// Unaskable: the text protocol doesn't carry its key, so no client of a router can ask for it.
+	// NoTextForm: the text protocol doesn't carry its key, so no client of a router can ask for it.
 	// It was left where it is.
-	Unaskable int64 `json:"unaskable,omitempty"`
+	NoTextForm int64 `json:"noTextForm,omitempty"`
 	// Rejected: the owner refused to store it (too large, out of memory).
 	Rejected int64 `json:"rejected"`
 	// Failed: there was no answer for it.
@@ -310,28 +310,28 @@ type Failure interface {
 
 // Summary is the receipt for people, in one line.
 func (r *Receipt) Summary() string {
-	unaskable := ""
-	if r.Unaskable > 0 {
-		unaskable = fmt.Sprintf(", %d unaskable", r.Unaskable)
+	noTextForm := ""
+	if r.NoTextForm > 0 {
+		noTextForm = fmt.Sprintf(", %d without a text form", r.NoTextForm)
 	}
 	return fmt.Sprintf("%d items found: %d added, %d already present, %d expired, %d invalidated%s; %d bytes in %.1f s",
-		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, unaskable, r.Bytes, r.Seconds[PhaseAdding])
+		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, noTextForm, r.Bytes, r.Seconds[PhaseAdding])
 }
 
 // AddsUp returns nil if the receipt proves that the source of the given identity is
 // drained, else an error that says which condition is missing.
 func (r *Receipt) AddsUp(source string) error {
 	const most = math.MaxInt64 / 5 // of one kind: five of them don't wrap
-	switch sum := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.Unaskable; {
+	switch sum := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.NoTextForm; {
 	case r.Source != source:
 		return fmt.Errorf("the receipt is for %q, not for %q", r.Source, source)
 	case r.Reason != "" || r.ExitCode != ExitOK:
 		return fmt.Errorf("the drainer failed: %s (exit code %d): %s", r.Reason, r.ExitCode, r.Message)
 	case !r.Complete:
 		return errors.New("the source was not read to its end")
-	case min(r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Unaskable) < 0:
+	case min(r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.NoTextForm) < 0:
 		return errors.New("the receipt counts less than no items")
-	case max(r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Unaskable) > most:
+	case max(r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.NoTextForm) > most:
 		return errors.New("the receipt counts more items than there can be")
 	case r.Rejected != 0 || r.Failed != 0:
 		return fmt.Errorf("%d items were rejected and %d failed", r.Rejected, r.Failed)

@@ -38,7 +38,7 @@ func TestASaveKilledAtAnyPoint(t *testing.T) {
 		}
 		pages, all, whole := p.inWholePages(objects)
 		t.Logf("%d of %d pages are whole, with %d of %d items", pages, all, len(whole), len(objects))
-		s = p.again().start("")
+		s = p.nextPod().start("")
 		s.WaitFor(fmt.Sprintf("%d of the %d pages of the save are missing or damaged", all-pages, all))
 		s.ExpectItems(whole)
 		s.End("saved")

@@ -96,8 +96,8 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 		s := p.start(memcachedtest.ClockAhead(t, time.Hour), "-m", "128")
 		drainertest.Store(t, s.Address(), all)
 		s.End("saved")
-		check(t, func() *drainertest.Served { return p.again().start("", "-m", "128") }, all)
-		check(t, func() *drainertest.Served { return p.again().start("", "-m", "128") }, all)
+		check(t, func() *drainertest.Served { return p.nextPod().start("", "-m", "128") }, all)
+		check(t, func() *drainertest.Served { return p.nextPod().start("", "-m", "128") }, all)
 	})
 	t.Run("Saved, the same pod", func(t *testing.T) {
 		tier.Second(t, "TestNothingIsDeletedForAClock")

@@ -20,7 +20,7 @@ func TestASaveThatFindsNoRoomAtAllSaysSo(t *testing.T) {
 	s := p.start("", fewPages...)
 	drainertest.Store(t, s.Address(), midsize('a', 80))
 	s.End("saved")
-	p = p.again()
+	p = p.nextPod()
 	s = p.start("")
 	all := midsize('b', 80)
 	drainertest.Store(t, s.Address(), all)

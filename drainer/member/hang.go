@@ -134,7 +134,7 @@ func (p *pulse) run(ctx context.Context, d memcache.Dialer, address string) {
 func (p *pulse) askOn(ctx context.Context, d memcache.Dialer, address string) (answered bool) {
 	dialCtx, cancel := context.WithTimeout(ctx, lookPeriod)
 	defer cancel()
-	d.Anybody = true // it is asked below, without a bound
+	d.AnyServer = true // it is asked below, without a bound
 	conn, err := d.Dial(dialCtx, address)
 	if err != nil {
 		return false

@@ -236,7 +236,7 @@ func TestAMemcachedThatHangsAtItsEndIsKilledAndKeepsItsItems(t *testing.T) {
 			}
 			s.Wait()
 			if mode == "Saved" { // what was in memory goes with the pod
-				p = p.again()
+				p = p.nextPod()
 			}
 			again := p.start("")
 			again.WaitFor("replayed generation-1: 1000 items found: 1000 added")

@@ -101,7 +101,7 @@ func interruptible(t *testing.T, mode string, all map[string]drainertest.Object)
 			return drainertest.ServeWith(t, env, dir, memcachedtest.FreePort(t), "-m", "128")
 		}
 	}
-	p := savedPod(t, all).again()
+	p := savedPod(t, all).nextPod()
 	return func(env string) *drainertest.Served { return p.start(env, "-m", "160") }
 }
 

@@ -73,7 +73,7 @@ func (p *pod) expectWhatIsWhole(all map[string]drainertest.Object, some bool) {
 		r.Receipt.Added != int64(len(left)) || len(left) == len(all) || (len(left) > 0) != some {
 		p.t.Errorf("exit code %d, %d of %d items are left, %+v", r.Code, len(left), len(all), r.Receipt)
 	}
-	s := p.again().start("")
+	s := p.nextPod().start("")
 	s.WaitFor("memcached would start cold: its save was cut short")
 	s.WaitFor("pages of the save are missing or damaged")
 	s.ExpectItems(left)
@@ -116,7 +116,7 @@ func (p *pod) expectAllOrNothing(all map[string]drainertest.Object, lost bool, r
 		p.t.Errorf("%v: %+v", err, r.Receipt)
 	}
 	drainertest.Check(p.t, m.Client, addresses, all)
-	s := p.again().start("")
+	s := p.nextPod().start("")
 	if lost {
 		s.WaitFor("memcached starts cold")
 	}
@@ -172,7 +172,7 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), midsize('a', 80))
 			s.End("saved")
-			p = p.again()
+			p = p.nextPod()
 			before := fileOf(t, p.volume, contract.SaveFile)
 			s = p.start("")
 			all := midsize('b', 80)
@@ -256,7 +256,7 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 				s := p.start("", fewPages...)
 				drainertest.Store(t, s.Address(), all)
 				s.End("saved")
-				p = p.again()
+				p = p.nextPod()
 				dir := p.memory
 				if slices.Contains([]string{contract.InUse, "."}, test.fault.file) {
 					dir = p.volume
@@ -316,7 +316,7 @@ func TestNothingOlderComesBackBehindAPartOfASave(t *testing.T) {
 	tier.Second(t, "TestOutdatedSaveIsNeverServed")
 	t.Parallel()
 	newer := midsize('b', 80)
-	p := savedPod(t, midsize('a', 80)).again()
+	p := savedPod(t, midsize('a', 80)).nextPod()
 	s := p.start(stallAt+"1", "-m", "160", "-f", "16")
 	s.WaitFor("stalled before item")
 	drainertest.Store(t, s.Address(), newer)
@@ -353,7 +353,7 @@ func TestALoadThatFails(t *testing.T) {
 			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), all)
 			s.End("saved")
-			p = p.again()
+			p = p.nextPod()
 			dir := p.memory
 			if test.fault.file == contract.SaveFile {
 				dir = p.volume

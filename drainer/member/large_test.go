@@ -185,5 +185,5 @@ func TestACountThatFailsCostsNoSave(t *testing.T) {
 		t.Fatalf("%v\n%s", err, s.Err.String())
 	}
 	s.WaitFor("can't be counted")
-	p.again().start("", "-m", "128").ExpectItems(all)
+	p.nextPod().start("", "-m", "128").ExpectItems(all)
 }

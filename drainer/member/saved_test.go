@@ -27,10 +27,10 @@ type pod struct {
 	args []string
 }
 
-func newPod(t *testing.T) *pod { return (&pod{t: t, volume: t.TempDir()}).again() }
+func newPod(t *testing.T) *pod { return (&pod{t: t, volume: t.TempDir()}).nextPod() }
 
-// again is the next pod on the same volume.
-func (p *pod) again() *pod { return &pod{p.t, p.volume, p.t.TempDir(), p.args} }
+// nextPod is the next pod on the same volume.
+func (p *pod) nextPod() *pod { return &pod{p.t, p.volume, p.t.TempDir(), p.args} }
 
 // savedPod is one that is gone, and has left a save of these.
 func savedPod(t *testing.T, all map[string]drainertest.Object) *pod {
@@ -85,7 +85,7 @@ func TestSavedMemberRestartsWarm(t *testing.T) {
 	all := drainertest.Objects(70, 2000)
 	p := savedPod(t, all)
 	for round := range 2 {
-		p = p.again()
+		p = p.nextPod()
 		s := p.start("", "-m", "128")
 		drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
 		if said := s.Err.String(); !strings.Contains(said, "the save is loaded") || strings.Contains(said, "replay") {
@@ -132,7 +132,7 @@ func TestSavedMemberReplays(t *testing.T) {
 				s.End(test.how)
 			}
 			if !test.samePod {
-				p = p.again()
+				p = p.nextPod()
 			}
 			args := test.args
 			if args == nil {
@@ -144,7 +144,7 @@ func TestSavedMemberReplays(t *testing.T) {
 			drainertest.ExpectGenerations(t, p.volume)
 			drainertest.ExpectGenerations(t, p.memory)
 			s.End("saved")
-			s = p.again().start("", args...)
+			s = p.nextPod().start("", args...)
 			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
 			s.End("saved")
 		})
@@ -180,7 +180,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 				s := p.start("", "-m", "128")
 				drainertest.Store(t, s.Address(), old)
 				s.End("saved")
-				p = p.again()
+				p = p.nextPod()
 			}
 			args := append([]string{"-m", "128"}, test.args...)
 			s := p.start("", args...)
@@ -207,7 +207,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 			}
 
-			p = p.again()
+			p = p.nextPod()
 			log := filepath.Join(t.TempDir(), "termination-log")
 			install := contract.Install{To: t.TempDir(), Member: contract.Supervise{Dir: p.volume, MemoryDir: p.memory, TerminationLog: log, Command: append([]string{"memcached"}, args...)}}
 			if code := drainertest.Start(t, install.Args()...).Wait(); code != 0 {
@@ -224,7 +224,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 			p.expectFiles(contract.InUse, contract.LockFile)
 			drainertest.Store(t, s.Address(), newer)
 			s.End("saved")
-			s = p.again().start("", args...)
+			s = p.nextPod().start("", args...)
 			drainertest.Check(t, "gomemcache", []string{s.Address()}, newer)
 			s.End("saved")
 		})
@@ -237,7 +237,7 @@ func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
 	all := drainertest.Objects(73, 3000)
-	p := savedPod(t, all).again()
+	p := savedPod(t, all).nextPod()
 	s := p.start(stallAt+"1", "-m", "160")
 	s.WaitFor("stalled before item") // nothing is under way, which a kill would lose
 	s.End("killed")                  // the container: the next one goes on
@@ -257,7 +257,7 @@ func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 	if drainertest.Fingerprint(t, p.volume) != before {
 		t.Error("the drain has changed the volume")
 	}
-	s = p.again().start("", "-m", "160")
+	s = p.nextPod().start("", "-m", "160")
 	s.WaitFor("replayed generation-1")
 	drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
 	s.End("saved")
@@ -295,7 +295,7 @@ func TestDamagedSaveOfAMember(t *testing.T) {
 	if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveIncomplete" || r.Receipt.Added != int64(len(left)) || len(left) == 0 || len(left) == len(all) {
 		t.Errorf("exit code %d, %d of %d items are left, %+v", r.Code, len(left), len(all), r.Receipt)
 	}
-	s := p.again().start("", "-m", "128")
+	s := p.nextPod().start("", "-m", "128")
 	s.WaitFor("memcached would start cold: its save is damaged")
 	s.ExpectItems(left)
 	drainertest.ExpectGenerations(t, p.volume)
@@ -328,7 +328,7 @@ func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 			}
 			t.Parallel()
 			all := drainertest.Objects(76, 500)
-			p := savedPod(t, all).again()
+			p := savedPod(t, all).nextPod()
 			for range 2 {
 				port := memcachedtest.FreePort(t)
 				c := p.command(port, append(append([]string{"memcached"}, memcachedtest.Args(port)...), args...)...)
@@ -336,7 +336,7 @@ func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 					t.Errorf("exit code %d", code)
 				}
 			}
-			s := p.again().start("", "-m", "128")
+			s := p.nextPod().start("", "-m", "128")
 			wait.For(t, "the items", func() error {
 				if n := s.Memcached().Items(t); n != 500 {
 					return errors.New(strconv.FormatInt(n, 10) + " items")
@@ -373,7 +373,7 @@ func TestMemberOfTheOtherMode(t *testing.T) {
 	tier.Second(t, "TestSavedMemberRestartsWarm")
 	memory := []string{"-m", "128"}
 	mapped := func(p *pod) *drainertest.Served { return drainertest.Serve(p.t, p.volume, memory...) }
-	saved := func(p *pod) *drainertest.Served { return p.again().start("", memory...) }
+	saved := func(p *pod) *drainertest.Served { return p.nextPod().start("", memory...) }
 	for name, test := range map[string]struct {
 		from, to func(*pod) *drainertest.Served
 		how      string
@@ -439,7 +439,7 @@ func TestMappedFileIsOutdatedInMemory(t *testing.T) {
 	if r := drainertest.Drain(t, drainertest.DrainArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveOutdated" {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}
-	s = p.again().start("", "-m", "128")
+	s = p.nextPod().start("", "-m", "128")
 	s.WaitFor("memcached starts cold")
 	if n := s.Memcached().Items(t); n != 0 {
 		t.Errorf("%d items came back", n)

@@ -82,7 +82,7 @@ func TestTheRateOfASaveIsKept(t *testing.T) {
 			if first <= 0 || first > 60<<20 {
 				t.Errorf("the rate is %d", first)
 			}
-			p = p.again()
+			p = p.nextPod()
 			s = p.start("")
 			drainertest.ExpectGenerations(t, p.volume)
 			if kept := volume.SaveRate(p.volume); kept != first {

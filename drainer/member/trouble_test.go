@@ -61,7 +61,7 @@ func TestWhyNothingWasSaved(t *testing.T) {
 				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 			}
 
-			p = p.again()
+			p = p.nextPod()
 			log := filepath.Join(t.TempDir(), "termination-log")
 			install := contract.Install{To: t.TempDir(), Member: contract.Supervise{Dir: p.volume, MemoryDir: p.memory, TerminationLog: log, Command: []string{"memcached", "-m", "128"}}}
 			if code := drainertest.Start(t, install.Args()...).Wait(); code != 0 {

@@ -86,7 +86,7 @@ func TestWhoNeverAnsweredMayHaveServed(t *testing.T) {
 					drainertest.Store(t, s.Address(), older)
 					s.End("saved")
 					if mode == "Saved" {
-						p = p.again()
+						p = p.nextPod()
 					}
 					d := p.startDeaf("-m", "160") // replays
 					if stored {

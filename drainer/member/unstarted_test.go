@@ -48,7 +48,7 @@ func TestAskedToEndBeforeMemcachedAnswers(t *testing.T) {
 			})
 			starting.Signal(syscall.SIGTERM)
 			starting.Wait()
-			s := p.again().start("")
+			s := p.nextPod().start("")
 			s.WaitFor("replayed generation-1: 80 items found: 80 added")
 			s.ExpectItems(all)
 			s.End("saved")
@@ -96,7 +96,7 @@ func TestMemoryIsSavedOnce(t *testing.T) {
 			t.Errorf("saved: %v, %v; want %v", saved, err, want)
 		}
 	}
-	s := p.again().start("")
+	s := p.nextPod().start("")
 	s.WaitFor("the save is loaded")
 	s.ExpectItems(all)
 	s.End("saved")
@@ -117,7 +117,7 @@ func TestAMemcachedThatCannotRunOutdatesNothing(t *testing.T) {
 	tier.Second(t, "TestSavedMemcachedEndsAtOnce")
 	t.Parallel()
 	all := drainertest.Objects(78, 500)
-	p := savedPod(t, all).again()
+	p := savedPod(t, all).nextPod()
 	program := noProgram(t)
 	for range 2 {
 		c := drainertest.Start(t, p.command(memcachedtest.FreePort(t), program, "-m", "128").Args()...)
@@ -125,7 +125,7 @@ func TestAMemcachedThatCannotRunOutdatesNothing(t *testing.T) {
 			t.Errorf("exit code %d: %s", code, c.Err.String())
 		}
 	}
-	s := p.again().start("", "-m", "128")
+	s := p.nextPod().start("", "-m", "128")
 	s.WaitFor("500 items found: 500 added")
 	drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
 	s.End("saved")

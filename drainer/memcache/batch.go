@@ -63,8 +63,8 @@ type batch struct {
 	flushed int64
 	// copies: no value is held.
 	copies bool
-	// again: it was sent before, and what is present may be its own.
-	again bool
+	// resent: it was sent before, and what is present may be its own.
+	resent bool
 	// sent gets a token when a write of buf has returned. The answer may come earlier
 	// than that; buf may be filled again only after both.
 	sent chan struct{}
@@ -103,7 +103,7 @@ type add struct {
 }
 
 func (b *batch) reset() {
-	b.buf, b.adds, b.bytes, b.flushed, b.again = b.buf[:0], b.adds[:0], 0, 0, false
+	b.buf, b.adds, b.bytes, b.flushed, b.resent = b.buf[:0], b.adds[:0], 0, 0, false
 }
 
 // release lets go of the pages that are held. The batch is not sent again.

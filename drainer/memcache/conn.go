@@ -163,9 +163,9 @@ func AppendFetch(b, key []byte) ([]byte, error) {
 	return appendGet(b, key, " v f t c l u k\r\n")
 }
 
-// Sayable tells whether the text protocol carries the key. It doesn't carry those of more than 186
+// HasTextForm tells whether the text protocol carries the key. It doesn't carry those of more than 186
 // bytes that have spaces, line ends or zeros, which other protocols can store.
-func Sayable(key []byte) bool {
+func HasTextForm(key []byte) bool {
 	_, ok := formOf(key, false)
 	return ok
 }

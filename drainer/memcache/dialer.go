@@ -28,9 +28,9 @@ type Dialer struct {
 	Unverified bool
 	// Settled: don't connect to a member during its replay, see ErrReplaying.
 	Settled bool
-	// Anybody allows a server that is no member. Otherwise each connection first asks the server
+	// AnyServer allows a server that is no member. Otherwise each connection first asks the server
 	// whether it is a memcached that can do what is needed: see ErrTooOld.
-	Anybody bool
+	AnyServer bool
 }
 
 // Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
@@ -55,7 +55,7 @@ func (d Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 // DialContext is net.Dialer's, followed by TLS, the login, and the questions whether the
 // server is a memcached that is new enough, and whether it is in a replay. ctx bounds all of it.
 func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	if d.Anybody {
+	if d.AnyServer {
 		return d.connect(ctx, network, address)
 	}
 	conn, _, err := d.DialMember(ctx, network, address)

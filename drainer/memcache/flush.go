@@ -121,7 +121,7 @@ func (l *lane) takeBack(b *batch, o *outcome) (err error) {
 	var items []item.Item
 	for i := range b.adds {
 		a := &b.adds[i]
-		if isFlushed(a.accessed, flushed) && (b.again || !a.present) {
+		if isFlushed(a.accessed, flushed) && (b.resent || !a.present) {
 			items = append(items, item.Item{Key: b.keyOf(a), Value: b.valueOf(a), Flags: a.flags})
 		}
 	}

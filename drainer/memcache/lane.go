@@ -90,7 +90,7 @@ func (l *lane) connectAndPump(ctx context.Context) error {
 	}
 	l.w.flushedAt(flushed)
 	for _, b := range l.resend {
-		b.again = true
+		b.resent = true
 	}
 	p := pump{lane: l, conn: conn.conn, clock: clock, old: len(l.resend),
 		inflight: make(chan *batch, inFlight), broken: make(chan struct{})}

@@ -70,7 +70,7 @@ func TestPeersOfAServerThatSaysAnything(t *testing.T) {
 				_, _ = conn.Read(make([]byte, 100))
 			}
 		}()
-		conn, err := memcache.Dialer{Anybody: true}.Dial(t.Context(), listener.Addr().String())
+		conn, err := memcache.Dialer{AnyServer: true}.Dial(t.Context(), listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestPeersWithoutEnd(t *testing.T) {
 		_ = w.Flush()
 		_, _ = conn.Read(make([]byte, 100))
 	}()
-	conn, err := memcache.Dialer{Anybody: true}.Dial(t.Context(), listener.Addr().String())
+	conn, err := memcache.Dialer{AnyServer: true}.Dial(t.Context(), listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

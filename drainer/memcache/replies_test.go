@@ -137,7 +137,7 @@ func TestWhatIsNoMemcachedIsRefusedAtOnce(t *testing.T) {
 func TestStatsAreBounded(t *testing.T) {
 	lines := strings.Repeat("STAT a b\r\n", maxStats)
 	for answer, want := range map[string]error{lines[:len(lines)/maxStats*(maxStats-1)] + "END\r\n": nil, lines + "END\r\n": ErrProtocol} {
-		c, err := Dialer{Anybody: true}.Dial(t.Context(), script(t, map[string]string{"stats": answer}))
+		c, err := Dialer{AnyServer: true}.Dial(t.Context(), script(t, map[string]string{"stats": answer}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func begins(t *testing.T, text string) {
 		if streamed == strings.HasSuffix(text, contract.BeginLeases) {
 			tier.Second(t, "TestAMoveThatIsPreparedBeginsWhenItIsTold/told/streamed")
 		}
-		f := newFarewell(t, 1000, streamed)
+		f := newLeavingMember(t, 1000, streamed)
 		e := f.engine()
 		file := filepath.Join(t.TempDir(), "begin")
 		e.Begin = &contract.Begin{File: file, When: "ring 2", Within: wait.Long}
@@ -76,7 +76,7 @@ func write(t *testing.T, file, text string) {
 // TestAMoveThatNobodyTellsToBegin: it ends, and another one may be told.
 func TestAMoveThatNobodyTellsToBegin(t *testing.T) {
 	t.Parallel()
-	f := newFarewell(t, 100, true)
+	f := newLeavingMember(t, 100, true)
 	a := drainertest.MoveArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
 	a.ExportPort = int32(drainertest.MustParse(t, []string{f.export.Address})[0].Port)
 	a.Begin = contract.Begin{File: filepath.Join(t.TempDir(), "begin"), When: "2", Within: time.Second}

@@ -372,8 +372,8 @@ func (e *Engine) receipt(err error) contract.Receipt {
 	r.Found, r.Expired, r.Invalidated = e.counts.found, e.counts.expired, e.counts.invalidated
 	r.Seconds = e.seconds
 	if e.leased != nil {
-		r.Unaskable = e.leased.unaskable
-		r.Found += r.Unaskable
+		r.NoTextForm = e.leased.noTextForm
+		r.Found += r.NoTextForm
 	}
 	tooLargeFlags := int64(0)
 	for i, w := range e.writers {

@@ -35,8 +35,8 @@ type leased struct {
 	// read and told are keys of the present pass: those that it has come across, and those whose
 	// outcome is known.
 	read, told int64
-	// unaskable items of the last pass.
-	unaskable int64
+	// noTextForm items of the last pass.
+	noTextForm int64
 	// own deletes items that nobody is given.
 	own *remover
 }
@@ -70,7 +70,7 @@ func (v *leased) streamed(ctx context.Context, s *wire.Stream) (rejected bool, e
 		return false, err
 	}
 	v.l.once.Begin(s.Expected)
-	v.unaskable = 0
+	v.noTextForm = 0
 	rejected, err = v.pass(ctx, func(yield func(pull.Misplaced, error) bool) {
 		for it, err := range s.Items() {
 			if err != nil {
@@ -85,17 +85,17 @@ func (v *leased) streamed(ctx context.Context, s *wire.Stream) (rejected bool, e
 			}
 		}
 	})
-	s.End.Items -= v.unaskable
+	s.End.Items -= v.noTextForm
 	return rejected, err
 }
 
 // leavesOut tells whether no client of a router can ask for a key, because the text protocol doesn't
 // carry it. Its item is not moved, and nobody waits for it.
 func (v *leased) leavesOut(key []byte) bool {
-	if memcache.Sayable(key) {
+	if memcache.HasTextForm(key) {
 		return false
 	}
-	v.unaskable++
+	v.noTextForm++
 	return true
 }
 
@@ -189,7 +189,7 @@ func (v *leased) moved(ctx context.Context, server int, keys []pull.Key) error {
 		k := &keys[i]
 		v.told++
 		switch k.Outcome {
-		case pull.Later, pull.Unsayable:
+		case pull.Later, pull.NoTextForm:
 			v.e.counts.found--
 			continue
 		case pull.Moved:

@@ -21,7 +21,7 @@ import (
 )
 
 // leaveLeased is leave under leases.
-func (f *farewell) leaveLeased(patience time.Duration) <-chan contract.Receipt {
+func (f *leavingMember) leaveLeased(patience time.Duration) <-chan contract.Receipt {
 	done := make(chan contract.Receipt, 1)
 	source := drainertest.MustParse(f.t, []string{f.member.Address()})[0]
 	e := f.engine()
@@ -31,7 +31,7 @@ func (f *farewell) leaveLeased(patience time.Duration) <-chan contract.Receipt {
 }
 
 // nothingLeft tells whether some progress has said so.
-func (f *farewell) nothingLeft() bool {
+func (f *leavingMember) nothingLeft() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.progress {
@@ -47,7 +47,7 @@ func (f *farewell) nothingLeft() bool {
 func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 	tier.Second(t, "TestWhateverClientsDoAtTheMember")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		f := newFarewell(t, 100, streamed)
+		f := newLeavingMember(t, 100, streamed)
 		f.member.Raw().Must("STORED", "set held 0 0 1", []byte("v"))
 		f.all["held"] = drainertest.Object{Value: []byte("v")}
 		owner := f.servers[f.owner.Owner([]byte("held"))].Raw()
@@ -115,7 +115,7 @@ func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 		if !streamed {
 			tier.Second(t, "TestWhatCanNotBeAskedForDoesNotHoldAMoveUp/streamed")
 		}
-		f := newFarewell(t, 100, streamed)
+		f := newLeavingMember(t, 100, streamed)
 		for i := range 3 {
 			storeBinary(t, f.member, fmt.Sprintf("%d%s", i, strings.Repeat(" k", 100)), "v")
 		}
@@ -123,7 +123,7 @@ func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 		f.all["flags"] = drainertest.Object{Value: []byte("v"), Flags: ringchange.LeaseFlags}
 		select {
 		case r := <-f.leaveLeased(wait.Long):
-			if err := r.AddsUp("the-claim"); err != nil || !r.Settled || r.Unaskable != 3 || r.Found != int64(len(f.all))+3 {
+			if err := r.AddsUp("the-claim"); err != nil || !r.Settled || r.NoTextForm != 3 || r.Found != int64(len(f.all))+3 {
 				t.Errorf("%d objects: %v: %+v", len(f.all), err, r)
 			}
 		case <-wait.Over():
@@ -141,7 +141,7 @@ func TestAForgottenKeyShowsInTheReceipt(t *testing.T) {
 		if streamed {
 			tier.Second(t, "TestAForgottenKeyShowsInTheReceipt/listed")
 		}
-		f := newFarewell(t, 100, streamed)
+		f := newLeavingMember(t, 100, streamed)
 		e := f.engine()
 		e.Leases = true
 		l := e.runningMember(drainertest.MustParse(t, []string{f.member.Address()})[0], nowhere, t.TempDir())

@@ -23,8 +23,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// farewell is a member that leaves, and the servers of the new ring.
-type farewell struct {
+// leavingMember is a member that leaves, and the servers of the new ring.
+type leavingMember struct {
 	t       *testing.T
 	mapped  *memcachedtest.Mapped
 	member  *memcachedtest.Server
@@ -38,11 +38,11 @@ type farewell struct {
 	progress []contract.Progress
 }
 
-// newFarewell stores n objects at the member. It streams its items, or they are listed.
-func newFarewell(t *testing.T, n int, streamed bool, args ...string) *farewell {
+// newLeavingMember stores n objects at the member. It streams its items, or they are listed.
+func newLeavingMember(t *testing.T, n int, streamed bool, args ...string) *leavingMember {
 	t.Helper()
 	mapped := startMapped(t, "-f", "4", "-m", "64", "-I", "2m")
-	f := &farewell{t: t, mapped: mapped, member: mapped.Server, all: drainertest.Objects(9, n)}
+	f := &leavingMember{t: t, mapped: mapped, member: mapped.Server, all: drainertest.Objects(9, n)}
 	drainertest.Store(t, f.member.Address(), f.all)
 	if streamed {
 		f.export = &Export{Address: exporting(t, mapped), Client: "gomemcache"}
@@ -61,7 +61,7 @@ func newFarewell(t *testing.T, n int, streamed bool, args ...string) *farewell {
 }
 
 // engine has not begun.
-func (f *farewell) engine() *Engine {
+func (f *leavingMember) engine() *Engine {
 	return &Engine{SourceID: "the-claim", Owner: f.owner, Servers: f.list, Export: f.export,
 		UnreachableTimeout: wait.Long, Log: io.Discard, Progress: func(p contract.Progress) {
 			f.mu.Lock()
@@ -70,13 +70,13 @@ func (f *farewell) engine() *Engine {
 		}}
 }
 
-func (f *farewell) leave(patience time.Duration) contract.Receipt {
+func (f *leavingMember) leave(patience time.Duration) contract.Receipt {
 	source := drainertest.MustParse(f.t, []string{f.member.Address()})[0]
 	return f.engine().MoveFromLeaving(f.t.Context(), source, f.t.TempDir(), patience)
 }
 
 // said are the messages of the phase.
-func (f *farewell) said(phase contract.Phase) (messages []string) {
+func (f *leavingMember) said(phase contract.Phase) (messages []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.progress {
@@ -88,7 +88,7 @@ func (f *farewell) said(phase contract.Phase) (messages []string) {
 }
 
 // check that every object is where clients look, and nothing at the member.
-func (f *farewell) check(r contract.Receipt) {
+func (f *leavingMember) check(r contract.Receipt) {
 	f.t.Helper()
 	if err := r.AddsUp("the-claim"); err != nil {
 		f.t.Errorf("%v: %+v", err, r)
@@ -105,7 +105,7 @@ func (f *farewell) check(r contract.Receipt) {
 
 // lateClient calls the member until it is told to stop: it goes on storing keys of its own, so
 // many of them, and reads.
-func (f *farewell) lateClient(keys int) (stop func()) {
+func (f *leavingMember) lateClient(keys int) (stop func()) {
 	var stopped atomic.Bool
 	var running sync.WaitGroup
 	conn := f.member.Dial()
@@ -146,7 +146,7 @@ func bothWays(t *testing.T, test func(t *testing.T, streamed bool)) {
 func TestAMemberThatNobodyCallsLeaves(t *testing.T) {
 	tier.Second(t, "TestAMemberLeavesWhenItsLastClientHasGone")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		f := newFarewell(t, 3000, streamed)
+		f := newLeavingMember(t, 3000, streamed)
 		r := f.leave(wait.Long)
 		f.check(r)
 		if r.Found != 3000 || !r.Settled || r.Seconds[contract.PhaseSettling] < quietFor.Seconds() {
@@ -162,7 +162,7 @@ func TestAMemberLeavesWhenItsLastClientHasGone(t *testing.T) {
 		if streamed {
 			tier.Second(t, "TestAMemberLeavesWhenItsLastClientHasGone/listed")
 		}
-		f := newFarewell(t, 1000, streamed)
+		f := newLeavingMember(t, 1000, streamed)
 		stop := f.lateClient(100)
 		defer stop()
 		done := make(chan contract.Receipt, 1)
@@ -198,7 +198,7 @@ func TestAClientThatNeverStopsIsWaitedForSoLong(t *testing.T) {
 				tier.Second(t, "TestAClientThatNeverStopsIsWaitedForSoLong/3s")
 			}
 			t.Parallel()
-			f := newFarewell(t, 1000, true)
+			f := newLeavingMember(t, 1000, true)
 			stop := f.lateClient(1 << 30)
 			defer stop()
 			r := f.leave(patience)
@@ -257,7 +257,7 @@ func TestAClientWhoOnlyReads(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			tier.Second(t, "TestWhatCountsAsACall")
 			t.Parallel()
-			f := newFarewell(t, 10, true)
+			f := newLeavingMember(t, 10, true)
 			ctx, cancel := context.WithCancel(t.Context())
 			var client sync.WaitGroup
 			conn := f.member.Dial()
@@ -317,7 +317,7 @@ func TestSilenceIsCountedFromTheLastCall(t *testing.T) {
 func TestAClientWhoCallsEveryOtherSecond(t *testing.T) {
 	tier.Second(t, "TestSilenceIsCountedFromTheLastCall")
 	t.Parallel()
-	f := newFarewell(t, 10, true)
+	f := newLeavingMember(t, 10, true)
 	ctx, cancel := context.WithCancel(t.Context())
 	var client sync.WaitGroup
 	conn := f.member.Dial()
@@ -361,7 +361,7 @@ func TestALeavingMemberEndsMeanwhile(t *testing.T) {
 		}, wait.Long, reasonRestarted}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFarewell(t, 100, true)
+			f := newLeavingMember(t, 100, true)
 			e := f.engine()
 			e.UnreachableTimeout = then.within
 			source := drainertest.MustParse(t, []string{f.member.Address()})[0]
@@ -386,7 +386,7 @@ func TestALeavingMemberEndsMeanwhile(t *testing.T) {
 func TestALeavingMemberKeepsWhatIsRefused(t *testing.T) {
 	tier.Second(t, "TestWhatAnOwnerRefusesStays")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		f := newFarewell(t, 0, streamed, "-m", "2", "-M")
+		f := newLeavingMember(t, 0, streamed, "-m", "2", "-M")
 		large := map[string]drainertest.Object{}
 		for i := range 100 {
 			large["large:"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 100_000)}
@@ -405,7 +405,7 @@ func TestALeavingMemberKeepsWhatIsRefused(t *testing.T) {
 // TestALeavingMemberIsNoServer: under another name it would lose each of its items: an add finds
 // the item there, and then it is deleted.
 func TestALeavingMemberIsNoServer(t *testing.T) {
-	f := newFarewell(t, 1000, true)
+	f := newLeavingMember(t, 1000, true)
 	port := strconv.Itoa(f.member.Port)
 	for name, address := range map[string]string{
 		"another name":      net.JoinHostPort("localhost", port),
@@ -427,7 +427,7 @@ func TestALeavingMemberIsNoServer(t *testing.T) {
 // TestProgressOfALeavingMember: at most a line a second, but for the beginning of each phase.
 func TestProgressOfALeavingMember(t *testing.T) {
 	t.Parallel()
-	f := newFarewell(t, 100, false)
+	f := newLeavingMember(t, 100, false)
 	a := drainertest.MoveArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
 	a.Patience, a.Deadline = wait.Long, 2*wait.Long
 	r := drainertest.Move(t, a)
@@ -461,10 +461,10 @@ func TestALeavingMemberWithoutCAS(t *testing.T) {
 	}
 }
 
-// agedFarewell is a leaving member with so many items of each of eight ages, of that size.
-func agedFarewell(t *testing.T, each, size int, streamed bool, args ...string) *farewell {
+// agedLeavingMember is a leaving member with so many items of each of eight ages, of that size.
+func agedLeavingMember(t *testing.T, each, size int, streamed bool, args ...string) *leavingMember {
 	t.Helper()
-	f := newFarewell(t, 0, streamed, args...)
+	f := newLeavingMember(t, 0, streamed, args...)
 	for i := range each {
 		for minutes := 10; minutes <= 80; minutes += 10 {
 			f.all[drainertest.AgedKey(minutes, i)] = drainertest.Object{Value: make([]byte, size)}
@@ -499,7 +499,7 @@ func (a *asked) Owner(key []byte) int {
 func TestTheHottestItemsOfALeavingMemberMoveFirst(t *testing.T) {
 	t.Parallel()
 	const each = 1000
-	f := agedFarewell(t, each, 200, true)
+	f := agedLeavingMember(t, each, 200, true)
 	order := &asked{t: t, of: f.owner, seen: map[string]bool{}}
 	f.owner = order
 	f.check(f.leave(0))
@@ -523,7 +523,7 @@ func TestOwnersThatEvictWhileALeavingMembersItemsCome(t *testing.T) {
 	tier.Second(t, "TestTheHottestItemsOfALeavingMemberMoveFirst")
 	bothWays(t, func(t *testing.T, streamed bool) {
 		const each = 1000
-		f := agedFarewell(t, each, 4000, streamed, "-m", "8", "-f", "2", "-o", "no_lru_maintainer")
+		f := agedLeavingMember(t, each, 4000, streamed, "-m", "8", "-f", "2", "-o", "no_lru_maintainer")
 		r := f.leave(wait.Long)
 		if err := r.AddsUp("the-claim"); err != nil || r.Found < 8*each || r.Added != r.Found || !r.Settled || f.member.Items(t) != 0 {
 			t.Errorf("%v: %d items are left; %+v", err, f.member.Items(t), r)

@@ -165,7 +165,7 @@ func (l *runningMember) unsent(_ *item.Item, refused bool) { l.notSent, l.refuse
 // leave deletes an item at the member that nobody is given. What an owner refuses is only
 // deleted if the owner has a value of its own.
 func (l *runningMember) leave(ctx context.Context, it *item.Item) error {
-	if it.CAS == 0 || !memcache.Sayable(it.Key) {
+	if it.CAS == 0 || !memcache.HasTextForm(it.Key) {
 		return nil // it is gone, or stays because the text protocol doesn't carry its key
 	}
 	left := misplaced{Item: *it, sum: l.sum(it.Value, it.Flags)}

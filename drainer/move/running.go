@@ -343,7 +343,7 @@ func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) 
 			return err
 		}
 		if l.leased != nil {
-			l.leased.unaskable = 0
+			l.leased.noTextForm = 0
 		}
 		list, err = crawl.Items(ctx, func(ctx context.Context) (*memcache.Conn, error) {
 			return l.dialer.Dial(ctx, l.member.Address())

@@ -201,24 +201,24 @@ type Op struct {
 type stage uint8
 
 const (
-	waiting    stage = iota
-	first            // of a read, a set or a delete
-	second           // of a read
-	third            // of a read
-	erasing          // at the other owner
-	cleaning         // looks for what is to be erased at the new owner
-	looking          // at the new owner
-	lookingOld       // at the old owner, from Settle on
-	guarding         // an update at the new owner
-	asking           // an update at the old owner, in Prepare
-	again            // looks at the new owner a second time
-	leasing          // the lease
-	holding          // a command to the old owner, with the lease
-	filling          // an item in place of the lease
-	confirming       // looks whether the key was moved while it was updated without a lease
-	releasing        // the lease
-	undoing          // what was made
-	outdating        // a mover: an outdated item at the old owner
+	waiting      stage = iota
+	first              // of a read, a set or a delete
+	second             // of a read
+	third              // of a read
+	erasing            // at the other owner
+	cleaning           // looks for what is to be erased at the new owner
+	looking            // at the new owner
+	lookingOld         // at the old owner, from Settle on
+	guarding           // an update at the new owner
+	asking             // an update at the old owner, in Prepare
+	lookingAgain       // looks at the new owner a second time
+	leasing            // the lease
+	holding            // a command to the old owner, with the lease
+	filling            // an item in place of the lease
+	confirming         // looks whether the key was moved while it was updated without a lease
+	releasing          // the lease
+	undoing            // what was made
+	outdating          // a mover: an outdated item at the old owner
 )
 
 // Leaseless are the rules that can't be followed where direct clients share the cluster:

@@ -24,7 +24,7 @@ func (o *Op) nextChange(r Result) Step {
 	o.waited = o.waited || o.at == waiting && r.Code == Found
 	answered := r.Code == Found || r.Code == Refused
 	switch o.at {
-	case looking, again:
+	case looking, lookingAgain:
 		return o.looked(r)
 	case lookingOld:
 		return o.both(r)
@@ -41,7 +41,7 @@ func (o *Op) nextChange(r Result) Step {
 		case o.class == Upsert:
 			return o.step(leasing, Lease, New, 0)
 		}
-		return o.step(again, Look, New, 0)
+		return o.step(lookingAgain, Look, New, 0)
 	case confirming:
 		if r.Code == Absent {
 			return o.done(Answered)
@@ -88,7 +88,7 @@ func (o *Op) looked(r Result) Step {
 		return o.step(lookingOld, Look, Old, 0)
 	case o.state == Finish && o.class != Update:
 		return o.step(filling, Make, New, 0)
-	case o.state == Finish || o.at == again:
+	case o.state == Finish || o.at == lookingAgain:
 		return o.done(Missed)
 	case o.class == Create && !o.has(LeaseCreate):
 		return o.step(filling, Make, o.primary(), 0)

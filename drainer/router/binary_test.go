@@ -280,12 +280,12 @@ func TestTheRouterAnswersBinaryClientsAsMemcachedDoes(t *testing.T) {
 	} {
 		b.same(test.name, test.requests...)
 	}
-	lies := func(opcode, key, extras, body byte) string {
+	falseLengths := func(opcode, key, extras, body byte) string {
 		return string([]byte{0x80, opcode, 0, key, extras, 0, 0, 0, 0, 0, 0, body, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0})
 	}
 	for name, text := range map[string]string{
-		"a key longer than its body":     lies(opGet, 5, 0, 2) + "abcde",
-		"extras longer than their body":  lies(opSet, 1, 8, 5) + "12345678a",
+		"a key longer than its body":     falseLengths(opGet, 5, 0, 2) + "abcde",
+		"extras longer than their body":  falseLengths(opSet, 1, 8, 5) + "12345678a",
 		"a get that becomes text":        packet{opcode: opGet, key: "a"}.bytes() + "get a\r\n" + strings.Repeat(" ", 40),
 		"an answer in place of requests": "\x81" + packet{opcode: opGet, key: "a"}.bytes()[1:],
 	} {

@@ -201,7 +201,7 @@ func (c *client) advance() {
 // goOn takes up what was left when the client was blocked.
 func (c *client) goOn() {
 	if c.stopped && !c.closed && !c.blocked() {
-		c.loop.again(c)
+		c.loop.resumeLater(c)
 	}
 }
 

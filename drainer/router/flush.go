@@ -22,8 +22,8 @@ import (
 // a second is over in memcached's own clock.
 const flushRest = 2 * time.Second
 
-// again is a request that all members are sent again when they have answered.
-type again struct {
+// repeatedRequest is a request that all members are sent again when they have answered.
+type repeatedRequest struct {
 	text []byte
 	// due is when, in the loop's clock.
 	due int64
@@ -37,7 +37,7 @@ func (c *client) everywhere(r *wire.Request) {
 	text := r.AppendTo(nil)
 	c.push(s)
 	if l.table.State != ringchange.Stable {
-		s.again = &again{text: text}
+		s.repeat = &repeatedRequest{text: text}
 		c.jobs++ // what the client sends after it comes after both
 	}
 	l.sendAll(s, text)
@@ -46,7 +46,7 @@ func (c *client) everywhere(r *wire.Request) {
 // sendAll sends a request of all members.
 func (l *loop) sendAll(s *slot, text []byte) {
 	all := l.members.all
-	if l.lost {
+	if l.refusesAll {
 		all = []*member{l.refuser}
 	}
 	s.parts = len(all)
@@ -64,18 +64,18 @@ func (l *loop) sendAll(s *slot, text []byte) {
 // repeats tells whether a request that all members have answered is sent again.
 func (l *loop) repeats(s *slot) bool {
 	switch {
-	case s.again == nil:
+	case s.repeat == nil:
 		return false
 	case s.client == nil:
-		s.again = nil
+		s.repeat = nil
 		return false
 	case s.outcome == wire.Failure:
-		s.again = nil
+		s.repeat = nil
 		s.client.jobs--
 		return false
 	}
-	if s.again.due = l.now; slices.ContainsFunc(l.members.all, func(m *member) bool { return m.bySeconds }) {
-		s.again.due += int64(flushRest)
+	if s.repeat.due = l.now; slices.ContainsFunc(l.members.all, func(m *member) bool { return m.bySeconds }) {
+		s.repeat.due += int64(flushRest)
 	}
 	l.repeated = append(l.repeated, s)
 	return true
@@ -90,11 +90,11 @@ func (l *loop) repeat() {
 		case s.client == nil:
 			s.parts = 1
 			l.answered(s)
-		case l.now < s.again.due:
+		case l.now < s.repeat.due:
 			l.repeated = append(l.repeated, s)
 		default:
-			text := s.again.text
-			s.again = nil
+			text := s.repeat.text
+			s.repeat = nil
 			s.client.jobs--
 			l.sendAll(s, text)
 		}

@@ -45,7 +45,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 	l.enter(s)
 	s.pending = true
 	c.jobs++
-	if l.late {
+	if l.refusesMoved {
 		j.finish([]byte(answerLate))
 		return
 	}
@@ -83,7 +83,7 @@ func (j *job) run(step ringchange.Step) {
 			j.loop.waiting = append(j.loop.waiting, j)
 			return
 		}
-		if m := j.owners[step.Place]; m.up && !j.late() { // also after a wait
+		if m := j.owners[step.Place]; m.up && !j.outdated() { // also after a wait
 			j.ask(m)
 			return
 		}
@@ -154,7 +154,7 @@ func (j *job) reconnected() bool {
 
 // unavailable is the error if an owner has not answered, which may have said why.
 func (j *job) unavailable(why string) string {
-	if j.late() {
+	if j.outdated() {
 		return answerLate
 	}
 	if why != "" {

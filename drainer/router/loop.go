@@ -40,8 +40,8 @@ type loop struct {
 	old, new []*member
 	epochs   fence.Epochs
 	// late: keys that may have moved are refused; lost: all are. refuser stands for their owner.
-	late, lost bool
-	refuser    *member
+	refusesMoved, refusesAll bool
+	refuser                  *member
 	// waiting jobs, for another one's lease.
 	waiting []*job
 	// repeated are requests to all members that are sent them again when it is time.
@@ -161,8 +161,8 @@ func (l *loop) flush() {
 	}
 }
 
-// again lets a client go on when the round is over.
-func (l *loop) again(c *client) {
+// resumeLater lets a client go on when the round is over.
+func (l *loop) resumeLater(c *client) {
 	if !c.queued {
 		c.queued = true
 		l.queued = append(l.queued, c)

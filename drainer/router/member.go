@@ -263,7 +263,7 @@ func (m *member) unavailable() string {
 func (m *member) resume() {
 	for _, c := range m.waiting {
 		c.waits = false
-		m.loop.again(c)
+		m.loop.resumeLater(c)
 	}
 	m.waiting = m.waiting[:0]
 }

@@ -24,8 +24,8 @@ type slot struct {
 	size int
 	// parts is the number of members that are still to answer a request to all of them.
 	parts int
-	// again is a request to all members that is sent them twice; nil if that isn't to come.
-	again *again
+	// repeat is a request to all members that is sent them twice; nil if that isn't to come.
+	repeat *repeatedRequest
 	// outcome of the answer, once its first line is known.
 	outcome wire.Code
 
@@ -131,7 +131,7 @@ func (s *slot) part(code wire.Code, line []byte) {
 	if s.outcome == wire.Failure || s.client == nil {
 		return
 	}
-	if s.outcome = code; code == wire.Failure || s.parts == 1 && s.again == nil {
+	if s.outcome = code; code == wire.Failure || s.parts == 1 && s.repeat == nil {
 		if s.hidden = s.quiet; !s.hidden {
 			s.size += len(line)
 			s.client.hold(s, line)

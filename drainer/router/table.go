@@ -164,7 +164,7 @@ func (l *loop) leave() {
 // old one.
 func (l *loop) owners(key []byte) (owner, old *member) {
 	l.sketch.See(key)
-	if l.lost {
+	if l.refusesAll {
 		return l.refuser, nil
 	}
 	owner = l.new[l.table.New.Owner.Owner(key)]
@@ -193,22 +193,22 @@ func (l *loop) judge() {
 	behind, latest := l.router.fence.Behind(number)
 	unsure := l.router.fence.Unsure()
 	left := unsure || latest > 0 && behind >= bound
-	l.late = left || t.Over()
-	lost := left && (t.State == ringchange.Stable || behind >= 2*bound)
-	if lost != l.lost && l == l.router.loops[0] && !unsure {
-		if lost {
+	l.refusesMoved = left || t.Over()
+	refusesAll := left && (t.State == ringchange.Stable || behind >= 2*bound)
+	if refusesAll != l.refusesAll && l == l.router.loops[0] && !unsure {
+		if refusesAll {
 			l.router.config.Logf("table %d is left behind: others have table %d; all requests are refused", number, latest)
 		} else {
 			l.router.config.Logf("table %d is no longer left behind", number)
 		}
 	}
-	l.lost = lost
+	l.refusesAll = refusesAll
 }
 
 // late tells whether others may do by now what doesn't go together with the job.
-func (j *job) late() bool {
+func (j *job) outdated() bool {
 	e := j.slot.epoch
-	return j.loop.late || e != nil && j.loop.router.fence.Late(e.Number)
+	return j.loop.refusesMoved || e != nil && j.loop.router.fence.Outdated(e.Number)
 }
 
 // enter counts a request that is under way.

@@ -63,7 +63,7 @@ func (p *pass) run(ctx context.Context, s *scan) (all bool) {
 	if !last || failed {
 		return false
 	}
-	s.lies = nil
+	s.scanned = nil
 	if s.finish() {
 		p.read(p.size)
 	}
@@ -78,7 +78,7 @@ func (p *pass) pages(s *scan) bool {
 			s.yield(nil, page.err)
 			return false
 		}
-		s.lies = page.Page
+		s.scanned = page.Page
 		if !s.page(page.offset, page.Data) {
 			return false
 		}

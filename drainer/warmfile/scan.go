@@ -20,8 +20,8 @@ type scan struct {
 	unknown    error
 
 	seen
-	// lies is the page that is scanned.
-	lies *item.Page
+	// scanned is the page that is scanned.
+	scanned *item.Page
 	// marks is a part of what Reader.replayed has.
 	marks marks
 	// value is the buffer for an item that is put together from chunks.
@@ -92,7 +92,7 @@ func (s *scan) linkedSlot(offset int64, slot []byte, flags uint16, class uint8) 
 		return false
 	}
 	if flags&flagChunked == 0 {
-		s.item.Page = s.lies
+		s.item.Page = s.scanned
 		s.item.Value = slot[h.value : h.value+h.bytes-2]
 		return s.yield(&s.item, nil)
 	}

@@ -47,7 +47,7 @@ func Open(ctx context.Context, d memcache.Dialer, address string, r *Request, si
 	}
 	dialCtx, cancel := context.WithTimeout(ctx, min(connecting, silence))
 	defer cancel()
-	d.Anybody = true // it is a supervisor
+	d.AnyServer = true // it is a supervisor
 	conn, err := d.Dial(dialCtx, address)
 	if err != nil {
 		return nil, err

@@ -360,7 +360,7 @@ func (s *Server) Restart() {
 // reach connects to the server, whatever its version is.
 func (s *Server) reach(ctx context.Context) (*memcache.Conn, error) {
 	d := s.Dialer
-	d.Anybody = true
+	d.AnyServer = true
 	return d.Dial(ctx, s.Address())
 }
 

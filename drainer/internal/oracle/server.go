@@ -116,7 +116,7 @@ func (s *server) stop() {
 
 // dial connects to the socket, by a short name whatever the directory's.
 func (s *server) dial(ctx context.Context) (*memcache.Conn, error) {
-	conn, err := memcache.Dialer{Anybody: true}.Dial(ctx, fmt.Sprintf("/proc/self/fd/%d/%s", s.work.Fd(), socket))
+	conn, err := memcache.Dialer{AnyServer: true}.Dial(ctx, fmt.Sprintf("/proc/self/fd/%d/%s", s.work.Fd(), socket))
 	if err != nil {
 		return nil, fmt.Errorf("ask the private memcached: %w", err)
 	}

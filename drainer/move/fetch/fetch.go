@@ -35,7 +35,7 @@ type Fetcher struct {
 
 // Items yields what memcached has for the entries, each valid until the next one, with the times of
 // its own clock. An item whose CAS is 0 is not there any more, or its key can't be asked for, which
-// memcache.Sayable tells. An error is the last thing yielded.
+// memcache.HasTextForm tells. An error is the last thing yielded.
 func (f *Fetcher) Items(ctx context.Context, entries iter.Seq2[*crawl.Entry, error]) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -126,7 +126,7 @@ type portion struct {
 type listed struct {
 	expireAt, lastAccess int64
 	keyEnd               int
-	sayable              bool
+	hasTextForm          bool
 }
 
 // reset makes the portion empty. The memory of a value that was larger than a portion is not kept.
@@ -139,7 +139,7 @@ func (p *portion) reset() {
 
 func (p *portion) add(e *crawl.Entry) {
 	p.keys = append(p.keys, e.Key...)
-	p.listed = append(p.listed, listed{e.ExpireAt, e.LastAccess, len(p.keys), memcache.Sayable(e.Key)})
+	p.listed = append(p.listed, listed{e.ExpireAt, e.LastAccess, len(p.keys), memcache.HasTextForm(e.Key)})
 	p.size += e.Size
 }
 
@@ -167,7 +167,7 @@ func (p *portion) ask() {
 		key := p.keys[from:e.keyEnd:e.keyEnd]
 		from = e.keyEnd
 		p.items = append(p.items, item.Item{Key: key, LastAccess: e.lastAccess})
-		if e.sayable {
+		if e.hasTextForm {
 			p.request, _ = memcache.AppendFetch(p.request, key)
 		}
 	}
@@ -178,7 +178,7 @@ func (p *portion) take(c *memcache.Conn, behind func() int64) (err error) {
 	p.values, p.ends = p.values[:0], p.ends[:0]
 	var v memcache.Value
 	for i := range p.items {
-		if e := &p.listed[i]; e.sayable {
+		if e := &p.listed[i]; e.hasTextForm {
 			found := false
 			if p.values, found, err = c.AppendFetched(&v, p.values); err != nil {
 				return err

@@ -30,8 +30,8 @@ const (
 	Outdated
 	// Refused means that its new owner doesn't take it.
 	Refused
-	// Unsayable means that the text protocol doesn't carry its key, so clients of routers don't have it.
-	Unsayable
+	// NoTextForm means that the text protocol doesn't carry its key, so clients of routers don't have it.
+	NoTextForm
 	// Flushed means that clients have flushed one of its owners since it was used last. Both have no
 	// older value any more.
 	Flushed
@@ -89,7 +89,7 @@ func (l *Lane) Move(keys []Key) error {
 		k.Outcome = Later
 		text, binary, err := memcache.AppendKey(nil, k.Key)
 		if err != nil {
-			k.Outcome = Unsayable
+			k.Outcome = NoTextForm
 			continue
 		}
 		m := move{key: k, mover: ringchange.NewMover(0), request: ringchange.ForKey(text, binary)}

@@ -53,7 +53,7 @@ func TestWhatComesOfAKey(t *testing.T) {
 	}{
 		{"moved", Moved}, {"both", Present}, {"none", Gone}, {"stale", Outdated}, {"leased", Later}, {"large", Refused},
 		{"flagged", Moved}, {"nothing", Moved}, {"short", Moved}, {"newer", Present}, {"emptied", Present},
-		{binary, Moved}, {strings.Repeat("k ", 120), Unsayable},
+		{binary, Moved}, {strings.Repeat("k ", 120), NoTextForm},
 	} {
 		keys, want = append(keys, Key{Key: []byte(k.key)}), append(want, k.want)
 	}

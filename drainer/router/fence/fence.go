@@ -114,33 +114,37 @@ func New(serving context.Context, config Config, t *Table) *Fence {
 	return f
 }
 
-// Behind is for how long there has been a later number than n, and the latest one; 0 for none. A table
-// that this router was the first to read counts for less: see ownTenths.
-func (f *Fence) Behind(n int64) (d time.Duration, latest int64) { return f.behind(n, true) }
-
-// Knows is for how long there has been a later number than n, whoever was the first to read it.
-func (f *Fence) Knows(n int64) time.Duration {
-	d, _ := f.behind(n, false)
-	return d
-}
-
-func (f *Fence) behind(n int64, slack bool) (d time.Duration, latest int64) {
-	if f == nil {
-		return 0, 0
-	}
-	seen := *f.seen.Load()
-	i := slices.IndexFunc(seen, func(s sighting) bool { return s.number > n })
-	if i >= 0 {
-		d, latest = time.Since(seen[i].at), seen[len(seen)-1].number
-		if slack && seen[i].own {
-			d -= f.settled() - f.config.LeftBehind + f.config.LeftBehind*ownTenths/10
-		}
+// Behind returns for how long there has been a table later than n, and the latest table's number; 0 if there
+// is none. A table that this router was the first to read counts for less: see ownTenths.
+func (f *Fence) Behind(n int64) (d time.Duration, latest int64) {
+	d, latest, own := f.laterThan(n)
+	if own {
+		d -= f.settled() - f.config.LeftBehind + f.config.LeftBehind*ownTenths/10
 	}
 	return d, latest
 }
 
-// Late tells whether others may do by now what does not go together with table n.
-func (f *Fence) Late(n int64) bool {
+// Knows returns for how long there has been a table later than n, even if this router was the first to read it.
+func (f *Fence) Knows(n int64) time.Duration {
+	d, _, _ := f.laterThan(n)
+	return d
+}
+
+// laterThan also tells whether this router was the first to read the table after n.
+func (f *Fence) laterThan(n int64) (d time.Duration, latest int64, own bool) {
+	if f == nil {
+		return 0, 0, false
+	}
+	seen := *f.seen.Load()
+	i := slices.IndexFunc(seen, func(s sighting) bool { return s.number > n })
+	if i < 0 {
+		return 0, 0, false
+	}
+	return time.Since(seen[i].at), seen[len(seen)-1].number, seen[i].own
+}
+
+// Outdated tells whether others may do by now what does not go together with table n.
+func (f *Fence) Outdated(n int64) bool {
 	d, latest := f.Behind(n)
 	return latest > 0 && d >= f.config.LeftBehind
 }
@@ -223,10 +227,10 @@ func (f *Fence) Lets(t *Table) bool {
 func (f *Fence) holds(t *Table) string {
 	applied := f.applied.Load().Number
 	_, latest := f.Behind(t.Number)
-	switch late := f.Late(applied); {
-	case late && !f.lookedAtAll():
+	switch outdated := f.Outdated(applied); {
+	case outdated && !f.lookedAtAll():
 		return "it looks whether other routers have a later table"
-	case late && latest > 0:
+	case outdated && latest > 0:
 		return fmt.Sprintf("other routers have table %d", latest)
 	case !t.AcknowledgedBefore() && f.standing(t.Before) < f.settled():
 		return "routers that are behind have to learn of it first"

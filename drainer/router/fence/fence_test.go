@@ -142,7 +142,7 @@ func TestARouterGoesOnWhenThoseThatAreBehindRefuse(t *testing.T) {
 				}
 				return nil
 			})
-			if table == told[2] && !behind.Late(told[0].Number) {
+			if table == told[2] && !behind.Outdated(told[0].Number) {
 				t.Error("the other one serves by the table before the last")
 			}
 			ahead.Apply(table)
@@ -168,7 +168,7 @@ func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 		})
 		f.Woke()
 		eventually(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
-		if f.Late(told[0].Number) {
+		if f.Outdated(told[0].Number) {
 			t.Fatal("it is left behind, and nobody went on")
 		}
 		f.Woke()
@@ -195,7 +195,7 @@ func TestATableAfterOneThatWasMissedLeavesARouterBehindAtOnce(t *testing.T) {
 		if f.Lets(told[2]) {
 			t.Error("it takes the table at once")
 		}
-		if !f.Late(told[0].Number) {
+		if !f.Outdated(told[0].Number) {
 			t.Error("it serves by the table before the last")
 		}
 		// All of them may have missed it: then the others learn of the next one from this router.
@@ -234,8 +234,8 @@ func TestARouterThatStartsWaitsForThoseThatNobodySees(t *testing.T) {
 		began := time.Now()
 		next := begun(t, told[1])
 		eventually(t, "the table after that", func() error { return unless(next.Lets(told[2]), "it waits") })
-		if took := time.Since(began); took < 400*time.Millisecond || !unseen.Late(told[0].Number) {
-			t.Errorf("it is two tables ahead after %v, and the other one serves: %t", took, !unseen.Late(told[0].Number))
+		if took := time.Since(began); took < 400*time.Millisecond || !unseen.Outdated(told[0].Number) {
+			t.Errorf("it is two tables ahead after %v, and the other one serves: %t", took, !unseen.Outdated(told[0].Number))
 		}
 	})
 }

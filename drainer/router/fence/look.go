@@ -46,7 +46,7 @@ func (f *Fence) watch(ctx context.Context, w *watched, address string) {
 func (f *Fence) next(w *watched) (round int, t *Table) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if applied := f.applied.Load().Number; f.Late(applied) && f.read.Number <= applied && w.round == f.round {
+	if applied := f.applied.Load().Number; f.Outdated(applied) && f.read.Number <= applied && w.round == f.round {
 		return 0, nil
 	}
 	return f.round, f.read
