@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestASaveThatFindsNoRoomAtAllSaysSo: what is outdated was dropped, and that was not enough.
+// Everything outdated was dropped before, and that was not enough.
 func TestASaveThatFindsNoRoomAtAllSaysSo(t *testing.T) {
 	tier.Second(t, "TestASaveThatFindsTheDiskFullDropsWhatIsOutdated")
 	t.Parallel()
