@@ -14,8 +14,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestAMoveThatIsPreparedBeginsWhenItIsTold: until then it has moved nothing, and says that it is
-// prepared. What clients store meanwhile is moved, too. So it is if it is told to take leases.
+// Until then it has moved nothing, and reports that it is prepared. Items that clients store meanwhile are
+// moved, too. The same holds if it is told to take leases.
 func TestAMoveThatIsPreparedBeginsWhenItIsTold(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"told": "ring 2\n", "told to take leases": "ring 2+leases"} {
@@ -73,7 +73,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// TestAMoveThatNobodyTellsToBegin: it ends, and another one may be told.
+// It ends, and another move may be told to begin.
 func TestAMoveThatNobodyTellsToBegin(t *testing.T) {
 	t.Parallel()
 	f := newLeavingMember(t, 100, true)

@@ -30,7 +30,7 @@ func (f *leavingMember) leaveLeased(patience time.Duration) <-chan contract.Rece
 	return done
 }
 
-// nothingLeft tells whether some progress has said so.
+// nothingLeft tells whether some progress has reported that.
 func (f *leavingMember) nothingLeft() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,8 +42,8 @@ func (f *leavingMember) nothingLeft() bool {
 	return false
 }
 
-// Routers no longer ask a leaving member once its mover says that nothing is left. So it doesn't say
-// so while somebody else has the lease of a key, however long that takes.
+// Routers no longer ask a leaving member once its mover reports that nothing is left. So it doesn't report
+// that while another process has the lease of a key, however long that takes.
 func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 	tier.Second(t, "TestWhateverClientsDoAtTheMember")
 	bothWays(t, func(t *testing.T, streamed bool) {
@@ -86,7 +86,7 @@ func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 	})
 }
 
-// storeBinary stores an item by memcached's binary protocol, which carries any key.
+// storeBinary stores an item by memcached's binary protocol, which can carry any key.
 func storeBinary(t *testing.T, s *memcachedtest.Server, key, value string) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Address())
@@ -108,8 +108,8 @@ func storeBinary(t *testing.T, s *memcachedtest.Server, key, value string) {
 	}
 }
 
-// Items that no client of a router can ask for stay. They don't keep the move from its end, and the
-// receipt has them. Those with the flags of a lease are moved as any other.
+// Items that no client of a router can ask for stay. They don't prevent the move from ending, and the receipt
+// has them. Items with the flags of a lease are moved like any other.
 func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		if !streamed {
