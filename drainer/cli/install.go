@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/drainer/start"
 )
 
-// runInstall copies this program to DIR/drainer, complete or not at all, and
-// says how the member that it is meant for will start.
+// runInstall copies this program to DIR/drainer, completely or not at all, and predicts how the member that
+// will use it starts.
 func runInstall(ctx context.Context, line []string, std args.IO) error {
 	fs := args.NewFlags("install")
 	var m start.Member
@@ -41,8 +41,8 @@ func runInstall(ctx context.Context, line []string, std args.IO) error {
 	return installTo(self, fs.Arg(0))
 }
 
-// installTo copies the program at self to dir/drainer, executable by all. An earlier
-// copy stays usable until the new one replaces it as a whole.
+// installTo copies the program at self to dir/drainer, executable by all users. An earlier copy stays usable
+// until the new one replaces it atomically.
 func installTo(self, dir string) (err error) {
 	in, err := os.Open(self)
 	if err != nil {

@@ -108,7 +108,7 @@ func (f *moveFlags) checkBounds() error {
 	return nil
 }
 
-// lost tells which servers are lost.
+// lost tells for each server whether it is lost.
 func (f *moveFlags) lost(self int) ([]bool, error) {
 	lost := make([]bool, len(f.routing.servers))
 	for _, d := range f.discard {
@@ -121,11 +121,11 @@ func (f *moveFlags) lost(self int) ([]bool, error) {
 	return lost, nil
 }
 
-// leaving is the place of a source that is none of the servers.
+// leaving is the index of a source that is none of the servers.
 const leaving = -1
 
-// source is what is moved from, and its place among the servers. One of the name of a server,
-// at another address, may be that server.
+// source returns the server that items are moved from, and its index among the servers. A source with the
+// name of a server but another address is refused, because it may be that server.
 func (f *moveFlags) source() (source routing.Server, self int, err error) {
 	if source, err = routing.ParseServer(f.Source); err != nil {
 		return source, 0, args.Usagef("--%s: %v", contract.FlagSource, err)

@@ -31,7 +31,7 @@ type routeFlags struct {
 	admin     string
 	maxMemory int
 	ring      ringFile
-	// clientTLS and clientLogins have the files for clients' connections.
+	// clientTLS and clientLogins are the files for clients' connections.
 	clientTLS    string
 	clientVerify bool
 	clientLogins string
@@ -70,7 +70,7 @@ func (f *routeFlags) failedReads(text string) error {
 	return fmt.Errorf("%s or %s is needed", contract.FailedReadsMiss, contract.FailedReadsError)
 }
 
-// leastMemory is what the collector leaves alone, in bytes: there would be little to gain.
+// leastMemory is how many bytes the garbage collector leaves alone: below that, collecting would gain little.
 const leastMemory = 48 << 20
 
 // runRoute serves applications until SIGTERM.
@@ -116,7 +116,7 @@ func runRoute(ctx context.Context, line []string, std args.IO) error {
 	return r.Serve(ctx, listener)
 }
 
-// router is one as the flags say.
+// router makes a router by the flags.
 func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, error) {
 	c := &f.config
 	var err error
@@ -147,7 +147,7 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 	return router.New(*c)
 }
 
-// table at the start: of the file, or a ring that doesn't change.
+// table returns the router's first table: the file's, or a ring that doesn't change.
 func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 	if f.ring.path != "" {
 		if f.routing.client != "" || len(f.routing.servers) > 0 {
@@ -166,7 +166,8 @@ func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 	return &router.Table{New: router.Ring{Servers: f.routing.servers, Owner: owner}}, err
 }
 
-// certificate answers how the certificate that applications are shown stands; nil if there is none.
+// certificate returns a handler that reports the state of the certificate for applications; nil if there is
+// none.
 func (f *routeFlags) certificate() http.Handler {
 	if f.clientTLS == "" {
 		return nil
@@ -178,7 +179,7 @@ func (f *routeFlags) certificate() http.Handler {
 	})
 }
 
-// serveAdmin answers /ready, /metrics, /ring and, if there is one, /certificate until end is called.
+// serveAdmin serves /ready, /metrics, /ring and, if there is a certificate, /certificate until end is called.
 func serveAdmin(address string, r *router.Router, ring *ringFile, certificate http.Handler) (end func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -194,7 +195,7 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 		_ = json.NewEncoder(w).Encode(ring.acknowledged(r))
 	}
 	mux.HandleFunc("GET /ring", say)
-	const ( // tables may be large, and anybody's
+	const ( // tables may be large, and any client can send one
 		atOnce       = 4
 		tableTimeout = time.Second
 	)
@@ -222,7 +223,7 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 	server := httpserver.New(mux)
 	go func() {
 		if err := server.Serve(httpserver.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
-			panic(err) // the listener is ours alone
+			panic(err) // no other goroutine closes the listener
 		}
 	}()
 	return func() { _ = server.Close() }, nil

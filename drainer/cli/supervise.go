@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/member"
 )
 
-// runServe is memcached's parent, and usually the container's process 1.
+// runServe runs the supervisor, which is memcached's parent and usually process 1 of the container.
 func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
 	fs := args.NewFlags("supervise")
 	var c member.Config
@@ -33,7 +33,7 @@ func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
 	return member.Serve(ctx, c, std)
 }
 
-// runReady fails until the member on the port is warm.
+// runReady fails unless the member on the port is warm.
 func runReady(ctx context.Context, line []string, std args.IO) error {
 	fs := args.NewFlags("ready")
 	port := fs.Int(contract.FlagPort, 11211, "the port that memcached listens on")

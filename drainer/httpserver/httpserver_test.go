@@ -9,7 +9,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// Whoever opens connections and says nothing, or half of a request, keeps nobody else out, and no more than so many.
+// Clients that open connections and send nothing, or half of a request, keep no other client out, and the
+// number of connections stays bounded.
 func TestManyConnectionsKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")

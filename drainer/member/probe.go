@@ -12,11 +12,11 @@ import (
 	"example.com/memcached-operator/drainer/httpserver"
 )
 
-// The kubelet's probe of a TCP port opens a connection and closes it. Where memcached takes TLS, each is
-// a handshake that fails, which memcached counts. So there the supervisor answers the kubelet by
-// plain HTTP, from what memcached answers on the supervisor's own connection.
+// The kubelet's probe of a TCP port opens a connection and closes it. If memcached uses TLS, each probe is a
+// failed handshake, which memcached counts. In that case the supervisor answers the kubelet by plain HTTP,
+// and knows from its own connection whether memcached answers.
 
-// answerProbes until ctx ends.
+// answerProbes answers until ctx ends.
 func (s *supervisor) answerProbes(ctx context.Context) {
 	if s.ProbePort == 0 {
 		return

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// untilSaid is a log that ends a move when it says that.
+// untilSaid is a log that ends a move when it gets that text.
 type untilSaid struct {
 	text string
 	end  context.CancelFunc
@@ -26,8 +26,8 @@ func (u *untilSaid) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A name may lead to another member for a while. A move would add items where they are, and then delete them there; a
-// drain would store them where no client looks. Both wait, and move nothing.
+// A name may lead to another member for a while. A move would add items where they are, and then delete them
+// there; a drain would store them where no client looks. Both wait, and move nothing.
 func TestNothingIsMovedWhileTwoNamesLeadToOneMember(t *testing.T) {
 	t.Parallel()
 	all := map[string]drainertest.Object{}

@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// What goroutines keep for connections counts: those by TLS, and those in the binary protocol, are as many
-// as half of the memory has room for, and plain ones are served beside them.
+// The memory of the goroutines that carry connections is bounded: half of the memory limits the connections
+// with TLS and with the binary protocol, and plain ones are served in addition.
 func TestWhatConnectionsCarryIsBounded(t *testing.T) {
 	t.Parallel()
 	const maxMemory = 1 << 20
@@ -85,7 +85,7 @@ func TestWhatConnectionsCarryIsBounded(t *testing.T) {
 	dial(t, plain.address).want("get a\r\n", "END\r\n")
 }
 
-// An event loop waits for no file: the logins are read beside it, whoever tries how many.
+// An event loop waits for no file: the logins are read by another goroutine, however many logins are tried.
 func TestALoginReadsNoFile(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64

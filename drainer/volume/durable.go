@@ -9,9 +9,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// writeDurably replaces path as a whole. It has reached the disk, first the content and
-// then the name, when the function returns: a name without its content would be an empty
-// file after the node went down.
+// writeDurably replaces path atomically. When it returns, first the content and then the name have reached
+// the disk: a name without its content would be an empty file after a crash of the node.
 func writeDurably(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
@@ -34,7 +33,7 @@ func writeDurably(path string, data []byte) error {
 	return Sync(filepath.Dir(path))
 }
 
-// replace renames a file. A directory in its place, which somebody else has made, gives way.
+// replace renames a file. It removes a directory of another writer in its place.
 func replace(file, path string) error {
 	err := os.Rename(file, path)
 	if info, statErr := os.Lstat(path); err == nil || statErr != nil || !info.IsDir() {
@@ -55,10 +54,10 @@ func Sync(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// removeAll is os.RemoveAll; a test has it fail.
+// removeAll is os.RemoveAll; a test makes it fail.
 var removeAll = os.RemoveAll
 
-// removeDurably removes a file, or what is in its place, if it is there.
+// removeDurably removes a file, or a directory in its place, if there is one.
 func removeDurably(path string) error {
 	if Missing(path) {
 		return nil
@@ -73,7 +72,7 @@ func Missing(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// WriteManifest writes the manifest of the warm file in dir, as of now.
+// WriteManifest writes the manifest of the warm file in dir, dated now.
 func WriteManifest(dir string, m *Manifest) error {
 	m.Updated = time.Now().UTC()
 	b, err := m.Marshal()

@@ -14,8 +14,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A pipe in place of a file on the volume holds up neither a drain nor the end of a member: to open it, or to read
-// from it while another process may write to it, would wait for ever.
+// A pipe in place of a file on the volume blocks neither a drain nor the end of a member: opening it, or
+// reading from it while another process may write to it, would block forever.
 func TestAPipeInPlaceOfAFileHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

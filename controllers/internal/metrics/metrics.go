@@ -135,7 +135,7 @@ var endingReleases = []action.Release{
 func addItems(to *prometheus.CounterVec, o contract.Outcomes) {
 	for outcome, n := range map[string]int64{
 		"added": o.Added, "already_present": o.AlreadyPresent, "expired": o.Expired, "invalidated": o.Invalidated,
-		"unaskable": o.Unaskable, "rejected": o.Rejected, "failed": o.Failed,
+		"no_text_form": o.NoTextForm, "rejected": o.Rejected, "failed": o.Failed,
 	} {
 		to.WithLabelValues(outcome).Add(float64(max(0, n)))
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Proxy stands before a server and drops a number of connections, each after
-// some bytes in either direction.
+// Proxy is a proxy before a server that drops a number of connections, each after some bytes in either
+// direction.
 type Proxy struct {
 	listener net.Listener
 	server   string
@@ -20,7 +20,7 @@ type Proxy struct {
 	conns    map[net.Conn]bool
 }
 
-// NewProxy starts one that drops so many connections.
+// NewProxy starts a proxy that drops that many connections.
 func NewProxy(t *testing.T, server string, seed uint64, drops int) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func NewProxy(t *testing.T, server string, seed uint64, drops int) *Proxy {
 	return p
 }
 
-// Address to connect to.
+// Address is where clients connect.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
 func (p *Proxy) accept(wg *sync.WaitGroup) {
@@ -51,7 +51,7 @@ func (p *Proxy) accept(wg *sync.WaitGroup) {
 	}
 }
 
-// serve passes bytes on until either side, or the number of bytes, ends it.
+// serve passes bytes on until either side ends, or the allowed number of bytes has passed.
 func (p *Proxy) serve(in net.Conn) {
 	defer in.Close()
 	out, err := net.Dial("tcp", p.server)

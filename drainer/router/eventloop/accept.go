@@ -17,29 +17,29 @@ import (
 const (
 	// handshake bounds how long a client may take for TLS.
 	handshake = 10 * time.Second
-	// rest bounds what a client takes that is refused, and is how long a listener that fails is left
-	// alone.
+	// rest bounds the time for a refused client, and is the pause after a failure of the listener.
 	rest = 100 * time.Millisecond
 )
 
-// What goroutines keep for a connection that they carry, in bytes, with their stacks. Those by TLS are
-// measured: of 2,000 that rest, each takes 27 KiB of the process's memory, and 42 KiB after a value of
+// The memory of the goroutines that carry a connection, in bytes, with their stacks. The values for TLS are
+// measured: of 2,000 idle connections, each takes 27 KiB of the process's memory, and 42 KiB after a value of
 // 20,000 bytes has gone both ways.
 const (
-	// TLS is of one that is at rest.
+	// TLS is that of an idle TLS connection.
 	TLS = 28 << 10
-	// Records is what it has more once it has sent a large record: crypto/tls keeps the room for it.
+	// Records is added once the connection has sent a large record: crypto/tls keeps the buffer for it.
 	Records = 16 << 10
-	// Binary is of one whose binary protocol is translated.
+	// Binary is that of a connection whose binary protocol is translated.
 	Binary = 12 << 10
 )
 
-// mostUnsent is how much of its answers the kernel keeps for a client before it sends them, in bytes. Without a bound it
-// keeps up to 4 MiB for each client that doesn't read (tcp_wmem), which count in the memory of the router's container.
-// What was sent and not acknowledged comes on top; a client's own window bounds that.
+// mostUnsent bounds the answers that the kernel keeps for a client before it sends them, in bytes. Without a
+// bound it keeps up to 4 MiB for each client that doesn't read (tcp_wmem), which count in the memory of the
+// router's container. Bytes that were sent and not acknowledged come on top; the client's own window bounds
+// them.
 const mostUnsent = 128 << 10
 
-// boundUnsent sets mostUnsent. A system that can't do that goes on without.
+// boundUnsent sets mostUnsent. If the system doesn't support that, there is no bound.
 func boundUnsent(conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
@@ -50,35 +50,37 @@ func boundUnsent(conn net.Conn) {
 	}
 }
 
-// What a client may send until the end of its handshake, in bytes: crypto/tls keeps up to 64 KiB of a client that says
-// that more will come, and up to 256 KiB of one that is asked for its certificate. What others send is far less.
+// Bounds of what a client may send until the end of its handshake, in bytes: crypto/tls keeps up to 64 KiB
+// for a client that announces more, and up to 256 KiB for a client that is asked for its certificate. Real
+// clients send far less.
 const (
 	mostHello = 16 << 10
-	// mostCertificate has room for some ten certificates.
+	// mostCertificate has room for about ten certificates.
 	mostCertificate = 32 << 10
 )
 
 const answerTooMany = "ERROR Too many open connections\r\n"
 
-// Clients are the connections of clients.
+// Clients accepts and counts the connections of clients.
 type Clients struct {
-	// Most that are connected at once.
+	// Most bounds the number of connections.
 	Most int
-	// MostBytes of what connections carry. One that goroutines would have to carry beyond it is refused.
+	// MostBytes bounds the memory of the goroutines that carry connections. A connection that would exceed it
+	// is refused.
 	MostBytes int64
-	// TLS of a connection that begins; nil for plain text.
+	// TLS returns the configuration for a new connection; nil for plain text.
 	TLS func() (*tls.Config, error)
-	// Give the n-th connection's socket to a loop; false if that has ended. carried: goroutines carry
-	// what the client sends and receives, and it counts until they have closed it. Else Gone is called
-	// when the loop has.
+	// Give gives the n-th connection's socket to a loop; false if that has ended. carried means that
+	// goroutines carry the client's data, and that the connection counts until they have closed it. Otherwise
+	// the loop has to call Gone when it has closed it.
 	Give func(n int64, fd int, carried bool) bool
-	// Logf writes a line for people.
+	// Logf logs a line for people.
 	Logf func(format string, args ...any)
 
 	connected, accepted, bytes atomic.Int64
 }
 
-// Carry tells whether goroutines may carry a connection that takes n bytes. They are counted until
+// Carry tells whether goroutines may carry a connection that takes n bytes. The bytes are counted until
 // Carried.
 func (c *Clients) Carry(n int64) bool {
 	if c.bytes.Add(n) > c.MostBytes {
@@ -88,23 +90,23 @@ func (c *Clients) Carry(n int64) bool {
 	return true
 }
 
-// Carried is called when goroutines no longer keep n bytes.
+// Carried is called when goroutines no longer use n bytes.
 func (c *Clients) Carried(n int64) { c.bytes.Add(-n) }
 
-// Bytes is what goroutines keep for the connections that they carry.
+// Bytes returns how many bytes the goroutines use for connections.
 func (c *Clients) Bytes() int64 { return c.bytes.Load() }
 
-// Connected is how many there are.
+// Connected returns the number of connections.
 func (c *Clients) Connected() int64 { return c.connected.Load() }
 
-// Accepted is how many there were in all.
+// Accepted returns how many connections there have been.
 func (c *Clients) Accepted() int64 { return c.accepted.Load() }
 
-// Gone is called when a client is not connected any more.
+// Gone is called when a client is no longer connected.
 func (c *Clients) Gone() { c.connected.Add(-1) }
 
-// Serve gives each connection to a loop, until the listener is closed after ctx has ended, or ending
-// tells so.
+// Serve gives each connection to a loop, until the listener is closed after ctx has ended or ending returns
+// true.
 func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func() bool) error {
 	for {
 		conn, err := listener.Accept()
@@ -115,7 +117,7 @@ func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func(
 			return fmt.Errorf("listen for clients: %w", err)
 		case err != nil:
 			c.Logf("accept: %v", err)
-			select { // no file descriptors are left, for example
+			select { // for example, there may be no free file descriptors
 			case <-ctx.Done():
 			case <-time.After(rest):
 			}
@@ -137,7 +139,7 @@ func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func(
 	}
 }
 
-// secure speaks TLS with a client.
+// secure makes the TLS handshake with a client.
 func (c *Clients) secure(ctx context.Context, conn net.Conn) {
 	config, err := c.TLS()
 	if err != nil {
@@ -190,7 +192,7 @@ type carried struct {
 	closed bool
 }
 
-// Large is called by who carries it when it has sent a large record.
+// Large is called when the connection has sent a large record.
 func (c *carried) Large() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,7 +223,7 @@ func (c *Clients) refuse(conn net.Conn) {
 	c.Gone()
 }
 
-// give a connection to a loop.
+// give gives a connection to a loop.
 func (c *Clients) give(ctx context.Context, conn net.Conn) {
 	_, isCarried := conn.(*carried)
 	fd, err := HandOver(ctx, conn)
