@@ -362,7 +362,7 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p
 		return nil
 	}
 	if passes(applyErr) {
-		applyErr = nil // the cache was behind; the next reconcile knows better
+		applyErr = nil // the cache was stale; the next reconcile knows better
 	}
 	if seen.Room.Asking() && applyErr == nil {
 		return nil // the members' answers are coming

@@ -29,7 +29,7 @@ func Own[T any, P interface {
 }
 
 // ownOrLive is Own for what a plan depends on. What the cache lacks is read live. If it
-// exists, the cache is behind, or the object lacks its label: then it is added to
+// exists, the cache is stale, or the object lacks its label: then it is added to
 // o.Unlabelled.
 func ownOrLive[T any, P interface {
 	*T
