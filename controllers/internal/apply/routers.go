@@ -149,7 +149,7 @@ func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contrac
 	switch {
 	case t == nil:
 		return nil, true
-	case number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) && !routers.Strange:
+	case number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) && !routers.SignedByOther:
 		return t, false
 	}
 	if before != nil {

@@ -212,10 +212,10 @@ func (r *Routers) Signer() string {
 	return r.signer.Public()
 }
 
-// Strange tells whether the table was signed neither by this process nor by whoever had signed the first one that the
+// SignedByOther tells whether the table was signed neither by this process nor by whoever had signed the first one that the
 // routers of the cluster were asked about. Two operators at work would take each other for strangers: it tells that
 // once in strangeEvery only, and otherwise calls changed when that is over.
-func (r *Routers) Strange(cluster types.NamespacedName, t *contract.RingTable) bool {
+func (r *Routers) SignedByOther(cluster types.NamespacedName, t *contract.RingTable) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := r.found[cluster]

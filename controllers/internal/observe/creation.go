@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// observeCreation finds out why pods are missing. If none is, it reads nothing.
+// observeCreation finds out why pods are missing. If no pod is missing, it reads nothing.
 func (r *Reader) observeCreation(ctx context.Context, o *State) {
 	var owners []*notcreated.Owner
 	if owner := notcreated.Members(o.StatefulSet, o.Pods); owner != nil {

@@ -206,7 +206,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 			in.Cluster.Spec.Drain.Template.TerminationGracePeriodSeconds = ptr.To[int64](600)
 		}), "Healthy", "", 560 * time.Second},
 		"a drainer ends":              {input(2).with(drainerEnds(30 * time.Second)), "Healthy", "", 90 * time.Second},
-		"a Job that others keep":      {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and somebody else's finalizer example.com/theirs", 0},
+		"a Job that others keep":      {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and the finalizer example.com/theirs of another owner", 0},
 		"another operator asks":       {input(2).with(func(in *Input) { in.OtherOperator = "tenant/lease" }), "OtherOperator", "installation tenant/lease of the operator watches this namespace, too", 0},
 		"a Job on its way out":        {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now}} }), "Healthy", "", time.Minute},
 		"a drain that is tried again": {input(2).leaving(2, plan.Draining, "", "").with(attempts(3)), "DrainFailed", "claim data-cache-2: failed attempts: 3; it is being tried again", 0},
