@@ -233,11 +233,11 @@ func TestATableOfAStranger(t *testing.T) {
 			t.Errorf("%s: strange=%t", test.signer, got)
 		}
 	}
-	r.found[key] = found{signer: "the one before", told: time.Now().Add(-strangeEvery), waits: true}
+	r.found[key] = found{signer: "the one before", told: time.Now().Add(-foreignEvery), waits: true}
 	if !r.SignedByOther(key, table("")) {
 		t.Error("a table that nobody has signed is not strange")
 	}
-	r.found[key] = found{signer: "the one before", told: time.Now().Add(time.Second - strangeEvery)}
+	r.found[key] = found{signer: "the one before", told: time.Now().Add(time.Second - foreignEvery)}
 	if r.SignedByOther(key, table("stranger")) {
 		t.Error("it is told again too early")
 	}
