@@ -12,12 +12,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// announce records events for changes for the worse, once each, after the status with
-// them was written.
+// announce records an event for each change for the worse, once, after the status with it was
+// written.
 func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 	for _, d := range status.NewlyFailed(before.Status.Drains, after.Status.Drains) {
 		if d.Reason == cachev1alpha1.ReasonClaimDeleted {
-			continue // the event of the condition tells it
+			continue // the event of the condition reports it
 		}
 		r.Events.Eventf(after, apply.RelatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
 			"%s", status.BoundMessage(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))

@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// monitoredBefore is the ServiceMonitor's state by the present status.
+// monitoredBefore is the ServiceMonitor's state according to the present status.
 func monitoredBefore(cluster *cachev1alpha1.Memcached) (is status.Monitoring) {
 	c := meta.FindStatusCondition(cluster.Status.Conditions, cachev1alpha1.ConditionMonitored)
 	switch {

@@ -9,16 +9,16 @@ import (
 
 // Binding is the state of the Secret that spec.binding asks for.
 type Binding struct {
-	// Name of the Secret; empty if it doesn't exist.
+	// Name is the Secret's name; empty if the Secret doesn't exist.
 	Name string
-	// Reason and Message of the condition Bindable.
+	// Reason and Message are those of the condition Bindable.
 	Reason, Message string
 }
 
-// setBinding puts the Secret's name, and no more of it, where servicebinding.io looks.
+// setBinding writes only the Secret's name, in the field that servicebinding.io defines.
 func setBinding(in *Input, s *cachev1alpha1.MemcachedStatus) {
 	if in.Binding == nil {
-		return // it was not read: keep what is there
+		return // the Secret was not read: keep the present name
 	}
 	s.Binding = nil
 	if in.Binding.Name != "" {
@@ -26,7 +26,7 @@ func setBinding(in *Input, s *cachev1alpha1.MemcachedStatus) {
 	}
 }
 
-// bindable is nil if the spec asks for no binding.
+// bindable is the condition Bindable; nil if the spec asks for no binding.
 func bindable(in *Input) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionBindable
 	if in.Cluster.Spec.Binding == nil {
@@ -43,6 +43,6 @@ func bindable(in *Input) *metav1.Condition {
 	return &c
 }
 
-// reasonNotRequested is the reason of earlier operators for what the spec doesn't ask
-// for.
+// reasonNotRequested is the reason that earlier operators gave for conditions that the spec doesn't
+// ask for.
 const reasonNotRequested = "NotRequested"

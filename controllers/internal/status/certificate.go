@@ -9,20 +9,20 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Certificate that a pod serves with.
+// Certificate is what a pod reports about the certificate that it serves with.
 type Certificate struct {
 	Pod string
-	// NotAfter is when it ends; zero if that is not known.
+	// NotAfter is when the certificate expires; zero if that is not known.
 	NotAfter time.Time
-	// Trouble is why the pod can't use the files of the Secret; empty if it can.
+	// Trouble says why the pod can't use the files of the Secret; empty if it can.
 	Trouble string
 }
 
 // endsSoon is how long before its end a certificate has to be renewed.
 const endsSoon = 7 * 24 * time.Hour
 
-// certificateValid says how the certificates of members and routers stand: the worst of them. If none is
-// known, it says what it said before.
+// certificateValid is the condition about the worst certificate of members and routers. If none is
+// known, the condition stays as it was.
 func certificateValid(in *Input, w *waits) metav1.Condition {
 	const kind = cachev1alpha1.ConditionCertificateValid
 	if t := certificateTrouble(in, w); t != nil {
@@ -47,7 +47,7 @@ func certificateValid(in *Input, w *waits) metav1.Condition {
 	return condition(kind, true, cachev1alpha1.ReasonCertificateValid, "the first certificate ends at %s", clock(first.NotAfter))
 }
 
-// certificateTrouble: a certificate has expired, or can't be used.
+// certificateTrouble tells whether a certificate has expired or can't be used.
 func certificateTrouble(in *Input, w *waits) *trouble {
 	if first := firstToEnd(in); first != nil && w.past(first.NotAfter) {
 		return troublef(cachev1alpha1.ReasonCertificateExpired, "the certificate of pod %s has expired at %s: renew it in its Secret", first.Pod, clock(first.NotAfter))
@@ -64,8 +64,8 @@ func certificateTrouble(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// saidOfCertificate is what was said before, if nothing is known now, and may be in a moment: an operator
-// that starts has not asked yet.
+// saidOfCertificate returns the condition's last value while no answer is known yet, because an
+// operator that has just started has not asked yet; otherwise nil.
 func saidOfCertificate(in *Input) *metav1.Condition {
 	if in.Cluster.Spec.TLS == nil || len(in.Certificates) > 0 || in.CertificatesSilent {
 		return nil
@@ -73,7 +73,7 @@ func saidOfCertificate(in *Input) *metav1.Condition {
 	return meta.FindStatusCondition(in.Cluster.Status.Conditions, cachev1alpha1.ConditionCertificateValid)
 }
 
-// firstToEnd is the certificate that ends first; nil if none is known.
+// firstToEnd is the certificate that expires first; nil if none is known.
 func firstToEnd(in *Input) *Certificate {
 	var first *Certificate
 	for i := range in.Certificates {

@@ -13,7 +13,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// moving tells whether items are being moved to the members where clients look for them.
+// moving is the condition Moving: whether items are being moved to the members where clients look
+// for them.
 func moving(in *Input) metav1.Condition {
 	const kind = cachev1alpha1.ConditionMoving
 	failed, running := 0, 0
@@ -46,7 +47,7 @@ func moving(in *Input) metav1.Condition {
 	return condition(kind, false, cachev1alpha1.ReasonAllMoved, "no member has items that clients look for elsewhere")
 }
 
-// underWay names the members that are being moved, and how far they are.
+// underWay names the members whose items are being moved, and how far the moves are.
 func underWay(in *Input) string {
 	var parts []string
 	for i := range in.Plan.Moves {
@@ -71,7 +72,7 @@ func underWay(in *Input) string {
 	return strings.Join(parts, ", ")
 }
 
-// moveLine sums up the moves for the column.
+// moveLine sums up the moves for the printer column.
 func moveLine(in *Input) string {
 	if len(in.Plan.Moves) == 0 {
 		return ""

@@ -7,10 +7,10 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// ready answers whether all is as the spec wants it, for kubectl wait, Flux and Argo CD.
-// It is false while items are moved or drained, so that a script can wait for the end of
-// a scaling. Available says whether the cluster serves meanwhile. What the spec allows (a
-// client that hashes addresses, no room to replay) is no fault.
+// ready is the condition Ready: whether all is as the spec wants it, for kubectl wait, Flux and
+// Argo CD. Ready is false while items are moved or drained, so that a script can wait for the end
+// of a scaling. Available says whether the cluster serves meanwhile. Limits that the spec allows (a
+// client that hashes addresses, no room to replay) don't make a cluster unready.
 func ready(in *Input, s *cachev1alpha1.MemcachedStatus, others []metav1.Condition) metav1.Condition {
 	const kind = cachev1alpha1.ConditionReady
 	size := *in.Cluster.Spec.Size

@@ -12,8 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// replayable tells beforehand whether members have room to replay their items: for the
-// present file, by the arguments that they run with, and for the new one, by the spec.
+// replayable tells in advance whether members have room to replay their items: the room for the
+// present file follows from the arguments that they run with, the room for the new file from the
+// spec.
 func replayable(in *Input) metav1.Condition {
 	const kind = cachev1alpha1.ConditionReplayable
 	if in.Cluster.Spec.Storage.Mode == cachev1alpha1.StorageSaved {
@@ -33,8 +34,8 @@ func replayable(in *Input) metav1.Condition {
 	return condition(kind, true, cachev1alpha1.ReasonRoomToReplay, "the volumes have room for a second warm file")
 }
 
-// timeToSave tells whether members have the time to save all of memory, once a save has
-// shown how fast their disks are.
+// timeToSave tells whether members have enough time to save all of memory, once a save has shown
+// how fast their disks are.
 func timeToSave(in *Input) metav1.Condition {
 	const kind = cachev1alpha1.ConditionReplayable
 	const room = "items are replayed from the save on the volume, which needs no room for a second file"
@@ -52,10 +53,11 @@ func timeToSave(in *Input) metav1.Condition {
 		room+"; memory needs a grace period of %d s at %s, the rate of the last save of %s, and has %d s", need, perSecond(rate), name, has)
 }
 
-// perSecond is a rate for people.
+// perSecond formats a rate in bytes a second.
 func perSecond(rate int64) string { return fmt.Sprintf("%.1f MiB/s", float64(rate)/(1<<20)) }
 
-// slowestSave is the lowest rate, in bytes a second, of the members' last saves; 0 unknown.
+// slowestSave is the lowest rate of the members' last saves, in bytes a second, with the member's
+// name; 0 if none is known.
 func slowestSave(pods []corev1.Pod) (name string, rate int64) {
 	for i := range pods {
 		if r := saveRate(&pods[i]); r > 0 && (rate == 0 || r < rate || r == rate && pods[i].Name < name) {
@@ -65,8 +67,8 @@ func slowestSave(pods []corev1.Pod) (name string, rate int64) {
 	return name, rate
 }
 
-// saveRate is that of a member's last save: one in which it was killed, or what its init
-// container found on the volume.
+// saveRate is the rate of a member's last save, in bytes a second: of a save in which it was
+// killed, or else as its init container read it from the volume.
 func saveRate(pod *corev1.Pod) int64 {
 	for i := range pod.Status.ContainerStatuses {
 		c := &pod.Status.ContainerStatuses[i]
@@ -86,9 +88,9 @@ func saveRate(pod *corev1.Pod) int64 {
 	return 0
 }
 
-// EarlyWarning is the condition that has to be written before a change of the spec
-// reaches the members, because then each of them starts cold. It is nil if nothing is to
-// be warned of, or if status has it already.
+// EarlyWarning is the condition that has to be written before a change of the spec reaches the
+// members and makes each of them start cold. It is nil if there is no warning, or if status has it
+// already.
 func EarlyWarning(in *Input) *metav1.Condition {
 	if in.Cluster.Spec.Storage == nil || deleting(in) || len(in.Pods) == 0 {
 		return nil
@@ -104,8 +106,7 @@ func EarlyWarning(in *Input) *metav1.Condition {
 	return &c
 }
 
-// runsWith is the memory that the pod's member runs with, in bytes; 0 if that is not
-// known.
+// runsWith is the memory that the pod's member runs with, in bytes; 0 if it is not known.
 func runsWith(pod *corev1.Pod) int64 {
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; c.Name == build.ContainerMemcached {

@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// shortOfMemory tells whether the leaving members' items fit on the survivors. The answer
-// is from the beginning of the scale-down, and stays until the volumes are gone.
+// shortOfMemory tells whether the leaving members' items fit on the survivors. The answer dates
+// from the beginning of the scale-down, and stays until the volumes are gone.
 func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionShortOfMemory
 	was := meta.FindStatusCondition(s.Conditions, kind)

@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// routingStable tells whether a scale-down, the present or the next one, changes only
-// where clients look for the keys of the leaving members.
+// routingStable tells whether a scale-down, the present or the next one, only moves the keys of the
+// leaving members.
 func routingStable(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionRoutingStable
 	client := string(in.Cluster.Spec.Routing.Client)
@@ -35,8 +35,8 @@ func routingStable(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition
 		from, to, client, math.Max(1, 100*share), then)
 }
 
-// scaleDown returns the numbers of members before and after the present scale-down, or
-// else the next one.
+// scaleDown returns the numbers of members before and after the present scale-down, or else before
+// and after the next one.
 func scaleDown(in *Input, s *cachev1alpha1.MemcachedStatus) (from, to int32) {
 	size := *in.Cluster.Spec.Size
 	from = max(size, s.Size)

@@ -7,7 +7,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// volumesSized tells whether the members' volumes are as large as the spec wants.
+// volumesSized is the condition VolumesSized: whether the members' volumes are as large as the spec
+// wants.
 func volumesSized(in *Input) metav1.Condition {
 	const kind = cachev1alpha1.ConditionVolumesSized
 	small := in.Plan.SmallClaims

@@ -12,10 +12,10 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// warm tells which members started cold, because their volume is too small or because
-// their last pod was lost without a save, or with a part of one. A member says so in its
-// termination message, which lasts until it ends again. Members that joined are warm when
-// their items have been moved.
+// warm is the condition Warm. It names the members that started cold, because their volume is too
+// small, or because their last pod was lost with no save or an incomplete one. A member says so in
+// its termination message, which stays until it ends again. Members that joined are warm when their
+// items have been moved.
 func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	const kind = cachev1alpha1.ConditionWarm
 	var cold []string
@@ -47,8 +47,8 @@ func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	return condition(kind, false, cachev1alpha1.ReasonStartedCold, "members that started cold: %s%s", someOf(cold), advice)
 }
 
-// coldStart is what the member said when it ended last, or else what its init container
-// said beforehand; nil if neither started cold.
+// coldStart is what the member reported when it ended last, or else what its init container
+// reported before; nil if neither started cold.
 func coldStart(pod *corev1.Pod) *contract.ColdStart {
 	for i := range pod.Status.ContainerStatuses {
 		c := &pod.Status.ContainerStatuses[i]
