@@ -59,10 +59,11 @@ func NothingStored(dir string, o Options) (bool, error) {
 }
 
 // Untouched tells whether no supervisor has begun on the volume: it has only what a new
-// file system has, and a lock. The caller has to know that nobody can have emptied it.
+// file system has, a lock, and what is left of a write that was killed. The caller has to know that nobody can have
+// emptied it.
 func Untouched(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		return e.Name() != "lost+found" && e.Name() != contract.LockFile
+		return e.Name() != "lost+found" && e.Name() != contract.LockFile && !temporary(e)
 	}), err
 }
