@@ -59,7 +59,7 @@ func (p *patience) wait(ctx context.Context, err error) error {
 }
 
 // Insist repeats try until it succeeds: for limit at most, counted from the first
-// attempt. It doesn't repeat after an ErrProtocol. try is told how long it may take.
+// attempt. It doesn't repeat after an ErrProtocol or a TwinError. try is told how long it may take.
 // waiting is told why it waits, and "" when try has succeeded.
 func Insist(ctx context.Context, limit time.Duration, waiting func(why string), try func(timeout time.Duration) error) error {
 	p := newPatience(limit)
@@ -69,7 +69,7 @@ func Insist(ctx context.Context, limit time.Duration, waiting func(why string), 
 		case err == nil:
 			waiting("")
 			return nil
-		case errors.Is(err, ErrProtocol):
+		case errors.Is(err, ErrProtocol), errors.As(err, new(*TwinError)):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
