@@ -37,6 +37,9 @@ type Config struct {
 	// MaxConnections of clients. Those by TLS, and those that speak the binary protocol, are fewer if
 	// what goroutines keep for them would take more than half of the memory of all loops.
 	MaxConnections int
+	// MaxFiles is how many files the process may have open; 0 any number. Connections of clients are fewer if they
+	// would leave too few to reach members.
+	MaxFiles int64
 	// MaxItem is the size of a data block at most, in bytes, with its end.
 	MaxItem int
 	// MaxMemory of each loop for what clients are sent and send, in bytes. What is kept may exceed
@@ -118,6 +121,7 @@ type Router struct {
 	// version is a member's.
 	version atomic.Pointer[string]
 	ending  atomic.Bool
+	files   files
 	table   atomic.Pointer[Table]
 	fence   *fence.Fence
 	// serving ends when the last client has gone; goroutines end with it.
