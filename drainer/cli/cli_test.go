@@ -16,6 +16,9 @@ import (
 func TestTheInstalledCopyRuns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, ".drainer-1234"), []byte("of one that was killed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // over a copy that is there, too
 		if r := drainertest.RunMain(t, "install", dir); r.Code != 0 {
 			t.Fatalf("exit code %d: %s", r.Code, r.Err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
@@ -41,15 +42,25 @@ func runInstall(ctx context.Context, line []string, std args.IO) error {
 	return installTo(self, fs.Arg(0))
 }
 
-// installTo copies the program at self to dir/drainer, executable by all users. An earlier copy stays usable
-// until the new one replaces it atomically.
+// installTo copies the program at self to dir/drainer, executable by all. An earlier
+// copy stays usable until the new one replaces it as a whole. What a killed one left is removed.
 func installTo(self, dir string) (err error) {
 	in, err := os.Open(self)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.CreateTemp(dir, ".drainer-*")
+	const unfinished = ".drainer-"
+	left, err := os.ReadDir(dir)
+	for _, e := range left { // an init container that was killed is started again, in the same directory
+		if e.Type().IsRegular() && strings.HasPrefix(e.Name(), unfinished) {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	out, err := os.CreateTemp(dir, unfinished+"*")
 	if err != nil {
 		return err
 	}

@@ -94,8 +94,8 @@ func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, sign
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
-	if told.Number > contract.NumberAt(time.Now().Add(contract.NumbersAhead)) {
-		return http.StatusBadRequest, fmt.Errorf("table %d is more than %v ahead of the clock", told.Number, contract.NumbersAhead)
+	if told.Number > contract.NumberAt(contract.ClockOf(has.Number).Add(contract.NumbersAhead)) {
+		return http.StatusBadRequest, fmt.Errorf("table %d is more than %v ahead of this router's clock, and of its own table", told.Number, contract.NumbersAhead)
 	}
 	t, err := tableOf(ctx, told)
 	if err != nil {

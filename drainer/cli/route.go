@@ -19,6 +19,7 @@ import (
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/httpserver"
+	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router"
 )
@@ -127,6 +128,7 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 		return nil, args.Usagef("--threads: at least 1 is needed")
 	}
 	c.Logf = std.Logf
+	c.MaxFiles = linux.MaxFiles()
 	c.MaxMemory = max(f.maxMemory/c.Loops, 1<<20)
 	if f.clientVerify && f.clientTLS == "" {
 		return nil, args.Usagef("--%s needs --%s", contract.FlagClientVerify, contract.FlagClientTLSDir)

@@ -31,9 +31,15 @@ type routed struct {
 
 func route(t *testing.T, args ...string) *routed {
 	t.Helper()
+	return routeWith(t, "", args...)
+}
+
+// routeWith is route with one more environment variable.
+func routeWith(t *testing.T, env string, args ...string) *routed {
+	t.Helper()
 	at := func() string { return fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t)) }
 	r := &routed{address: at(), admin: at()}
-	r.Process = drainertest.Start(t, append([]string{"route", "--" + contract.FlagListen + "=" + r.address, "--" + contract.FlagAdmin + "=" + r.admin}, args...)...)
+	r.Process = drainertest.StartWith(t, env, append([]string{"route", "--" + contract.FlagListen + "=" + r.address, "--" + contract.FlagAdmin + "=" + r.admin}, args...)...)
 	wait.For(t, "the router to be ready", func() error {
 		_, err := r.get("/ready")
 		return err

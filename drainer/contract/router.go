@@ -177,6 +177,16 @@ var numberEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // operator's.
 const NumbersAhead = 24 * time.Hour
 
+// ClockOf one who has a table of that number: it is no earlier than when that was written, whatever this machine's clock
+// says.
+func ClockOf(number int64) time.Time {
+	now, written := time.Now(), NumberTime(number)
+	if written.After(now) {
+		return written
+	}
+	return now
+}
+
 // NumberAt returns the number of a table or list that is written at that time.
 func NumberAt(now time.Time) int64 { return int64(now.Sub(numberEpoch) / time.Second) }
 

@@ -4,6 +4,7 @@
 package httpserver
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"slices"
@@ -16,6 +17,8 @@ const (
 	most = 64
 	// patience bounds how long a client may take to send a request, to read the answer, and between requests.
 	patience = 10 * time.Second
+	// rest is how long a listener that fails is left alone.
+	rest = 100 * time.Millisecond
 	// header bounds the size of a request's header, in bytes.
 	header = 16 << 10
 )
@@ -35,10 +38,16 @@ type listener struct {
 	open []*conn // the oldest first
 }
 
+// Accept fails only when the listener is closed. Whatever else the kernel says of a connection (its client is gone, there
+// is no memory or no open file for it) would end net/http's server, and with it the process.
 func (l *listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for err != nil {
+		if errors.Is(err, net.ErrClosed) {
+			return nil, err
+		}
+		time.Sleep(rest)
+		accepted, err = l.Listener.Accept()
 	}
 	c := &conn{Conn: accepted, of: l}
 	l.mu.Lock()

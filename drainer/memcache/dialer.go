@@ -30,6 +30,8 @@ type Dialer struct {
 	// AnyServer allows a server that is no member. Otherwise each connection first asks whether the server is
 	// a memcached that is new enough; see ErrTooOld.
 	AnyServer bool
+	// Places of the servers that are kept apart; nil: two addresses may lead to one.
+	Places *Places
 }
 
 // Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
@@ -63,8 +65,15 @@ func (d Dialer) DialContext(ctx context.Context, network, address string) (net.C
 
 func (d Dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err != nil || d.Connection == (contract.Connection{}) {
-		return conn, err
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Places.take(address, conn); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	if d.Connection == (contract.Connection{}) {
+		return conn, nil
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	secured, err := d.secure(ctx, conn, address)

@@ -44,7 +44,7 @@ func (l *lane) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !errors.Is(err, ErrProtocol) && !errors.Is(err, item.ErrFault) {
+		if !errors.Is(err, ErrProtocol) && !errors.Is(err, item.ErrFault) && !errors.As(err, new(*TwinError)) {
 			l.waiting = true
 			l.w.options.Waiting(err.Error())
 			err = l.patience.wait(ctx, err)

@@ -56,9 +56,9 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	}
 }
 
-// Insist repeats try until it succeeds, for at most limit since the first attempt. It doesn't repeat after an
-// ErrProtocol. It calls try with how long the attempt may take, and waiting with the reason for a wait, and
-// with "" when try has succeeded.
+// Insist repeats try until it succeeds: for limit at most, counted from the first
+// attempt. It doesn't repeat after an ErrProtocol or a TwinError. try is told how long it may take.
+// waiting is told why it waits, and "" when try has succeeded.
 func Insist(ctx context.Context, limit time.Duration, waiting func(why string), try func(timeout time.Duration) error) error {
 	p := newPatience(limit)
 	for {
@@ -67,7 +67,7 @@ func Insist(ctx context.Context, limit time.Duration, waiting func(why string), 
 		case err == nil:
 			waiting("")
 			return nil
-		case errors.Is(err, ErrProtocol):
+		case errors.Is(err, ErrProtocol), errors.As(err, new(*TwinError)):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -12,7 +12,15 @@ import (
 // by now. Items for both members would be stored at one, where the next ring change finds them as old values.
 // And an item that is added to the member that has it already, under another name, is then deleted there.
 
-// apart waits until no two servers are reached at the same address.
+// keepPlaces lets all connections of this move note where they lead to. Once they are known to be apart, a later
+// connection that leads to the place of another ends the move: items may have gone to the wrong one of the two.
+func (e *Engine) keepPlaces() {
+	if e.Dialer.Places == nil {
+		e.Dialer.Places = &memcache.Places{}
+	}
+}
+
+// apart waits until no two servers are reached at the same place.
 func (e *Engine) apart(ctx context.Context) error {
 	places := make([]string, len(e.writers))
 	for i, w := range e.writers {

@@ -82,6 +82,7 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	defer cancel()
 	e.seconds, e.waits.Log = map[contract.Phase]float64{}, e.Log
 	e.phase.Store(running{contract.PhaseConnecting, time.Now()})
+	e.keepPlaces()
 	e.makeWriters()
 	defer e.closeWriters()
 	stop := e.reportEverySecond()
@@ -99,6 +100,7 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 		err = e.meet(ctx, member)
 	}
 	if err == nil {
+		e.Dialer.Places.KeepApart()
 		if !live || e.Begin == nil {
 			e.enter(contract.PhaseAdding)
 		}

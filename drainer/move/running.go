@@ -312,6 +312,7 @@ func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string, patienc
 
 func (e *Engine) runningMember(member routing.Server, self int, scratch string) *runningMember {
 	e.waits.Source = member.String()
+	e.keepPlaces()
 	l := &runningMember{
 		member: member, self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,
 		dialer: e.Dialer, scratch: scratch, longest: longestList, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,

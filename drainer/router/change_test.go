@@ -283,7 +283,7 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	}
 	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
 	wait.For(t, "the new member", func() error {
-		if got := c.ask("get nothing\r\n"); got != "END\r\n" {
+		if got := c.ask("mg nothing v\r\n"); got != "EN\r\n" {
 			return fmt.Errorf("%q", got)
 		}
 		return nil

@@ -37,6 +37,9 @@ type Config struct {
 	// MaxConnections bounds the clients. There are fewer clients with TLS or the binary protocol if the
 	// goroutines that carry their connections would take more than half of the memory of all loops.
 	MaxConnections int
+	// MaxFiles is how many files the process may have open; 0 any number. Connections of clients are fewer if they
+	// would leave too few to reach members.
+	MaxFiles int64
 	// MaxItem bounds a data block, in bytes, with its line end.
 	MaxItem int
 	// MaxMemory bounds each loop's memory for clients' requests and answers, in bytes. Small values may
@@ -118,6 +121,7 @@ type Router struct {
 	// version is that of a member.
 	version atomic.Pointer[string]
 	ending  atomic.Bool
+	files   files
 	table   atomic.Pointer[Table]
 	fence   *fence.Fence
 	// serving ends when the last client has gone, and the goroutines end with it.

@@ -134,7 +134,7 @@ func enter(t *testing.T, r *running, routed *conversation, table *router.Table) 
 	}
 	wait.For(t, "the table", func() error { return acknowledged(r, table.Number) })
 	wait.For(t, "the new member", func() error {
-		if got := routed.ask("get nothing\r\n"); got != "END\r\n" {
+		if got := routed.ask("mg nothing v\r\n"); got != "EN\r\n" {
 			return fmt.Errorf("%q", got)
 		}
 		return nil

@@ -26,6 +26,7 @@ func (r *Router) Apply(t *Table) error {
 		return err
 	}
 	r.table.Store(t)
+	r.reserveFiles(t)
 	r.fence.Apply(t)
 	for _, l := range r.loops {
 		l.poller.Post(func() { l.apply(t) })

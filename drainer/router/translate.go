@@ -28,7 +28,7 @@ func (c *client) translate(first []byte) {
 		c.gone()
 		return
 	}
-	if !r.clients.Carry(eventloop.Binary) {
+	if !r.clients.Carry(eventloop.Binary, eventloop.BinaryFiles) {
 		_ = application.Close()
 		_ = text.Close()
 		_ = unix.Close(fd)
@@ -40,7 +40,7 @@ func (c *client) translate(first []byte) {
 	first = bytes.Clone(first)
 	r.goroutines.Go(func() {
 		r.translate(application, first, text)
-		r.clients.Carried(eventloop.Binary)
+		r.clients.Carried(eventloop.Binary, eventloop.BinaryFiles)
 		if counts {
 			r.clients.Gone()
 		}

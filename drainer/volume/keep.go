@@ -111,8 +111,9 @@ func adopt(dir string) error {
 	return Sync(dir)
 }
 
-// Sweep removes what interrupted moves, saves and removals left in dir: directories without a warm file,
-// incomplete files, and a .meta without its file, which memcached would use for the next file.
+// Sweep tidies up what interrupted moves, saves, writes and removals left in dir: directories
+// without a warm file, files that were not complete, and a .meta without its file,
+// which memcached would use for the next file. Nobody else may write to dir.
 func Sweep(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -123,6 +124,9 @@ func Sweep(dir string) error {
 		path := filepath.Join(dir, e.Name())
 		if e.IsDir() && strings.HasPrefix(e.Name(), contract.GenerationPrefix) && Missing(filepath.Join(path, contract.WarmFile)) && Missing(filepath.Join(path, contract.SaveFile)) {
 			errs = append(errs, os.RemoveAll(path))
+		}
+		if temporary(e) {
+			errs = append(errs, os.Remove(path))
 		}
 	}
 	errs = append(errs, DropSpare(dir), adopt(dir), removeDurably(filepath.Join(dir, newWarmFile)))

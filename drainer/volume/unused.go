@@ -58,11 +58,12 @@ func NothingStored(dir string, o Options) (bool, error) {
 	return without, err
 }
 
-// Untouched tells whether no supervisor has begun on the volume: it has only the files of a new file system,
-// and a lock. The caller has to know that the volume can't have been emptied.
+// Untouched tells whether no supervisor has begun on the volume: it has only what a new
+// file system has, a lock, and what is left of a write that was killed. The caller has to know that nobody can have
+// emptied it.
 func Untouched(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		return e.Name() != "lost+found" && e.Name() != contract.LockFile
+		return e.Name() != "lost+found" && e.Name() != contract.LockFile && !temporary(e)
 	}), err
 }

@@ -18,36 +18,49 @@ type Proxy struct {
 	r        *rand.Rand
 	drops    int
 	conns    map[net.Conn]bool
+	all      sync.WaitGroup
 }
 
 // NewProxy starts a proxy that drops that many connections.
 func NewProxy(t *testing.T, server string, seed uint64, drops int) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Proxy{listener: l, server: server, r: rand.New(rand.NewPCG(seed, 2)), drops: drops, conns: map[net.Conn]bool{}}
-	var wg sync.WaitGroup
-	wg.Go(func() { p.accept(&wg) })
-	t.Cleanup(func() {
-		l.Close()
-		p.closeAll()
-		wg.Wait()
-	})
+	p := ProxyAt(t, "127.0.0.1:0", server)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.r, p.drops = rand.New(rand.NewPCG(seed, 2)), drops
 	return p
 }
 
-// Address is where clients connect.
+// ProxyAt starts one that drops nothing until its end.
+func ProxyAt(t *testing.T, address, server string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{listener: l, server: server, conns: map[net.Conn]bool{}}
+	p.all.Go(p.accept)
+	t.Cleanup(p.End)
+	return p
+}
+
+// End it, with all its connections.
+func (p *Proxy) End() {
+	p.listener.Close()
+	p.closeAll()
+	p.all.Wait()
+}
+
+// Address to connect to.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-func (p *Proxy) accept(wg *sync.WaitGroup) {
+func (p *Proxy) accept() {
 	for {
 		in, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		wg.Go(func() { p.serve(in) })
+		p.all.Go(func() { p.serve(in) })
 	}
 }
 

@@ -33,10 +33,18 @@ const (
 	Binary = 12 << 10
 )
 
-// mostUnsent bounds the answers that the kernel keeps for a client before it sends them, in bytes. Without a
-// bound it keeps up to 4 MiB for each client that doesn't read (tcp_wmem), which count in the memory of the
-// router's container. Bytes that were sent and not acknowledged come on top; the client's own window bounds
-// them.
+// Open files that a connection of a client takes.
+const (
+	PlainFiles = 1
+	// TLSFiles are the socket, and a pair for the loop.
+	TLSFiles = 3
+	// BinaryFiles is what one takes more whose binary protocol is translated: another pair.
+	BinaryFiles = 2
+)
+
+// mostUnsent is how much of its answers the kernel keeps for a client before it sends them, in bytes. Without a bound it
+// keeps up to 4 MiB for each client that doesn't read (tcp_wmem), which count in the memory of the router's container.
+// What was sent and not acknowledged comes on top; a client's own window bounds that.
 const mostUnsent = 128 << 10
 
 // boundUnsent sets mostUnsent. If the system doesn't support that, there is no bound.
@@ -68,7 +76,9 @@ type Clients struct {
 	// MostBytes bounds the memory of the goroutines that carry connections. A connection that would exceed it
 	// is refused.
 	MostBytes int64
-	// TLS returns the configuration for a new connection; nil for plain text.
+	// MostFiles is how many open files connections may take; 0 any number. One that would take more is refused.
+	MostFiles atomic.Int64
+	// TLS of a connection that begins; nil for plain text.
 	TLS func() (*tls.Config, error)
 	// Give gives the n-th connection's socket to a loop; false if that has ended. carried means that
 	// goroutines carry the client's data, and that the connection counts until they have closed it. Otherwise
@@ -77,21 +87,33 @@ type Clients struct {
 	// Logf logs a line for people.
 	Logf func(format string, args ...any)
 
-	connected, accepted, bytes atomic.Int64
+	connected, accepted, bytes, files atomic.Int64
 }
 
-// Carry tells whether goroutines may carry a connection that takes n bytes. The bytes are counted until
-// Carried.
-func (c *Clients) Carry(n int64) bool {
-	if c.bytes.Add(n) > c.MostBytes {
-		c.Carried(n)
+// Carry tells whether goroutines may carry a connection that takes n bytes, and so many more open files. They are
+// counted until Carried.
+func (c *Clients) Carry(n, files int64) bool {
+	if c.bytes.Add(n) > c.MostBytes || !c.open(files) {
+		c.bytes.Add(-n)
 		return false
 	}
 	return true
 }
 
-// Carried is called when goroutines no longer use n bytes.
-func (c *Clients) Carried(n int64) { c.bytes.Add(-n) }
+// Carried is called when goroutines no longer keep n bytes and so many open files.
+func (c *Clients) Carried(n, files int64) {
+	c.bytes.Add(-n)
+	c.files.Add(-files)
+}
+
+// open tells whether so many more open files may be taken.
+func (c *Clients) open(files int64) bool {
+	if most := c.MostFiles.Load(); c.files.Add(files) > most && most > 0 {
+		c.files.Add(-files)
+		return false
+	}
+	return true
+}
 
 // Bytes returns how many bytes the goroutines use for connections.
 func (c *Clients) Bytes() int64 { return c.bytes.Load() }
@@ -102,8 +124,24 @@ func (c *Clients) Connected() int64 { return c.connected.Load() }
 // Accepted returns how many connections there have been.
 func (c *Clients) Accepted() int64 { return c.accepted.Load() }
 
-// Gone is called when a client is no longer connected.
-func (c *Clients) Gone() { c.connected.Add(-1) }
+// Gone is called when a client is not connected any more.
+func (c *Clients) Gone() {
+	c.connected.Add(-1)
+	c.files.Add(-PlainFiles)
+}
+
+// come tells whether one more client may be connected.
+func (c *Clients) come() bool {
+	if c.connected.Add(1) > int64(c.Most) || !c.open(PlainFiles) {
+		c.connected.Add(-1)
+		return false
+	}
+	if c.TLS != nil && !c.Carry(TLS, TLSFiles-PlainFiles) {
+		c.Gone()
+		return false
+	}
+	return true
+}
 
 // Serve gives each connection to a loop, until the listener is closed after ctx has ended or ending returns
 // true.
@@ -124,8 +162,7 @@ func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func(
 			continue
 		}
 		boundUnsent(conn)
-		if c.connected.Add(1) > int64(c.Most) || c.TLS != nil && !c.Carry(TLS) {
-			c.Gone()
+		if !c.come() {
 			_ = conn.SetDeadline(time.Now().Add(rest))
 			_, _ = io.WriteString(conn, answerTooMany)
 			_ = conn.Close()
@@ -210,16 +247,16 @@ func (c *carried) Close() error {
 		return err
 	}
 	if c.closed = true; c.large {
-		c.of.Carried(Records)
+		c.of.Carried(Records, 0)
 	}
-	c.of.Carried(TLS)
+	c.of.Carried(TLS, TLSFiles-PlainFiles)
 	c.of.Gone()
 	return err
 }
 
 func (c *Clients) refuse(conn net.Conn) {
 	_ = conn.Close()
-	c.Carried(TLS)
+	c.Carried(TLS, TLSFiles-PlainFiles)
 	c.Gone()
 }
 

@@ -320,3 +320,31 @@ func TestNobodyElsesNumberLeavesARouterBehind(t *testing.T) {
 		}
 	})
 }
+
+// The table that a router has says that it is at least so late. If its clock is days behind, it still sees what others
+// have that was written a day later at most, and doesn't overwrite it.
+func TestARouterWhoseClockIsBehindSeesThatItIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	all := start(t, 2)
+	inBubble(t, all, func(t *testing.T) {
+		told := tables(all, waits)[0]
+		told.Number = contract.NumberAt(time.Now()) + 3*int64(contract.NumbersAhead/time.Second)
+		f := begun(t, told)
+		later := contract.RingNumber(told.Number+1, told.Key)
+		member, err := net.Dial("tcp", all[0].Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer member.Close()
+		ask(t, member, fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(later), later))
+		eventually(t, "the router to refuse", func() error {
+			if f.Ready() == nil {
+				return errors.New("it is ready")
+			}
+			return nil
+		})
+		if !strings.Contains(ask(t, member, "get "+contract.RingNumberKey+"\r\n"), later) {
+			t.Error("the later number is overwritten")
+		}
+	})
+}

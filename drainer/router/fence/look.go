@@ -81,7 +81,7 @@ func (f *Fence) look(ctx context.Context, c *memcache.Conn, address string, t *T
 		if err != nil {
 			return c, err
 		}
-		number := contract.ParseRingNumber(value, t.Key, time.Now())
+		number := contract.ParseRingNumber(value, t.Key, contract.ClockOf(t.Number))
 		f.found(number, t)
 		if number >= t.Number {
 			break
