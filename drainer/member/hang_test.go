@@ -36,7 +36,7 @@ type clock struct {
 // told to end.
 var seconds = map[bool]string{false: "while it runs", true: "when it was told to end"}
 
-// What a supervisor with such a clock writes.
+// The lines that a supervisor with such a clock writes.
 const (
 	answered = "memcached has answered"
 	asked    = "memcached is asked"
