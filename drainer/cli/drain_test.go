@@ -185,15 +185,15 @@ func TestADrainNamesTheSurvivorThatItCantReach(t *testing.T) {
 	all := drainertest.Objects(2, 10)
 	dir := drainertest.Leaving(t, "saved", all)
 	_, addresses := drainertest.Survivors(t, 1)
-	nobody := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
-	m := drainertest.DrainArgs(t, dir, append(addresses, nobody))
+	unreachable := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
+	m := drainertest.DrainArgs(t, dir, append(addresses, unreachable))
 	m.UnreachableTimeout = 3 * time.Second // also bounds connecting to the other one
 	r := drainertest.Drain(t, m)
-	r.OneLine(t, nobody, "does not answer for 3s")
+	r.OneLine(t, unreachable, "does not answer for 3s")
 	if r.Code != contract.ExitUnreachable || r.Receipt.Reason != "SurvivorUnreachable" || r.Receipt.AddsUp("the-claim") == nil {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}
-	if !strings.Contains(r.Out, "waiting for "+nobody) {
+	if !strings.Contains(r.Out, "waiting for "+unreachable) {
 		t.Errorf("progress does not say who is waited for: %s", r.Out)
 	}
 }
@@ -342,7 +342,7 @@ func TestAVolumeIsEmptyOnlyWithAProof(t *testing.T) {
 		"nothing that speaks for it":              {with(), false, warmfile.ReasonMissing},
 		"never started":                           {with(), true, ""},
 		"never started, on a file system":         {with("lost+found", contract.LockFile), true, ""},
-		"never started, and somebody's files":     {with("backup"), true, warmfile.ReasonMissing},
+		"never started, and other files":          {with("backup"), true, warmfile.ReasonMissing},
 		"started since, and a client was faster":  {began(true), true, warmfile.ReasonNoEvidence},
 		"started since, in another boot":          {otherBoot, true, warmfile.ReasonMissing},
 		"started since, memcached never answered": {began(false), true, ""},

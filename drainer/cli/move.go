@@ -29,7 +29,7 @@ func (f *moveFlags) parse(line []string, std args.IO) error {
 	fs.DurationVar(&f.Patience, contract.FlagPatience, 0, "how long, from the start, clients may still use an earlier list: a source that is no --server waits for the last of them, another for the items that they store there")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
 	fs.IntVar(&f.exportPort, contract.FlagExportPort, 0, "the port at which the source's supervisor streams items, 0 none: then memcached is asked for all of them")
-	fs.StringVar(&f.Begin.File, contract.FlagBeginFile, "", "connect to everybody, and begin when this file says so")
+	fs.StringVar(&f.Begin.File, contract.FlagBeginFile, "", "connect to all servers, and begin when this file says so")
 	fs.StringVar(&f.Begin.When, contract.FlagBeginWhen, "", "the text of that file")
 	fs.DurationVar(&f.Begin.Within, contract.FlagBeginWithin, time.Minute, "how long to wait for it")
 	fs.BoolVar(&f.Leases, contract.FlagLeases, false, "move each key under its lease: only routers use the members, and all are in state move")

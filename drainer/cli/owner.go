@@ -33,9 +33,9 @@ func (f *ownerFlags) parse(line []string, std args.IO) error {
 	}
 	switch {
 	case f.moved && len(f.after) == 0:
-		return args.Usagef("--moved needs --after, once per server of the list that comes after")
+		return args.Usagef("--moved needs --after, once per server of the later list")
 	case !f.moved && len(f.after) > 0:
-		return args.Usagef("--after goes with --moved")
+		return args.Usagef("--after needs --moved")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.StringVar(&f.admin, contract.FlagAdmin, ":11212", "the address of /ready, /metrics and /ring, HOST:PORT; empty for none")
 	fs.StringVar(&f.ring.path, contract.FlagRingFile, "", "the file with the rings and the state of a ring change, in JSON, instead of --client and --server; it is read again when it changes")
 	fs.IntVar(&c.Loops, "threads", runtime.GOMAXPROCS(0), "threads that serve clients; each has its own connections to the members")
-	fs.IntVar(&c.MaxConnections, "max-connections", router.DefaultMaxConnections, "connections of clients at most; another one is told, and closed")
+	fs.IntVar(&c.MaxConnections, "max-connections", router.DefaultMaxConnections, "connections of clients at most; a further one gets an error, and is closed")
 	fs.IntVar(&c.MaxItem, contract.FlagMaxItemSize, router.DefaultMaxItem, "a value's size at most, in bytes: as large as the members' own bound (memcached's -I), whose default it has")
 	fs.IntVar(&f.maxMemory, contract.FlagMaxMemory, router.DefaultMaxMemory, "what is kept of requests that are not complete, or that members have not taken, and of answers that clients have not taken, in bytes; a request or answer of more than 2 KiB beyond it is an error")
 	fs.DurationVar(&c.MemberTimeout, "member-timeout", router.DefaultMemberTimeout, "a member that is silent for so long, and takes less than 32 KiB a second of a large request, gets another connection, and its requests an error")
@@ -55,7 +55,7 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.DurationVar(&c.Linger, "linger", contract.RouterLinger, "after SIGTERM, take connections for so long, while /ready says no")
 	fs.DurationVar(&c.DrainTimeout, "drain-timeout", router.DefaultDrainTimeout, "then wait for answers for so long")
 	fs.DurationVar(&c.Slow, "slow", 100*time.Millisecond, "log requests that take so long, or fail: one a second of each thread at most; 0 none")
-	fs.Func(contract.FlagFailedReads, "what a classic or binary read is told of a key whose member can't be asked, or answers with an error: \"miss\", which is the default, or \"error\", which ends the read", f.failedReads)
+	fs.Func(contract.FlagFailedReads, "the answer to a classic or binary read of a key whose member can't be asked, or answers with an error: \"miss\", which is the default, or \"error\", which ends the read", f.failedReads)
 	fs.StringVar(&f.clientTLS, contract.FlagClientTLSDir, "", "speak TLS with applications: a directory with "+contract.CertFile+" and "+contract.KeyFile)
 	fs.BoolVar(&f.clientVerify, contract.FlagClientVerify, false, "serve only applications that show a certificate which an authority in "+contract.CAFile+" of --"+contract.FlagClientTLSDir+" signed")
 	fs.StringVar(&f.clientLogins, contract.FlagClientAuthFile, "", "ask applications for a login: a file with lines user:password")
@@ -153,7 +153,7 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 	if f.ring.path != "" {
 		if f.routing.client != "" || len(f.routing.servers) > 0 {
-			return nil, args.Usagef("--%s goes without --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
+			return nil, args.Usagef("--%s can't be combined with --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
 		}
 		f.config.Fence = true
 		t, err := f.ring.read(ctx)

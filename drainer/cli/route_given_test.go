@@ -77,7 +77,7 @@ func TestARouterIsGivenTables(t *testing.T) {
 		text, signature string
 		status          int
 	}{
-		"nobody's":          {text(1, 2), "", http.StatusForbidden},
+		"unsigned":          {text(1, 2), "", http.StatusForbidden},
 		"another's":         {text(1, 2), other.Sign([]byte(text(1, 2)), key), http.StatusForbidden},
 		"another cluster's": {text(1, 2), signer.Sign([]byte(text(1, 2)), "another"), http.StatusForbidden},
 		"another table's":   {text(1, 2), signer.Sign([]byte(text(1, 1)), key), http.StatusForbidden},

@@ -98,11 +98,11 @@ func writeRing(t *testing.T, path string, table any) {
 }
 
 // Clients ask for large values and read none of them.
-func TestAnswersThatNobodyReadsTakeBoundedMemory(t *testing.T) {
+func TestUnreadAnswersTakeBoundedMemory(t *testing.T) {
 	for _, state := range []string{contract.RingStable, contract.RingPrepare, contract.RingMove} {
 		t.Run(state, func(t *testing.T) {
 			if state != contract.RingMove {
-				tier.Second(t, "TestAnswersThatNobodyReadsTakeBoundedMemory")
+				tier.Second(t, "TestUnreadAnswersTakeBoundedMemory")
 			}
 			t.Parallel()
 			servers := []*memcachedtest.Server{memcachedtest.Start(t, "-m", "100"), memcachedtest.Start(t, "-m", "100")}
@@ -170,7 +170,7 @@ func TestRequestsThatAMemberDoesNotTakeAreBounded(t *testing.T) {
 // The first request of each client is for a member that does not answer; many for another member follow it.
 // Neither these requests nor the other member's answers take more than the bound.
 func TestWhatComesAfterARequestThatWaitsTakesBoundedMemory(t *testing.T) {
-	tier.Second(t, "TestAnswersThatNobodyReadsTakeBoundedMemory")
+	tier.Second(t, "TestUnreadAnswersTakeBoundedMemory")
 	value := strings.Repeat("v", 2000)
 	for name, requests := range map[string]func(key string) string{
 		"small answers": func(key string) string { return strings.Repeat("get "+key+"\r\n", 2000) },

@@ -80,7 +80,7 @@ func TestQuestionsAreAnsweredAsElastiCacheDoes(t *testing.T) {
 	}
 }
 
-func TestNobodyIsToldWithoutALogin(t *testing.T) {
+func TestNoClientGetsTheListWithoutALogin(t *testing.T) {
 	const config = "CONFIG cluster 0 36\r\n7\na|10.0.0.1|11211 b|10.0.0.2|11211\n\r\nEND\r\n"
 	const refused = "CLIENT_ERROR authentication failure\r\n"
 	for name, test := range map[string]struct{ sent, want string }{

@@ -204,7 +204,7 @@ func (tr *trial) take(b *Batch, least map[string]uint64, flushed uint64) (proble
 		k, known := tr.byKey[string(it.Key)]
 		if !known {
 			if !bytes.HasPrefix(it.Key, []byte("probe")) {
-				problems = append(problems, fmt.Sprintf("nobody has stored %.60q", it.Key))
+				problems = append(problems, fmt.Sprintf("no client has stored %.60q", it.Key))
 			}
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 
 // Clients that open connections and send nothing, or half of a request, keep no other client out, and the
 // number of connections stays bounded.
-func TestManyConnectionsKeepNobodyOut(t *testing.T) {
+func TestManyConnectionsKeepNoClientOut(t *testing.T) {
 	t.Parallel()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

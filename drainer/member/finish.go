@@ -82,10 +82,10 @@ func (s *supervisor) putBack() error {
 func (s *supervisor) saveMemory() error {
 	saved, err := start.SaveMemory(s.Member, s.saveOptions())
 	if err != nil {
-		return fmt.Errorf("save what an earlier memcached of this pod left in memory: %w", err)
+		return fmt.Errorf("save the file that an earlier memcached of this pod left in memory: %w", err)
 	}
 	if saved {
-		s.std.Logf("what an earlier memcached of this pod left in memory is saved")
+		s.std.Logf("the file that an earlier memcached of this pod left in memory is saved")
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (s *supervisor) saveToVolume(saved bool) error {
 	case written.Counted:
 		s.manifest.counted(written.Items)
 	case saved:
-		s.uncounted(errors.New("a page of the file doesn't tell"))
+		s.uncounted(errors.New("a page of the file doesn't show its number of items"))
 	}
 	return nil
 }

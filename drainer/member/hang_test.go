@@ -36,7 +36,7 @@ type clock struct {
 // told to end.
 var seconds = map[bool]string{false: "while it runs", true: "when it was told to end"}
 
-// What a supervisor with such a clock writes.
+// The lines that a supervisor with such a clock writes.
 const (
 	answered = "memcached has answered"
 	asked    = "memcached is asked"
@@ -330,7 +330,7 @@ func cpuTicks(t *testing.T, pid int) int {
 // load sends requests on some of these connections, repeatedly, until stop is called.
 func load(t *testing.T, s *drainertest.Served, on []net.Conn) (stop func()) {
 	t.Helper()
-	request := []byte(strings.Repeat("mg a-key-that-nobody-has v\r\n", 500) + "mn\r\n")
+	request := []byte(strings.Repeat("mg a-key-that-is-missing v\r\n", 500) + "mn\r\n")
 	if len(on) < 8 {
 		t.Fatalf("%d connections only: %s", len(on), s.Err.String())
 	}

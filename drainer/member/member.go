@@ -115,7 +115,7 @@ func (s *supervisor) check() error {
 		return err
 	}
 	if s.ProbePort < 0 || s.ProbePort > 65535 || s.ProbePort != 0 && (s.ProbePort == s.Port || s.ProbePort == s.ExportPort) {
-		return args.Usagef("--%s: %d is not a port, or another one's", contract.FlagProbePort, s.ProbePort)
+		return args.Usagef("--%s: %d is not a port, or it is used already", contract.FlagProbePort, s.ProbePort)
 	}
 	if len(s.Command) == 0 {
 		return args.Usagef("drainer supervise needs memcached's command line after --")
@@ -349,7 +349,7 @@ func (s *supervisor) begin() (err error) {
 		err = volume.MarksRefused(kept)
 	}
 	if err != nil {
-		err = fmt.Errorf("look for what is to be replayed: %w", err)
+		err = fmt.Errorf("look for generations to replay: %w", err)
 		if s.Saves() {
 			err = errors.Join(err, s.putBack())
 		}
@@ -432,7 +432,7 @@ func (s *supervisor) save() {
 		select {
 		case <-s.replayed:
 		case <-time.After(s.endWithin() / 2):
-			s.std.Logf("what was sent to memcached for the replay has no answer yet: it may be lost")
+			s.std.Logf("items of the replay have no answer of memcached yet: they may be lost")
 		}
 	}(s.quiet)
 }

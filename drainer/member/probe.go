@@ -23,7 +23,7 @@ func (s *supervisor) answerProbes(ctx context.Context) {
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(s.ProbePort)))
 	if err != nil {
-		s.std.Logf("the kubelet can't be told that memcached answers: %v", err)
+		s.std.Logf("the kubelet's probe can't be answered: %v", err)
 		return
 	}
 	mux := http.NewServeMux()
@@ -36,6 +36,6 @@ func (s *supervisor) answerProbes(ctx context.Context) {
 	server := httpserver.New(mux)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.Serve(httpserver.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
-		s.std.Logf("the kubelet is told no longer whether memcached answers: %v", err)
+		s.std.Logf("the kubelet's probe is no longer answered: %v", err)
 	}
 }

@@ -160,9 +160,9 @@ type notes struct {
 func (r *replay) notesOn(g volume.Generation, older []volume.Generation, size int64) (*notes, error) {
 	name := filepath.Base(g.Dir)
 	n := &notes{leave: func(why error) error {
-		r.s.std.Logf("%s leaves the volume while it is replayed, because nothing can note what has been: %s", name, args.OneLine(why))
+		r.s.std.Logf("%s leaves the volume during its replay, because its replayed items can't be recorded: %s", name, args.OneLine(why))
 		if err := volume.DiscardAll(append([]volume.Generation{g}, older...)); err != nil {
-			return fmt.Errorf("note which items are replayed: %w", errors.Join(why, err))
+			return fmt.Errorf("record which items have been replayed: %w", errors.Join(why, err))
 		}
 		r.left.Store(true)
 		return nil

@@ -92,7 +92,7 @@ func (r *reload) complain(ctx context.Context, err error) {
 		complaint = args.OneLine(err)
 	}
 	if ctx.Err() == nil && complaint != "" && complaint != r.complaint {
-		r.s.std.Logf("memcached goes on with the Secret's files that it has: %s", complaint)
+		r.s.std.Logf("memcached continues with its present files of the Secret: %s", complaint)
 	}
 	r.complaint = complaint
 }
@@ -139,7 +139,7 @@ func (r *reload) look(ctx context.Context) error {
 	if auth != r.auth {
 		r.s.child.signal(syscall.SIGHUP)
 		r.auth = auth
-		r.s.std.Logf("memcached is told to use the new logins")
+		r.s.std.Logf("memcached is asked to use the new logins")
 	}
 	if tls == r.tls {
 		return nil

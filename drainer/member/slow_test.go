@@ -25,7 +25,7 @@ func inject(s *drainertest.Served, dir string, injections ...string) {
 	trace(s, arguments...)
 }
 
-// What to inject: the second half of a save takes minutes, or its supervisor is killed there; or it takes two
+// The injections: the second half of a save takes minutes, or its supervisor is killed there; or it takes two
 // more seconds.
 const (
 	slowFromHalf  = "pwrite64:delay_enter=10s:when=7+"

@@ -164,7 +164,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 				select {
 				case <-silent:
 				case <-wait.Over():
-					t.Error("nobody was told that the server does not answer")
+					t.Error("no message said that the server does not answer")
 				}
 				s.Restart()
 			})

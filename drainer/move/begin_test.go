@@ -74,7 +74,7 @@ func write(t *testing.T, file, text string) {
 }
 
 // It ends, and another move may be told to begin.
-func TestAMoveThatNobodyTellsToBegin(t *testing.T) {
+func TestAMoveThatIsNotToldToBeginEnds(t *testing.T) {
 	t.Parallel()
 	f := newLeavingMember(t, 100, true)
 	a := drainertest.MoveArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})

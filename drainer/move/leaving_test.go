@@ -142,7 +142,7 @@ func bothWays(t *testing.T, test func(t *testing.T, streamed bool)) {
 }
 
 // All of its items are where clients look, and it waits until no client has called it for a while.
-func TestAMemberThatNobodyCallsLeaves(t *testing.T) {
+func TestAMemberThatNoClientCallsLeaves(t *testing.T) {
 	tier.Second(t, "TestAMemberLeavesWhenItsLastClientHasGone")
 	bothWays(t, func(t *testing.T, streamed bool) {
 		f := newLeavingMember(t, 3000, streamed)

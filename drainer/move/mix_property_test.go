@@ -410,7 +410,7 @@ func (m *mix) wrong(k *mixed, got int, refused, evicted bool) string {
 	case k.last == "delete" && (got != k.source || k.arrived):
 		return "a client has deleted it"
 	case k.last == "" && (got != k.source || refused):
-		return "nobody has stored it there"
+		return "no client has stored it there"
 	}
 	return ""
 }

@@ -148,7 +148,7 @@ func (e *sourceError) Unwrap() error { return e.err }
 // Expected returns the number of items that have been listed.
 func (l *runningMember) Expected() int64 { return l.expected.Load() }
 
-// There is no file, and clients go on adding items. A listing that breaks off is an error.
+// Size is unknown: there is no file, and clients go on adding items. A listing that breaks off is an error.
 func (l *runningMember) Size() int64     { return 0 }
 func (l *runningMember) Used() int64     { return 0 }
 func (l *runningMember) Done() int64     { return 0 }

@@ -510,14 +510,14 @@ func TestMoveIsInterrupted(t *testing.T) {
 func TestMoveNeedsItsSource(t *testing.T) {
 	t.Parallel()
 	_, addresses := drainertest.Survivors(t, 2)
-	nobody := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
-	a := drainertest.MoveArgs(t, "gomemcache", "cache-1="+nobody, []string{"cache-0=" + addresses[0], "cache-1=" + addresses[1]})
+	unreachable := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
+	a := drainertest.MoveArgs(t, "gomemcache", "cache-1="+unreachable, []string{"cache-0=" + addresses[0], "cache-1=" + addresses[1]})
 	r := drainertest.Move(t, a)
 	r.OneLine(t, "has the name of the server at "+addresses[1])
 	if r.Code != contract.ExitUsage {
 		t.Errorf("exit code %d", r.Code)
 	}
-	l := &runningMember{member: drainertest.MustParse(t, []string{nobody})[0], timeout: 100 * time.Millisecond, waiting: func(string, string) {}, scratch: t.TempDir()}
+	l := &runningMember{member: drainertest.MustParse(t, []string{unreachable})[0], timeout: 100 * time.Millisecond, waiting: func(string, string) {}, scratch: t.TempDir()}
 	for _, err := range l.Items(t.Context()) {
 		failed := Failed("", err)
 		if failed.Reason != reasonSource || failed.ExitCode != contract.ExitUnreachable || !errors.Is(err, memcache.ErrUnreachable) {

@@ -370,8 +370,8 @@ func TestAPassThatMayHaveOverlookedSomething(t *testing.T) {
 func TestASupervisorThatCannotBeReached(t *testing.T) {
 	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
 	storedAt(t, member, "key", "value")
-	nobody := fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t))
-	if r := leave(t, member, owner.Address(), nobody, 0); r.Added != 1 || r.Reader == contract.ReaderStream {
+	unreachable := fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t))
+	if r := leave(t, member, owner.Address(), unreachable, 0); r.Added != 1 || r.Reader == contract.ReaderStream {
 		t.Errorf("%+v", r)
 	}
 	has(t, owner, "key", "value")

@@ -2,7 +2,7 @@ package ringchange
 
 import "math/bits"
 
-// What must never be, in any order of events.
+// The states and answers that must never be, in any order of events.
 
 // answered returns a mask of the writes that were answered, whether or not they found something.
 func (w *world) answered() (mask uint8) {

@@ -109,7 +109,7 @@ func TestALoginReadsNoFile(t *testing.T) {
 		t.Errorf("500 attempts read the logins %d times", n)
 	}
 	fails.Store(true)
-	wait.For(t, "nobody to be let in", func() error {
+	wait.For(t, "no login to be accepted", func() error {
 		d := dial(t, r.address)
 		d.say("set login 0 0 10\r\napp secret\r\n")
 		if line, _ := d.r.ReadString('\n'); line == "STORED\r\n" {

@@ -505,7 +505,7 @@ func TestAKeyWhoseOwnerStaysTakesOneHop(t *testing.T) {
 }
 
 // While a resolver doesn't answer, connected members are served without delay.
-func TestASilentResolverDelaysNobody(t *testing.T) {
+func TestASilentResolverDelaysNoClient(t *testing.T) {
 	// The test is not parallel: all tests share the resolver.
 	var silent atomic.Bool
 	asked := make(chan struct{}, 1)
@@ -522,7 +522,7 @@ func TestASilentResolverDelaysNobody(t *testing.T) {
 	}}
 	t.Cleanup(func() { net.DefaultResolver = usual })
 	all := members(t, 1)
-	table := &router.Table{New: ringOf(t, all[0].Address(), "nobody-knows.example:11211")}
+	table := &router.Table{New: ringOf(t, all[0].Address(), "unknown.example:11211")}
 	r := start(t, router.Config{ReadErrors: true, Table: table, ConnectTimeout: wait.Long})
 	c := dial(t, r.address)
 	known, unknown := "", ""
@@ -538,7 +538,7 @@ func TestASilentResolverDelaysNobody(t *testing.T) {
 	wait.Receive(t, "a look-up, which lasts as long as the test", asked)
 	for range 100 {
 		c.want("get "+known+"\r\n", "END\r\n")
-		if got := c.ask("get " + unknown + "\r\n"); !strings.HasPrefix(got, "SERVER_ERROR member nobody-knows.example:11211") {
+		if got := c.ask("get " + unknown + "\r\n"); !strings.HasPrefix(got, "SERVER_ERROR member unknown.example:11211") {
 			t.Fatalf("%q", got)
 		}
 	}

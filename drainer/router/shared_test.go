@@ -81,7 +81,7 @@ func attacks() []string {
 
 // Whatever a client sends, the others get the answers to their own requests, and the connection to the member
 // does not break.
-func TestNobodyElseHearsOfAMalformedRequest(t *testing.T) {
+func TestNoOtherClientHearsOfAMalformedRequest(t *testing.T) {
 	t.Parallel()
 	versions(t, func(t *testing.T, startMember func(testing.TB, ...string) *memcachedtest.Server) {
 		var said lines

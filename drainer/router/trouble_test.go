@@ -63,7 +63,7 @@ func TestADeadMembersKeysGetAnErrorAtOnce(t *testing.T) {
 }
 
 // A silent member's requests get an error after a time; those of other members don't wait.
-func TestASilentMembersRequestsDelayNobodyElses(t *testing.T) {
+func TestASilentMembersRequestsDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
 	r := start(t, router.Config{ReadErrors: true, MemberTimeout: 10 * time.Second, ConnectTimeout: 10 * time.Second}, all...)

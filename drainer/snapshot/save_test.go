@@ -302,15 +302,15 @@ func TestHeaderThatNoSaveCanHaveSaysWhatIsWrong(t *testing.T) {
 		change func(*Header)
 		want   string
 	}{
-		"pages of nothing":       {func(h *Header) { h.PageSize = 0 }, "the save's header: page size 0 is out of range"},
-		"pages that are too big": {func(h *Header) { h.PageSize = warmfile.MaxPageSize + 1 }, "the save's header: page size 67108865 is out of range"},
-		"pages of odd sizes":     {func(h *Header) { h.PageSize = 2 << 10 }, "the save's header: pages of 2048 bytes"},
-		"an empty file":          {func(h *Header) { h.Size = 0 }, "the save's header: size 0 is not a whole number of pages"},
-		"half a page":            {func(h *Header) { h.Size += 2048 }, "the save's header: size 18432 is not a whole number of pages"},
-		"number 0":               {func(h *Header) { h.Number = 0 }, "the save's header: number 0 is out of range"},
-		"too few bits":           {func(h *Header) { h.PageBits = nil }, "the save's header: page bits of 0 bytes, for 4 pages"},
-		"one page too many":      {func(h *Header) { h.PageBits = []byte{1 << 4} }, "the save's header: a page after the last one is marked as used"},
-		"more than anybody has":  {func(h *Header) { h.Size = maxPages*smallPage + smallPage }, "is more than 2097152 pages"},
+		"pages of nothing":        {func(h *Header) { h.PageSize = 0 }, "the save's header: page size 0 is out of range"},
+		"pages that are too big":  {func(h *Header) { h.PageSize = warmfile.MaxPageSize + 1 }, "the save's header: page size 67108865 is out of range"},
+		"pages of odd sizes":      {func(h *Header) { h.PageSize = 2 << 10 }, "the save's header: pages of 2048 bytes"},
+		"an empty file":           {func(h *Header) { h.Size = 0 }, "the save's header: size 0 is not a whole number of pages"},
+		"half a page":             {func(h *Header) { h.Size += 2048 }, "the save's header: size 18432 is not a whole number of pages"},
+		"number 0":                {func(h *Header) { h.Number = 0 }, "the save's header: number 0 is out of range"},
+		"too few bits":            {func(h *Header) { h.PageBits = nil }, "the save's header: page bits of 0 bytes, for 4 pages"},
+		"one page too many":       {func(h *Header) { h.PageBits = []byte{1 << 4} }, "the save's header: a page after the last one is marked as used"},
+		"more pages than allowed": {func(h *Header) { h.Size = maxPages*smallPage + smallPage }, "is more than 2097152 pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Header{Number: 1, Size: 16 << 10, PageSize: smallPage, PageBits: []byte{0}}

@@ -124,7 +124,7 @@ func (f *Facts) decideMappedWithoutFile() (*Decision, error) {
 	case f.Refused != nil:
 		return nil, f.Refused
 	case f.Save.Exists:
-		d = f.keepInRoom(errors.New("its items are in a save, by a member of mode Saved"))
+		d = f.keepInRoom(errors.New("its items are in a save of a member of mode Saved"))
 	default:
 		d = f.fresh("")
 	}
@@ -270,7 +270,7 @@ func (f *Facts) foreign() *Decision {
 	refusal := f.Foreign.Unreadable
 	switch {
 	case refusal == nil:
-		refusal = errors.New("its warm file is on the volume, by a member of mode Mapped")
+		refusal = errors.New("its warm file on the volume is of a member of mode Mapped")
 	case f.Foreign.Unused:
 		return f.fresh("", DropForeign)
 	case Undescribed(refusal):

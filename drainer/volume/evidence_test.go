@@ -242,7 +242,7 @@ func TestWhatCantBeReadNowIsNoVerdict(t *testing.T) {
 	t.Cleanup(func() { readFile = os.ReadFile })
 	readFile = func(path string) ([]byte, error) { return nil, &os.PathError{Op: "read", Path: path, Err: syscall.EIO} }
 	if _, _, err := count(t, dir); err == nil || errors.Is(err, warmfile.ErrUnrecoverable) {
-		t.Errorf("got %v, want an error that another attempt may mend", err)
+		t.Errorf("got %v, want an error that another attempt may fix", err)
 	}
 }
 

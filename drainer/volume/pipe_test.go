@@ -16,7 +16,7 @@ import (
 
 // A pipe in place of a file on the volume blocks neither a drain nor the end of a member: opening it, or
 // reading from it while another process may write to it, would block forever.
-func TestAPipeInPlaceOfAFileHoldsNobodyUp(t *testing.T) {
+func TestAPipeInPlaceOfAFileBlocksNoReader(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{contract.LockFile, contract.ListFile} {

@@ -66,7 +66,7 @@ func MarkReplayed(file interface {
 		_, err := file.WriteAt(m.bits[from:to], (m.block-1)*marksBlock+int64(from))
 		from, to = 0, 0
 		if err != nil {
-			err = fmt.Errorf("note which items are replayed: %w", err)
+			err = fmt.Errorf("record which items have been replayed: %w", err)
 		}
 		return err
 	}

@@ -49,7 +49,7 @@ type Secured struct {
 }
 
 // Password is the drainer's, in the first line of the auth file.
-const Password = "a-password-nobody-should-see"
+const Password = "a-password-that-no-log-may-have"
 
 // NewSecured makes a certificate for the loopback address, and two logins.
 func NewSecured(tb testing.TB) *Secured {

@@ -60,7 +60,7 @@ func check(t *testing.T, sent []byte, logins bool) {
 		case p = <-c.pending:
 		default:
 			if text.Len() > 0 {
-				t.Fatalf("nobody waits for the answer to %q", text.Bytes())
+				t.Fatalf("no request waits for the answer to %q", text.Bytes())
 			}
 		}
 		if p != nil && (err == nil || errors.Is(err, errEnds)) {

@@ -169,7 +169,7 @@ func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 		f.Woke()
 		eventually(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
 		if f.Outdated(told[0].Number) {
-			t.Fatal("it is left behind, and nobody went on")
+			t.Fatal("it is left behind, and no router went on")
 		}
 		f.Woke()
 		for _, m := range all { // before it has looked at the members
@@ -225,7 +225,7 @@ func TestARouterThatHasJustStartedTakesTheTableAfterOneThatWasAcknowledged(t *te
 
 // A router that starts does not rely on the table's acknowledgements: the pod of a router that still serves
 // may have disappeared for the operator.
-func TestARouterThatStartsWaitsForThoseThatNobodySees(t *testing.T) {
+func TestARouterThatStartsWaitsForThoseThatTheOperatorDoesNotSee(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
 	inBubble(t, all, func(t *testing.T) {
@@ -275,7 +275,7 @@ func unless(is bool, why string) error {
 }
 
 // Whatever clients do to the item, no fence takes it for a table's number, and the number is soon restored.
-func TestNobodyElsesNumberLeavesARouterBehind(t *testing.T) {
+func TestNoClientsNumberLeavesARouterBehind(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
 	inBubble(t, all, func(t *testing.T) {
