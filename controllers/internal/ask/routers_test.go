@@ -62,7 +62,8 @@ func TestTheTableOfARouterIsRead(t *testing.T) {
 	}
 }
 
-// A router need not wait until its kubelet brings the table. What it is given has no key in it.
+// A router need not wait until its kubelet updates the file with the table. The table that it is
+// given has no key.
 func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 	table := &contract.RingTable{Number: 7, State: contract.RingStable, New: contract.Ring{Client: "gomemcache", Servers: []string{"a:11211"}}, Key: "uid"}
 	signer := contract.NewRingSigner()
@@ -213,7 +214,8 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	(*Routers)(nil).Forget(key)
 }
 
-// A stranger is told from this operator, and from the one before, but not at every look: two operators would write without end.
+// A table of another signer is told from those of this operator and of the one before, but not at
+// every reconcile, because two operators would overwrite each other's tables without end.
 func TestATableOfAStranger(t *testing.T) {
 	changed := make(chan types.NamespacedName, 1)
 	r := NewRouters(func(context.Context, string, *Table) (contract.RingAcknowledged, error) {

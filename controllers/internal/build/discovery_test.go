@@ -15,7 +15,7 @@ func discovers(s *cachev1alpha1.MemcachedSpec) {
 	s.Discovery = &cachev1alpha1.DiscoverySpec{Port: 11213}
 }
 
-// What the Service, the pod and its supervisor agree on.
+// The Service, the pod and its supervisor agree on the port and on the file with the list.
 func TestSupervisorsAnswerWhereTheServiceLeads(t *testing.T) {
 	c := withStorage().With(discovers).Defaulted().Obj()
 	service := convert[corev1.Service](Discovery(c))

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// memberPods have these addresses, in any order.
+// memberPods returns pods with these addresses, in any order.
 func memberPods(addresses map[string]string) []corev1.Pod {
 	var pods []corev1.Pod
 	for name, address := range addresses {

@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// ended is a pod of the Job with a drainer that ended at that second.
+// ended is a pod of the Job whose drainer ended at this second.
 func ended(job types.UID, second int64, exitCode int32, message string) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: job, Controller: ptr.To(true)}}}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
@@ -205,7 +205,7 @@ func TestJobIsCompleteWhenItsDrainerLeftAReceiptThatAddsUp(t *testing.T) {
 	}
 }
 
-// The pod of a node that is gone seems to run until somebody deletes it.
+// The pod of a node that is gone seems to run until it is deleted.
 func TestADrainerWhoseNodeIsGoneIsNotAtWork(t *testing.T) {
 	running := func(change func(*corev1.Pod)) *corev1.Pod {
 		pod := &corev1.Pod{Status: corev1.PodStatus{

@@ -16,7 +16,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// setAndClaims is an API server that has nothing else.
+// setAndClaims is an API server with a StatefulSet and claims.
 type setAndClaims struct {
 	client.Client
 	set    *appsv1.StatefulSet
@@ -36,7 +36,7 @@ func (s *setAndClaims) List(_ context.Context, list client.ObjectList, _ ...clie
 	return nil
 }
 
-// A size that is left out is that of the cluster, whatever is under way.
+// A size that is left out is the cluster's present size, even during a scaling.
 func TestTheSizeThatIsLeftOutIsThatOfTheCluster(t *testing.T) {
 	cluster := testCluster()
 	cluster.UID, cluster.Spec.Storage, cluster.Spec.Size = "memcached", &cachev1alpha1.StorageSpec{}, nil

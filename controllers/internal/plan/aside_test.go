@@ -253,7 +253,7 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 		left(deleting).aside(2, pending):  "no other claim is bound to volume pv-2 yet",
 		left(deleting).aside(2, deleting): "no other claim is bound to volume pv-2 yet",
 		left(deleting).aside(2, unheld):   "no other claim is bound to volume pv-2 yet",
-		left(deleting).job(1, 1).aside(2): "", // its member has left, and returns to nothing
+		left(deleting).job(1, 1).aside(2): "", // a departed member does not return empty
 	})
 	refusals(t, func(o *Observed) error { return MayHandOver(o, o.claim(uid(1))) }, map[*scene]string{
 		at(2).change(1, deleting).aside(1):                             "",
@@ -268,8 +268,9 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 	refusals(t, func(o *Observed) error { return MaySetReplicas(o, 3) }, map[*scene]string{returned: ""})
 }
 
-// A member whose claim was deleted returns empty. What moves to it at that moment may be older than what
-// its volume has: it ends, and begins anew when that volume is drained.
+// A member whose claim was deleted returns empty. Items that a drain or a move gives to it
+// meanwhile may be older than those on its volume. So the drain or move ends, and begins again when
+// that volume is drained.
 func TestNothingMovesToAMemberThatReturnsEmptyBeforeItsVolumeIsDrained(t *testing.T) {
 	wiped := func(s *scene, changes ...func(*claim.Claim)) *scene {
 		s.o.Pods, s.o.Ready = []int32{0}, []int32{0}

@@ -12,12 +12,12 @@ import (
 
 const mib = 1 << 20
 
-// sized gives claims what they ask for, and their volumes, in MiB.
+// sized sets the size that a claim asks for, and that of its volume, in MiB.
 func sized(asked, capacity int64) func(*claim.Claim) {
 	return func(c *claim.Claim) { c.Asked, c.Capacity = asked*mib, capacity*mib }
 }
 
-// volumes is a cluster of one member. Volumes are to have 256 MiB, and memory is 100.
+// volumes is a cluster of one member. Its volume is to have 256 MiB, and its memory is 100 MiB.
 func volumes(changes ...func(*claim.Claim)) *scene {
 	s := at(1)
 	s.o.Cluster.VolumeSize, s.o.Cluster.Memory = 256*mib, 100*mib

@@ -43,8 +43,8 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 	}
 }
 
-// Whether the items fit is known before the first member is told to leave, whatever the
-// spec says about a shortage.
+// The operator knows if the items fit before the first member is told to leave, for each policy
+// about a shortage.
 func TestScaleDownWaitsForItsMembersAnswers(t *testing.T) {
 	s := at(3).wanted(2)
 	s.o.Room = &Room{Pending: true}

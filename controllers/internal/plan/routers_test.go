@@ -25,7 +25,7 @@ func (s *scene) table(state string, from, to int32, changes ...func(*ring.Table)
 	return s
 }
 
-// alone: only routers ask members, and may hold leases.
+// alone: only routers call members, and may hold leases.
 func alone(t *ring.Table) { t.Shared = false }
 
 func behind(t *ring.Table) { t.Acknowledged = false }
@@ -46,13 +46,13 @@ func changed() *scene {
 	})
 }
 
-// longAgo: it was told to leave more than a minute ago.
+// longAgo: the member was told to leave more than a minute ago.
 func longAgo(c *claim.Claim) { marks(now.Add(-90 * time.Second))(c) }
 
 func settled(o *Observed) { o.Drainers[0].Settles = true }
 
-// TestRoutersGoThroughTheStatesOfARingChange: what they are told, how many members clients are
-// told of, and how many run.
+// TestRoutersGoThroughTheStatesOfARingChange checks what routers are told, how many members clients
+// are told of, and how many run.
 func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 	const stable, prepare, settle, move, finish = contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish
 	ready := func() *scene { return preparing().prepares().starts(true) }
@@ -146,13 +146,13 @@ func TestTheRingStaysWhileRoutersLookAtTheOldOwners(t *testing.T) {
 	}
 }
 
-// exclusive sets whether only routers ask members, for the spec and for the table.
+// exclusive sets whether only routers call members, in the spec and in the table.
 func (s *scene) exclusive(is bool) *scene {
 	s.o.Cluster.Exclusive, s.o.Table.Shared = is, !is
 	return s
 }
 
-// TestMoversTakeLeasesIfOnlyRoutersAsk: and only while these know leases.
+// TestMoversTakeLeasesIfOnlyRoutersAsk, and only while routers know leases.
 func TestMoversTakeLeasesIfOnlyRoutersAsk(t *testing.T) {
 	for _, exclusive := range []bool{true, false} {
 		s := preparing().prepares().starts(true).table(contract.RingSettle, 3, 2).exclusive(exclusive)
@@ -166,8 +166,8 @@ func TestMoversTakeLeasesIfOnlyRoutersAsk(t *testing.T) {
 	}
 }
 
-// TestNothingIsMovedWithoutLeasesWhileOthersHaveThem: neither by a mover nor by a drain, which would
-// take a lease for a client's value. They go on when all leases have expired.
+// TestNothingIsMovedWithoutLeasesWhileOthersHaveThem: neither by a mover nor by a drain, which
+// would take a lease for a client's value. Movers and drains continue when all leases have expired.
 func TestNothingIsMovedWithoutLeasesWhileOthersHaveThem(t *testing.T) {
 	gone := func() *scene { return at(2).left(2).with(func(o *Observed) { o.Now = now }) }
 	long := since(2 * (ring.LeasesExpire + time.Second))
@@ -212,7 +212,7 @@ func TestNothingIsMovedWithoutLeasesWhileOthersHaveThem(t *testing.T) {
 	}
 }
 
-// notReady: a survivor is, so the change of the ring is given up.
+// notReady: a survivor isn't ready, so the change of the ring is given up.
 func notReady(o *Observed) { o.Ready = []int32{0, 2} }
 
 // waiting: the mover was not told to begin yet.
@@ -220,8 +220,8 @@ func waiting(o *Observed) {
 	o.Moves[0].Waits, o.Drainers[0].Waits, o.Drainers[0].Prepared = true, true, true
 }
 
-// TestADrainThatWaitsForRoutersHoldsNoMoveUp: each would wait for the other for ever, since routers
-// wait for the move.
+// TestADrainThatWaitsForRoutersHoldsNoMoveUp, because drain and move would wait for each other
+// forever: routers wait for the move.
 func TestADrainThatWaitsForRoutersHoldsNoMoveUp(t *testing.T) {
 	for _, exclusive := range []bool{true, false} {
 		s := at(3).left(3).with(func(o *Observed) {
@@ -236,8 +236,8 @@ func TestADrainThatWaitsForRoutersHoldsNoMoveUp(t *testing.T) {
 	}
 }
 
-// TestMoversGoOnWhileRoutersAskTheOldOwners: one whose pod starts again is kept, and one that is gone
-// is started anew, also a minute after the member was told to leave.
+// TestMoversGoOnWhileRoutersAskTheOldOwners: a mover whose pod starts again is kept, and a mover
+// that is gone is started again, even a minute after the member was told to leave.
 func TestMoversGoOnWhileRoutersAskTheOldOwners(t *testing.T) {
 	noPod := func(o *Observed) { o.Drainers = nil }
 	s := changed().with(noPod).change(2, longAgo).table(contract.RingMove, 3, 2)
@@ -250,7 +250,8 @@ func TestMoversGoOnWhileRoutersAskTheOldOwners(t *testing.T) {
 	}
 }
 
-// TestAMoverThatSettlesTakesNoTurn: it only waits for clients, and others have items to move.
+// TestAMoverThatSettlesTakesNoTurn, because it only waits for clients, and other movers have items
+// to move.
 func TestAMoverThatSettlesTakesNoTurn(t *testing.T) {
 	s := changed()
 	before := s.o.moverSlots()

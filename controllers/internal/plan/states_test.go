@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// TestEachStateOfAMarkedClaimHasOneNextStep follows the claim of the third member, from a
-// member's to none, in a cluster of two.
+// TestEachStateOfAMarkedClaimHasOneNextStep follows the claim of the third member from its mark to
+// its end, in a cluster of two.
 func TestEachStateOfAMarkedClaimHasOneNextStep(t *testing.T) {
 	apply := "apply the StatefulSet, 2 replicas"
 	for name, test := range map[string]struct {
@@ -379,7 +379,7 @@ func TestDeletionLetsEverythingGo(t *testing.T) {
 	}
 }
 
-// A Job whose claim is gone runs until it is deleted; what waits for its end comes later.
+// A Job whose claim is gone runs until it is deleted; steps that wait for its end come later.
 func TestJobsWhoseClaimIsGoneAreSweptBeforeItemsAreMoved(t *testing.T) {
 	got := planned(grown(1, 2).job(7, 2))
 	want := []string{"delete Job job-data-7: its claim is gone", "apply the StatefulSet, 2 replicas"}

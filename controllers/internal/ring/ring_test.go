@@ -150,8 +150,7 @@ func TestShareHashesNoMoreThanItsBudget(t *testing.T) {
 	}
 }
 
-// A smaller sample gives the same answer as a large one: whether anything has to be
-// moved.
+// A small sample gives the same answer as a large one to the question if items have to be moved.
 func TestSmallSampleMissesNoMove(t *testing.T) {
 	for _, client := range []string{"pymemcache", "pymemcache-bytes"} {
 		renamed, prefixed, modulo := of(client, 2), of(client, 512), of("gomemcache", 2)

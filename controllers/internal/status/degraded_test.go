@@ -20,7 +20,7 @@ import (
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-// ended is a container's end that long ago, after it ran for that long.
+// ended is the end of a container: it ran for after, and ended since ago.
 func ended(code int32, message string, after, since time.Duration) *corev1.ContainerStateTerminated {
 	return &corev1.ContainerStateTerminated{ExitCode: code, Message: message, Reason: "Error", StartedAt: ago(since + after), FinishedAt: ago(since)}
 }
@@ -51,7 +51,7 @@ func TestAttemptsThatEndForASurvivorAreOneWait(t *testing.T) {
 	}
 }
 
-// member gives the container of that member's pod a status.
+// member sets the status of the container of a member's pod.
 func member(ordinal int, c corev1.ContainerStatus) func(*Input) {
 	return func(in *Input) {
 		in.Pods[ordinal].Status.Conditions = nil

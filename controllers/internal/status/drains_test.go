@@ -61,8 +61,8 @@ func TestADrainThatHasNoDrainerAtWorkSaysWhy(t *testing.T) {
 	}
 }
 
-// A leaving member that was moved waits for its last client, and status says who calls it. What
-// else it waits for comes first.
+// A leaving member whose items were moved waits for its last client, and status says which clients
+// call it. Another cause of waiting comes first in the message.
 func TestALeavingMemberTellsWhoStillCallsIt(t *testing.T) {
 	const who = "clients still call it: 44 commands a second; connections: 10.0.0.9 (2)"
 	settling := contract.Progress{Phase: contract.PhaseSettling, ItemsDone: 7, ItemsTotal: 9, Message: who}

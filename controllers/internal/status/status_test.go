@@ -27,7 +27,7 @@ import (
 
 var now = time.Unix(5000, 0)
 
-// input is a cluster with storage of that size, with as many ready pods.
+// input is a cluster with storage of this size, with as many ready pods.
 func input(size int32) *Input {
 	in := &Input{
 		Cluster: apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(size).Defaulted().Obj(),
@@ -329,7 +329,7 @@ func TestLastDrainsHaveTheReasonThatAClaimWentForInTheEnd(t *testing.T) {
 	in := input(1).leaving(1, plan.Releasing, "", "")
 	in.Plan.Drains[0].Why = action.NeverBound
 	in.Cluster.Status = compute(t, in)
-	in.Plan.Drains[0].Why = action.ByReceipt // it was bound after all, and drained
+	in.Plan.Drains[0].Why = action.ByReceipt // the volume was bound after all, and drained
 	if got := compute(t, in).LastDrains; len(got) != 1 || got[0].Result != "Drained" || got[0].Found != 3 {
 		t.Errorf("%+v", got)
 	}
