@@ -161,7 +161,7 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 		}
 		owner := object.GetOwnerReferences()[0]
 		for what, refs := range map[string][]metav1.OwnerReference{
-			"nobody":                nil,
+			"none":                  nil,
 			"a Deployment":          {{APIVersion: "apps/v1", Kind: "Deployment", Name: cluster.Name, UID: "1", Controller: ptr.To(true)}},
 			"a Memcached of others": {{APIVersion: "people.io/v1", Kind: "Memcached", Name: cluster.Name, UID: "1", Controller: ptr.To(true)}},
 			"another Memcached":     {{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: "other", UID: owner.UID, Controller: ptr.To(true)}},

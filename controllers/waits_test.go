@@ -29,7 +29,7 @@ func TestTheShortestWaitCounts(t *testing.T) {
 		}
 	}
 	if w.When(false, 1); w.Shortest != time.Second {
-		t.Errorf("what nobody waits for: got %s", w.Shortest)
+		t.Errorf("a detail: got %s", w.Shortest)
 	}
 }
 

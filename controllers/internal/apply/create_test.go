@@ -83,7 +83,7 @@ func TestAListThatTheCacheLacksIsNeverWrittenOver(t *testing.T) {
 		taken   bool
 	}{
 		"there is none":             {nil, []string{noVersion}, false},
-		"somebody else's":           {of(other, labelled), []string{noVersion}, true},
+		"another owner's":           {of(other, labelled), []string{noVersion}, true},
 		"its own, and it's current": {of(cluster, labelled), []string{noVersion}, false},
 		"its own, without labels":   {of(cluster, nil), []string{noVersion, "7"}, false},
 	} {

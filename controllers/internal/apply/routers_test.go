@@ -74,11 +74,11 @@ func TestATableThatAStrangerHasSignedIsWrittenAnew(t *testing.T) {
 		written := build.RouterTable(cluster, nil, state, 2, stable, 1000)
 		written.Signer = "stranger"
 		config := &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(written)}}
-		for _, strange := range []bool{false, true} {
-			present.Routers.SignedByOther = strange
+		for _, byOther := range []bool{false, true} {
+			present.Routers.SignedByOther = byOther
 			got, differs := r.tableOf(action.WriteTable{State: state, ListSize: 2}, config)
-			if differs != strange || differs && (got.Number <= 1000 || got.Before != 1000 || got.Signer != "this operator" || got.State != state) {
-				t.Errorf("%s, strange=%t: %+v, differs=%t", state, strange, got, differs)
+			if differs != byOther || differs && (got.Number <= 1000 || got.Before != 1000 || got.Signer != "this operator" || got.State != state) {
+				t.Errorf("%s, byOther=%t: %+v, differs=%t", state, byOther, got, differs)
 			}
 		}
 	}

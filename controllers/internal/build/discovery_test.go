@@ -41,7 +41,7 @@ func TestSupervisorsAnswerWhereTheServiceLeads(t *testing.T) {
 	if Discovery(without) != nil || slices.ContainsFunc(StatefulSet(without, Options{}, 3).Spec.Template.Spec.Containers[0].Command, func(a string) bool {
 		return len(a) > 6 && a[:6] == "--list"
 	}) {
-		t.Error("there is discovery that nobody asked for")
+		t.Error("there is discovery that the spec does not ask for")
 	}
 }
 

@@ -42,7 +42,7 @@ func TestTheListHasEachMemberInOneFamily(t *testing.T) {
 			map[string][]string{"cache-0": {"10.0.0.1"}, "cache-1": {"fd00::2"}, "cache-2": {"fd00::3"}}, four, []Endpoint{six[1], six[2]}, []string{"cache-0"},
 		},
 		"the list's, where as many have either":  {map[string][]string{"cache-0": {"fd00::1"}, "cache-1": {"10.0.0.2"}}, four[:2], []Endpoint{four[1]}, []string{"cache-0"}},
-		"none is everybody's, which status says": {map[string][]string{"cache-0": {"10.0.0.1"}, "cache-1": {"fd00::2"}, "cache-2": {"10.0.0.3"}}, nil, []Endpoint{four[0], four[2]}, []string{"cache-1"}},
+		"no family is common, which status says": {map[string][]string{"cache-0": {"10.0.0.1"}, "cache-1": {"fd00::2"}, "cache-2": {"10.0.0.3"}}, nil, []Endpoint{four[0], four[2]}, []string{"cache-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods := dualPods(test.pods)

@@ -169,7 +169,7 @@ func TestTheSliceHasThePortOfMost(t *testing.T) {
 		"most have the old":    {Ports{0: {11211, 1}, 1: {11211, 1}}, 11211, three, true},
 		"most have the new":    {mixed, 11300, three, true},
 		"one of two":           {mixed, 11211, three[:2], true},
-		"nobody":               {nil, 11300, nil, false},
+		"none":                 {nil, 11300, nil, false},
 	} {
 		got := ListPortsOf(c, test.ports, test.of)
 		if got.Port != test.port || (got.Others != "") != test.different {

@@ -188,11 +188,11 @@ func TestTheRingOfATableIsOneThatIsKnown(t *testing.T) {
 // TestRoutersLetIn clients, monitoring and the operator, and no client if the spec names none.
 func TestRoutersLetIn(t *testing.T) {
 	if RouterPolicy(routedCluster(), Options{OperatorNamespace: "x"}) != nil {
-		t.Error("a policy that nobody asked for")
+		t.Error("a policy that the spec does not ask for")
 	}
 	closed := RouterPolicy(routedCluster(func(s *cachev1alpha1.MemcachedSpec) { s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{} }), Options{})
 	if len(closed.Spec.Ingress) != 0 {
-		t.Errorf("nobody is named, and %v get in", closed.Spec.Ingress)
+		t.Errorf("no client is named, and %v get in", closed.Spec.Ingress)
 	}
 	c := apitest.MakeMemcached("cache").EveryField().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Router = &cachev1alpha1.RouterSpec{}
@@ -202,7 +202,7 @@ func TestRoutersLetIn(t *testing.T) {
 	for _, rule := range open.Spec.Ingress {
 		ports = append(ports, rule.Ports[0].Port.String())
 		if len(rule.From) == 0 {
-			t.Errorf("everybody gets in at %s", rule.Ports[0].Port)
+			t.Errorf("every client gets in at %s", rule.Ports[0].Port)
 		}
 	}
 	if diff := cmp.Diff([]string{"memcached", "admin", "admin"}, ports); diff != "" {

@@ -116,6 +116,6 @@ func TestWhoStillCallsALeavingMemberIsWrittenNowAndThen(t *testing.T) {
 		t.Errorf("it waits %s, want %s", got, callersInterval)
 	}
 	if got := w.StatusDue(key, called("44 a second"), &cachev1alpha1.MemcachedStatus{}, now); got != 0 {
-		t.Errorf("when nobody calls any more, it waits %s", got)
+		t.Errorf("when no client calls any more, it waits %s", got)
 	}
 }

@@ -210,7 +210,7 @@ func (s *state) leftovers() []string {
 		}
 		for _, v := range s.volumes[i] {
 			if v.name != 0 && v.bound == 0 {
-				wrong = append(wrong, fmt.Sprintf("the cluster is gone, and a volume of ordinal %d waits for nobody", i))
+				wrong = append(wrong, fmt.Sprintf("the cluster is gone, and a volume of ordinal %d waits for no claim", i))
 			}
 		}
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 func (f failure) String() string {
-	return [...]string{conflict: "somebody else writes first", notFound: "not found", unavailable: "the API server is unavailable"}[f]
+	return [...]string{conflict: "another client writes first", notFound: "not found", unavailable: "the API server is unavailable"}[f]
 }
 
 // fails counts a write that would change something, and tells whether this write has to fail.
@@ -45,7 +45,7 @@ func (s *server) failWrite(ctx context.Context, c client.Client, live client.Obj
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations["example.com/written-by"] = "somebody else"
+	annotations["example.com/written-by"] = "another client"
 	live.SetAnnotations(annotations)
 	s.touched = true
 	return c.Update(ctx, live)

@@ -459,18 +459,18 @@ func (s *state) movers() []string {
 }
 
 // moversOf counts the pods at work that move, or that drain.
-func (s *state) moversOf(place bool) int {
+func (s *state) moversOf(moves bool) int {
 	n := 0
 	for i := range s.live.pods.drainers {
-		n += s.live.pods.moversOf(i, place)
+		n += s.live.pods.moversOf(i, moves)
 	}
 	return n
 }
 
-func (p *pods) moversOf(i int, place bool) int {
+func (p *pods) moversOf(i int, moves bool) int {
 	n := 0
 	for _, d := range p.drainers[i] {
-		if d.state == running && d.target.moves() == place && !d.waits {
+		if d.state == running && d.target.moves() == moves && !d.waits {
 			n++
 		}
 	}

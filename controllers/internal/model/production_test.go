@@ -284,7 +284,7 @@ func (w *world) asPlanned(before *state, seen *observe.State, a step) {
 //   - If no items are moved, the clients' list follows the members at once.
 //   - Of status, the model only has the number of servers. Production also looks at the
 //     drains in it for claims that the cache lacks: it then refuses to plan more often.
-//   - All members have started once, labels are in place, nobody else's objects exist, pods
+//   - All members have started once, labels are in place, no other owner's objects exist, pods
 //     have one container and end at once, volumes have no sizes, and members don't lack
 //     memory. For these see the tests of observe and plan, and test/integration.
 //   - In the model a step's live check and its write are one. In production another write to

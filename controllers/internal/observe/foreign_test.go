@@ -27,7 +27,7 @@ func foreignClaims(tb testing.TB, claims int) (store toolscache.Indexer, bytes u
 	})
 	for i := range claims {
 		claim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("data-of-somebody-else-%d", i),
+			Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("data-of-another-owner-%d", i),
 			UID: types.UID(fmt.Sprintf("6f1c2b5e-8d9a-4c3b-9e7f-%012d", i)), ResourceVersion: fmt.Sprint(1_000_000 + i),
 			Labels:        map[string]string{"app.kubernetes.io/name": fmt.Sprintf("app-%d", i)},
 			Annotations:   map[string]string{"pv.kubernetes.io/bind-completed": "yes", "note": fmt.Sprintf("%01000d", i)},

@@ -67,7 +67,7 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 			o.Routers.Told = table
 			o.Routers.Pods = []corev1.Pod{test.pod}
 			r := &Reader{Rings: ask.NewRouters(func(context.Context, string, *ask.Table) (contract.RingAcknowledged, error) {
-				return contract.RingAcknowledged{}, errors.New("nobody answers")
+				return contract.RingAcknowledged{}, errors.New("no answer")
 			}, func(types.NamespacedName) {})}
 			r.observeRings(client.ObjectKeyFromObject(o.Cluster), o)
 			behind, want := len(o.Routers.Behind) > 0, !test.since.IsZero()

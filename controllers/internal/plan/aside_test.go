@@ -130,7 +130,7 @@ func TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember(t *testing.T) {
 			[]string{"delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, []string{"2 Waiting InTurn"},
 		},
 		"no rights": {at(2).wanted(3).left(2, where(claim.Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed SourceCorrupt"}},
-		"below a drain that failed, it is in nobody's way": {
+		"below a drain that failed, it blocks no member": {
 			at(2).left(5, where(claim.Here)).job(5, 2, unreadable), nil, []string{"5 Failed SourceCorrupt"},
 		},
 	} {
@@ -317,17 +317,17 @@ func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
 		actions []string
 		drains  []string
 	}{
-		"it is held first":            {at(2).wanted(3).left(2, unheld, where(claim.Here)), []string{apply, "add the finalizer to claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
-		"it is held":                  {at(2).wanted(3).left(2, where(claim.Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
-		"its pod is there":            {at(2).wanted(3).left(2, where(claim.Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
-		"it was drained until now":    {at(2).wanted(3).left(2, where(claim.Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
-		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(claim.Here)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"and its member stays away":   {at(2).left(2, deleted, where(claim.Reserved)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"another claim has it":        {at(2).wanted(3).left(2, deleted, where(claim.Reserved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
-		"which is kept, and not held": {at(3).aside(2), []string{"apply the StatefulSet, 3 replicas", "release claim data-2-aside: Retained"}, nil},
-		"nobody may move it":          {at(2).wanted(3).left(2, unheld, where(claim.Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
-		"it has no volume":            {at(2).wanted(3).left(2, unheld, unbound), []string{apply, "delete claim data-2: NeverBound"}, []string{"2 Releasing NeverBound"}},
-		"its member stays away":       {at(2).left(2, unheld, where(claim.Here)), []string{apply}, nil},
+		"it is held first":             {at(2).wanted(3).left(2, unheld, where(claim.Here)), []string{apply, "add the finalizer to claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"it is held":                   {at(2).wanted(3).left(2, where(claim.Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"its pod is there":             {at(2).wanted(3).left(2, where(claim.Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
+		"it was drained until now":     {at(2).wanted(3).left(2, where(claim.Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
+		"its volume moves":             {at(2).wanted(3).left(2, deleted, where(claim.Here)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"and its member stays away":    {at(2).left(2, deleted, where(claim.Reserved)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"another claim has it":         {at(2).wanted(3).left(2, deleted, where(claim.Reserved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
+		"which is kept, and not held":  {at(3).aside(2), []string{"apply the StatefulSet, 3 replicas", "release claim data-2-aside: Retained"}, nil},
+		"the operator may not move it": {at(2).wanted(3).left(2, unheld, where(claim.Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
+		"it has no volume":             {at(2).wanted(3).left(2, unheld, unbound), []string{apply, "delete claim data-2: NeverBound"}, []string{"2 Releasing NeverBound"}},
+		"its member stays away":        {at(2).left(2, unheld, where(claim.Here)), []string{apply}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			test.scene.o.Cluster.Policy = claim.Retain

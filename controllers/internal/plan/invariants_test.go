@@ -200,7 +200,7 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 		})
 		going := slices.ContainsFunc(actions[action.ReleaseClaim](p), func(a action.ReleaseClaim) bool { return a.Claim.UID == c.UID })
 		if !shown && !going {
-			return fmt.Errorf("claim %s is held, and nobody says why", c.Name)
+			return fmt.Errorf("claim %s is held, and no state says why", c.Name)
 		}
 	}
 	return nil
@@ -249,13 +249,13 @@ func marksFirst(_ *Observed, p Plan) error {
 
 func TestInvariant7ALostPodIsNotAScaleDown(t *testing.T) {
 	for name, s := range map[string]*scene{
-		"a pod is gone":                      at(3).with(func(o *Observed) { o.Pods = []int32{0, 2} }),
-		"all pods are gone":                  at(3).with(func(o *Observed) { o.Pods = nil }),
-		"the StatefulSet is gone":            at(3).with(func(o *Observed) { o.StatefulSet, o.Pods = StatefulSet{}, nil }),
-		"the StatefulSet is on its way out":  at(3).with(func(o *Observed) { o.StatefulSet.Deleting = true }),
-		"somebody scaled the StatefulSet":    at(3).with(func(o *Observed) { o.StatefulSet.Replicas, o.Pods = 1, []int32{0} }),
-		"a claim of a member is being gone":  at(3).with(func(o *Observed) { o.Claims[0].Deleting = true }),
-		"the claims of a hibernated cluster": at(3).wanted(0).with(func(o *Observed) { o.Pods = nil }),
+		"a pod is gone":                         at(3).with(func(o *Observed) { o.Pods = []int32{0, 2} }),
+		"all pods are gone":                     at(3).with(func(o *Observed) { o.Pods = nil }),
+		"the StatefulSet is gone":               at(3).with(func(o *Observed) { o.StatefulSet, o.Pods = StatefulSet{}, nil }),
+		"the StatefulSet is on its way out":     at(3).with(func(o *Observed) { o.StatefulSet.Deleting = true }),
+		"another client scaled the StatefulSet": at(3).with(func(o *Observed) { o.StatefulSet.Replicas, o.Pods = 1, []int32{0} }),
+		"a claim of a member is being gone":     at(3).with(func(o *Observed) { o.Claims[0].Deleting = true }),
+		"the claims of a hibernated cluster":    at(3).wanted(0).with(func(o *Observed) { o.Pods = nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Next(&s.o)

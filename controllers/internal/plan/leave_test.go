@@ -61,7 +61,7 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 		"its mover runs for longer than it can": {shrinking().mover().change(2, marks(now.Add(-time.Hour-2*time.Minute))), 2, ends, gone},
 		"its mover has not started in time":     {shrinking().move(2).change(2, marks(now.Add(-2*time.Minute))), 2, ends, gone},
 		"no mover was made in time":             {shrinking().change(2, marks(now.Add(-2*time.Minute))), 2, shrinks, gone},
-		"somebody wrote a mark of tomorrow":     {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
+		"a mark of tomorrow":                    {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
 		"its mover has ended well":              {shrinking().mover(allMoved).with(noMovers), 2, shrinks, gone},
 		"its mover has failed":                  {shrinking().mover(moverFailed).with(noMovers), 2, shrinks, gone},
 		"its mover is being deleted":            {shrinking().mover(func(j *Job) { j.Deleting = true }), 2, shrinks, gone},

@@ -37,7 +37,7 @@ func newest(c *claim.Claim) { c.Left = 9 }
 // A drain whose Job can't be created delays no other drain, no move and no change of size.
 func TestADrainWhoseJobCannotBeMadeHoldsUpNoOther(t *testing.T) {
 	s := at(1).left(2, newest).left(1).obstructed(uid(2)).with(func(o *Observed) {
-		o.Obstructed[uid(2)] = Obstruction{Why: "Job data-2-drain belongs to somebody else", Taken: true, Until: refusedUntil}
+		o.Obstructed[uid(2)] = Obstruction{Why: "Job data-2-drain belongs to another owner", Taken: true, Until: refusedUntil}
 	})
 	got := planned(s)
 	if want := []string{"2 Failed NameTaken", "1 Draining"}; !slices.Equal(got.Drains, want) {

@@ -102,8 +102,8 @@ func (o *Observed) ScaleDownBegins() bool {
 }
 
 // Next plans the next steps for a cluster.
-func Next(observed *Observed) Plan {
-	o := *observed
+func Next(seen *Observed) Plan {
+	o := *seen
 	if o.Cluster.Plain {
 		return plain(&o)
 	}

@@ -212,7 +212,7 @@ func TestAMoverBeginsByTheRingOfTheList(t *testing.T) {
 	}
 	for what, s := range map[string]*scene{
 		"clients are told of three":           preparing().prepares().starts(true),
-		"clients are told of nobody":          announced().with(func(o *Observed) { o.ListSize = 0 }),
+		"clients are told of no member":       announced().with(func(o *Observed) { o.ListSize = 0 }),
 		"clients are told of a ring after it": announced().with(func(o *Observed) { o.Record.Serial++ }),
 		"clients use another library":         announced().with(func(o *Observed) { o.Record.Ring.Client = "gomemcache" }),
 		"its Job is gone":                     announced().with(func(o *Observed) { o.Moves = nil }),

@@ -167,7 +167,7 @@ func TestAHeldClaimsJobWhosePodIsKeptIsDeleted(t *testing.T) {
 	}{
 		"its pod is kept":     {at(2).left(2, requested(claim.Hold)).job(2, 2, failing(4, "Unreachable"), podKept), true},
 		"its pod has ended":   {at(2).left(2, requested(claim.Hold)).job(2, 2, failing(4, "Unreachable")), false},
-		"nothing can mend it": {at(2).left(2, requested(claim.Hold)).job(2, 2, unreadable, podKept), false},
+		"no retry can fix it": {at(2).left(2, requested(claim.Hold)).job(2, 2, unreadable, podKept), false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			actions := planned(test.scene.after(time.Second)).Actions

@@ -28,7 +28,7 @@ func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 	if p := Next(&lingers.wanted(0).o); p.Replicas != 0 {
 		t.Errorf("all members are to stop, and %d stay", p.Replicas)
 	}
-	strangers := at(2).wanted(3).with(func(o *Observed) { o.Drainers = []Drainer{{Pod: "of nobody's claim", ClaimUID: "?"}} })
+	strangers := at(2).wanted(3).with(func(o *Observed) { o.Drainers = []Drainer{{Pod: "of no claim", ClaimUID: "?"}} })
 	if p := Next(&strangers.o); p.Replicas != 3 {
 		t.Errorf("a drainer of no claim of the cluster keeps the size at %d", p.Replicas)
 	}
@@ -61,7 +61,7 @@ func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
 		may  bool
 	}{
 		"as the plan saw it":    {given(), true},
-		"nobody gave it up":     {at(2).left(2, deleting, where(claim.Reserved)).aside(2, pending), false},
+		"no person gave it up":  {at(2).left(2, deleting, where(claim.Reserved)).aside(2, pending), false},
 		"it has the volume":     {at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip)).aside(2), false},
 		"the first one is gone": {at(2).aside(2, pending), false},
 		"the volume is missing": {at(2).aside(2, pending, where(claim.Gone)), false},

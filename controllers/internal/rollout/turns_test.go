@@ -125,7 +125,7 @@ func TestNoMoreTurnsAreGivenThanTheLimitThoughTheCacheKnowsOfNone(t *testing.T) 
 	}
 	s.turns.turnOf(ns("a"), &Record{})
 	if turn := s.turns.turnOf(ns("a"), &Record{Turn: a}); turn == nil {
-		t.Error("what somebody wrote since does not count")
+		t.Error("a later write by another client does not count")
 	}
 	// The cache doesn't have c's turn yet.
 	if turn := s.turns.turnOf(ns("c"), nil); turn == nil {
@@ -230,9 +230,9 @@ func TestATurnIsGivenBackWhereTheRollOutIsDoneOrDidNotBegin(t *testing.T) {
 		then func(s *turnTest, d *Decision)
 		back bool
 	}{
-		"the write is refused":      {func(s *turnTest, d *Decision) { s.turns.Refused(ns("a"), d) }, true},
-		"it is written":             {func(s *turnTest, d *Decision) { s.turns.Applied(ns("a"), d) }, false},
-		"nobody knows of the write": {func(*turnTest, *Decision) {}, false},
+		"the write is refused": {func(s *turnTest, d *Decision) { s.turns.Refused(ns("a"), d) }, true},
+		"it is written":        {func(s *turnTest, d *Decision) { s.turns.Applied(ns("a"), d) }, false},
+		"the write is unknown": {func(*turnTest, *Decision) {}, false},
 		"it is done": {func(s *turnTest, d *Decision) {
 			s.turns.Applied(ns("a"), d)
 			done := *differs

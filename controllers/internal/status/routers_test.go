@@ -91,7 +91,7 @@ func TestRoutersThatHoldAScalingUpAreNamed(t *testing.T) {
 		behind []RouterBehind
 		want   int
 	}{
-		"nobody":              {nil, 0},
+		"none":                {nil, 0},
 		"one for a moment":    {[]RouterBehind{{Pod: "cache-router-0", Since: late.Add(time.Millisecond)}}, 0},
 		"one does not answer": {[]RouterBehind{ago(0)}, 1},
 		"one says why":        {[]RouterBehind{{"cache-router-0", late, "it waits for 3 requests"}}, 1},

@@ -142,7 +142,7 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 			input(2).with(func(in *Input) { in.Err = errors.New("connection refused") }),
 			[4]string{"+Ready", "-AsWanted", "+ReconcileError", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
 		},
-		"somebody else has the name": {
+		"another owner has the name": {
 			input(2).with(func(in *Input) {
 				in.Err = fmt.Errorf("apply: %w", &identity.NameTakenError{Kind: "Service", Name: "cache"})
 			}),
@@ -265,7 +265,7 @@ func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
 				Reason: "SurvivorUnreachable", Message: "waits",
 			}},
 		},
-		"nobody knows how many items there are": {
+		"the number of items is unknown": {
 			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": unknown} }),
 			"50% (10 items)",
 			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}},
@@ -378,8 +378,8 @@ func TestStatusNamesTheBindingThatIsThere(t *testing.T) {
 		"none any more":               {nil, named, &Binding{}, nil, ""},
 		"it is written":               {spec, nil, written, named, cachev1alpha1.ReasonBindingWritten},
 		"a right lacks":               {spec, nil, forbidden, nil, cachev1alpha1.ReasonBindingForbidden},
-		"nobody has looked yet":       {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
-		"nobody looked: it is as was": {spec, named, nil, named, cachev1alpha1.ReasonBindingWritten},
+		"the Secret was not read yet": {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
+		"not read: it is as before":   {spec, named, nil, named, cachev1alpha1.ReasonBindingWritten},
 	} {
 		in := input(3)
 		in.Cluster.Spec.Binding, in.Cluster.Status.Binding, in.Binding = test.spec, test.is, test.found
