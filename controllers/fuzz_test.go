@@ -23,14 +23,13 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// No object, whoever wrote it, makes the operator panic or use memory beyond a bound
-// (invariant 13). Each kind goes through the transforms of production, and is read as a
-// reconcile reads it.
+// No object, from any client, makes the operator panic or use memory beyond a bound (invariant 13).
+// Each kind goes through the transforms of production, and is read as a reconcile reads it.
 
 // maxAllocated is how much memory reading one object may allocate, in bytes.
 const maxAllocated = 1 << 20
 
-// reads fails if read allocates more than that, when it is run a second time.
+// reads fails if read allocates more than maxAllocated when it runs a second time.
 func reads(t *testing.T, read func()) {
 	t.Helper()
 	read()
@@ -43,8 +42,8 @@ func reads(t *testing.T, read func()) {
 	}
 }
 
-// decode makes an object from JSON, as the API server would send it, no longer than etcd
-// allows.
+// decode makes an object from JSON, as the API server would send it; false if it is longer than
+// etcd allows.
 func decode[T any](text []byte) (*T, bool) {
 	object := new(T)
 	return object, len(text) < 64<<10 && json.Unmarshal(text, object) == nil
@@ -217,7 +216,7 @@ func FuzzClientsList(f *testing.F) {
 	})
 }
 
-// The StatefulSet, by its status and its annotations.
+// FuzzStatefulSet varies the status and the annotations of the StatefulSet.
 func FuzzStatefulSet(f *testing.F) {
 	seed(f, &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "cache", Annotations: map[string]string{"cache.example.com/x": "y"}},

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// errEnding is what the API server answers where the namespace is being deleted.
+// errEnding is the API server's answer if the namespace is being deleted.
 func errEnding() *apierrors.StatusError {
 	err := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "cache", errors.New("namespace shop is being terminated"))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})

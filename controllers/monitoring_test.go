@@ -95,7 +95,7 @@ func family(name string, all map[string][]string) string {
 func checkQuery(t *testing.T, where, query string, all map[string][]string) (used []string) {
 	t.Helper()
 	query = quoted.ReplaceAllString(query, "")
-	// What Prometheus adds: the bound of a bucket, and where it scraped.
+	// Prometheus adds these labels: the bound of a bucket, and where it scraped.
 	labels := map[string]bool{"le": true, "job": true, "instance": true, "namespace": true}
 	for _, name := range metricName.FindAllString(query, -1) {
 		name = family(name, all)

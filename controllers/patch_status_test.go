@@ -22,7 +22,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// statusWrites is an API server that answers each write of a status so.
+// statusWrites is an API server that gives the same answer to each write of a status.
 type statusWrites struct {
 	client.Client
 	status statusWriter
@@ -46,7 +46,7 @@ func (s *statusWriter) Patch(context.Context, client.Object, client.Patch, ...cl
 func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 	cluster := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(1).Defaulted().Obj()
 	cluster.UID = "memcached"
-	cluster.Spec.Memory, cluster.Spec.Storage.Mode = ptr.To(resource.MustParse("100Mi")), cachev1alpha1.StorageMapped // no room to replay it
+	cluster.Spec.Memory, cluster.Spec.Storage.Mode = ptr.To(resource.MustParse("100Mi")), cachev1alpha1.StorageMapped // a volume without room to replay
 	resourceOf := schema.GroupResource{Resource: "memcacheds"}
 	for what, write := range map[string]func(context.Context, *MemcachedReconciler, *outcome) error{
 		"the status": func(ctx context.Context, r *MemcachedReconciler, seen *outcome) error {

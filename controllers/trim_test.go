@@ -87,7 +87,7 @@ func TestTrimmedAnnotationsReadAsTheWhole(t *testing.T) {
 	}
 }
 
-// readAll is what the readers make of objects with this annotation.
+// readAll returns the results of all readers for objects with this annotation.
 func readAll(t *testing.T, key, value string, cut bool) []string {
 	t.Helper()
 	m := metav1.ObjectMeta{Name: "data-cache-1", UID: "uid", Annotations: map[string]string{
@@ -161,7 +161,7 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 		}
 		owner := object.GetOwnerReferences()[0]
 		for what, refs := range map[string][]metav1.OwnerReference{
-			"nobody":                nil,
+			"none":                  nil,
 			"a Deployment":          {{APIVersion: "apps/v1", Kind: "Deployment", Name: cluster.Name, UID: "1", Controller: ptr.To(true)}},
 			"a Memcached of others": {{APIVersion: "people.io/v1", Kind: "Memcached", Name: cluster.Name, UID: "1", Controller: ptr.To(true)}},
 			"another Memcached":     {{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: "other", UID: owner.UID, Controller: ptr.To(true)}},
@@ -178,7 +178,7 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 	}
 }
 
-// everyEndpoint that a cluster can have, with long addresses.
+// everyEndpoint returns the endpoints of the largest cluster, with long addresses.
 func everyEndpoint(c *cachev1alpha1.Memcached) []build.Endpoint {
 	endpoints := make([]build.Endpoint, cachev1alpha1.MaxSize)
 	for i := range endpoints {
@@ -203,8 +203,8 @@ func (s *statefulSets) Get(_ context.Context, key client.ObjectKey, object clien
 	return nil
 }
 
-// TestTrimmedObjectIsReadLiveBeforeItIsAdopted: the cache doesn't know how many members it
-// has.
+// TestTrimmedObjectIsReadLiveBeforeItIsAdopted, because the cache doesn't have its number of
+// members.
 func TestTrimmedObjectIsReadLiveBeforeItIsAdopted(t *testing.T) {
 	cluster := testCluster()
 	cluster.UID = "memcached"

@@ -29,7 +29,7 @@ func TestTheShortestWaitCounts(t *testing.T) {
 		}
 	}
 	if w.When(false, 1); w.Shortest != time.Second {
-		t.Errorf("what nobody waits for: got %s", w.Shortest)
+		t.Errorf("a detail: got %s", w.Shortest)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestARefusalIsTriedAgainSlowerAndSlowerHoweverManyEventsCome(t *testing.T) 
 	began := time.Unix(1000, 0)
 	now, tries := began, 0
 	for now.Before(began.Add(10 * time.Minute)) {
-		for range 50 { // events, meanwhile
+		for range 50 { // events that come meanwhile
 			if since := r.Note(key, "the size is held", now); !since.Equal(began) {
 				t.Fatalf("since %s, want %s", since, began)
 			}
@@ -72,7 +72,7 @@ func TestARefusalIsTriedAgainSlowerAndSlowerHoweverManyEventsCome(t *testing.T) 
 	}
 }
 
-// queue records what is asked of it.
+// queue records its calls.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[ctrl.Request]
 	after []time.Duration
@@ -84,7 +84,7 @@ func TestAFailureDropsNoTimedWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		apply, status error
 		due           time.Duration
-		// after is when to look again: by the result, or beside an error.
+		// after is when to reconcile again: by the result, or beside an error.
 		after time.Duration
 		fails bool
 	}{

@@ -38,7 +38,7 @@ func TestEachFieldOfTheAPIIsExplained(t *testing.T) {
 	}
 }
 
-// A person who leaves a field out wants to know what it is then.
+// A person who leaves a field out wants to know its default.
 func TestEachOptionalFieldOfTheSpecTellsItsDefault(t *testing.T) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), "memcached_types.go", nil, parser.ParseComments)
 	if err != nil {
@@ -65,10 +65,10 @@ func TestEachOptionalFieldOfTheSpecTellsItsDefault(t *testing.T) {
 	}
 }
 
-// ofStatus are the types that nobody but the operator writes.
+// ofStatus are the types that only the operator writes.
 var ofStatus = map[string]bool{"Memcached": true, "MemcachedStatus": true, "RouterStatus": true, "DrainStatus": true, "DrainReceipt": true}
 
-// comments with their markers, which Text leaves out.
+// comments returns the comments with their markers, which Text leaves out.
 func comments(group *ast.CommentGroup) string {
 	if group == nil {
 		return ""
@@ -80,7 +80,7 @@ func comments(group *ast.CommentGroup) string {
 	return b.String()
 }
 
-// asInteger fails for a quantity such as 1.5Gi, as it was written.
+// CEL's asInteger fails for a quantity that was written as 1.5Gi.
 func TestNoRuleAsksForAQuantitysInteger(t *testing.T) {
 	text, err := os.ReadFile("memcached_types.go")
 	if err != nil {

@@ -47,7 +47,7 @@ func constants(t *testing.T, file, prefix string) []string {
 	return values
 }
 
-// sections of the runbook by their titles.
+// sections returns the sections of the runbook by their titles.
 func sections(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(runbook)
@@ -123,7 +123,7 @@ func TestEachReasonOfADrainerIsInTheRunbook(t *testing.T) {
 	}
 }
 
-// anchors of a page's headings, as GitHub makes them.
+// anchors returns the anchors of a page's headings, as GitHub makes them.
 func anchors(page string) map[string]bool {
 	all := map[string]bool{}
 	page = regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(page, "")

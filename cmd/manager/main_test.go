@@ -92,14 +92,13 @@ func TestMetricsAreServedWithTheFilesOfTheFlags(t *testing.T) {
 	}
 }
 
-// A certificate that is replaced, as cert-manager and kubelets do, is served without a
-// restart.
+// A new certificate, as cert-manager and kubelets write it, is served without a restart.
 func TestMetricsCertificateIsReadAgainWhenItChanges(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir, 1)
 	f := parse(t, "--metrics-bind-address=127.0.0.1:0", "--metrics-cert-path="+dir)
 	options := f.managerOptions().Metrics
-	options.FilterProvider = nil // it asks an API server
+	options.FilterProvider = nil // the filter would ask an API server
 	server, err := metricsserver.NewServer(options, nil, http.DefaultClient)
 	if err != nil {
 		t.Fatal(err)
@@ -116,11 +115,11 @@ func TestMetricsCertificateIsReadAgainWhenItChanges(t *testing.T) {
 	address := server.(interface{ GetBindAddr() string }).GetBindAddr
 	wait.For(t, "the first certificate", func() error { return serves(address(), 1) })
 	writePair(t, dir, 2)
-	// It is looked at every ten seconds at least.
+	// The file is read at least every ten seconds.
 	wait.For(t, "the second certificate", func() error { return serves(address(), 2) })
 }
 
-// serves tells whether the certificate of this serial number is shown.
+// serves tells whether the server shows the certificate of this serial number.
 func serves(address string, serial int64) error {
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -192,7 +191,7 @@ func TestUninstallsFlagsAreParsedOrRefused(t *testing.T) {
 	}
 }
 
-// Replicas of one installation have one lease, and others another one.
+// Replicas of one installation share a lease, and other installations have other leases.
 func TestAnInstallationIsNamedAfterItsLease(t *testing.T) {
 	f := &flags{leaderElectionNS: "tools"}
 	if got, want := f.installation(), "tools/"+f.managerOptions().LeaderElectionID; got != want {

@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Without a receipt for exactly this claim its volume is kept.
+// Without a receipt for exactly this claim the volume is kept.
 func TestOnlyAReceiptForExactlyThisClaimCountsAsADrain(t *testing.T) {
 	good := contract.Receipt{Version: 1, Source: "uid-2", Complete: true, Found: 10, Outcomes: contract.Outcomes{Added: 10}}
 	other, short := good, good

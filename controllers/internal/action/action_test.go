@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 )
 
-// A step about a claim that fails stops the later ones about the same claim, its Job's too, and no
+// A failed step about a claim stops the later steps about the same claim and its Job, and no
 // others.
 func TestStepsDependOnThoseOfTheirClaim(t *testing.T) {
 	ref := action.ClaimRef{Name: "data-2", UID: "uid-2", Ordinal: 2}

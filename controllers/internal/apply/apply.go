@@ -190,7 +190,7 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 }
 
 // worse returns the more severe error: a failure comes before a name that is taken, which is tried
-// again less often, and a taken name before a refusal. Of two equal ones it returns the first.
+// again less often, and a taken name before a refusal. If both are equally severe, it returns the first.
 func worse(first, second error) error {
 	if first == nil || severity(second) > severity(first) {
 		return second

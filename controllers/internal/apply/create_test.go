@@ -63,8 +63,9 @@ func (s *lists) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...clie
 	return nil
 }
 
-// The cache has no list, and another client creates one before the operator does. The operator then reads that list.
-// A list of another owner is an error and stays as it is. The cluster's own list is not written over.
+// The cache has no list, and another client creates one before the operator does. The operator then
+// reads that list. A list of another owner is an error and stays as it is. The cluster's own list
+// is not overwritten.
 func TestAListThatTheCacheLacksIsNeverWrittenOver(t *testing.T) {
 	of := func(cluster *cachev1alpha1.Memcached, labels map[string]string) *corev1.ConfigMap {
 		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: build.ServersName("cache"), UID: "list", ResourceVersion: "7", Labels: labels}}
@@ -82,7 +83,7 @@ func TestAListThatTheCacheLacksIsNeverWrittenOver(t *testing.T) {
 		taken   bool
 	}{
 		"there is none":             {nil, []string{noVersion}, false},
-		"somebody else's":           {of(other, labelled), []string{noVersion}, true},
+		"another owner's":           {of(other, labelled), []string{noVersion}, true},
 		"its own, and it's current": {of(cluster, labelled), []string{noVersion}, false},
 		"its own, without labels":   {of(cluster, nil), []string{noVersion, "7"}, false},
 	} {

@@ -21,7 +21,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
-// oneStatefulSet is an API server that has nothing else.
+// oneStatefulSet is an API server with a single StatefulSet.
 type oneStatefulSet struct {
 	client.Client
 	members *appsv1.StatefulSet
@@ -38,8 +38,8 @@ func (s *oneStatefulSet) Delete(context.Context, client.Object, ...client.Delete
 	return nil
 }
 
-// The garbage collector removes the StatefulSet's controller before it removes the
-// finalizer that says so. A cache may have the second change without the first.
+// The garbage collector removes the StatefulSet's owner reference before it removes the Memcached's
+// finalizer orphan. A cache may have the second change without the first.
 func TestMembersThatAreLeftAreNotDeletedByALaggingCache(t *testing.T) {
 	cluster := apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj()
 	cluster.UID = "memcached"
@@ -66,7 +66,7 @@ func TestMembersThatAreLeftAreNotDeletedByALaggingCache(t *testing.T) {
 	}
 }
 
-// oneMemcached is an API server that has nothing else.
+// oneMemcached is an API server with a single Memcached.
 type oneMemcached struct {
 	client.Client
 	live    *cachev1alpha1.Memcached
@@ -86,8 +86,8 @@ func (s *oneMemcached) Apply(context.Context, runtime.ApplyConfiguration, ...cli
 	return nil
 }
 
-// An owner that is deleted takes what it owns with it: a cluster that was deleted a moment
-// ago, and left its objects, must not own them again.
+// The garbage collector deletes the objects of a deleted owner. So a cluster that was deleted a
+// moment ago, and left its objects, must not own them again.
 func TestNothingIsOwnedAgainByALaggingCache(t *testing.T) {
 	cluster := apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj()
 	cluster.UID = "memcached"

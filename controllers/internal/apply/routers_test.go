@@ -15,8 +15,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A table says that all had acknowledged the one before only of the table that routers were asked about,
-// and only if all that may serve have answered. It names the operator that wrote it.
+// A table says that all routers had acknowledged the table before only if they were asked about
+// exactly that table, and only if all routers that may serve have answered. It names the operator
+// that wrote it.
 func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 	now := contract.NumberTime(10_000)
 	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
@@ -50,7 +51,7 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 		if !differs || got.Before != 1000 || got.Acknowledged != test.want || got.Signer != "this operator" {
 			t.Errorf("%s: %+v, differs=%t", name, got, differs)
 		}
-		// It stays what it was, whichever operator asks whomever later.
+		// The text stays the same, even if another operator asks later.
 		present.Routers.Signer = "another operator"
 		written := &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(got)}}
 		present.Routers.Acknowledged, r.now = !test.acknowledged, now.Add(time.Minute)
@@ -60,7 +61,8 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 	}
 }
 
-// The table of a stranger is written anew in any state, as the operator's own.
+// A table that another client has signed is written again in any state, with the operator's
+// signature.
 func TestATableThatAStrangerHasSignedIsWrittenAnew(t *testing.T) {
 	now := contract.NumberTime(10_000)
 	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
@@ -72,17 +74,18 @@ func TestATableThatAStrangerHasSignedIsWrittenAnew(t *testing.T) {
 		written := build.RouterTable(cluster, nil, state, 2, stable, 1000)
 		written.Signer = "stranger"
 		config := &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(written)}}
-		for _, strange := range []bool{false, true} {
-			present.Routers.SignedByOther = strange
+		for _, byOther := range []bool{false, true} {
+			present.Routers.SignedByOther = byOther
 			got, differs := r.tableOf(action.WriteTable{State: state, ListSize: 2}, config)
-			if differs != strange || differs && (got.Number <= 1000 || got.Before != 1000 || got.Signer != "this operator" || got.State != state) {
-				t.Errorf("%s, strange=%t: %+v, differs=%t", state, strange, got, differs)
+			if differs != byOther || differs && (got.Number <= 1000 || got.Before != 1000 || got.Signer != "this operator" || got.State != state) {
+				t.Errorf("%s, byOther=%t: %+v, differs=%t", state, byOther, got, differs)
 			}
 		}
 	}
 }
 
-// What somebody else wrote is not taken over, but numbers go on from it: routers may have read it.
+// A table that another client wrote is not used, but the numbers continue from it, because routers
+// may have read it.
 func TestATableOfOtherServersIsWrittenAnew(t *testing.T) {
 	now := contract.NumberTime(10_000)
 	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()

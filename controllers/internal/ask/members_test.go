@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// answering serves one connection with this answer, and keeps it open.
+// answering serves one connection with this answer, and keeps the connection open.
 func answering(t *testing.T, answer string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -62,7 +62,8 @@ func TestTheTableOfARouterIsRead(t *testing.T) {
 	}
 }
 
-// A router need not wait until its kubelet brings the table. What it is given has no key in it.
+// A router need not wait until its kubelet updates the file with the table. The table that it is
+// given has no key.
 func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 	table := &contract.RingTable{Number: 7, State: contract.RingStable, New: contract.Ring{Client: "gomemcache", Servers: []string{"a:11211"}}, Key: "uid"}
 	signer := contract.NewRingSigner()
@@ -193,7 +194,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	until("it has the table again", func(b []Behind) bool { return len(b) == 1 && silent(b[0]) })
 	number = 8
 	if b := r.Behind(key, port, &contract.RingTable{Number: number, Key: "key"}, pods...); len(b) != 3 || b[0].Why+b[1].Why+b[2].Why != "" {
-		t.Errorf("nobody has answered about the next table, and behind are %+v", b)
+		t.Errorf("no router has answered about the next table, and behind are %+v", b)
 	}
 	until("they say that they are behind the next table", func(b []Behind) bool { return len(b) == 3 && b[0].Why != "" && b[1].Why != "" && silent(b[2]) })
 	if given := r.Given(key, "key"); given == nil || given.Number != 8 {
@@ -213,7 +214,8 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	(*Routers)(nil).Forget(key)
 }
 
-// A stranger is told from this operator, and from the one before, but not at every look: two operators would write without end.
+// A table of another signer is told from those of this operator and of the one before, but not at
+// every reconcile, because two operators would overwrite each other's tables without end.
 func TestATableOfAStranger(t *testing.T) {
 	changed := make(chan types.NamespacedName, 1)
 	r := NewRouters(func(context.Context, string, *Table) (contract.RingAcknowledged, error) {
@@ -227,15 +229,15 @@ func TestATableOfAStranger(t *testing.T) {
 	}
 	for _, test := range []struct {
 		signer  string
-		strange bool
+		byOther bool
 	}{{"the one before", false}, {r.Signer(), false}, {"stranger", true}, {"stranger", false}, {r.Signer(), false}, {"the one before", false}} {
-		if got := r.SignedByOther(key, table(test.signer)); got != test.strange {
-			t.Errorf("%s: strange=%t", test.signer, got)
+		if got := r.SignedByOther(key, table(test.signer)); got != test.byOther {
+			t.Errorf("%s: by another signer: %t", test.signer, got)
 		}
 	}
 	r.found[key] = found{signer: "the one before", told: time.Now().Add(-foreignEvery), waits: true}
 	if !r.SignedByOther(key, table("")) {
-		t.Error("a table that nobody has signed is not strange")
+		t.Error("a table without a signer counts as signed by us")
 	}
 	r.found[key] = found{signer: "the one before", told: time.Now().Add(time.Second - foreignEvery)}
 	if r.SignedByOther(key, table("stranger")) {

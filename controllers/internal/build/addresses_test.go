@@ -47,7 +47,7 @@ func TestAMembersServiceLeadsToItsPodAlone(t *testing.T) {
 	}
 }
 
-// What clients are told, what they hash, and where drainers connect.
+// The names that clients are told and hash, and the addresses at which drainers connect.
 func TestStableAddressesAreOnTheListAndInTheRing(t *testing.T) {
 	for client, test := range map[cachev1alpha1.Client]struct {
 		serverName string
@@ -56,7 +56,7 @@ func TestStableAddressesAreOnTheListAndInTheRing(t *testing.T) {
 	}{
 		"gomemcache": {"", []string{"cache-member-0.shop.svc=cache-0.cache.shop.svc:11211", "cache-member-1.shop.svc=cache-1.cache.shop.svc:11211"}, ""},
 		"twemproxy":  {"shard{ordinal}", []string{"shard0=cache-0.cache.shop.svc:11211", "shard1=cache-1.cache.shop.svc:11211"}, ""},
-		// It hashes addresses, so the drainers look up what the clients look up.
+		// evcache hashes addresses, so the drainers look up the same names as the clients.
 		"evcache": {"", []string{"cache-member-0.shop.svc=cache-member-0.shop.svc:11211", "cache-member-1.shop.svc=cache-member-1.shop.svc:11211"}, ""},
 	} {
 		t.Run(string(client), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// An application that gets only this Secret finds the members and logs in. From the other
-// Secrets it has only what is for clients.
+// An application that gets only this Secret finds the members and logs in. This Secret has only
+// those values of the other Secrets that are for clients.
 func TestBindingHasWhatAnApplicationNeeds(t *testing.T) {
 	c := secured("None").Storage("128Mi").Defaulted().Obj()
 	c.Spec.Binding = &cachev1alpha1.BindingSpec{SecretName: "cache-binding"}

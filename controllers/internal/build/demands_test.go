@@ -14,7 +14,8 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// allPods are the pods of every kind that the operator makes for a cluster, by what makes them.
+// allPods returns the templates of all pods that the operator creates for a cluster, by the objects
+// that have them.
 func allPods(c *cachev1alpha1.Memcached, o Options) map[string]corev1.PodTemplateSpec {
 	pods := map[string]corev1.PodTemplateSpec{}
 	if c.Spec.Storage == nil {
@@ -71,8 +72,8 @@ func TestEveryContainerHasTheRequestsAndLimitsOfTheSpec(t *testing.T) {
 	}
 }
 
-// The cluster autoscaler keeps the node of a pod with an emptyDir on disk, unless it is told that the pod
-// may go. A move keeps a list of keys there, and begins again elsewhere.
+// The cluster autoscaler keeps the node of a pod with an emptyDir on disk, unless an annotation
+// says that the pod may be evicted. A move keeps a list of keys there, and begins again elsewhere.
 func TestNoPodKeepsItsNode(t *testing.T) {
 	for _, c := range everyPodSet() {
 		for kind, pod := range allPods(c, options) {
@@ -100,14 +101,15 @@ func TestNoPodKeepsItsNode(t *testing.T) {
 	}
 }
 
-// kindsOfPods are the templates of a spec, by what has them.
+// kindsOfPods returns the pod templates of a spec, by the kind of pod.
 func kindsOfPods(s *cachev1alpha1.MemcachedSpec) map[string]*cachev1alpha1.PodTemplate {
 	return map[string]*cachev1alpha1.PodTemplate{
 		"members": &s.Template, "routers": &s.Router.Template, "drains": &s.Drain.Template, "moves": &s.Drain.Template,
 	}
 }
 
-// Whatever a cluster's admission asks of a pod, a person can set on every kind of pod, and on what makes it.
+// A person can set everything that a cluster's admission may ask of a pod, on every kind of pod and
+// on the object that creates it.
 func TestEachKindOfPodHasTheSettingsOfItsOwnTemplate(t *testing.T) {
 	affinity := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 		{TopologyKey: "rack", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "noisy"}}},
@@ -152,8 +154,8 @@ func TestEachKindOfPodHasTheSettingsOfItsOwnTemplate(t *testing.T) {
 	}
 }
 
-// What routers and drainers leave out is the members', but for what is about one kind of pods; what is
-// empty is not left out.
+// Fields that the templates of routers and drainers leave out have the members' values, except for
+// those about one kind of pods. An empty field is not left out.
 func TestWhatATemplateLeavesOutIsTheMembers(t *testing.T) {
 	c := withStorage().EveryField().Storage("1Gi").Defaulted().Obj()
 	c.Spec.Router = &cachev1alpha1.RouterSpec{}

@@ -15,7 +15,7 @@ func discovers(s *cachev1alpha1.MemcachedSpec) {
 	s.Discovery = &cachev1alpha1.DiscoverySpec{Port: 11213}
 }
 
-// What the Service, the pod and its supervisor agree on.
+// The Service, the pod and its supervisor agree on the port and on the file with the list.
 func TestSupervisorsAnswerWhereTheServiceLeads(t *testing.T) {
 	c := withStorage().With(discovers).Defaulted().Obj()
 	service := convert[corev1.Service](Discovery(c))
@@ -41,7 +41,7 @@ func TestSupervisorsAnswerWhereTheServiceLeads(t *testing.T) {
 	if Discovery(without) != nil || slices.ContainsFunc(StatefulSet(without, Options{}, 3).Spec.Template.Spec.Containers[0].Command, func(a string) bool {
 		return len(a) > 6 && a[:6] == "--list"
 	}) {
-		t.Error("there is discovery that nobody asked for")
+		t.Error("there is discovery that the spec does not ask for")
 	}
 }
 

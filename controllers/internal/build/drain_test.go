@@ -99,8 +99,8 @@ func TestDrainerIsToldItsSourceAndItsSurvivors(t *testing.T) {
 }
 
 // Invariant 6: a pod is replaced only when it has ended for good.
-// TestDrainerIsToldTheClientsNamesAndPrefix: what clients call the members goes
-// before where the members are dialled.
+// TestDrainerIsToldTheClientsNamesAndPrefix: the name by which clients call a member precedes the
+// address at which it is dialled.
 func TestDrainerIsToldTheClientsNamesAndPrefix(t *testing.T) {
 	m := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Routing.KeyPrefix = "shop:"
@@ -151,7 +151,7 @@ func TestDrainIsRetriedOnlyWhereThatCanHelp(t *testing.T) {
 	}
 }
 
-// actionAfter is what the first rule for the exit code says.
+// actionAfter is the action of the first rule for the exit code.
 func actionAfter(policy *batchv1.PodFailurePolicy, code int32) batchv1.PodFailurePolicyAction {
 	for _, rule := range policy.Rules {
 		if rule.OnExitCodes != nil && slices.Contains(rule.OnExitCodes.Values, code) {
@@ -208,7 +208,7 @@ func TestJobHasTheSpecsLimits(t *testing.T) {
 	}
 }
 
-// The deadline of a Job, or of a pod, runs while the pod waits for a node, a volume or
+// A deadline of the Job, or of the pod, would also run while the pod waits for a node, a volume or
 // an image.
 func TestPendingTimeCountsAgainstNoDeadline(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().Obj()

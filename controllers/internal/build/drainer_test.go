@@ -9,8 +9,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Whatever keeps a drainer's pod from starting is part of the hash on its Job; what only matters when
-// it runs is not.
+// Every setting that can keep a drainer's pod from starting is part of the hash on its Job; a
+// setting that only matters when it runs is not.
 func TestADrainersJobSaysHowItsPodsAreMade(t *testing.T) {
 	base := func() *cachev1alpha1.Memcached { return &cachev1alpha1.Memcached{} }
 	options := Options{OperatorImage: "operator:1"}

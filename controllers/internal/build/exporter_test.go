@@ -11,7 +11,7 @@ import (
 func TestExporterRunsBesideMemcachedOnRequest(t *testing.T) {
 	for kind, pod := range pods(func(*cachev1alpha1.MemcachedSpec) {}) {
 		if n := len(pod.Containers); n != 1 {
-			t.Errorf("%s: %d containers that nobody asked for", kind, n-1)
+			t.Errorf("%s: %d containers that the spec does not ask for", kind, n-1)
 		}
 	}
 	ask := func(s *cachev1alpha1.MemcachedSpec) {
@@ -58,6 +58,6 @@ func TestServiceMonitorSelectsTheServiceAndItsMetrics(t *testing.T) {
 	}
 	c.Spec.Exporter.ServiceMonitor = nil
 	if ServiceMonitor(c) != nil {
-		t.Error("there is one that nobody asked for")
+		t.Error("there is one that the spec does not ask for")
 	}
 }

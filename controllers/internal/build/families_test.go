@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// dualPods have these addresses, the first of which is the pod's own.
+// dualPods returns pods with these addresses, the first of which is status.podIP.
 func dualPods(addresses map[string][]string) []corev1.Pod {
 	var pods []corev1.Pod
 	for name, all := range addresses {
@@ -21,7 +21,8 @@ func dualPods(addresses map[string][]string) []corev1.Pod {
 	return pods
 }
 
-// Where nodes differ in which family comes first, each member has an address of the list's family.
+// If nodes differ in which family comes first, each member is listed with an address of the list's
+// family.
 func TestTheListHasEachMemberInOneFamily(t *testing.T) {
 	four := []Endpoint{{"cache-0", "10.0.0.1"}, {"cache-1", "10.0.0.2"}, {"cache-2", "10.0.0.3"}}
 	six := []Endpoint{{"cache-0", "fd00::1"}, {"cache-1", "fd00::2"}, {"cache-2", "fd00::3"}}
@@ -41,7 +42,7 @@ func TestTheListHasEachMemberInOneFamily(t *testing.T) {
 			map[string][]string{"cache-0": {"10.0.0.1"}, "cache-1": {"fd00::2"}, "cache-2": {"fd00::3"}}, four, []Endpoint{six[1], six[2]}, []string{"cache-0"},
 		},
 		"the list's, where as many have either":  {map[string][]string{"cache-0": {"fd00::1"}, "cache-1": {"10.0.0.2"}}, four[:2], []Endpoint{four[1]}, []string{"cache-0"}},
-		"none is everybody's, which status says": {map[string][]string{"cache-0": {"10.0.0.1"}, "cache-1": {"fd00::2"}, "cache-2": {"10.0.0.3"}}, nil, []Endpoint{four[0], four[2]}, []string{"cache-1"}},
+		"no family is common, which status says": {map[string][]string{"cache-0": {"10.0.0.1"}, "cache-1": {"fd00::2"}, "cache-2": {"10.0.0.3"}}, nil, []Endpoint{four[0], four[2]}, []string{"cache-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods := dualPods(test.pods)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// memberPods have these addresses, in any order.
+// memberPods returns pods with these addresses, in any order.
 func memberPods(addresses map[string]string) []corev1.Pod {
 	var pods []corev1.Pod
 	for name, address := range addresses {
@@ -36,7 +36,7 @@ func TestEndpointsAreTheListInItsOrder(t *testing.T) {
 		want   []Endpoint
 	}{
 		"by their numbers":                {11, eleven, nil, inOrder},
-		"nobody":                          {0, eleven, inOrder, nil},
+		"none":                            {0, eleven, inOrder, nil},
 		"a member that leaves is off it":  {2, map[string]string{"cache-0": "10.0.0.1", "cache-1": "10.0.0.2", "cache-2": "10.0.0.3"}, nil, two},
 		"one has another address":         {2, map[string]string{"cache-0": "10.0.0.1", "cache-1": "10.0.0.9"}, two, []Endpoint{{"cache-0", "10.0.0.1"}, {"cache-1", "10.0.0.9"}}},
 		"one has no pod":                  {2, map[string]string{"cache-1": "10.0.0.2"}, two, two},

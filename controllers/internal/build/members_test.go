@@ -85,8 +85,8 @@ func TestMembersAreReadyWhenTheyAreWarm(t *testing.T) {
 	}
 }
 
-// TestSavedMembersHaveTheirFileInMemory, with a bound, in memcached's container and in
-// the init container that looks at it. The volume is mounted where it was.
+// TestSavedMembersHaveTheirFileInMemory, with a bound, in memcached's container and in the init
+// container that looks at it. The volume of the claim stays mounted at its path.
 func TestSavedMembersHaveTheirFileInMemory(t *testing.T) {
 	c := withStorage().Memory("96Mi").Defaulted().Obj()
 	pod := StatefulSet(c, options, 3).Spec.Template.Spec
@@ -188,7 +188,7 @@ func TestMemoryRequestFollowsFromMemoryUnlessAPersonSetsResources(t *testing.T) 
 	}
 }
 
-// A limit of CPU alone takes no request for memory away, on any container.
+// A limit of CPU alone removes no request for memory, on any container.
 func TestAPersonsResourcesReplaceOurDefaultsOneByOne(t *testing.T) {
 	quantities := func(cpu, memory string) corev1.ResourceList {
 		all := corev1.ResourceList{}
@@ -258,7 +258,7 @@ func TestEachMemberHasItsVolumeAndTheSupervisor(t *testing.T) {
 	}
 }
 
-// TestAMembersContainersLeaveTheirLastWords, which status quotes.
+// Status quotes the last words of a member's containers.
 func TestAMembersContainersLeaveTheirLastWords(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Defaulted().Obj()
 	c.Spec.Exporter = &cachev1alpha1.ExporterSpec{}

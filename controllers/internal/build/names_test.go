@@ -79,7 +79,7 @@ func TestAsideNameTellsItsOrdinalAndIsNoMembers(t *testing.T) {
 	}
 }
 
-// meanings are all that a claim's name can mean for these clusters: whose claim it is.
+// meanings returns all meanings that a claim's name can have for these clusters: whose claim it is.
 func meanings(name string, clusters ...string) []string {
 	var found []string
 	for _, cluster := range clusters {
@@ -113,8 +113,8 @@ func TestClusterWhoseNameLooksLikeAnAsideClaimHasItsOwnClaims(t *testing.T) {
 	}
 }
 
-// Every name has one meaning at most, and names that the operator gives are parsed to
-// what they were made of.
+// Every name has at most one meaning, and names that the operator gives are parsed to the values
+// that they were made from.
 func FuzzClaimNames(f *testing.F) {
 	for _, name := range []string{"data-cache-0", "data-x-1-aside-abcdef-0", "data-x-1-aside-01234567", "data-x-1-aside-01234567-2-aside-89abcdef", "data--1", "data-x--1"} {
 		f.Add(name, int32(3))

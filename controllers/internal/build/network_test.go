@@ -31,7 +31,7 @@ func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
 		"a client at the metrics":       {map[string]string{"app": "web"}, "metrics", false},
 		"a client at discovery":         {map[string]string{"app": "web"}, "discovery", true},
 		"Prometheus at discovery":       {map[string]string{"app": "prometheus"}, "discovery", false},
-		"anybody else at discovery":     {map[string]string{"app": "another"}, "discovery", false},
+		"any other pod at discovery":    {map[string]string{"app": "another"}, "discovery", false},
 		"Prometheus":                    {map[string]string{"app": "prometheus"}, "metrics", true},
 		"Prometheus at memcached":       {map[string]string{"app": "prometheus"}, "memcached", false},
 		"a drainer":                     {Labels(c, cachev1alpha1.ComponentDrainer), "memcached", true},
@@ -43,8 +43,8 @@ func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
 		"a drainer at the metrics":      {Labels(c, cachev1alpha1.ComponentDrainer), "metrics", false},
 		"a drainer of another cluster":  {Labels(other, cachev1alpha1.ComponentDrainer), "memcached", false},
 		"a member":                      {Labels(c, cachev1alpha1.ComponentMember), "memcached", false},
-		"anybody else":                  {map[string]string{"app": "another"}, "memcached", false},
-		"anybody else at the metrics":   {map[string]string{"app": "another"}, "metrics", false},
+		"any other pod":                 {map[string]string{"app": "another"}, "memcached", false},
+		"any other pod at the metrics":  {map[string]string{"app": "another"}, "metrics", false},
 		"a pod without labels":          {nil, "memcached", false},
 		"a client at a port of its own": {map[string]string{"app": "web"}, "http", false},
 	} {
@@ -116,10 +116,10 @@ func TestNetworkPolicyWithoutNamesLetsOnlyDrainersIn(t *testing.T) {
 	}
 	for _, port := range []string{"memcached", "metrics", "discovery"} {
 		if admits(policy, map[string]string{"app": "web"}, port) {
-			t.Errorf("anybody gets in at %s", port)
+			t.Errorf("every pod gets in at %s", port)
 		}
 	}
 	if NetworkPolicy(withStorage().Obj(), nil) != nil {
-		t.Error("there is one that nobody asked for")
+		t.Error("there is one that the spec does not ask for")
 	}
 }

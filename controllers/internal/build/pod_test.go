@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// pods of both kinds of cluster, by what they are.
+// pods returns the pods of both kinds of clusters, by the kind.
 func pods(change func(*cachev1alpha1.MemcachedSpec)) map[string]*coreac.PodSpecApplyConfiguration {
 	stored := withStorage().With(change).Defaulted().Obj()
 	plain := apitest.MakeMemcached("cache").Namespace("shop").With(change).Defaulted().Obj()
@@ -60,7 +60,8 @@ func TestMembersSpreadOverNodesAsThePersonSays(t *testing.T) {
 	}
 }
 
-// A drainer has to read what members wrote: one field of its own leaves it their user and group.
+// A drainer has to read the members' files. If its template sets one field, it still inherits the
+// members' user and group.
 func TestASecurityContextIsInheritedFieldByField(t *testing.T) {
 	members := &corev1.PodSecurityContext{
 		RunAsUser: ptr.To[int64](5), RunAsGroup: ptr.To[int64](6), FSGroup: ptr.To[int64](7), RunAsNonRoot: ptr.To(true), SupplementalGroups: []int64{8},
@@ -111,7 +112,7 @@ func TestWhatAPersonSetsReachesThePods(t *testing.T) {
 	}
 }
 
-// A drainer that runs as another user than the member can't read its files.
+// A drainer that runs as another user than the member can't read the member's files.
 func TestDrainersRunAsTheMembersDo(t *testing.T) {
 	own := &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](2000), FSGroup: ptr.To[int64](3000)}
 	for name, test := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// clusterAt is a cluster of that client library whose specification has that port.
+// clusterAt is a cluster whose specification has this port.
 func clusterAt(port int32, more ...func(*cachev1alpha1.MemcachedSpec)) *cachev1alpha1.Memcached {
 	b := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) { s.ContainerPort = port })
 	for _, with := range more {
@@ -28,7 +28,8 @@ func calledBy(client string) func(*cachev1alpha1.MemcachedSpec) {
 	return func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = cachev1alpha1.Client(client) }
 }
 
-// podAt is a member as it was made when the specification had that port, as the cache keeps it.
+// podAt is a member's pod that was created when the specification had this port, as the cache keeps
+// it.
 func podAt(ordinal int32, port int32) corev1.Pod {
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: PodName("cache", ordinal)}, Spec: *specAt(port)}
 }
@@ -87,7 +88,8 @@ func TestDrainersAndRoutersDialEachMemberAtItsOwnPort(t *testing.T) {
 	}
 }
 
-// Where a member is dialled makes no other ring: no library may look for its keys elsewhere.
+// A member that is dialled at another port makes no other ring: no library may look for its keys
+// elsewhere.
 func TestAnotherPortToDialMovesNoKey(t *testing.T) {
 	for _, client := range routing.Clients() {
 		for _, serverName := range []string{"", "shard-{ordinal}", "cache-{ordinal}.cache:11211"} {
@@ -118,7 +120,8 @@ func TestAnotherPortToDialMovesNoKey(t *testing.T) {
 	}
 }
 
-// Clients of a library that hashes ports get one port: a list of two is a ring of its own, which nothing is moved for.
+// Clients of a library that hashes ports get one port, because a list with two ports would be
+// another ring, which no move follows.
 func TestClientsAreToldEachMembersOwnPortIfThatMovesNoKey(t *testing.T) {
 	own, one := []string{"cache-0.cache.shop.svc:11211", "cache-1.cache.shop.svc:11300"}, []string{"cache-0.cache.shop.svc:11300", "cache-1.cache.shop.svc:11300"}
 	hash := []string{"dalli", "pymemcache", "pymemcache-bytes", "spymemcached-ketama", "libmemcached-ketama", "libmemcached-ketama-weighted", "spymemcached-ketama-names", "twemproxy"}
@@ -166,7 +169,7 @@ func TestTheSliceHasThePortOfMost(t *testing.T) {
 		"most have the old":    {Ports{0: {11211, 1}, 1: {11211, 1}}, 11211, three, true},
 		"most have the new":    {mixed, 11300, three, true},
 		"one of two":           {mixed, 11211, three[:2], true},
-		"nobody":               {nil, 11300, nil, false},
+		"none":                 {nil, 11300, nil, false},
 	} {
 		got := ListPortsOf(c, test.ports, test.of)
 		if got.Port != test.port || (got.Others != "") != test.different {
@@ -179,7 +182,7 @@ func TestTheSliceHasThePortOfMost(t *testing.T) {
 	}
 }
 
-// TestATableIsOfItsRingWhereverItsMembersAreDialled: nothing changes rings because members are replaced.
+// TestATableIsOfItsRingWhereverItsMembersAreDialled: replacing members changes no ring.
 func TestATableIsOfItsRingWhereverItsMembersAreDialled(t *testing.T) {
 	for _, client := range []string{"gomemcache", "pymemcache", "twemproxy"} {
 		for _, serverName := range []string{"", "shard-{ordinal}"} {

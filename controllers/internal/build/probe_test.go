@@ -9,7 +9,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// memcached counts a connection to a TLS port as a handshake that failed.
+// memcached counts a plain connection to its TLS port as a failed handshake.
 func TestNoProbeOpensATLSPortWithoutAHandshake(t *testing.T) {
 	tested := 0
 	for _, c := range everyPodSet() {

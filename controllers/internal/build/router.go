@@ -62,7 +62,7 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 // RouterTable is the table that routers are told in a state. before is the table that they were
 // told last, or nil. In the states stable and prepare the new ring has the first n members; in the
 // others the rings stay. Each member is dialled at its own port. RouterTable returns nil if the
-// state can't follow the one before. The caller sets Acknowledged and Signer.
+// state can't follow the state before. The caller sets Acknowledged and Signer.
 func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state string, n int32, before *contract.RingTable, number int64) *contract.RingTable {
 	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c), Key: string(c.UID)}
 	switch {

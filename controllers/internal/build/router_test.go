@@ -70,7 +70,7 @@ func TestARoutersFlagsSayWhatTheSpecSays(t *testing.T) {
 }
 
 // TestRoutersAreNoMembers: no Service, budget, policy or StatefulSet of the members selects a
-// router, and none of the routers a member.
+// router, and no object of the routers selects a member.
 func TestRoutersAreNoMembers(t *testing.T) {
 	c := routedCluster(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Template.Labels = map[string]string{cachev1alpha1.LabelComponent: "x"}
@@ -118,7 +118,7 @@ func TestRouterTableNumber(t *testing.T) {
 	now := contract.NumberTime(3600)
 	for text, want := range map[string]int64{
 		`{"number":17,"state":"stable","new":{"servers":["a:1"]}}`:                  17,
-		`{"number":9000000000000000000,"state":"stable","new":{"servers":["a:1"]}}`: 0, // no later one could be told
+		`{"number":9000000000000000000,"state":"stable","new":{"servers":["a:1"]}}`: 0, // routers could never be told a higher number
 		`{"number":-1,"state":"stable","new":{"servers":["a:1"]}}`:                  0,
 		`{"number":17,"state":"unheard","new":{"servers":["a:1"]}}`:                 0,
 		`{"number":17,"state":"stable"}`:                                            0,
@@ -135,7 +135,7 @@ func TestRouterTableNumber(t *testing.T) {
 	}
 }
 
-// TestATableOfOtherServersIsNotRead: anybody may have written it.
+// TestATableOfOtherServersIsNotRead, because any client may have written it.
 func TestATableOfOtherServersIsNotRead(t *testing.T) {
 	c := routedCluster()
 	ours := func(i int) string { return fmt.Sprintf("cache-%d.cache.%s.svc:11211", i, c.Namespace) }
@@ -185,14 +185,14 @@ func TestTheRingOfATableIsOneThatIsKnown(t *testing.T) {
 	}
 }
 
-// TestRoutersLetIn: clients, monitoring and the operator, and nobody if nobody is named.
+// TestRoutersLetIn clients, monitoring and the operator, and no client if the spec names none.
 func TestRoutersLetIn(t *testing.T) {
 	if RouterPolicy(routedCluster(), Options{OperatorNamespace: "x"}) != nil {
-		t.Error("a policy that nobody asked for")
+		t.Error("a policy that the spec does not ask for")
 	}
 	closed := RouterPolicy(routedCluster(func(s *cachev1alpha1.MemcachedSpec) { s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{} }), Options{})
 	if len(closed.Spec.Ingress) != 0 {
-		t.Errorf("nobody is named, and %v get in", closed.Spec.Ingress)
+		t.Errorf("no client is named, and %v get in", closed.Spec.Ingress)
 	}
 	c := apitest.MakeMemcached("cache").EveryField().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Router = &cachev1alpha1.RouterSpec{}
@@ -202,7 +202,7 @@ func TestRoutersLetIn(t *testing.T) {
 	for _, rule := range open.Spec.Ingress {
 		ports = append(ports, rule.Ports[0].Port.String())
 		if len(rule.From) == 0 {
-			t.Errorf("everybody gets in at %s", rule.Ports[0].Port)
+			t.Errorf("every client gets in at %s", rule.Ports[0].Port)
 		}
 	}
 	if diff := cmp.Diff([]string{"memcached", "admin", "admin"}, ports); diff != "" {
@@ -266,10 +266,10 @@ func TestWhoseRoutersHaveABudget(t *testing.T) {
 	}
 }
 
-// TestRoutersHaveTheTimeToEnd: the kubelet waits for longer than a router lingers and drains, by the
-// defaults, which no flag changes. There is no preStop: the router itself lingers.
+// TestRoutersHaveTheTimeToEnd: the kubelet waits longer than a router lingers and drains by its
+// default flags. There is no preStop hook, because the router itself lingers.
 func TestRoutersHaveTheTimeToEnd(t *testing.T) {
-	const starts = 5 * time.Second // until the signal is there, and to end after the last answer
+	const starts = 5 * time.Second // until the signal arrives, and to end after the last answer
 	pod := Routers(routedCluster(), Options{}).Spec.Template.Spec
 	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < contract.RouterLinger+contract.RouterDrain+starts {
 		t.Errorf("%v to end", grace)
@@ -284,7 +284,7 @@ func TestRoutersHaveTheTimeToEnd(t *testing.T) {
 	}
 }
 
-// TestRouterPodsAreRestricted, as Kubernetes' restricted profile wants it.
+// TestRouterPodsAreRestricted: they pass Kubernetes' restricted profile.
 func TestRouterPodsAreRestricted(t *testing.T) {
 	d := Routers(routedCluster(), Options{OperatorImage: "operator:v1"})
 	pod := d.Spec.Template.Spec
@@ -301,8 +301,8 @@ func TestRouterPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// TestRouterTablesFollowEachOther: rings stay from the second state on, whatever the spec says by
-// then, and no state comes but after the one before.
+// TestRouterTablesFollowEachOther: rings stay from the second state on, even if the spec changes,
+// and each state only follows the state before.
 func TestRouterTablesFollowEachOther(t *testing.T) {
 	for _, exclusive := range []bool{false, true} {
 		c := routedCluster()

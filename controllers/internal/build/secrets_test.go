@@ -20,7 +20,7 @@ func secured(clientAuth cachev1alpha1.TLSClientAuth) *apitest.MemcachedBuilder {
 	})
 }
 
-// A command has only paths, and nothing of what is in the Secrets.
+// A command has only paths, and no value of the Secrets.
 var connectionFlags = []string{"--tls-dir=/tls", "--auth-file=/auth/auth-file"}
 
 func TestSecuredMembersGetTheSecretsAndASupervisor(t *testing.T) {
@@ -60,7 +60,7 @@ func TestSecuredMembersGetTheSecretsAndASupervisor(t *testing.T) {
 	}
 }
 
-// Only those that show its certificate get a private key.
+// Only drainers that have to show a certificate get its private key.
 func TestDrainersGetWhatTheyNeedOfTheSecrets(t *testing.T) {
 	for clientAuth, want := range map[cachev1alpha1.TLSClientAuth]string{"None": "certificate ca.crt", "Required": "certificate ca.crt tls.crt tls.key"} {
 		move := MoveJob(secured(clientAuth).Defaulted().Obj(), options, Move{Claim: "data-cache-0", UID: "uid", Target: "target", Members: 3})

@@ -13,9 +13,9 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// What is left out of the hash must not change the pods: otherwise its change would wait
-// for a turn. What people change most must be left out: otherwise its change would carry
-// an upgrade's along.
+// A field that is left out of the hash must not change the pods, because its change would wait for
+// a turn. Fields that people change most must be left out, because their change would also roll out
+// an upgrade's change.
 func TestTheHashOfATemplatesSpecIsThatOfWhatThePodsDependOn(t *testing.T) {
 	build := func() *cachev1alpha1.Memcached {
 		return apitest.MakeMemcached("cache").EveryField().Storage("1Gi").With(discovers).Defaulted().Obj()
@@ -60,7 +60,7 @@ func TestTheHashOfATemplatesSpecIsThatOfWhatThePodsDependOn(t *testing.T) {
 	}
 }
 
-// The same for the routers' pods.
+// The routers' pods have the same rules.
 func TestTheHashOfTheRoutersSpecIsThatOfWhatTheirPodsDependOn(t *testing.T) {
 	build := func() *cachev1alpha1.Memcached {
 		c := apitest.MakeMemcached("cache").EveryField().Storage("1Gi").With(discovers).Defaulted().Obj()
@@ -100,8 +100,8 @@ func TestTheHashOfTheRoutersSpecIsThatOfWhatTheirPodsDependOn(t *testing.T) {
 	}
 }
 
-// A field that is added to the spec, and that a cluster doesn't set, changes no hash: an upgrade of the
-// operator would replace the cluster's members.
+// A new field of the spec that a cluster doesn't set changes no hash, because an upgrade of the
+// operator would then replace the cluster's members.
 func TestAFieldThatIsNotSetIsNoPartOfTheHash(t *testing.T) {
 	b, err := json.Marshal(cachev1alpha1.MemcachedSpec{Exporter: &cachev1alpha1.ExporterSpec{}, Router: &cachev1alpha1.RouterSpec{}})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// change of a claim that a test is about.
+// change changes a claim for a test.
 type change func(*claim.Claim)
 
 // left is the claim of a departed member.
@@ -37,12 +37,12 @@ func receipt(source string) change {
 	}
 }
 
-// sized gives the claim what it asks for, and its volume, in bytes.
+// sized sets the size that the claim asks for, and that of its volume, in bytes.
 func sized(asked, capacity int64) change {
 	return func(c *claim.Claim) { c.Asked, c.Capacity = asked, capacity }
 }
 
-// refusals compares what a check says about each claim; "" if it allows it.
+// refusals compares a check's error about each claim; "" if the check allows the claim.
 func refusals(t *testing.T, check func(*claim.Claim) error, claims map[*claim.Claim]string) {
 	t.Helper()
 	for c, want := range claims {
@@ -152,7 +152,7 @@ func TestLiveOnlyAMembersClaimAsksForMore(t *testing.T) {
 	})
 }
 
-// A mark that is about to be written has no time yet.
+// A pending mark has no time yet.
 func TestAMarkThatIsNotWrittenYetIsNoTime(t *testing.T) {
 	t.Parallel()
 	c := left(member)

@@ -22,7 +22,7 @@ import (
 //	a member's pod            the UID of its controller is the StatefulSet's
 //	a drainer's pod           its controller is a Job; a receipt also needs the Job's UID
 //	a member's claim          its name, because a StatefulSet uses any claim of the right
-//	                          name; with our finalizer, whoever controls it
+//	                          name; with our finalizer, any controller
 //
 // An object without a controller may be adopted, as in Kubernetes: a deleted Memcached of this name
 // has left it (kubectl delete --cascade=orphan).

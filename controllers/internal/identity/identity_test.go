@@ -34,18 +34,18 @@ func TestAJobIsTheClustersByItsControllerAndItsDuty(t *testing.T) {
 		change  func(*batchv1.Job)
 		want    bool
 	}{
-		"its own":                        {cluster, func(*batchv1.Job) {}, true},
-		"of a Memcached of the name":     {cluster, func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }, false},
-		"without a controller":           {cluster, orphan, false},
-		"without annotations":            {cluster, func(j *batchv1.Job) { j.Annotations = nil }, false},
-		"with no survivors":              {cluster, func(j *batchv1.Job) { j.Annotations[cachev1alpha1.AnnotationSurvivors] = "0" }, false},
-		"with too many":                  {cluster, func(j *batchv1.Job) { j.Annotations[cachev1alpha1.AnnotationSurvivors] = "513" }, false},
-		"orphaned, the Memcached goes":   {deleted, orphan, true},
-		"a copy, the Memcached goes":     {deleted, func(j *batchv1.Job) { orphan(j); j.Name = "copied" }, false},
-		"another's, the Memcached goes":  {deleted, func(j *batchv1.Job) { orphan(j); j.Labels[cachev1alpha1.LabelCluster] = "other" }, false},
-		"its own, when it is deleted":    {deleted, func(*batchv1.Job) {}, true},
-		"another's, when it is deleted":  {deleted, func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }, false},
-		"a component that drains nobody": {cluster, func(j *batchv1.Job) { j.Labels[cachev1alpha1.LabelComponent] = "member" }, false},
+		"its own":                         {cluster, func(*batchv1.Job) {}, true},
+		"of a Memcached of the name":      {cluster, func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }, false},
+		"without a controller":            {cluster, orphan, false},
+		"without annotations":             {cluster, func(j *batchv1.Job) { j.Annotations = nil }, false},
+		"with no survivors":               {cluster, func(j *batchv1.Job) { j.Annotations[cachev1alpha1.AnnotationSurvivors] = "0" }, false},
+		"with too many":                   {cluster, func(j *batchv1.Job) { j.Annotations[cachev1alpha1.AnnotationSurvivors] = "513" }, false},
+		"orphaned, the Memcached goes":    {deleted, orphan, true},
+		"a copy, the Memcached goes":      {deleted, func(j *batchv1.Job) { orphan(j); j.Name = "copied" }, false},
+		"another's, the Memcached goes":   {deleted, func(j *batchv1.Job) { orphan(j); j.Labels[cachev1alpha1.LabelCluster] = "other" }, false},
+		"its own, when it is deleted":     {deleted, func(*batchv1.Job) {}, true},
+		"another's, when it is deleted":   {deleted, func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }, false},
+		"a component that drains nothing": {cluster, func(j *batchv1.Job) { j.Labels[cachev1alpha1.LabelComponent] = "member" }, false},
 	} {
 		if got := OwnJob(test.cluster, job(test.change)); got != test.want {
 			t.Errorf("%s: got %v", what, got)

@@ -9,14 +9,14 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// world is a Memcached and the installations of the operator that watch it. Each of them sees the
-// Memcached some time late, as its cache does, and its write fails if that is not the present one.
+// world is a Memcached and the installations of the operator that watch it. Each installation sees
+// the Memcached late, like a cache, and its write fails if it has not seen the present version.
 type world struct {
 	t       *testing.T
 	now     time.Duration
 	cluster cachev1alpha1.Memcached
 	version int
-	// writes, and the number of times that the Memcached got another operator.
+	// writes counts writes, changes how often the Memcached got another operator.
 	writes, changes int
 	of              []*observer
 }
@@ -28,7 +28,7 @@ type observer struct {
 	version int
 	says    string
 	since   time.Duration
-	// idle is for how many turns it has not seen the present Memcached.
+	// idle is for how many turns the installation has not seen the present Memcached.
 	idle int
 }
 
@@ -42,10 +42,10 @@ func newWorld(t *testing.T, names ...string) *world {
 
 func (w *world) operator() string { return w.cluster.Annotations[cachev1alpha1.AnnotationOperator] }
 
-// sees: the watch brings the present Memcached.
+// sees brings the present Memcached into the installation's cache.
 func (w *world) sees(o *observer) { w.cluster.DeepCopyInto(&o.cached); o.version = w.version }
 
-// reconciles once; the answer is whether the installation manages the Memcached.
+// reconciles runs one reconcile, and tells whether the installation manages the Memcached.
 func (w *world) reconciles(o *observer) bool {
 	a := o.cached.Annotations
 	if says := a[cachev1alpha1.AnnotationOperator] + "|" + a[cachev1alpha1.AnnotationOtherOperator]; says != o.says {
@@ -70,8 +70,9 @@ func (w *world) reconciles(o *observer) bool {
 	return step.Manages() || step == TakeOver
 }
 
-// run for that time: each installation at work reconciles every other turn or so, in any order, and its cache
-// is behind now and then; but each is up to date at one of four turns.
+// run runs the installations for this time: each running installation reconciles in about every
+// second turn, in any order. Its cache is sometimes stale, but is up to date in at least one of
+// four turns.
 func (w *world) run(r *rand.Rand, d time.Duration) {
 	const tick = 5 * time.Second
 	for end := w.now + d; w.now < end; w.now += tick {
@@ -103,7 +104,7 @@ func TestOneOfSeveralInstallationsManagesAMemcachedUntilItEnds(t *testing.T) {
 		if limit := 3 * 60; w.writes > limit {
 			t.Fatalf("seed %d: %d writes in an hour", seed, w.writes)
 		}
-		for _, o := range w.of { // it is uninstalled
+		for _, o := range w.of { // the managing installation is uninstalled
 			o.atWork = o.name != first
 		}
 		w.run(r, ForgetTime+AskAgainTime+2*AnswerTime)
@@ -112,7 +113,7 @@ func TestOneOfSeveralInstallationsManagesAMemcachedUntilItEnds(t *testing.T) {
 			t.Fatalf("seed %d: %q manages it, after %d changes", seed, second, w.changes)
 		}
 		w.run(r, time.Hour)
-		for _, o := range w.of { // the first comes back
+		for _, o := range w.of { // the first installation comes back
 			o.atWork = true
 		}
 		w.run(r, time.Hour)
@@ -134,7 +135,8 @@ func TestOneOfSeveralInstallationsManagesAMemcachedUntilItEnds(t *testing.T) {
 	}
 }
 
-// Two that reconcile at the same time, from the same cache, never both begin.
+// Two installations that reconcile at the same time, with the same cached Memcached, never both
+// begin.
 func TestOnlyOneOfTwoInstallationsClaimsANewMemcached(t *testing.T) {
 	w := newWorld(t, "a/lease", "b/lease")
 	for _, o := range w.of {

@@ -11,7 +11,7 @@ import (
 )
 
 // After a restore of etcd the versions of all objects are smaller than that of our last write, and
-// may be for days. What was written is not what is there then.
+// may stay smaller for days. The written object no longer exists then.
 func TestOurLastWriteGivesWayToWhatIsThere(t *testing.T) {
 	began := time.Unix(1000, 0)
 	at := func(version string, change func(*cachev1alpha1.Memcached)) *cachev1alpha1.Memcached {
@@ -44,8 +44,8 @@ func TestOurLastWriteGivesWayToWhatIsThere(t *testing.T) {
 	}
 }
 
-// Our own write of the spec, which gives the size that was left out, makes a new generation. The cache has the one
-// before for a moment.
+// Our own write of a size that was left out makes a new generation of the spec. The cache has the
+// generation before for a moment.
 func TestOurOwnWriteOfTheSpecIsNotTakenForAnothers(t *testing.T) {
 	began := time.Unix(1000, 0)
 	at := func(version string, generation int64) *cachev1alpha1.Memcached {
@@ -74,7 +74,7 @@ func TestOurOwnWriteOfTheSpecIsNotTakenForAnothers(t *testing.T) {
 	}
 }
 
-// Pods of routers have new names each time: what was remembered of those that are gone would add up.
+// Each new router's pod has a new name, so entries of pods that are gone would accumulate.
 func TestMatchesOfWhatIsGoneAreDropped(t *testing.T) {
 	var m Matches
 	c := atVersion("1")

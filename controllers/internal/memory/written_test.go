@@ -23,7 +23,7 @@ func TestAReconcileStartsFromOurOwnLastWriteUntilTheCacheHasIt(t *testing.T) {
 	}
 	w.Note(atVersion("10"), 0, now)
 	for _, step := range []struct{ cached, want string }{{"7", "10"}, {"9", "10"}, {"10", "10"}, {"8", "8"}, {"11", "11"}} {
-		// After version 10 was seen in the cache, what we wrote is forgotten.
+		// After the cache had version 10, our write is forgotten.
 		if got := w.Newest(atVersion(step.cached), now).ResourceVersion; got != step.want {
 			t.Errorf("version %s is cached: got %s, want %s", step.cached, got, step.want)
 		}
@@ -102,7 +102,7 @@ func TestProgressIsWrittenEachTimeThatItIsRead(t *testing.T) {
 	}
 }
 
-// Clients with an old list may go on for hours, and each look at them finds other numbers.
+// Clients with an old list may continue for hours, and their numbers differ at each reconcile.
 func TestWhoStillCallsALeavingMemberIsWrittenNowAndThen(t *testing.T) {
 	var w Written
 	key, now := client.ObjectKeyFromObject(atVersion("1")), time.Unix(1000, 0)
@@ -116,6 +116,6 @@ func TestWhoStillCallsALeavingMemberIsWrittenNowAndThen(t *testing.T) {
 		t.Errorf("it waits %s, want %s", got, callersInterval)
 	}
 	if got := w.StatusDue(key, called("44 a second"), &cachev1alpha1.MemcachedStatus{}, now); got != 0 {
-		t.Errorf("when nobody calls any more, it waits %s", got)
+		t.Errorf("when no client calls any more, it waits %s", got)
 	}
 }

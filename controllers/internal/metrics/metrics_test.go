@@ -25,7 +25,7 @@ import (
 
 var scraped = time.Unix(10_000, 0)
 
-// snapshot collects what it is given.
+// snapshot is a reader with fixed lists.
 type snapshot struct {
 	clusters []cachev1alpha1.Memcached
 	claims   []corev1.PersistentVolumeClaim
@@ -43,8 +43,7 @@ func left(c *corev1.PersistentVolumeClaim) time.Time {
 	return at
 }
 
-// held is a claim of the cluster "cache" with the finalizer, whose member left at that
-// time.
+// held is a claim of the cluster "cache" with the finalizer, whose member left at this time.
 func held(name string, leaving int64) corev1.PersistentVolumeClaim {
 	c := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: name, Finalizers: []string{cachev1alpha1.ClaimFinalizer},
@@ -103,7 +102,7 @@ memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Waiting
 func gathered(t *testing.T) (*Metrics, *prometheus.Registry, map[string]*dto.MetricFamily) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	m, err := New(prometheus.NewRegistry(), nil, left) // its collector would ask the API server
+	m, err := New(prometheus.NewRegistry(), nil, left) // the collector of clusters would read from the API server
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +262,7 @@ func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 	}
 }
 
-// A move that is tried again, and fails again, is counted again; its retries are not.
+// A second failed attempt of a move is counted again; starting an attempt is not counted.
 func TestEachFailureOfAMoveIsCountedOnce(t *testing.T) {
 	m, err := New(prometheus.NewRegistry(), nil, left)
 	if err != nil {

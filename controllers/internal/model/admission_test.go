@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
-// The first write of a StatefulSet and the later ones send the same, so what admission made of the first
-// one is not written again.
+// The first write of a StatefulSet and the later ones send the same configuration, so the result of
+// admission is not written again.
 func TestWhatAdmissionMadeOfTheFirstWriteIsNotWrittenAgain(t *testing.T) {
 	w := newWorld(t, &Options{})
 	s := w.onlyMemcached()

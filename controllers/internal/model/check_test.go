@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/test/invariants"
 )
 
-// volumeNames by ordinal and generation: each claim gets a volume of its own.
+// volumeNames has the volumes' names, by ordinal and generation: each claim gets its own volume.
 var volumeNames = func() (names [ordinals][many]string) {
 	for i := range ordinals {
 		for n := range many {
@@ -19,7 +19,7 @@ var volumeNames = func() (names [ordinals][many]string) {
 	return names
 }()
 
-// picture is a state as the invariants see it, with what they remember.
+// picture is a state as the invariants see it, with the past that they remember.
 func (m *model) picture(s *state) *invariants.State {
 	c := &s.live.cluster
 	out := &invariants.State{
@@ -137,7 +137,7 @@ func (s *state) picturePods(out *invariants.State, i int8) {
 	}
 }
 
-// remember stores what the invariants remember.
+// remember stores the past that the invariants remember.
 func (s *state) remember(p *invariants.State) {
 	for i := range int8(ordinals) {
 		past := memory{generation: s.memory[i].generation, instance: s.memory[i].instance, said: s.memory[i].said}
@@ -168,7 +168,7 @@ func rememberClaim(p *invariants.State, i int8, c *claim) claimMemory {
 	return past
 }
 
-// atRest tells what is wrong in a state in which nothing more happens by itself.
+// atRest returns what is wrong with a state in which no more events happen by themselves.
 func (m *model) atRest(s *state) []string {
 	p := m.picture(s)
 	var last plan.Plan
@@ -195,7 +195,7 @@ func (m *model) atRest(s *state) []string {
 	return append(wrong, m.unsettled(s, &last)...)
 }
 
-// leftovers of a cluster that is gone.
+// leftovers returns what is left of a cluster that is gone, and should not be.
 func (s *state) leftovers() []string {
 	var wrong []string
 	if s.live.cluster.exists || s.live.members.exists {
@@ -210,15 +210,15 @@ func (s *state) leftovers() []string {
 		}
 		for _, v := range s.volumes[i] {
 			if v.name != 0 && v.bound == 0 {
-				wrong = append(wrong, fmt.Sprintf("the cluster is gone, and a volume of ordinal %d waits for nobody", i))
+				wrong = append(wrong, fmt.Sprintf("the cluster is gone, and a volume of ordinal %d waits for no claim", i))
 			}
 		}
 	}
 	return wrong
 }
 
-// unsettled tells what keeps a cluster from its wanted size, other than a person's hold,
-// a failed drain, a claim that a person deleted, and hibernation.
+// unsettled returns what keeps a cluster from its wanted size, other than a person's hold, a failed
+// drain, a claim that a person deleted, and hibernation.
 func (m *model) unsettled(s *state, p *plan.Plan) []string {
 	var wrong []string
 	if !s.live.cluster.finalizer {

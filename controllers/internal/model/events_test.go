@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// happening is what an event does.
+// happening is the kind of an event.
 type happening uint8
 
 const (
@@ -30,7 +30,7 @@ const (
 	lagPassed
 	lagEnds
 	scale
-	annotate // with what, in the order of requests
+	annotate // the argument is an index in the order of requests
 	annotateSkip
 	annotateRetry
 	annotateHold
@@ -52,7 +52,7 @@ const (
 	reroute
 	moveOff
 	moveOn
-	moving // with what, in the order of requests
+	moving // the argument is an index in the order of requests
 	movingSkip
 	movingRetry
 	deleteList
@@ -124,7 +124,7 @@ func (m event) words() string {
 	return text
 }
 
-// class of an event.
+// class is the class of an event.
 type class uint8
 
 const (
@@ -132,7 +132,7 @@ const (
 	deed                  // of a person
 	mishap
 	traffic // of clients, at any time
-	hope    // may lead to a rest, but nothing may depend on it
+	hope    // may lead to a rest, but no promise may depend on it
 )
 
 // expansion collects the events out of one state.
@@ -187,7 +187,7 @@ func (x *expansion) put(m event, c class, to state) {
 	*x.into = append(*x.into, expanded{m, c, to})
 }
 
-// skipNothing drops steps that would change nothing any more.
+// skipNothing drops steps that would no longer change anything.
 func (m *model) skipNothing(s *state) {
 	for s.todo.n > 0 {
 		try := *s

@@ -10,12 +10,12 @@ import (
 	"example.com/memcached-operator/test/invariants"
 )
 
-// Options bound an exploration.
+// Options has the beginning and the bounds of an exploration.
 type Options struct {
 	// Cluster has the policy, the parallelism, and whether the claims are deleted with
 	// the Memcached.
 	Cluster plan.Cluster
-	// Size that the cluster has, or wants, at the beginning.
+	// Size is the cluster's present and wanted size at the beginning.
 	Size int8
 	// New: only the Memcached exists at the beginning.
 	New bool
@@ -23,24 +23,26 @@ type Options struct {
 	OnlyScale bool
 	// Deletes: with OnlyScale, they also delete a member's claim and pod.
 	Deletes bool
-	// Client that the spec names at the beginning; 0 for the consistent one.
+	// Client is the spec's client at the beginning; 0 for the consistent one.
 	Client int8
 	// Moving: items are moved, one item is followed, and people change where clients
 	// look.
 	Moving bool
-	// Largest size that people want; 0 for the most that the model has room for.
+	// Largest is the largest size that people want; 0 for the largest that the model has room for.
 	Largest int8
-	// Deeds of people, faults, and caches that lag, in one history.
+	// Deeds, Faults and Lags are how many actions of people, faults and lagging caches one history
+	// has at most.
 	Deeds, Faults, Lags int8
-	// Deaths of nodes.
+	// Deaths is how many nodes die at most.
 	Deaths int8
-	// Sample of the operator's steps, or nil.
+	// Sample gets a sample of the operator's steps; nil for none.
 	Sample *sample
 }
 
-// Result of an exploration.
+// Result is the result of an exploration.
 type Result struct {
-	// States that were reached, events between them, and states at rest.
+	// States, Events and Rests count the reached states, the events between them, and the states at
+	// rest.
 	States, Events, Rests int
 	// Broken has, by promise, a shortest history that breaks it.
 	Broken map[string]string
@@ -49,16 +51,16 @@ type Result struct {
 type model struct {
 	options Options
 	plans   map[sight]steps
-	// names of rings, and their rings.
+	// names has the rings by their names.
 	names   map[target]string
 	targets map[string]target
-	// moved are the receipts of moves.
+	// moved has the receipts of moves.
 	moved map[drainer]*contract.Receipt
 	seed  maphash.Seed
 
 	known   map[uint64]int32
 	parents []parent
-	// progress has the events that happen by themselves, as pairs of states.
+	// progress has the events that happen by themselves, as pairs of states before and after.
 	progress [][2]int32
 	rests    []int32
 	result   Result
@@ -85,7 +87,7 @@ func newModel(o Options) *model {
 	}
 }
 
-// Explore all states, breadth first.
+// Explore explores all states, breadth first.
 func Explore(o Options) Result {
 	m := newModel(o)
 	first := m.first()
@@ -141,7 +143,7 @@ func (m *model) know(s *state, how parent) (id int32, isNew bool) {
 	return id, !ok
 }
 
-// follow the events out of one state: check each, and keep the new states.
+// follow takes each event out of one state, checks it, and keeps the new states.
 func (m *model) follow(from *reached, moves []expanded, next []reached) []reached {
 	before := m.picture(&from.state)
 	resting := true
@@ -186,7 +188,7 @@ func (m *model) broken(name, what string, last parent) {
 	m.result.Broken[name] = what + "\n" + m.history(last).String()
 }
 
-// history of events, the last one first.
+// history is a list of events, the last one first.
 type history []event
 
 // history is how a state was reached first.
@@ -206,10 +208,10 @@ func (h history) String() string {
 	return story.String()
 }
 
-// checkProgress checks that what happens by itself can lead from each state to one at
-// rest. Then a cluster that is treated fairly gets there.
+// checkProgress checks that events that happen by themselves can lead from each state to a state at
+// rest. Then a cluster reaches a rest if no event is delayed forever.
 func (m *model) checkProgress() {
-	// The states before each one lie together, up to end.
+	// The states before each state are stored together, up to its end.
 	end := make([]int32, len(m.parents)+1)
 	for _, edge := range m.progress {
 		end[edge[1]+1]++

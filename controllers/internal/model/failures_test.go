@@ -12,28 +12,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// failure is what goes wrong with one write of a reconcile. The next write goes well.
+// failure is how one write of a reconcile fails. The next write succeeds.
 type failure uint8
 
 const (
-	conflict failure = iota + 1 // somebody else writes right before
+	conflict failure = iota + 1 // another client writes right before
 	notFound
 	unavailable
 	anyFailure
 )
 
 func (f failure) String() string {
-	return [...]string{conflict: "somebody else writes first", notFound: "not found", unavailable: "the API server is unavailable"}[f]
+	return [...]string{conflict: "another client writes first", notFound: "not found", unavailable: "the API server is unavailable"}[f]
 }
 
-// fails counts a write that would change something, and tells whether it is the one to fail.
+// fails counts a write that would change something, and tells whether this write has to fail.
 func (s *server) fails() bool {
 	s.attempts++
 	return s.attempts == s.failAt
 }
 
-// failWrite fails the write to this object. A conflict is made by a change of the object, so
-// that only a write with a lock fails.
+// failWrite fails the write to this object. For a conflict it changes the object first, so that
+// only a write with an optimistic lock fails.
 func (s *server) failWrite(ctx context.Context, c client.Client, live client.Object) error {
 	if !s.fails() {
 		return nil
@@ -45,7 +45,7 @@ func (s *server) failWrite(ctx context.Context, c client.Client, live client.Obj
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations["example.com/written-by"] = "somebody else"
+	annotations["example.com/written-by"] = "another client"
 	live.SetAnnotations(annotations)
 	s.touched = true
 	return c.Update(ctx, live)
@@ -62,8 +62,8 @@ func (s *server) failCreate(o client.Object) error {
 	return s.failure.err(o)
 }
 
-// failApply fails what is applied, except what the model doesn't have. Server-side apply has
-// no lock.
+// failApply fails an apply, except of objects that the model doesn't have. Server-side apply has no
+// optimistic lock.
 func (s *server) failApply(o client.Object) error {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	has := kind == "StatefulSet" || kind == "ConfigMap" && !s.listFollows
@@ -101,7 +101,7 @@ func lockLost(live, o client.Object, p client.Patch) bool {
 	return locked.Metadata.ResourceVersion != "" && locked.Metadata.ResourceVersion != live.GetResourceVersion()
 }
 
-// restore takes back what was just written.
+// restore undoes the last write.
 func restore(ctx context.Context, c client.Client, before, after *unstructured.Unstructured) error {
 	if before == nil {
 		return c.Delete(ctx, after)
@@ -110,7 +110,7 @@ func restore(ctx context.Context, c client.Client, before, after *unstructured.U
 	return c.Update(ctx, before)
 }
 
-// whenWriteFails is what becomes of the step.
+// whenWriteFails is the outcome of a step whose write fails.
 func (v verb) whenWriteFails(f failure) outcome {
 	onClaim, withoutLock, onlyOnce := false, false, false
 	switch v {
@@ -125,7 +125,7 @@ func (v verb) whenWriteFails(f failure) outcome {
 	}
 	switch {
 	case f == conflict && onClaim:
-		return done // the claim is read, and decided about, once more
+		return done // the claim is read and decided about once more
 	case f == conflict && withoutLock:
 		return done
 	case f == notFound && (onClaim || onlyOnce):
@@ -134,7 +134,7 @@ func (v verb) whenWriteFails(f failure) outcome {
 	return refused
 }
 
-// taken is a step and what became of it.
+// taken is a step and its outcome.
 type taken struct {
 	step
 	outcome
@@ -142,11 +142,12 @@ type taken struct {
 
 func (t taken) String() string { return fmt.Sprintf("%s %d (%s)", t.verb, t.ordinal, t.outcome) }
 
-// writes tells whether the step changed something; not the status, which is always written.
+// writes tells whether the step changed something. The status doesn't count, because it is always
+// written.
 func (t taken) writes() bool { return t.outcome == done && t.verb != noteServers }
 
-// reconcile plans and takes all steps, with nothing in between. If failAt is not 0, that
-// write fails.
+// reconcile plans and takes all steps, with no event in between. If failAt is not 0, the write with
+// this number fails.
 func (m *model) reconcile(s *state, failAt int, f failure) (all []taken) {
 	s.todo = m.steps(s)
 	for writes := 0; s.todo.n > 0; {

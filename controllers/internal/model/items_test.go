@@ -2,12 +2,12 @@ package model
 
 import "fmt"
 
-// One item is followed, the one that moves most: by the consistent client the last member
-// owns it, whatever the size, and by the shuffling one another member. Clients write it
-// at any time, to the member on their list. A volume has nothing of it, the value that
-// was written last, or an older one.
+// The model follows one item, the one that moves most: with the consistent client the last member
+// owns it, at any size, and with the shuffling client another member. Clients write the item at any
+// time, to the member on their list. A volume has no value of it, the value that was written last,
+// or an older one.
 
-// item is what a volume has of the item.
+// item is the value of the item on a volume.
 type item int8
 
 const (
@@ -16,7 +16,7 @@ const (
 	newest
 )
 
-// owners by client and size.
+// owners has the item's owner by client and size.
 var owners = [...][ordinals + 1]int8{consistent: {0, 0, 1, 2}, shuffling: {0, 0, 0, 1}}
 
 // itemOf returns the volume that the member serves from, or nil.
@@ -32,7 +32,7 @@ func (s *state) itemOf(i int8) *volume {
 	return s.volumeNamed(i, c.volume)
 }
 
-// owner that the clients ask, or -1.
+// owner returns the member that the clients ask for the item, or -1.
 func (s *state) owner() int8 {
 	l := &s.live.list
 	if l.size == 0 || l.last.client == 0 {
@@ -41,7 +41,7 @@ func (s *state) owner() int8 {
 	return owners[l.last.client][l.size]
 }
 
-// clients adds what clients may do.
+// clients adds the events of clients.
 func (s *state) clients(x *expansion) {
 	x.class = traffic
 	i := s.owner()
@@ -62,7 +62,7 @@ func (s *state) clients(x *expansion) {
 	}
 }
 
-// forget the item, because a person gave up what happens to it.
+// forget stops following the item, because a person has given it up.
 func (s *state) forget() {
 	s.forgotten = true
 	for i := range s.volumes {
@@ -72,8 +72,8 @@ func (s *state) forget() {
 	}
 }
 
-// ends are the source and the owner of what a drainer moves; nil if there is nothing to
-// move, or no member to get it.
+// ends returns the source and the owner of the item that a drainer moves; nil if there is no item
+// to move, or no member to get it.
 func (s *state) ends(i int8, d *drainer) (source, owner *volume) {
 	to := owners[max(consistent, d.target.client)][d.target.size]
 	if d.target.moves() {
@@ -88,7 +88,7 @@ func (s *state) ends(i int8, d *drainer) (source, owner *volume) {
 		return nil, nil
 	}
 	if d.target.lost&(1<<to) != 0 {
-		return source, source // it goes
+		return source, source // the item is discarded
 	}
 	return source, s.itemOf(to)
 }
@@ -102,7 +102,7 @@ func (s *state) reaches(i int8, d *drainer) bool {
 	return source == nil || owner != nil
 }
 
-// moveItem to its owner, as a drainer does: a value that the owner has stays.
+// moveItem moves the item to its owner, as a drainer does: a value that the owner has stays.
 func (s *state) moveItem(i int8, d *drainer, takes bool) {
 	source, owner := s.ends(i, d)
 	if source == nil || owner == nil {
@@ -119,7 +119,7 @@ func (s *state) moveItem(i int8, d *drainer, takes bool) {
 	}
 }
 
-// itemEvents are what a drainer may do before it ends.
+// itemEvents adds the events of a drainer before its end.
 func (s *state) itemEvents(x *expansion, i int8, d *drainer) {
 	source, owner := s.ends(i, d)
 	if source == nil || owner == nil {
@@ -133,7 +133,7 @@ func (s *state) itemEvents(x *expansion, i int8, d *drainer) {
 	}
 }
 
-// itemLost tells which wrong values clients get after a step.
+// itemLost returns which wrong values clients get after a step.
 func (s *state) itemLost(after *state) []string {
 	if after.forgotten || after.mixed {
 		return nil
@@ -161,7 +161,7 @@ func (s *state) holds(what item) bool {
 	return false
 }
 
-// itemAstray tells where the item is at rest although no client looks there.
+// itemAstray returns where the item is at rest although no client looks there.
 func (s *state) itemAstray() []string {
 	var wrong []string
 	for i := range s.live.members.replicas {

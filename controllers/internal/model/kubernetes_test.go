@@ -1,7 +1,7 @@
 package model
 
-// kubernetes adds what controllers and kubelets may do now. All of it happens sooner or
-// later unless something goes wrong.
+// kubernetes adds the possible events of controllers and kubelets. All of them happen sooner or
+// later, unless there is a fault.
 func (s *state) kubernetes(x *expansion) {
 	for i := range int8(ordinals) {
 		s.memberEvents(x, i)
@@ -23,8 +23,8 @@ func (s *state) kubernetes(x *expansion) {
 	}
 }
 
-// memberEvents are those of the StatefulSet's controller and of the kubelet. A pod may
-// take its time to stop, because any event may come before its end.
+// memberEvents adds the events of the StatefulSet's controller and of the kubelet. A pod may take
+// any time to stop, because any event may come before its end.
 func (s *state) memberEvents(x *expansion, i int8) {
 	set, p, c := &s.live.members, &s.live.pods.members[i], &s.live.claims[i][0]
 	switch wanted := set.exists && i < set.replicas && !s.ending; {
@@ -47,7 +47,7 @@ func (s *state) memberEvents(x *expansion, i int8) {
 	}
 }
 
-// makeClaim from the StatefulSet's template, unless there is one.
+// makeClaim creates the claim from the StatefulSet's template, unless it exists.
 func (s *state) makeClaim(i int8) {
 	if !s.live.claims[i][0].exists {
 		s.live.claims[i][0] = claim{exists: true, finalizer: true, protected: true, generation: s.nextGeneration(i)}
@@ -66,7 +66,7 @@ func (s *state) nextInstance(i int8) int8 {
 	return m.instance
 }
 
-// provision a volume for the member's claim, unless it has one.
+// provision creates a volume for the member's claim, unless it has one.
 func (s *state) provision(i int8) {
 	if c := &s.live.claims[i][0]; c.volume == 0 {
 		c.volume = c.generation
@@ -74,7 +74,7 @@ func (s *state) provision(i int8) {
 	}
 }
 
-// claimEvents are those of the controllers that protect claims, and bind them.
+// claimEvents adds the events of the controllers that protect and bind claims.
 func (s *state) claimEvents(x *expansion, i, slot int8) {
 	c := s.live.claims[i][slot]
 	if !c.exists {
@@ -97,14 +97,14 @@ func (s *state) claimEvents(x *expansion, i, slot int8) {
 	}
 }
 
-// volumeEvents: a volume goes when the claim that it is bound to is gone.
+// volumeEvents deletes a volume when the claim that it is bound to is gone.
 func (s *state) volumeEvents(x *expansion, i, slot int8) {
 	if v := s.volumes[i][slot]; v.bound != 0 && s.live.claimOf(i, v.bound) == nil {
 		x.add(event{what: volumeGoes, a: i, b: slot}, func(n *state) { n.volumes[i][slot] = volume{} })
 	}
 }
 
-// jobEvents are those of the Job controller and of the garbage collector.
+// jobEvents adds the events of the Job controller and of the garbage collector.
 func (s *state) jobEvents(x *expansion, i, slot int8) {
 	j := s.live.jobs[i][slot]
 	if j.state == noJob {
@@ -124,7 +124,7 @@ func (s *state) jobEvents(x *expansion, i, slot int8) {
 	}
 	made := drainer{state: running, generation: j.generation, target: j.target, instance: j.instance, waits: j.waits}
 	if c := s.live.claimOf(i, j.generation); !j.target.moves() && (c == nil || c.deleting || s.onDeadNode(i, j.generation)) {
-		made.state = pending // nothing can mount it
+		made.state = pending // no pod can mount the volume
 	} else if s.budget.faults > 0 {
 		x.as(mishap).add(event{what: delayDrainer, a: i, b: slot}, func(n *state) {
 			late := made
@@ -141,7 +141,7 @@ func (s *state) retryable(i int8, j *job) bool {
 	return j.state == gaveUp && (j.target.moves() || d == nil) || j.state == complete && (d == nil || d.said != goodReceipt)
 }
 
-// drainerEvents are those of the kubelet and of the garbage collector. A Job knows of its
+// drainerEvents adds the events of the kubelet and of the garbage collector. A Job knows of its
 // drainer's end at once.
 func (s *state) drainerEvents(x *expansion, i, slot int8) {
 	d := s.live.pods.drainers[i][slot]
@@ -183,7 +183,7 @@ func (s *state) endDrain(i, slot int8, how podState, said receipt) {
 	}
 }
 
-// deleteCluster as the API server does: the Memcached goes when it has no finalizer.
+// deleteCluster deletes the Memcached as the API server does: it is gone when it has no finalizer.
 func (s *state) deleteCluster() {
 	s.forget()
 	if s.live.cluster.deleting = true; !s.live.cluster.finalizer {

@@ -17,9 +17,9 @@ import (
 
 var long = flag.Bool("model.long", false, "let more happen in one history: ten minutes, several gigabytes")
 
-// inFirstTier are small explorations, one or more for each policy of claims, for moves and for leaving
-// members, with deeds, faults and a cache that lags. Nothing checks that they come to all that the larger ones
-// come to: those run in the second tier.
+// inFirstTier are small explorations, one or more for each policy of claims, for moves and for
+// leaving members, with deeds, faults and a cache that lags. They may miss states that the larger
+// explorations reach, which run in the second tier.
 var inFirstTier = []string{
 	"a cluster that begins", "a deed, a fault, a cache lags", "scalings, a fault, claims are retained",
 	"three deeds, claims are retained, one member", "two deeds, a fault, one member", "two deeds, claims are deleted",
@@ -32,7 +32,7 @@ var inFirstTier = []string{
 	"leaving members stay, any deed, a fault", "leaving members stay, two deeds, a fault",
 }
 
-// explorations of this run by name.
+// explorations returns the explorations of this run by name.
 func explorations() map[string]Options {
 	all := allExplorations()
 	if !tier.All() && !*long {
@@ -50,7 +50,7 @@ func TestTheFirstTiersExplorationsExist(t *testing.T) {
 	}
 }
 
-// allExplorations by name; the long version has more and larger ones.
+// allExplorations returns all explorations by name; the long version has more and larger ones.
 func allExplorations() map[string]Options {
 	one := plan.Cluster{Parallelism: 1}
 	all := map[string]Options{
@@ -121,8 +121,7 @@ func moves() map[string]Options {
 	return all
 }
 
-// leavings are the explorations in which leaving members run on while their items are
-// moved.
+// leavings are the explorations in which leaving members keep running while their items are moved.
 func leavings() map[string]Options {
 	one := plan.Cluster{Parallelism: 1, Patience: time.Minute}
 	all := map[string]Options{
@@ -142,7 +141,7 @@ func leavings() map[string]Options {
 	return all
 }
 
-// explored has the explorations. Each is made once, for all tests.
+// explored has the explorations. Each one runs once, for all tests.
 var explored = sync.OnceValue(func() map[string]func() *exploration {
 	all := map[string]func() *exploration{}
 	for name, options := range explorations() {
@@ -160,8 +159,8 @@ type exploration struct {
 	Options
 }
 
-// Each invariant holds after each event, whatever the order, and each history comes to a
-// rest that people want, or have asked for.
+// Each invariant holds after each event, in any order of events, and each history comes to a rest
+// that people want, or have asked for.
 func TestEveryOrderOfEvents(t *testing.T) {
 	var states, moves, rests atomic.Int64
 	t.Cleanup(func() {

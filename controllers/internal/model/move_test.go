@@ -11,12 +11,11 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Move in the model: the clients' list with the record of rings, people who change
-// where clients look, and what the operator does about it. Package ring makes the records
-// and their numbers.
+// Moves in the model: the clients' list with the record of rings, people who change where clients
+// look, and the operator's steps about them. Package ring makes the records and their serials.
 
-// clients that the spec can name. The first one's keys stay where they are when members
-// leave, the second one shuffles them. The empty one stands for a ring that is not known.
+// clients are those that the spec can name. The keys of the first one stay when members leave, the
+// second one shuffles them. The empty one stands for an unknown ring.
 var clients = [...]string{"", "libmemcached-ketama", "gomemcache"}
 
 const (
@@ -27,14 +26,14 @@ const (
 // list is the clients' list: a ConfigMap, with the record of the rings.
 type list struct {
 	exists bool
-	// size is how many servers it names.
+	// size is how many servers the list names.
 	size int8
-	// last ring, and how many members the ring had before it.
+	// last is the last ring, before the number of members of the ring before it.
 	last target
 	from int8
 }
 
-// target is a ring with its serial. A drain's has none.
+// target is a ring with its serial. A drain's target has none.
 type target struct{ serial, client, size, lost int8 }
 
 func (t target) moves() bool { return t.serial > 0 }
@@ -47,7 +46,8 @@ func (t target) ring() ring.Ring {
 	return r
 }
 
-// record for package ring. Of the ring before the last, only the size matters.
+// record returns the record for package ring. From only has a size, because its other fields don't
+// matter.
 func (l *list) record() ring.Record {
 	return ring.Record{Serial: int64(l.last.serial), Ring: l.last.ring(), From: ring.Ring{Size: int32(l.from)}}
 }
@@ -59,7 +59,7 @@ func listOf(r ring.Record, listed int8) list {
 	}
 }
 
-// words are the list, for the plan; nil if there is none.
+// words translates the list for the plan; nil if there is none.
 func (l *list) words() *plan.List {
 	if !l.exists {
 		return nil
@@ -85,7 +85,7 @@ func (m *model) nameOf(t target) string {
 	return name
 }
 
-// without lists the lost members.
+// without returns the lost members.
 func (t target) without() (lost []int32) {
 	for i := range int32(ordinals) {
 		if t.lost&(1<<i) != 0 {
@@ -102,8 +102,8 @@ func (m *model) readList(o *plan.Observed, l *list, inStatus int8) {
 	m.nameOf(last)
 }
 
-// liveWords is what is read live before a step that can't be undone. The Memcached is as the
-// plan saw it.
+// liveWords is the state that is read live before a step that can't be undone. The Memcached is as
+// the plan saw it.
 func (m *model) liveWords(s *state) *plan.Observed {
 	o, seen := m.words(&s.live), s.sight()
 	seen.ending = false
@@ -122,7 +122,7 @@ func (m *model) liveWords(s *state) *plan.Observed {
 	return o
 }
 
-// firstList is that of a cluster at rest.
+// firstList sets the list of a cluster at rest.
 func (m *model) firstList(s *state) {
 	s.forgotten = !m.options.Moving || m.options.New
 	if !m.options.Moving {
@@ -141,7 +141,7 @@ func (m *model) firstList(s *state) {
 	}
 }
 
-// members tells whether the step brings members about.
+// members tells whether the step is one of those that members need (apply's bringsMembers).
 func (s step) members() bool {
 	return s.verb == markLeaving || s.verb == writeList || s.verb == applyMembers
 }
@@ -151,7 +151,7 @@ func (s step) beforeList() bool {
 	return s.verb == addClusterFinalizer || s.verb == markLeaving || s.verb == writeList
 }
 
-// ofClaim tells whether the step is about one claim, and nothing else.
+// ofClaim tells whether the step is about one claim only.
 func (s step) ofClaim() bool {
 	switch s.verb {
 	case addClusterFinalizer, removeClusterFinalizer, applyMembers, deleteMembers, writeList, noteServers, markLeaving:
@@ -160,7 +160,7 @@ func (s step) ofClaim() bool {
 	return true
 }
 
-// skipMembers drops the steps that bring members about.
+// skipMembers drops the steps that members need.
 func (s *state) skipMembers() { s.without(step.members) }
 
 // without drops these steps.
@@ -182,7 +182,7 @@ func (s *state) onlyStatus() {
 	}
 }
 
-// writeList as apply does.
+// writeList writes the list as apply does.
 func (m *model) writeList(s *state, a step) outcome {
 	was, to, live := &s.todo.was, s.todo.list, &s.live.list
 	switch {
@@ -226,13 +226,13 @@ func (m *model) move(s *state, a step) outcome {
 		Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared,
 	}
 	live := m.liveWords(s)
-	live.ClaimsWithDrainerPod = nil // not read live: pods that have ended harm nobody
+	live.ClaimsWithDrainerPod = nil // not read live, because pods that have ended do no harm
 	if plan.MayMove(live, create) != nil || s.ending {
 		return refused
 	}
 	for _, j := range s.live.jobs[a.ordinal] {
 		if j.state != noJob && j.generation == a.generation && j.target == a.target {
-			return refused // by its name
+			return refused // by the Job's name
 		}
 	}
 	*free(s.live.jobs[a.ordinal][:]) = job{
@@ -241,7 +241,8 @@ func (m *model) move(s *state, a step) outcome {
 	return done
 }
 
-// begin tells the prepared drainers that the cache has. One that is gone has moved nothing.
+// begin tells the prepared drainers in the cache to begin. A drainer that is gone has moved
+// nothing.
 func (m *model) begin(s *state, a step) outcome {
 	ref := action.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
 	if plan.MayBegin(m.liveWords(s), action.BeginMove{Claim: ref, Target: m.nameOf(a.target)}) != nil {
@@ -294,7 +295,7 @@ func (m *model) moveReceipt(d *drainer, i int8) *contract.Receipt {
 	return r
 }
 
-// deaths adds that a member's node dies or returns; nothing may depend on its return.
+// deaths adds that a member's node dies or returns; no promise may depend on its return.
 func (s *state) deaths(x *expansion) {
 	for i := range int8(ordinals) {
 		if v := s.itemOf(i); v != nil && s.budget.deaths > 0 {
@@ -311,13 +312,13 @@ func (s *state) deaths(x *expansion) {
 	}
 }
 
-// onDeadNode tells whether nothing can mount the claim's volume.
+// onDeadNode tells whether no pod can mount the claim's volume.
 func (s *state) onDeadNode(i, generation int8) bool {
 	c := s.live.claimOf(i, generation)
 	return c != nil && c.volume != 0 && c.volume == s.dead[i]
 }
 
-// keptLost tells which lost members could have left: their items need not be moved.
+// keptLost returns which lost members could have left, because their items need not be moved.
 func (s *state) keptLost() []string {
 	var wrong []string
 	for i := range s.live.claims {
@@ -339,7 +340,7 @@ func (s *state) keptLost() []string {
 	return wrong
 }
 
-// routingDeeds are what people may change about where clients look.
+// routingDeeds adds the changes that people may make to where clients look.
 func (s *state) routingDeeds(x *expansion) {
 	other := consistent + shuffling - s.live.cluster.client
 	x.add(event{what: reroute, a: other}, func(n *state) {
@@ -375,7 +376,7 @@ func (s *state) routingDeeds(x *expansion) {
 	}
 }
 
-// dueMoves tells which members' items have to be moved, by live state.
+// dueMoves returns the members whose items have to be moved, by live state.
 func (s *state) dueMoves() (ordinals []int8) {
 	l := &s.live.list
 	for i := range min(l.from, l.last.size) {
@@ -387,7 +388,7 @@ func (s *state) dueMoves() (ordinals []int8) {
 	return ordinals
 }
 
-// misplacing tells what is wrong with a step while items have to be moved.
+// misplacing returns what is wrong with a step while items have to be moved.
 func (m *model) misplacing(before, after *state) []string {
 	wrong := m.unkept(before, after)
 	if !m.options.Moving {
@@ -415,7 +416,7 @@ func (m *model) misplacing(before, after *state) []string {
 	return append(wrong, before.itemLost(after)...)
 }
 
-// unkept tells which volumes are gone that had to be kept, if people only scale.
+// unkept returns which volumes are gone that had to be kept, if people only scale.
 func (m *model) unkept(before, after *state) []string {
 	var wrong []string
 	for i := range int8(ordinals) {
@@ -428,8 +429,8 @@ func (m *model) unkept(before, after *state) []string {
 	return wrong
 }
 
-// begunTooEarly tells which prepared movers begin although clients look by another ring: what
-// they move would be missed, or read after the original has changed.
+// begunTooEarly returns which prepared movers begin although clients use another ring: the items
+// that they move would be missed, or copied after the original has changed.
 func (s *state) begunTooEarly(after *state) []string {
 	var wrong []string
 	for i := range int8(ordinals) {
@@ -443,7 +444,7 @@ func (s *state) begunTooEarly(after *state) []string {
 	return wrong
 }
 
-// movers tells what is wrong with those that move items now.
+// movers returns what is wrong with the drainers that move items now.
 func (s *state) movers() []string {
 	var wrong []string
 	for i := range s.live.pods.drainers {
@@ -457,19 +458,19 @@ func (s *state) movers() []string {
 	return wrong
 }
 
-// moversOf counts the pods at work that place, or drain.
-func (s *state) moversOf(place bool) int {
+// moversOf counts the pods at work that move, or that drain.
+func (s *state) moversOf(moves bool) int {
 	n := 0
 	for i := range s.live.pods.drainers {
-		n += s.live.pods.moversOf(i, place)
+		n += s.live.pods.moversOf(i, moves)
 	}
 	return n
 }
 
-func (p *pods) moversOf(i int, place bool) int {
+func (p *pods) moversOf(i int, moves bool) int {
 	n := 0
 	for _, d := range p.drainers[i] {
-		if d.state == running && d.target.moves() == place && !d.waits {
+		if d.state == running && d.target.moves() == moves && !d.waits {
 			n++
 		}
 	}
@@ -480,8 +481,8 @@ func moveFailed(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Moves, func(s plan.MoveState) bool { return s.Phase == plan.MoveFailed })
 }
 
-// unmoved tells what should have been moved in a state at rest, if no move has
-// failed and members run.
+// unmoved returns what should have been moved in a state at rest, if no move has failed and members
+// run.
 func (s *state) unmoved(p *plan.Plan) []string {
 	if !s.live.list.exists || s.live.members.replicas == 0 || moveFailed(p) {
 		return nil

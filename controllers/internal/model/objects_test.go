@@ -22,9 +22,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// A state of the model as objects of the API. Package apply itself makes the objects that
-// the operator applies, with their managed fields, once for each exploration. Package build
-// makes the Jobs, and with them their pods.
+// This file translates a state of the model into objects of the API. Package apply itself makes the
+// objects that the operator applies, with their managed fields, once for each exploration. Package
+// build makes the Jobs and their pods.
 
 const (
 	namespace  = "shop"
@@ -32,17 +32,18 @@ const (
 	setUID     = types.UID("statefulset")
 )
 
-// Resource versions: the cache has the earlier one of an object that has changed.
+// versionNow and versionBefore are resource versions: for an object that has changed the cache has
+// the earlier one.
 const versionNow, versionBefore = "1000", "999"
 
-// Everything was created, or deleted, long ago.
+// All objects were created, or deleted, long ago.
 var (
 	created  = metav1.Unix(500, 0)
 	podsMade = metav1.Unix(600, 0) // later than claims: every member has started once
 	deleted  = metav1.Unix(700, 0)
 )
 
-// images of the pods. An API server takes no pod without them.
+// images has the images of the pods. An API server accepts no pod without them.
 var images = build.Options{OperatorImage: "operator", MemcachedImage: "memcached"}
 
 // prepared are the objects that package apply has written for one exploration.
@@ -52,7 +53,7 @@ type prepared struct {
 	lists   map[list]*corev1.ConfigMap
 }
 
-// memcached of the exploration, without what a state sets.
+// memcached is the Memcached of the exploration, without the fields that a state sets.
 func memcached(o *Options) *cachev1alpha1.Memcached {
 	b := apitest.MakeMemcached(clusterName).Namespace(namespace).Storage("128Mi").Parallelism(o.Cluster.Parallelism).
 		Policy(map[pvc.DrainPolicy]cachev1alpha1.DrainPolicy{
@@ -89,7 +90,7 @@ func (w *world) memcached(c *cluster) *cachev1alpha1.Memcached {
 	return out
 }
 
-// objects of a state. o are its live ones, or those that the caches show.
+// objects returns the objects of a state. o are its live ones, or those that the caches show.
 func (w *world) objects(s *state, o *objects) []client.Object {
 	all := []client.Object{w.prepared.service.DeepCopy()}
 	if o.cluster.exists {
@@ -103,7 +104,7 @@ func (w *world) objects(s *state, o *objects) []client.Object {
 		all = append(all, w.prepared.members[o.members.replicas].DeepCopy())
 	}
 	l := o.list
-	if !w.model.options.Moving { // the list follows at once
+	if !w.model.options.Moving { // the list follows the members at once
 		l = list{exists: true, size: o.members.replicas}
 		if !o.members.exists && o.cluster.exists {
 			l.size = s.live.members.replicas // these are read live
@@ -215,7 +216,7 @@ func (w *world) claim(i int8, c *claim) *corev1.PersistentVolumeClaim {
 	return out
 }
 
-// claimName of the claim of that generation. If the claim is gone, it counts as one with
+// claimName is the name of the claim of this generation. A claim that is gone counts as one with
 // the member's name.
 func claimName(s *state, i, generation int8) string {
 	for _, o := range []*objects{&s.live, &s.seen} {
@@ -324,7 +325,7 @@ func marshal(r interface{ Marshal() ([]byte, error) }) string {
 	return string(b)
 }
 
-// action of the plan that the step stands for.
+// action is the action of the plan that the step stands for.
 func (m *model) action(s *state, a step) action.Action {
 	i := a.ordinal
 	switch a.verb {
@@ -405,8 +406,8 @@ func (m *model) actionOnClaim(s *state, a step) action.Action {
 	panic(fmt.Sprintf("no action of the plan is %s", a.verb))
 }
 
-// volumeOf the claim of that generation. If the claim is gone, it is the volume that waits
-// for the claim that was to take it over.
+// volumeOf is the volume of the claim of this generation. If the claim is gone, it is the volume
+// that waits for the claim that was to take it over.
 func volumeOf(s *state, i, generation int8) string {
 	for _, o := range []*objects{&s.seen, &s.live} {
 		if c := o.claimOf(i, generation); c != nil {

@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// verb of an action of the plan.
+// verb is the kind of an action of the plan.
 type verb uint8
 
 const (
@@ -71,7 +71,7 @@ func (v verb) String() string {
 	}[v]
 }
 
-// outcome of an action.
+// outcome is the outcome of an action.
 type outcome uint8
 
 const (
@@ -81,12 +81,13 @@ const (
 	outcomes
 )
 
-// clusterName is that of the Memcached.
+// clusterName is the name of the Memcached.
 const clusterName = "cache"
 
-// Names and UIDs of what the model numbers.
+// Names and UIDs of the objects that the model numbers.
 var (
-	// claimNames by the generation of the claim that it takes over from.
+	// claimNames has the claims' names, by the generation of the claim whose volume a claim takes
+	// over.
 	claimNames [ordinals][many]string
 	claimUIDs  [ordinals][many]types.UID
 	jobUIDs    [ordinals][many]types.UID
@@ -109,8 +110,8 @@ func init() {
 	}
 }
 
-// operator adds what the operator may do: plan from its caches and do the first step, or
-// do the next step.
+// operator adds the operator's events: it plans from its caches and takes the first step, or takes
+// the next step.
 func (s *state) operator(x *expansion) {
 	m := event{what: acts}
 	todo := s.todo
@@ -131,9 +132,10 @@ func (s *state) operator(x *expansion) {
 	})
 }
 
-// act does the first step and drops it, as apply does. A step about members that is refused
-// stops only those of its kind, one about a claim only those of this claim, and the status is always written. Status gets another
-// number of servers only if no step before the list was refused.
+// act takes the first step and drops it, as apply does. A refused step that members need stops only
+// the steps of that kind, a refused step about a claim only the steps about this claim, and the
+// status is always written. Status gets another number of servers only if no step before the list
+// was refused.
 func (m *model) act(s *state) outcome {
 	first := s.todo.todo[0]
 	result := m.do(s, first)
@@ -141,7 +143,7 @@ func (m *model) act(s *state) outcome {
 	return result
 }
 
-// after drops the first step, and those that depend on it if it was refused.
+// after drops the first step, and the steps that depend on it if it was refused.
 func (s *state) after(first step, result outcome) {
 	switch {
 	case result == refused && first.members():
@@ -180,7 +182,7 @@ func (t *steps) add(s step) {
 	t.n++
 }
 
-// sight is everything that a plan depends on.
+// sight is all the state that a plan depends on.
 type sight struct {
 	seen   objects
 	absent bool
@@ -188,8 +190,8 @@ type sight struct {
 	where  [ordinals][slots]pvc.Where
 }
 
-// steps of the plan for what the operator sees. plan.Next is called once for all states
-// that look the same to it; only the steps are kept, since a plan takes kilobytes.
+// steps returns the steps of the plan for the operator's sight. plan.Next is called once for all
+// states that look the same to it. Only the steps are kept, because a plan takes kilobytes.
 func (m *model) steps(s *state) steps {
 	v := s.sight()
 	if s.plansNothing(&v) {
@@ -203,7 +205,8 @@ func (m *model) steps(s *state) steps {
 	return known
 }
 
-// plansNothing: there is nothing to do, or the cache is stale.
+// plansNothing tells whether the operator makes no plan, because the cluster is gone or the cache
+// is stale.
 func (s *state) plansNothing(v *sight) bool {
 	return v.absent && (!v.seen.heldClaims() || s.live.cluster.exists) || s.lacksClaims(v)
 }
@@ -221,7 +224,7 @@ func (m *model) plan(v *sight) (steps, plan.Plan) {
 	return m.stepsOf(v, &p, next), p
 }
 
-// sight is what the operator reads to plan: its caches, and live objects in some cases.
+// sight returns what the operator reads to plan: its caches, and in some cases live objects.
 func (s *state) sight() sight {
 	v := sight{seen: s.seen, absent: !s.seen.cluster.exists}
 	if !v.absent && !v.seen.members.exists {
@@ -230,7 +233,7 @@ func (s *state) sight() sight {
 	if !v.absent && !v.seen.list.exists {
 		v.seen.list = s.live.list
 	}
-	// The namespace is read live, and only if something is being deleted.
+	// The namespace is read live, and only if an object is being deleted.
 	ends := v.absent || v.seen.cluster.deleting
 	for i := range int8(ordinals) {
 		for slot := range v.seen.claims[i] {
@@ -253,8 +256,8 @@ func (s *state) sight() sight {
 	return v
 }
 
-// lacksClaims tells whether the cache lacks a claim that a running member or a Job proves.
-// Then nothing is planned.
+// lacksClaims tells whether the cache lacks a claim that must exist because of a running member or
+// a Job. Then the operator makes no plan.
 func (s *state) lacksClaims(v *sight) bool {
 	signs, lacks := false, false
 	for i := range int8(ordinals) {
@@ -278,7 +281,7 @@ func (s *state) observedWhere(i int8, c *claim, seen *cluster) pvc.Where {
 	return s.where(i, c)
 }
 
-// where the claim's volume is.
+// where tells where the claim's volume is.
 func (s *state) where(i int8, c *claim) pvc.Where {
 	switch v := s.volumeNamed(i, c.volume); {
 	case v == nil:
@@ -304,8 +307,8 @@ func (o *objects) heldClaims() bool {
 	return false
 }
 
-// ended returns the Job's drainer that has ended, or nil. One that succeeded comes before
-// any other.
+// ended returns the Job's drainer that has ended, or nil. A drainer that succeeded comes before all
+// others.
 func ended(p *pods, i int8, j *job) *drainer {
 	var last *drainer
 	for slot := range p.drainers[i] {
@@ -317,7 +320,7 @@ func ended(p *pods, i int8, j *job) *drainer {
 	return last
 }
 
-// observed is what the operator sees, for the plan.
+// observed translates the operator's sight for the plan.
 func (m *model) observed(v *sight) *plan.Observed {
 	o := m.words(&v.seen)
 	o.Cluster = m.cluster(v)
@@ -337,8 +340,8 @@ func (m *model) observed(v *sight) *plan.Observed {
 	return o
 }
 
-// cluster is the Memcached as it was seen, for the plan. If it is gone, nothing is known
-// of its spec.
+// cluster translates the Memcached of the sight for the plan. The spec of a Memcached that is gone
+// is not known.
 func (m *model) cluster(v *sight) plan.Cluster {
 	c := plan.Cluster{Parallelism: 1, Deleting: true}
 	if !v.absent {
@@ -348,7 +351,7 @@ func (m *model) cluster(v *sight) plan.Cluster {
 	return c
 }
 
-// spec of the Memcached, for the plan.
+// spec translates the spec of the Memcached for the plan.
 func (m *model) spec(seen *cluster) plan.Cluster {
 	c := m.options.Cluster
 	if c.Patience > 0 {
@@ -368,7 +371,7 @@ func claimIn(o *plan.Observed, uid types.UID) *pvc.Claim {
 	panic(fmt.Sprintf("claim %s is not seen", uid))
 }
 
-// tell adds a Job with what its pods say, as PlanJob does.
+// tell adds a Job with what its pods report, as PlanJob does.
 func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 	if j.state == noJob {
 		return
@@ -393,7 +396,7 @@ func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 	}
 }
 
-// receiptOf the drainer that has ended.
+// receiptOf is the receipt of the drainer that has ended.
 func (m *model) receiptOf(d *drainer, i int8) *contract.Receipt {
 	switch {
 	case d == nil:
@@ -408,7 +411,7 @@ func (m *model) receiptOf(d *drainer, i int8) *contract.Receipt {
 	return receipts[i][d.generation][d.said]
 }
 
-// words are the objects, for the plan.
+// words translates the objects for the plan.
 func (m *model) words(seen *objects) *plan.Observed {
 	replicas := int32(seen.members.replicas)
 	o := &plan.Observed{
@@ -456,7 +459,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 	return o
 }
 
-// drainer that has not ended.
+// drainer translates a drainer that has not ended for the plan.
 func (m *model) drainer(i int8, d *drainer) plan.Drainer {
 	out := plan.Drainer{Pod: "a drainer", ClaimUID: claimUIDs[i][d.generation], Running: d.state == running}
 	if d.target.moves() {
@@ -476,11 +479,11 @@ var (
 
 // leftAt is the time in the leaving mark.
 func (c *claim) leftAt() time.Time {
-	const between = 30 * time.Second // ten seconds are over, a minute is not
+	const between = 30 * time.Second // more than ten seconds, less than a minute
 	return [...]time.Time{longAgo, justNow.Add(-between), justNow}[c.fresh].Add(time.Duration(c.left) * time.Second)
 }
 
-// number of the leaving mark.
+// number is the number of the leaving mark.
 func (c *claim) number() int64 { return int64(c.left) + 1 }
 
 func claimWords(i int8, c *claim) pvc.Claim {
@@ -505,7 +508,7 @@ func claimWords(i int8, c *claim) pvc.Claim {
 	return out
 }
 
-// steps are the actions of the plan that a reconcile would carry out.
+// stepsOf returns the actions of the plan that a reconcile would carry out.
 func (m *model) stepsOf(v *sight, p *plan.Plan, next list) steps {
 	var t steps
 	for _, planned := range p.Actions {
@@ -527,7 +530,7 @@ func (m *model) stepsOf(v *sight, p *plan.Plan, next list) steps {
 			if set := v.seen.members; !set.exists || int32(set.replicas) != a.Replicas {
 				s := step{verb: applyMembers, argument: int8(a.Replicas)}
 				if set.exists {
-					s.generation = 1 // the cache has one
+					s.generation = 1 // the cache has a list
 				}
 				t.add(s)
 			}
@@ -551,12 +554,12 @@ func (v *sight) serversInStatus(p *plan.Plan, next list) int8 {
 	case v.seen.cluster.deleting:
 		return int8(p.ListSize)
 	case v.ending:
-		return v.seen.cluster.servers // no list is written
+		return v.seen.cluster.servers // this reconcile writes no list
 	}
 	return next.size
 }
 
-// claimAction is one about a claim.
+// claimAction returns the step for an action about a claim.
 func (m *model) claimAction(v *sight, planned action.Action) step {
 	switch a := planned.(type) {
 	case action.AddClaimFinalizer:
@@ -624,8 +627,8 @@ func (s step) by(t target) step {
 	return s
 }
 
-// claimStep is a step about a claim. Its argument is the generation that the claim's name
-// has.
+// claimStep is a step about a claim. Its argument is the generation that the claim's name stands
+// for.
 func (v *sight) claimStep(what verb, ref action.ClaimRef) step {
 	i := int8(ref.Ordinal)
 	for slot := range v.seen.claims[i] {
@@ -633,7 +636,7 @@ func (v *sight) claimStep(what verb, ref action.ClaimRef) step {
 			return step{verb: what, ordinal: i, generation: c.generation, argument: c.of}
 		}
 	}
-	panic(fmt.Sprintf("nobody has seen claim %s", ref.UID))
+	panic(fmt.Sprintf("no sight has claim %s", ref.UID))
 }
 
 func (v *sight) jobStep(uid types.UID) step {
@@ -644,13 +647,13 @@ func (v *sight) jobStep(uid types.UID) step {
 			}
 		}
 	}
-	panic(fmt.Sprintf("nobody has seen Job %s", uid))
+	panic(fmt.Sprintf("no sight has Job %s", uid))
 }
 
-// owns tells whether the Memcached may own what is applied: nobody has deleted it.
+// owns tells whether the Memcached may own applied objects: it was not deleted.
 func (c *cluster) owns() bool { return c.exists && !c.deleting }
 
-// do a step as package apply does, with the plan's checks on live state.
+// do takes a step as package apply does, with the plan's checks on live state.
 func (m *model) do(s *state, a step) outcome {
 	switch a.verb {
 	case addClusterFinalizer, removeClusterFinalizer:
@@ -698,7 +701,7 @@ func (m *model) do(s *state, a step) outcome {
 	return done
 }
 
-// changeCluster is under an optimistic lock.
+// changeCluster writes the Memcached under an optimistic lock.
 func (m *model) changeCluster(s *state, a step) outcome {
 	c, adds := &s.live.cluster, a.verb == addClusterFinalizer
 	switch {
@@ -747,7 +750,7 @@ func (m *model) drain(s *state, a step) outcome {
 	return done
 }
 
-// changeClaim writes on the live claim.
+// changeClaim writes to the live claim.
 func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 	switch a.verb {
 	case addClaimFinalizer:
@@ -856,8 +859,8 @@ func (s *state) reserveVolume(i int8, c *claim) outcome {
 	return done
 }
 
-// departureOf is when the member left whose volume is set aside: now, if somebody deleted
-// the claim of a member that stays.
+// departureOf is when the member left whose volume is set aside: now, if the claim of a staying
+// member was deleted.
 func (s *state) departureOf(i int8, c *claim) int8 {
 	if c.leaving {
 		return c.left
@@ -890,7 +893,8 @@ func (m *model) createAside(s *state, a step, c *claim) outcome {
 	return done
 }
 
-// returnVolume to the claim of the step's generation, whose name is its argument.
+// returnVolume binds the volume to the claim of the step's generation, whose name is the step's
+// argument.
 func (s *state) returnVolume(a step) outcome {
 	for slot := range s.volumes[a.ordinal] {
 		v := &s.volumes[a.ordinal][slot]

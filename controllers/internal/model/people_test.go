@@ -1,6 +1,6 @@
 package model
 
-// people adds what people may do.
+// people adds the actions that people may take.
 func (s *state) people(x *expansion) {
 	if s.budget.deeds == 0 {
 		return
@@ -43,7 +43,7 @@ func (s *state) people(x *expansion) {
 	}
 }
 
-// deletions of a member's claim and pod, together.
+// deletions adds that a member's claim and pod are deleted together.
 func (s *state) deletions(x *expansion) {
 	for i := range int8(ordinals) {
 		if c := &s.live.claims[i][0]; c.exists && !c.deleting && s.live.pods.members[i].state == running {
@@ -75,7 +75,7 @@ func (s *state) claimDeeds(x *expansion, i, slot int8) {
 	}
 }
 
-// faults adds what may go wrong.
+// faults adds the faults that may happen.
 func (s *state) faults(x *expansion) {
 	if s.budget.faults == 0 {
 		return

@@ -31,12 +31,13 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// leastPairs of each verb must have been compared. The first tier's few explorations come to some of them seldom.
+// leastPairs is how many pairs of each verb must have been compared. The few explorations of the
+// first tier reach some verbs seldom.
 var leastPairs = map[bool]int{false: 2, true: 4}[tier.All()]
 
-// The explorations have an executor of their own, because production's takes a thousand
-// times as long. Here both get the same states, which the explorations have reached, and
-// the same steps. They must see, do and leave the same.
+// The explorations have their own executor, because production's takes a thousand times as long.
+// Here both get the same states, which the explorations have reached, and the same steps. They must
+// see, do and leave the same.
 func TestTheModelSeesAndDoesWhatProductionDoes(t *testing.T) {
 	t.Logf("the steps are chosen by -model.seed=%d", chosen())
 	all := map[string]*exploration{}
@@ -64,15 +65,15 @@ func TestTheModelSeesAndDoesWhatProductionDoes(t *testing.T) {
 	c.report(t)
 }
 
-// comparison of the model with production.
+// comparison is the comparison of the model with production.
 type comparison struct {
 	sync.Mutex
-	// steps by verb, whole reconciles, and reconciles in which a write failed, that were
-	// compared.
+	// steps counts the compared steps by verb, and the other fields the compared reconciles, and
+	// those in which a write failed.
 	steps      map[verb]int
 	reconciles int
 	failures   map[failure]int
-	// found are the differences, by what differs.
+	// found has the differences, by what differs.
 	found map[string][]string
 }
 
@@ -100,7 +101,7 @@ func (c *comparison) report(t *testing.T) {
 	}
 }
 
-// compare the pairs of one exploration.
+// compare compares the pairs of one exploration.
 func (c *comparison) compare(t *testing.T, name string, o *Options, pairs []*pair) {
 	w, ctx := newWorld(t, o), logf.IntoContext(t.Context(), logr.Discard())
 	w.random = newSample(name).random
@@ -130,10 +131,10 @@ func shortest(texts []string) string {
 	return slices.MinFunc(texts, func(a, b string) int { return strings.Count(a, "\n") - strings.Count(b, "\n") })
 }
 
-// difference between the model and production.
+// difference is a difference between the model and production.
 type difference struct{ what, text string }
 
-// compared tells what was compared of a pair, and what was found.
+// compared has the results of the comparison of a pair.
 type compared struct {
 	step, reconcile bool
 	// status: the reconcile wrote the number of servers.
@@ -146,8 +147,8 @@ func (c *compared) differ(what, format string, args ...any) {
 	c.found = append(c.found, difference{what, fmt.Sprintf(format, args...)})
 }
 
-// compare what both see, what both do in the step, and what they leave. If the step is the
-// first of a plan, compare the whole reconcile, too, and one in which a write fails.
+// compare compares what both see, what both do in the step, and what they leave. If the step is the
+// first of a plan, it also compares the whole reconcile, and a reconcile in which a write fails.
 func (w *world) compare(ctx context.Context, p *pair) *compared {
 	c := &compared{}
 	s := w.serve(&p.before)
@@ -165,7 +166,7 @@ func (w *world) compare(ctx context.Context, p *pair) *compared {
 	if p.step().verb != noteServers {
 		w.compareStep(ctx, p, s, seen, c)
 	}
-	// A list that follows at once can't be behind.
+	// A list that follows the members at once is never stale.
 	if p.planned && (w.model.options.Moving || p.before.seen.members == p.before.live.members) {
 		writes := 0
 		for _, t := range w.compareReconcile(ctx, p, 0, c) {
@@ -204,8 +205,8 @@ func firstLine(diff string) string {
 	return "?"
 }
 
-// compareReconcile from a state in which the operator plans. If failAt is not 0, that write
-// fails. It returns what the model did.
+// compareReconcile compares a reconcile from a state in which the operator plans. If failAt is not
+// 0, the write with this number fails. It returns the model's steps.
 func (w *world) compareReconcile(ctx context.Context, p *pair, failAt int, c *compared) []taken {
 	before := p.before
 	before.todo = steps{}
@@ -248,7 +249,7 @@ func (w *world) take(ctx context.Context, s *server, before *state, seen *observ
 	return outcomes, err
 }
 
-// asPlanned sets what was seen to what the plan with this step saw.
+// asPlanned sets the observed state to that of the plan with this step.
 func (w *world) asPlanned(before *state, seen *observe.State, a step) {
 	switch {
 	case a.verb == applyMembers && a.generation == 0:
@@ -263,8 +264,8 @@ func (w *world) asPlanned(before *state, seen *observe.State, a step) {
 	}
 }
 
-// sameWords compares what a plan is made from. The model differs from production by design
-// in the following. All of it is here.
+// sameWords compares the input of a plan. This is the full list of how the model differs from
+// production by design.
 //
 //   - A step uses what the cache shows now; production keeps what it planned from
 //     (asPlanned). So production refuses a write to a Memcached that has changed since. A
@@ -283,7 +284,7 @@ func (w *world) asPlanned(before *state, seen *observe.State, a step) {
 //   - If no items are moved, the clients' list follows the members at once.
 //   - Of status, the model only has the number of servers. Production also looks at the
 //     drains in it for claims that the cache lacks: it then refuses to plan more often.
-//   - All members have started once, labels are in place, nobody else's objects exist, pods
+//   - All members have started once, labels are in place, no other owner's objects exist, pods
 //     have one container and end at once, volumes have no sizes, and members don't lack
 //     memory. For these see the tests of observe and plan, and test/integration.
 //   - In the model a step's live check and its write are one. In production another write to
@@ -291,7 +292,7 @@ func (w *world) asPlanned(before *state, seen *observe.State, a step) {
 //     to another object can, too: neither test sees that.
 var sameWords = cmp.Options{
 	cmpopts.EquateEmpty(),
-	// A cache has no order.
+	// Lists from a cache have no order.
 	cmpopts.SortSlices(func(a, b pvc.Claim) bool { return a.UID < b.UID }),
 	cmpopts.SortSlices(func(a, b plan.Job) bool { return a.UID < b.UID }),
 	cmpopts.SortSlices(func(a, b plan.Drainer) bool {
@@ -308,11 +309,11 @@ var sameWords = cmp.Options{
 	cmpopts.IgnoreFields(action.Attempts{}, "Failed"),
 	cmpopts.IgnoreFields(plan.Cluster{}, "VolumeSize", "VolumeSizeGiven", "Memory"),
 	cmpopts.IgnoreFields(plan.Observed{}, "Away"), // but see diff
-	// The model's pods are not told of the list: it is written before, and that is what counts.
+	// The model's pods are not told of the list, because only its write before matters.
 	cmpopts.IgnoreFields(plan.Observed{}, "MemberPods", "RouterPods"),
 }
 
-// diffSeen compares what production observed with what the model sees.
+// diffSeen compares the state that production observed with the model's.
 func (w *world) diffSeen(s *state, seen *observe.State) string {
 	v := s.sight()
 	want, got := w.model.observed(&v), seen.Input()
@@ -333,14 +334,14 @@ func (w *world) diff(want, got *plan.Observed, left bool) string {
 		}
 	}
 	if reflect.DeepEqual(ordered(want), ordered(got)) {
-		return "" // most are, and this takes a tenth of the time
+		return "" // most are equal, and this takes a tenth of the time
 	}
 	return cmp.Diff(want, got, sameWords)
 }
 
 var errAny = errors.New("any error")
 
-// ordered returns what sameWords compares, so that equal ones are deeply equal.
+// ordered sorts the input that sameWords compares, so that equal inputs are deeply equal.
 func ordered(o *plan.Observed) plan.Observed {
 	c := *o
 	c.Claims, c.Jobs, c.Moves, c.Drainers, c.Away = cloned(o.Claims), cloned(o.Jobs), cloned(o.Moves), cloned(o.Drainers), nil
@@ -381,23 +382,23 @@ func sorted[T stdcmp.Ordered](all []T) []T {
 	return c
 }
 
-// diffLive compares what is read live before steps that can't be undone.
+// diffLive compares the state that is read live before steps that can't be undone.
 func (w *world) diffLive(ctx context.Context, s *server, before *state, seen *observe.State) string {
 	if seen.Cluster.DeletionTimestamp != nil {
-		return "" // a plan has none of these steps then
+		return "" // then a plan has none of these steps
 	}
 	view, err := s.reader().View(ctx, seen.Cluster)
 	if err != nil {
 		return "+ " + err.Error()
 	}
 	want := w.model.liveWords(before)
-	// Only the step that needs it reads who uses a volume.
+	// Only the step that needs it reads which pods use a volume.
 	want.Pods, want.ClaimsWithDrainerPod, want.ClaimsWithDrainerAtWork = nil, nil, nil
 	return w.diff(want, &view.Observed, false)
 }
 
-// diffLeft compares what production and the model leave: what an operator sees whose caches
-// don't lag, and which claims the volumes are bound to.
+// diffLeft compares the states that production and the model leave: the observed state with
+// up-to-date caches, and which claims the volumes are bound to.
 func (w *world) diffLeft(ctx context.Context, s *server, before, after *state) string {
 	after.todo, after.lags, after.passes = steps{}, [kinds]bool{}, [kinds]bool{}
 	after.sync()
@@ -436,7 +437,7 @@ func markedNow(before, after *state, want, got *plan.Observed) {
 				continue
 			}
 			if source := before.live.claimOf(i, c.of); source != nil && source.leaving {
-				continue // it has the mark of the claim that was set aside
+				continue // the claim has the mark of the claim whose volume was set aside
 			}
 			for _, o := range []*plan.Observed{want, got} {
 				at := slices.IndexFunc(o.Claims, func(other pvc.Claim) bool { return other.UID == claimUIDs[i][c.generation] })
@@ -451,7 +452,7 @@ func markedNow(before, after *state, want, got *plan.Observed) {
 	}
 }
 
-// How long a step takes in the model and in production.
+// BenchmarkStep measures how long a step takes in the model and in production.
 func BenchmarkStep(b *testing.B) {
 	o := explorations()["a deed, a fault, two drains at once"]
 	o.Sample = newSample("benchmark")

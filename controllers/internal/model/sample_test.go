@@ -37,8 +37,8 @@ var chosen = sync.OnceValue(func() uint64 {
 	return *seed
 })
 
-// pair is a state and the step that the model's operator took in it: the first one that is
-// left of a plan.
+// pair is a state and the step that the model's operator took in it: the first remaining step of a
+// plan.
 type pair struct {
 	before  state
 	outcome outcome
@@ -51,7 +51,7 @@ type pair struct {
 
 func (p *pair) step() step { return p.before.todo.todo[0] }
 
-// pairKind is what a sample has some of each of.
+// pairKind is a kind of pairs. A sample has some pairs of each kind.
 type pairKind struct {
 	verb    verb
 	outcome outcome
@@ -69,7 +69,7 @@ type sample struct {
 	drawn  map[pairKind]*drawn
 }
 
-// drawn are the pairs of one kind, drawn from so many.
+// drawn has the sampled pairs of one kind, and how many it was drawn from.
 type drawn struct {
 	from  int
 	pairs []pair
@@ -113,7 +113,7 @@ func (s *sample) tell(m *model) {
 	}
 }
 
-// choose the pairs of each kind to compare, from all explorations in turn.
+// choose returns the pairs of each kind to compare, from all explorations in turn.
 func choose(all map[string]*exploration) map[string][]*pair {
 	names := slices.Sorted(maps.Keys(all))
 	kinds := map[pairKind]bool{}

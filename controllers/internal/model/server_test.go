@@ -86,8 +86,8 @@ func (w *world) onlyMemcached() *server {
 	return s
 }
 
-// makeList lets package apply write a list. One without a ring is from an operator that
-// kept no record.
+// makeList lets package apply write a list. A list without a ring is from an operator that kept no
+// record.
 func (w *world) makeList(l list) *corev1.ConfigMap {
 	s := w.onlyMemcached()
 	planned := action.WriteList{ListSize: int32(l.size), Record: l.record()}
@@ -161,15 +161,14 @@ func newClient(objects []client.Object, funcs *interceptor.Funcs) client.WithWat
 type server struct {
 	client.Client
 	cache client.Reader
-	// writes that changed something.
+	// writes counts the writes that changed something.
 	writes int
-	// failure of the write with the number failAt, if that is not 0. attempts counts
-	// them; not those of the list if it follows the members at once.
+	// failure is that of the write with the number failAt, if failAt is not 0. attempts counts the
+	// writes; not those of the list if it follows the members at once.
 	failure          failure
 	failAt, attempts int
 	listFollows      bool
-	// touched: the object was changed right before this write. unlocked: a patch went
-	// through all the same.
+	// touched: the object was changed right before this write. unlocked: a patch still succeeded.
 	touched, unlocked bool
 	// state has the numbers of the objects that are created.
 	state state
@@ -230,7 +229,7 @@ func (s *server) create(ctx context.Context, c client.WithWatch, o client.Object
 	return err
 }
 
-// ordinalOf the claim of this UID.
+// ordinalOf is the ordinal of the claim of this UID.
 func ordinalOf(claim types.UID) int8 {
 	for i := range int8(ordinals) {
 		if slices.Contains(claimUIDs[i][:], claim) {
@@ -276,7 +275,7 @@ func (s *server) patch(ctx context.Context, c client.WithWatch, o client.Object,
 			return err
 		}
 	}
-	_, pod := o.(*corev1.Pod) // its kubelet writes it all the time; the operator's word is only added
+	_, pod := o.(*corev1.Pod) // its kubelet writes the pod all the time, and the operator only adds annotations
 	touched := s.touched && !pod
 	s.touched = false
 	err := c.Patch(ctx, o, p, options...)
@@ -287,7 +286,7 @@ func (s *server) patch(ctx context.Context, c client.WithWatch, o client.Object,
 	return err
 }
 
-// apply counts what changes something, and gives a new StatefulSet its UID.
+// apply counts applies that change something, and gives a new StatefulSet its UID.
 func (s *server) apply(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -310,7 +309,7 @@ func (s *server) apply(ctx context.Context, c client.WithWatch, o runtime.ApplyC
 	if before == nil && s.state.ending {
 		return forbidden(applied.GetKind(), key.Name)
 	}
-	if version := applied.GetResourceVersion(); version != "" { // a real API server creates with any, and changes nothing with another one
+	if version := applied.GetResourceVersion(); version != "" { // a real API server creates with any version, and changes nothing with another version
 		if before != nil && version != old.GetResourceVersion() {
 			return apierrors.NewConflict(schema.GroupResource{Resource: applied.GetKind()}, key.Name, errors.New("the object has been modified"))
 		}
@@ -361,8 +360,8 @@ func (s *server) reconciler() *controllers.MemcachedReconciler {
 
 var clusterKey = client.ObjectKey{Namespace: namespace, Name: clusterName}
 
-// observe reads as a reconcile does. If the Memcached and all claims that the operator
-// keeps are gone, a reconcile reads no more; this reads what is left.
+// observe reads as a reconcile does. If the Memcached and all claims that the operator keeps are
+// gone, a reconcile reads no more, but observe reads what is left.
 func (s *server) observe(ctx context.Context) (*observe.State, error) {
 	r := s.reader()
 	c, err := r.Cluster(ctx, clusterKey)

@@ -1,19 +1,17 @@
-// Package model explores the plan beside a small model of a cluster: every order of what
-// the operator, Kubernetes' controllers and people do, from a cluster at rest, with a
-// bounded number of deeds and faults.
+// Package model explores the plan beside a small model of a cluster: every order of the events of
+// the operator, of Kubernetes' controllers and of people, from a cluster at rest, with a bounded
+// number of people's actions (deeds) and faults.
 //
-// The pure parts of the operator are the real ones: plan.Next on what its caches show,
-// and the plan's live checks before what can't be undone. The model has what observe reads
-// and apply writes, what the API server does with a write, what Kubernetes' controllers and
-// kubelets do by themselves, and caches that lag. Between any two actions of a plan anything
-// else may happen, and the operator may die.
+// The pure parts of the operator are the real ones: plan.Next on the state in its caches, and the
+// plan's live checks before steps that can't be undone. The model replaces observe and apply, the
+// API server, Kubernetes' controllers and kubelets, and the caches, which may lag. Between any two
+// actions of a plan any other event may happen, and the operator may die.
 //
 // Production's observe and apply take a sample of the same steps, over objects of the API,
 // and have to read and leave the same (production_test.go).
 //
-// After each event the invariants of test/invariants are checked. And from each state
-// that was reached, a state at rest as people want it must be reachable without more
-// deeds or faults.
+// After each event the invariants of test/invariants are checked. From each state that was reached,
+// a state at rest that people want must be reachable without more deeds or faults.
 package model
 
 import (
@@ -31,7 +29,7 @@ const (
 	many     = 16
 )
 
-// kind of object; each kind has a cache of its own.
+// kind is a kind of object; each kind has its own cache.
 type kind uint8
 
 const (
@@ -48,7 +46,7 @@ func (k kind) String() string {
 	return [...]string{"the Memcached", "the StatefulSet", "pods", "claims", "Jobs", "the clients' list"}[k]
 }
 
-// objects of one cluster, live or as a cache shows them.
+// objects has the objects of one cluster, live or as a cache shows them.
 type objects struct {
 	cluster cluster
 	members statefulSet
@@ -62,8 +60,8 @@ type objects struct {
 type cluster struct {
 	exists, deleting, finalizer bool
 	size                        int8
-	// client that the spec names, off if move is Off, and how many servers status
-	// has.
+	// client is the one that the spec names, off tells whether moves are Off, and servers is how
+	// many servers status has.
 	client  int8
 	off     bool
 	servers int8
@@ -74,23 +72,23 @@ type statefulSet struct {
 	replicas int8
 }
 
-// claim of a member, by ordinal. The first one has the member's name, the others were set
-// aside. Its generation stands for its UID.
+// claim is a claim of a member, by ordinal. The first claim has the member's name, the others are
+// aside claims. The generation stands for the UID.
 type claim struct {
 	exists, finalizer, deleting, leaving bool
-	// protected by Kubernetes' own finalizer: a pod may use it.
+	// protected: the claim has Kubernetes' own finalizer, so a pod may use it.
 	protected bool
-	// pending: it was set aside, and is not bound yet.
+	// pending: an aside claim that is not bound yet.
 	pending    bool
 	generation int8
-	// of is the generation of the claim that it takes over from; 0 for none.
+	// of is the generation of the claim whose volume it takes over; 0 for none.
 	of int8
-	// volume that it has, or asks for; 0 for none.
+	// volume is the one that the claim has, or asks for; 0 for none.
 	volume  int8
 	receipt receipt
 	request request
-	// moved is the serial by which its member's items were moved, or of an aside claim, by
-	// which clients stored items; moving is what a person asked for.
+	// moved is the serial by which the member's items were moved or, for an aside claim, by which
+	// clients stored items; moving is what a person asked for.
 	moved  int8
 	moving request
 	// counted is the instance of the Job whose failure was counted last, 0 for none.
@@ -100,12 +98,12 @@ type claim struct {
 	// left orders departures. fresh is how recently the member was told to leave: 2 less
 	// than ten seconds ago, 1 less than a minute ago, 0 before.
 	left, fresh int8
-	// policy that was decided when its member left.
+	// policy is the one that was decided when the member left.
 	policy int8
 }
 
-// volume is named by the generation of its first claim. It waits for the claim of a name;
-// it is bound to one of that name if bound is not 0.
+// volume is named by the generation of its first claim. It waits for the claim of a name, and is
+// bound to a claim of that name if bound is not 0.
 type volume struct {
 	name, of, bound int8
 	item            item
@@ -129,7 +127,7 @@ const (
 	requests
 )
 
-// pods by what they are.
+// pods has the pods by their kind.
 type pods struct {
 	members  [ordinals]pod
 	drainers [ordinals][slots]drainer
@@ -147,13 +145,13 @@ const (
 	failed
 )
 
-// pod of a member. Once it runs it has mounted a claim of this generation.
+// pod is a member's pod. A running pod has mounted the claim of this generation.
 type pod struct {
 	state      podState
 	generation int8
 }
 
-// drainer is the pod of the Job of this instance. If its target has a serial, it places.
+// drainer is the pod of the Job of this instance. With a serial in its target, it moves items.
 // waits: it was not told to begin.
 type drainer struct {
 	state                podState
@@ -172,28 +170,28 @@ const (
 	gaveUp
 )
 
-// job drains the claim of this generation. If its target has a serial, it places the
-// items of the claim's member. Its instance stands for its UID.
+// job drains the claim of this generation. With a serial in its target, it moves the items of the
+// claim's member. The instance stands for the UID.
 type job struct {
 	state                jobState
 	generation, instance int8
 	target               target
-	// waits: its drainers wait until they are told to begin. due: it failed, and its next
+	// waits: its drainers wait until they are told to begin. due: the Job failed, and the next
 	// attempt is due.
 	waits, due bool
 }
 
-// step is an action of a plan that is to be done.
+// step is an action of a plan that is still to be taken.
 type step struct {
 	verb                verb
 	ordinal, generation int8
 	// argument: replicas (of the clients' list in place of a generation), survivors, a Job's instance, a reason or servers.
 	argument int8
-	// target of a move.
+	// target is that of a move.
 	target target
 }
 
-// steps of the plan that is being applied.
+// steps has the remaining steps of the plan that is being applied.
 type steps struct {
 	n    int8
 	todo [4 * ordinals]step
@@ -201,8 +199,8 @@ type steps struct {
 	was, list list
 }
 
-// memory is the past of an ordinal: what the invariants need of its claims and volumes,
-// and the numbers that were used.
+// memory is the past of an ordinal: the facts about its claims and volumes that the invariants
+// need, and the numbers that were used.
 type memory struct {
 	claims               [slots]claimMemory
 	volumes              [slots]volumeMemory
@@ -222,10 +220,10 @@ type claimMemory struct {
 
 type volumeMemory struct{ left, givenUp bool }
 
-// budget is what may still happen: deeds, faults, lags and deaths.
+// budget is how many deeds, faults, lags and deaths may still happen.
 type budget struct{ deeds, faults, lags, deaths int8 }
 
-// state of the model. It is comparable: equal states have equal futures.
+// state is a state of the model. It is comparable: equal states have equal futures.
 type state struct {
 	live, seen objects
 	// volumes are read live.
@@ -236,15 +234,14 @@ type state struct {
 	between      objects
 	// ending: the namespace is terminating.
 	ending bool
-	// dead are the volumes, by ordinal, whose node is dead: nothing can mount them.
+	// dead has the volumes, by ordinal, whose node is dead, so that no pod can mount them.
 	dead [ordinals]int8
 	// discarded: the last value may be missing, because a member was lost.
 	discarded bool
 	// mixed: a person changed where clients look before items were moved, so clients may
 	// find old values (docs/hazards.md).
 	mixed bool
-	// forgotten: the item doesn't matter any more, because a person let items stay where
-	// they are, or gave some up.
+	// forgotten: the item no longer matters, because a person skipped moves, or gave items up.
 	forgotten bool
 	todo      steps
 	memory    [ordinals]memory
@@ -358,7 +355,7 @@ func (p *pods) drainerOf(ordinal, instance int8) *drainer {
 	return nil
 }
 
-// replace the pod of this Job by the one that others has.
+// replace replaces the pod of this Job by the one in others.
 func (p *pods) replace(ordinal, instance int8, others *pods) {
 	if d := p.drainerOf(ordinal, instance); d != nil {
 		*d = drainer{}
@@ -413,7 +410,7 @@ func free[T comparable](slots []T) *T {
 	panic(fmt.Sprintf("the model has no room for one more of %v", slots))
 }
 
-// used tells whether a pod uses the claim, or has used it and keeps it from going.
+// used tells whether a pod uses the claim, or has used it and still keeps it from being deleted.
 func (p *pods) used(ordinal, generation int8) bool {
 	if m := &p.members[ordinal]; m.state >= running && m.generation == generation {
 		return true

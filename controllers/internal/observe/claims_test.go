@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// oneClaim is an API server that has nothing else.
+// oneClaim is an API server with a single claim.
 type oneClaim struct {
 	client.Client
 	claim *corev1.PersistentVolumeClaim
@@ -27,8 +27,8 @@ func (s *oneClaim) List(_ context.Context, list client.ObjectList, _ ...client.L
 	return nil
 }
 
-// A claim that the API server has and the cache lacks is not gone. Nothing is planned;
-// otherwise the Job that drains it would seem to have no claim.
+// A claim that the API server has and the cache lacks is not gone. The reconcile makes no plan,
+// because the Job that drains the claim would seem to have no claim.
 func TestAClaimThatTheCacheLacksIsNotTakenForGone(t *testing.T) {
 	cluster := testCluster()
 	cluster.UID = "memcached"

@@ -126,7 +126,8 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 	}
 }
 
-// A Job that a queue holds, or that nothing makes a pod for, says so; Kueue suspends each Job first.
+// Status says why a Job has no pod: a queue has suspended it (Kueue suspends each Job first), or no
+// controller creates its pod.
 func TestAJobWithoutAPodSaysWhy(t *testing.T) {
 	now := time.Unix(5000, 0)
 	suspended := batchv1.JobCondition{Type: batchv1.JobSuspended, Status: "True", Reason: "JobSuspended", Message: "Job suspended", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}
@@ -152,7 +153,7 @@ func TestAJobWithoutAPodSaysWhy(t *testing.T) {
 	}
 }
 
-// A drainer that is killed for its memory says which limit to raise.
+// If a drainer is killed for lack of memory, status says which limit to raise.
 func TestADrainerThatRunsOutOfMemorySaysSo(t *testing.T) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job"}, Status: batchv1.JobStatus{Failed: 1}}
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: ptr.To(true)}}}}

@@ -10,7 +10,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// foreignClaims fills a cache as the one that watches claims without the label, and returns its bytes.
+// foreignClaims fills a cache like the one that watches claims without the label, and returns its
+// size in bytes.
 func foreignClaims(tb testing.TB, claims int) (store toolscache.Indexer, bytes uint64) {
 	tb.Helper()
 	heap := func() uint64 {
@@ -26,7 +27,7 @@ func foreignClaims(tb testing.TB, claims int) (store toolscache.Indexer, bytes u
 	})
 	for i := range claims {
 		claim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("data-of-somebody-else-%d", i),
+			Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("data-of-another-owner-%d", i),
 			UID: types.UID(fmt.Sprintf("6f1c2b5e-8d9a-4c3b-9e7f-%012d", i)), ResourceVersion: fmt.Sprint(1_000_000 + i),
 			Labels:        map[string]string{"app.kubernetes.io/name": fmt.Sprintf("app-%d", i)},
 			Annotations:   map[string]string{"pv.kubernetes.io/bind-completed": "yes", "note": fmt.Sprintf("%01000d", i)},
@@ -43,7 +44,7 @@ func foreignClaims(tb testing.TB, claims int) (store toolscache.Indexer, bytes u
 	return store, heap() - before
 }
 
-// BenchmarkForeignClaims tells what a claim that is not of a Memcached costs the manager.
+// BenchmarkForeignClaims measures how much memory a claim of another owner costs the manager.
 func BenchmarkForeignClaims(b *testing.B) {
 	const claims = 100_000
 	for b.Loop() {
@@ -54,7 +55,8 @@ func BenchmarkForeignClaims(b *testing.B) {
 	}
 }
 
-// Of a claim of somebody else only what names it is kept, however much its labels and annotations have.
+// The cache keeps only the name of another owner's claim, even if its labels and annotations are
+// large.
 func TestAForeignClaimCostsItsNameOnly(t *testing.T) {
 	store, bytes := foreignClaims(t, 2000)
 	if each := bytes / 2000; each > 1500 {

@@ -19,7 +19,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// podsAndJobs is an API server that has nothing else.
+// podsAndJobs is an API server with only pods and Jobs.
 type podsAndJobs struct {
 	client.Client
 	pods []corev1.Pod
@@ -46,7 +46,7 @@ func (s *podsAndJobs) List(_ context.Context, list client.ObjectList, _ ...clien
 	return nil
 }
 
-// A proxy that runs on keeps the Job of a drainer that has failed from ending.
+// A proxy that keeps running keeps the Job of a failed drainer from ending.
 func TestAJobThatASidecarKeepsHasFailedLiveToo(t *testing.T) {
 	cluster := testCluster()
 	cluster.UID = "memcached"

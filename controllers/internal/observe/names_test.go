@@ -19,7 +19,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/memory"
 )
 
-// namespace is an API server, or a cache, with claims, Jobs and pods. A list has only what has the label.
+// namespace is an API server, or a cache, with claims, Jobs and pods. A list returns only objects
+// with the label.
 type namespace struct {
 	client.Client
 	claims []corev1.PersistentVolumeClaim
@@ -74,9 +75,9 @@ func drainOf(cluster *cachev1alpha1.Memcached) batchv1.Job {
 	}}
 }
 
-// Somebody takes the label of a claim and of a Job away. For a moment no cache has them: not the one of what has the
-// label any more, and not the one of what lacks it yet. They are there all the same, and what can't be undone must not
-// take them for gone.
+// Another client removes the label of a claim and of a Job. For a moment no cache has them: the
+// cache of labelled objects has dropped them, and the cache of unlabelled ones doesn't have them
+// yet. They still exist, and a step that can't be undone must not take them for gone.
 func TestWhatHasJustLostItsLabelIsNotTakenForGone(t *testing.T) {
 	cluster := testCluster()
 	cluster.UID = "memcached"
@@ -103,7 +104,7 @@ func TestWhatHasJustLostItsLabelIsNotTakenForGone(t *testing.T) {
 		t.Errorf("Jobs %v, without a label %v: %v", view.Jobs, view.Unlabelled, err)
 	}
 
-	// What is gone is looked for once.
+	// A name that no object has is looked for once.
 	live.claims, live.jobs = nil, nil
 	for _, want := range []int{2, 0} {
 		live.gets = nil
@@ -117,7 +118,7 @@ func TestWhatHasJustLostItsLabelIsNotTakenForGone(t *testing.T) {
 	}
 }
 
-// The pod of an earlier Job names the one that has its name now.
+// The pod of an earlier Job names the Job that has the same name now.
 func TestAJobIsReadOnce(t *testing.T) {
 	cluster := testCluster()
 	cluster.UID = "memcached"

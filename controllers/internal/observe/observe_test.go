@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// ended is a pod of the Job with a drainer that ended at that second.
+// ended is a pod of the Job whose drainer ended at this second.
 func ended(job types.UID, second int64, exitCode int32, message string) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: job, Controller: ptr.To(true)}}}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
@@ -89,7 +89,7 @@ func TestClaimIsReadFromItsMarks(t *testing.T) {
 		ours bool
 	}{
 		"a member's":         {made("data-cache-3", nil), claim.Claim{Ordinal: 3}, true},
-		"somebody else's":    {made("logs-cache-3", nil), claim.Claim{}, false},
+		"another owner's":    {made("logs-cache-3", nil), claim.Claim{}, false},
 		"of another cluster": {made("data-cache-a-3", nil), claim.Claim{}, false},
 		"leaving":            {made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"}), claim.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
 		"a mark that is spoilt still is a mark": {
@@ -205,7 +205,7 @@ func TestJobIsCompleteWhenItsDrainerLeftAReceiptThatAddsUp(t *testing.T) {
 	}
 }
 
-// The pod of a node that is gone seems to run until somebody deletes it.
+// The pod of a node that is gone seems to run until it is deleted.
 func TestADrainerWhoseNodeIsGoneIsNotAtWork(t *testing.T) {
 	running := func(change func(*corev1.Pod)) *corev1.Pod {
 		pod := &corev1.Pod{Status: corev1.PodStatus{
@@ -220,11 +220,11 @@ func TestADrainerWhoseNodeIsGoneIsNotAtWork(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"as usual":                    {running(func(*corev1.Pod) {}), true},
-		"it ends":                     {running(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false},
-		"its node doesn't answer":     {running(func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }), false},
-		"it has not started":          {running(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }), false},
-		"nobody has written anything": {running(func(p *corev1.Pod) { p.Status.Conditions = nil }), true},
+		"as usual":                 {running(func(*corev1.Pod) {}), true},
+		"it ends":                  {running(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false},
+		"its node doesn't answer":  {running(func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }), false},
+		"it has not started":       {running(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }), false},
+		"no condition was written": {running(func(p *corev1.Pod) { p.Status.Conditions = nil }), true},
 	} {
 		if got := atWork(test.pod); got != test.want {
 			t.Errorf("%s: at work is %t", what, got)

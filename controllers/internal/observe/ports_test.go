@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// memberAt is a pod of a member that was made for that port, as the cache has it.
+// memberAt is a member's pod that was created for this port, as the cache has it.
 func memberAt(t *testing.T, ordinal, port int32) corev1.Pod {
 	t.Helper()
 	c := testCluster()

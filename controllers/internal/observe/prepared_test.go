@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A mover's pod runs before it has connected to everybody. It says when it has; if its log
-// can't be read, it is given some time.
+// A mover's pod runs before the mover has connected to all servers. The mover reports when it has;
+// if its log can't be read, it counts as prepared after some time.
 func TestAMoverIsPreparedWhenItSaysSo(t *testing.T) {
 	now := time.Unix(5000, 0)
 	ran := func(d time.Duration) *corev1.ContainerStateRunning {
@@ -52,8 +52,8 @@ func TestAMoverIsPreparedWhenItSaysSo(t *testing.T) {
 	}
 }
 
-// A mover that settles may still find items. Routers ask the old owners until it says that nothing is
-// left.
+// A mover that settles may still find items. Routers ask the old owners until the mover reports
+// that no items are left.
 func TestAMoverHasFoundNothingWhenItSaysSo(t *testing.T) {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "mover", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMove},

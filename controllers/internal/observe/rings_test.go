@@ -24,7 +24,7 @@ func testCluster() *cachev1alpha1.Memcached {
 	return apitest.MakeMemcached("cache").Storage("128Mi").Defaulted().Obj()
 }
 
-// ringed is a cluster of size members, with as many claims, whose list has that record.
+// ringed is a cluster of size members, with as many claims, whose list has this record.
 func ringed(size int32, record ring.Record) *State {
 	o := &State{Cluster: testCluster(), Now: time.Unix(1e9, 0)}
 	o.Cluster.Spec.Size = ptr.To(size)
@@ -40,7 +40,7 @@ func ringed(size int32, record ring.Record) *State {
 	return o
 }
 
-// list writes the clients' list: as many servers, and a record.
+// list writes the clients' list with this number of servers and this record.
 func (o *State) list(servers int32, record string) {
 	o.ServerList.Annotations = map[string]string{cachev1alpha1.AnnotationRing: record}
 	o.ServerList.Data = map[string]string{build.ServersKey: strings.Repeat("server\n", int(servers))}
@@ -98,8 +98,8 @@ func TestRecordIsBelievedWhereItCanBeTrue(t *testing.T) {
 	}
 }
 
-// follow plans until nothing has to be moved, and writes the list and the moved
-// serials. It returns how many moves there were, and the last record.
+// follow plans until no items have to be moved, and writes the list and the moved serials. It
+// returns how many moves there were, and the last record.
 func follow(t *testing.T, o *State) (moved int, record ring.Record) {
 	t.Helper()
 	for range 10 {
@@ -126,14 +126,14 @@ func follow(t *testing.T, o *State) (moved int, record ring.Record) {
 	return 0, record
 }
 
-// Whatever numbers are on claims and in the record, moves go on and end.
+// With any numbers on claims and in the record, moves continue and end.
 func TestNoNumberEndsMoves(t *testing.T) {
 	numbers := []string{
 		"", "x", "-1", "0", "1", "7", "4294967295", "4294967296", "4294967297", "8589934592", "4503599627370495", "4503599627370496",
 		"4503599627370497", "9007199254740991", "9007199254740992", "9007199254740993", "9223372036854775807", "18446744073709551616",
 	}
 	clients := [...]cachev1alpha1.Client{"gomemcache", "dalli"}
-	random := rand.New(rand.NewPCG(1, 2)) // the same each time
+	random := rand.New(rand.NewPCG(1, 2)) // the same seed each time
 	for range 300 {
 		o := ringed(3, ring.Record{})
 		draw := func() string { return numbers[random.IntN(len(numbers))] }
@@ -156,8 +156,7 @@ func TestNoNumberEndsMoves(t *testing.T) {
 			follow(t, o)
 			for i := range 4 {
 				o.Cluster.Spec.Routing.Client = clients[(i+1)%2]
-				// The first ones may leave serials behind that counted as rings', and
-				// start again.
+				// The first moves may leave serials that still counted, and start again.
 				moved, record := follow(t, o)
 				if moved < 3 || i > 1 && moved > 3 {
 					t.Fatalf("another client, and %d members are moved by %s", moved, record)

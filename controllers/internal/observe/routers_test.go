@@ -19,8 +19,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A state is held up by routers that may have an older table, also by one that starts: the table
-// is mounted before its pod runs.
+// A state waits for routers that may have an older table, also for a starting router, because the
+// table is mounted before its pod runs.
 func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 	const number = 1000
 	written := contract.NumberTime(number)
@@ -39,7 +39,7 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		state string
 		pod   corev1.Pod
-		since time.Time // zero: it is not behind
+		since time.Time // zero: the router is not behind
 	}{
 		"it starts":                     {contract.RingPrepare, pod(corev1.PodPending, same), written},
 		"it starts, in a later state":   {contract.RingFinish, pod(corev1.PodPending, same), written},
@@ -67,7 +67,7 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 			o.Routers.Told = table
 			o.Routers.Pods = []corev1.Pod{test.pod}
 			r := &Reader{Rings: ask.NewRouters(func(context.Context, string, *ask.Table) (contract.RingAcknowledged, error) {
-				return contract.RingAcknowledged{}, errors.New("nobody answers")
+				return contract.RingAcknowledged{}, errors.New("no answer")
 			}, func(types.NamespacedName) {})}
 			r.observeRings(client.ObjectKeyFromObject(o.Cluster), o)
 			behind, want := len(o.Routers.Behind) > 0, !test.since.IsZero()
@@ -88,7 +88,8 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 	}
 }
 
-// A table whose number is ahead of the clock is as old as it is known: nothing waits until its time has come.
+// A table whose number is ahead of the clock counts from when the operator first saw it, so no step
+// waits until the clock reaches the number.
 func TestATableFromTheFutureIsAsOldAsItIsKnown(t *testing.T) {
 	now := time.Now()
 	o := &State{Cluster: testCluster(), Now: now}

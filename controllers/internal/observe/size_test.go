@@ -16,7 +16,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// setAndClaims is an API server that has nothing else.
+// setAndClaims is an API server with a StatefulSet and claims.
 type setAndClaims struct {
 	client.Client
 	set    *appsv1.StatefulSet
@@ -36,7 +36,7 @@ func (s *setAndClaims) List(_ context.Context, list client.ObjectList, _ ...clie
 	return nil
 }
 
-// A size that is left out is that of the cluster, whatever is under way.
+// A size that is left out is the cluster's present size, even during a scaling.
 func TestTheSizeThatIsLeftOutIsThatOfTheCluster(t *testing.T) {
 	cluster := testCluster()
 	cluster.UID, cluster.Spec.Storage, cluster.Spec.Size = "memcached", &cachev1alpha1.StorageSpec{}, nil
@@ -71,11 +71,11 @@ func TestTheSizeThatIsLeftOutIsThatOfTheCluster(t *testing.T) {
 		"hibernated":                          {of(0), member(0, 1, 2), 0},
 		"members leave":                       {of(4), append(member(0, 1), marked(2, 3)...), 2},
 		"a departed member's volume is there": {of(2), append(member(0, 1), marked(2)...), 2},
-		"a mark that somebody wrote":          {of(3), append(member(1, 2), marked(0)...), 3},
+		"a mark that another client wrote":    {of(3), append(member(1, 2), marked(0)...), 3},
 		"all marked":                          {of(2), marked(0, 1), 1},
 		"the StatefulSet was deleted":         {nil, append(member(0, 1, 2), marked(3)...), 3},
 		"a claim of a number that can't be":   {nil, member(0, 511), 1},
-		"somebody else's StatefulSet":         {strangers, member(0, 1), 2},
+		"another owner's StatefulSet":         {strangers, member(0, 1), 2},
 		"more than there may be":              {of(100_000), nil, cachev1alpha1.MaxSize},
 	} {
 		server := &setAndClaims{set: test.set, claims: test.claims}

@@ -18,8 +18,8 @@ func TestAMembersServiceComesBeforeTheListAndStaysForAWhileAfterIt(t *testing.T)
 		want   []string
 		wake   time.Time
 	}{
-		"nobody asked": {func(o *Observed) { o.Cluster.StableAddresses = false }, nil, time.Time{}},
-		"each member":  {func(*Observed) {}, []string{"apply 0", "apply 1"}, time.Time{}},
+		"the spec does not ask": {func(o *Observed) { o.Cluster.StableAddresses = false }, nil, time.Time{}},
+		"each member":           {func(*Observed) {}, []string{"apply 0", "apply 1"}, time.Time{}},
 		"it left": {func(o *Observed) { o.MemberServices = []MemberService{{2, "s2", time.Time{}}} },
 			[]string{"apply 0", "apply 1", "note 2"}, time.Time{}},
 		"clients still know it": {func(o *Observed) {
@@ -32,7 +32,7 @@ func TestAMembersServiceComesBeforeTheListAndStaysForAWhileAfterIt(t *testing.T)
 		"it still serves those who come late": {func(o *Observed) {
 			o.MemberServices, o.Pods = []MemberService{{2, "s2", time.Time{}}}, append(o.Pods, 2)
 		}, []string{"apply 0", "apply 1"}, time.Time{}},
-		"somebody wrote a time to come": {func(o *Observed) { o.MemberServices = []MemberService{{2, "s2", now.Add(time.Hour)}} },
+		"a time in the future": {func(o *Observed) { o.MemberServices = []MemberService{{2, "s2", now.Add(time.Hour)}} },
 			[]string{"apply 0", "apply 1", "note 2"}, time.Time{}},
 		"pods' addresses again": {func(o *Observed) {
 			o.Cluster.StableAddresses = false

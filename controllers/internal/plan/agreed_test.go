@@ -15,9 +15,9 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// If the cache is not behind, the plan and the live checks see the same, and no check may
-// refuse. A step that is always refused would block all later ones. If a mark of this plan
-// changes what its next steps may do, the next plan must know.
+// If the cache is up to date, the plan and the live checks see the same state, and no check may
+// refuse. A step that is always refused would block all later ones. If a mark of this plan changes
+// which of its next steps are allowed, the next plan must plan accordingly.
 func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
 	scenes := 10_000
 	if tier.All() {
@@ -44,7 +44,7 @@ func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
 	}
 }
 
-// takeAll takes the steps of a plan, and returns the first that is refused, and why.
+// takeAll takes the steps of a plan, and returns the first refused step, and why.
 func takeAll(o *Observed, guarded map[string]int) (action.Action, error) {
 	unmarked := *o // all marks of a plan share one live read
 	unmarked.Claims = slices.Clone(o.Claims)
@@ -96,7 +96,7 @@ func refusedLive(o *Observed, a action.Action) (kind string, err error) {
 	return "", nil
 }
 
-// happen applies a step to what is observed, for later steps of the same plan.
+// happen applies a step to the observed state, for later steps of the same plan.
 func happen(o *Observed, a action.Action) {
 	switch a := a.(type) {
 	case action.AddClaimFinalizer:
@@ -120,14 +120,14 @@ func happen(o *Observed, a action.Action) {
 	}
 }
 
-// anyScene is a random scene with up to five members: what the operator makes, and what
-// others do beside it.
+// anyScene is a random scene with up to five members, with objects that the operator creates and
+// changes that other clients make.
 func anyScene(r *rand.Rand) *Observed {
 	chance := func(percent int) bool { return r.IntN(100) < percent }
 	s := at(r.Int32N(4))
 	o := &s.o
-	// Survivors of a Job: those that are there, as a rule.
-	someone := func() int32 {
+	// Survivors of a Job: usually the members that exist.
+	survivors := func() int32 {
 		if chance(70) {
 			return o.Cluster.Size
 		}
@@ -139,14 +139,14 @@ func anyScene(r *rand.Rand) *Observed {
 	o.Now = time.Unix(3000, 0)
 	o.Cluster.Parallelism = 1 + r.Int32N(2)
 	if chance(50) {
-		o.Cluster.Ring.Client = "gomemcache" // moves keys of those that stay
+		o.Cluster.Ring.Client = "gomemcache" // moves keys of members that stay
 		o.Record.Ring.Client = o.Cluster.Ring.Client
 	}
 	for _, i := range r.Perm(3) {
 		ordinal := o.Cluster.Size + int32(i)
 		switch {
 		case chance(60):
-		case chance(20): // somebody restored it, or a member came and went
+		case chance(20): // the list was restored, or a member came and went
 			s.member(ordinal)
 		default:
 			s.left(ordinal, func(c *claim.Claim) { c.LeavingSince, c.Left = time.Unix(int64(1000+r.IntN(5)), 0), r.Int64N(5) })
@@ -164,12 +164,12 @@ func anyScene(r *rand.Rand) *Observed {
 				s.pod(ordinal)
 			}
 			if chance(40) {
-				s.job(ordinal, someone(), anyEnd(), anyEnd())
+				s.job(ordinal, survivors(), anyEnd(), anyEnd())
 			}
 		}
 	}
 	if chance(20) {
-		s.job(9, someone()) // its claim is gone
+		s.job(9, survivors()) // the Job's claim is gone
 	}
 	if chance(20) && o.Cluster.Size > 0 { // the operator died after the mark, or a person wrote it
 		marked(s, r.Int32N(o.Cluster.Size))
@@ -194,7 +194,7 @@ func anyScene(r *rand.Rand) *Observed {
 			o.Ready = append(o.Ready, i)
 		}
 	}
-	if chance(20) { // somebody scaled it, or it is gone
+	if chance(20) { // another client scaled the StatefulSet, or it is gone
 		o.StatefulSet = StatefulSet{}
 		if chance(80) {
 			o.StatefulSet = StatefulSet{Exists: true, Replicas: r.Int32N(6)}
@@ -223,7 +223,7 @@ func anyScene(r *rand.Rand) *Observed {
 	return o
 }
 
-// leavingScene lets members that were told to leave be there, some with a mover.
+// leavingScene adds leaving members, some with a mover.
 func leavingScene(s *scene, chance func(percent int) bool) {
 	o := &s.o
 	for i := range o.Claims {
@@ -246,8 +246,7 @@ func leavingScene(s *scene, chance func(percent int) bool) {
 	}
 }
 
-// preparedScene lets members that are to leave have the mark, some with a prepared mover,
-// while they are on the list.
+// preparedScene marks members that are still on the list, some with a prepared mover.
 func preparedScene(s *scene, chance func(percent int) bool) {
 	o := &s.o
 	next := o.Record.Next(o.Cluster.Ring.Of(o.Cluster.Size))
@@ -267,7 +266,7 @@ func preparedScene(s *scene, chance func(percent int) bool) {
 	}
 }
 
-// prepared lets the Job that was added last be a prepared one, as a rule, and its pod wait.
+// prepared usually makes the last Job a prepared one whose pod waits.
 func prepared(s *scene, chance func(percent int) bool) {
 	o := &s.o
 	j := &o.Moves[len(o.Moves)-1]

@@ -130,7 +130,7 @@ func TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember(t *testing.T) {
 			[]string{"delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, []string{"2 Waiting InTurn"},
 		},
 		"no rights": {at(2).wanted(3).left(2, where(claim.Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed SourceCorrupt"}},
-		"below a drain that failed, it is in nobody's way": {
+		"below a drain that failed, it blocks no member": {
 			at(2).left(5, where(claim.Here)).job(5, 2, unreadable), nil, []string{"5 Failed SourceCorrupt"},
 		},
 	} {
@@ -253,7 +253,7 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 		left(deleting).aside(2, pending):  "no other claim is bound to volume pv-2 yet",
 		left(deleting).aside(2, deleting): "no other claim is bound to volume pv-2 yet",
 		left(deleting).aside(2, unheld):   "no other claim is bound to volume pv-2 yet",
-		left(deleting).job(1, 1).aside(2): "", // its member has left, and returns to nothing
+		left(deleting).job(1, 1).aside(2): "", // a departed member does not return empty
 	})
 	refusals(t, func(o *Observed) error { return MayHandOver(o, o.claim(uid(1))) }, map[*scene]string{
 		at(2).change(1, deleting).aside(1):                             "",
@@ -268,8 +268,9 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 	refusals(t, func(o *Observed) error { return MaySetReplicas(o, 3) }, map[*scene]string{returned: ""})
 }
 
-// A member whose claim was deleted returns empty. What moves to it at that moment may be older than what
-// its volume has: it ends, and begins anew when that volume is drained.
+// A member whose claim was deleted returns empty. Items that a drain or a move gives to it
+// meanwhile may be older than those on its volume. So the drain or move ends, and begins again when
+// that volume is drained.
 func TestNothingMovesToAMemberThatReturnsEmptyBeforeItsVolumeIsDrained(t *testing.T) {
 	wiped := func(s *scene, changes ...func(*claim.Claim)) *scene {
 		s.o.Pods, s.o.Ready = []int32{0}, []int32{0}
@@ -316,17 +317,17 @@ func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
 		actions []string
 		drains  []string
 	}{
-		"it is held first":            {at(2).wanted(3).left(2, unheld, where(claim.Here)), []string{apply, "add the finalizer to claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
-		"it is held":                  {at(2).wanted(3).left(2, where(claim.Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
-		"its pod is there":            {at(2).wanted(3).left(2, where(claim.Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
-		"it was drained until now":    {at(2).wanted(3).left(2, where(claim.Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
-		"its volume moves":            {at(2).wanted(3).left(2, deleted, where(claim.Here)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"and its member stays away":   {at(2).left(2, deleted, where(claim.Reserved)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"another claim has it":        {at(2).wanted(3).left(2, deleted, where(claim.Reserved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
-		"which is kept, and not held": {at(3).aside(2), []string{"apply the StatefulSet, 3 replicas", "release claim data-2-aside: Retained"}, nil},
-		"nobody may move it":          {at(2).wanted(3).left(2, unheld, where(claim.Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
-		"it has no volume":            {at(2).wanted(3).left(2, unheld, unbound), []string{apply, "delete claim data-2: NeverBound"}, []string{"2 Releasing NeverBound"}},
-		"its member stays away":       {at(2).left(2, unheld, where(claim.Here)), []string{apply}, nil},
+		"it is held first":             {at(2).wanted(3).left(2, unheld, where(claim.Here)), []string{apply, "add the finalizer to claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"it is held":                   {at(2).wanted(3).left(2, where(claim.Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"its pod is there":             {at(2).wanted(3).left(2, where(claim.Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
+		"it was drained until now":     {at(2).wanted(3).left(2, where(claim.Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
+		"its volume moves":             {at(2).wanted(3).left(2, deleted, where(claim.Here)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"and its member stays away":    {at(2).left(2, deleted, where(claim.Reserved)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"another claim has it":         {at(2).wanted(3).left(2, deleted, where(claim.Reserved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
+		"which is kept, and not held":  {at(3).aside(2), []string{"apply the StatefulSet, 3 replicas", "release claim data-2-aside: Retained"}, nil},
+		"the operator may not move it": {at(2).wanted(3).left(2, unheld, where(claim.Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
+		"it has no volume":             {at(2).wanted(3).left(2, unheld, unbound), []string{apply, "delete claim data-2: NeverBound"}, []string{"2 Releasing NeverBound"}},
+		"its member stays away":        {at(2).left(2, unheld, where(claim.Here)), []string{apply}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			test.scene.o.Cluster.Policy = claim.Retain

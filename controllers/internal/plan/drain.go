@@ -15,7 +15,7 @@ type DrainPhase string
 
 // The states of a departed member's volume.
 const (
-	// Leaving: the member runs on, and its items are moved.
+	// Leaving: the member still runs, and its items are moved.
 	Leaving   DrainPhase = "Leaving"
 	Waiting   DrainPhase = "Waiting"
 	Draining  DrainPhase = "Draining"
@@ -71,8 +71,8 @@ func (p *Plan) drain(o *Observed) {
 			p.withdrawRefusedMember(o, c, first)
 			continue
 		}
-		s, held := p.withdrawRefusedDrain(o, first, p.decideDrain(o, c, &slots))
-		if held {
+		s, withdrawn := p.withdrawRefusedDrain(o, first, p.decideDrain(o, c, &slots))
+		if withdrawn {
 			slots = before
 		}
 		s = p.setAsideForReturn(o, s)

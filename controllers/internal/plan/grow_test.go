@@ -12,12 +12,12 @@ import (
 
 const mib = 1 << 20
 
-// sized gives claims what they ask for, and their volumes, in MiB.
+// sized sets the size that a claim asks for, and that of its volume, in MiB.
 func sized(asked, capacity int64) func(*claim.Claim) {
 	return func(c *claim.Claim) { c.Asked, c.Capacity = asked*mib, capacity*mib }
 }
 
-// volumes is a cluster of one member. Volumes are to have 256 MiB, and memory is 100.
+// volumes is a cluster of one member. Its volume is to have 256 MiB, and its memory is 100 MiB.
 func volumes(changes ...func(*claim.Claim)) *scene {
 	s := at(1)
 	s.o.Cluster.VolumeSize, s.o.Cluster.Memory = 256*mib, 100*mib
@@ -42,19 +42,19 @@ func TestVolumesOfMembersGrow(t *testing.T) {
 		"with no room for the memory": {volumes(sized(100, 100)), []string{"data-0"}, []string{"data-0"}, true},
 		"asked already":               {volumes(sized(256, 128)), nil, []string{"data-0"}, false},
 		"asked, and no room":          {volumes(sized(256, 64)), nil, []string{"data-0"}, true},
-		"a size that nobody gave, and a memory that no member has": {
+		"a size that the spec does not give, and a memory that no member has": {
 			volumes(sized(128, 128)).with(func(o *Observed) { o.Cluster.VolumeSizeGiven = false }), nil, []string{"data-0"}, false,
 		},
 		"the same, with no room for the memory": {
 			volumes(sized(100, 100)).with(func(o *Observed) { o.Cluster.VolumeSizeGiven = false }), nil, []string{"data-0"}, true,
 		},
-		"a size that nobody gave, and a member is ready with the memory": {
+		"a size that the spec does not give, and a member is ready with the memory": {
 			volumes(sized(128, 128)).with(func(o *Observed) { o.Cluster.VolumeSizeGiven, o.MemoryRuns = false, true }), []string{"data-0"}, []string{"data-0"}, false,
 		},
-		"a member that joined":          {volumes(sized(256, 256)).member(1).with(func(o *Observed) { sized(128, 128)(&o.Claims[1]) }).wanted(2), []string{"data-1"}, []string{"data-1"}, false},
-		"a claim that somebody deleted": {scene: volumes(sized(64, 64), deleting)},
-		"a member that left":            {scene: volumes(sized(256, 256)).left(1, sized(64, 64))},
-		"a volume set aside":            {scene: volumes(sized(256, 256)).aside(1, sized(64, 64))},
+		"a member that joined":     {volumes(sized(256, 256)).member(1).with(func(o *Observed) { sized(128, 128)(&o.Claims[1]) }).wanted(2), []string{"data-1"}, []string{"data-1"}, false},
+		"a claim that was deleted": {scene: volumes(sized(64, 64), deleting)},
+		"a member that left":       {scene: volumes(sized(256, 256)).left(1, sized(64, 64))},
+		"a volume set aside":       {scene: volumes(sized(256, 256)).aside(1, sized(64, 64))},
 		"a member that leaves by this plan": {scene: volumes(sized(256, 256)).member(1).with(func(o *Observed) {
 			sized(64, 64)(&o.Claims[1])
 			o.StatefulSet.Replicas, o.Pods = 2, append(o.Pods, 1)

@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claim"
 )
 
-// refusals compares what a check says about each scene; "" if it allows it.
+// refusals compares a check's error about each scene; "" if the check allows the step.
 func refusals(t *testing.T, check func(*Observed) error, scenes map[*scene]string) {
 	t.Helper()
 	for s, want := range scenes {

@@ -14,9 +14,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// The invariants of docs/promises.md, as far as one plan can break them. Each is
-// checked for the plan of every combination of what two members, and the volumes of a
-// third and a fourth, can look like.
+// The invariants of docs/promises.md, as far as one plan can break them. Each is checked for the
+// plans of all combinations of the states of two members and of the volumes of a third and a
+// fourth.
 
 // everyScene calls do with each combination.
 func everyScene(do func(description string, o *Observed)) int {
@@ -69,7 +69,7 @@ func claimStates() []func(*claim.Claim) {
 	return states
 }
 
-// jobStates includes nil for no Job.
+// jobStates returns the states of a Job, with nil for no Job.
 func jobStates() []func(*Job) {
 	stranger := func(j *Job) { j.State, j.Receipt = JobComplete, receiptFor("another claim") }
 	empty := func(j *Job) {
@@ -93,8 +93,8 @@ func claimOf(o *Observed, uid types.UID) *claim.Claim {
 	return &o.Claims[i]
 }
 
-// invariants are the promises that a single plan keeps or breaks, by name. Each
-// returns what is wrong with the plan for what was seen.
+// invariants are the promises that a single plan keeps or breaks, by name. Each returns an error if
+// the plan breaks it.
 var invariants = map[string]func(o *Observed, p Plan) error{
 	"1: no release without a receipt or a person's word": noReleaseWithoutReceipt,
 	"2: only a receipt that adds up is recorded":         onlyGoodReceipts,
@@ -142,7 +142,7 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 	return nil
 }
 
-// handedOver: another claim with the finalizer is bound to the volume.
+// handedOver tells whether another claim with the finalizer is bound to the volume.
 func handedOver(o *Observed, c *claim.Claim) bool {
 	return c.Deleting && slices.ContainsFunc(o.Claims, func(other claim.Claim) bool {
 		return other.UID != c.UID && other.Volume == c.Volume && other.Finalizer && !other.Deleting && !other.Pending
@@ -200,7 +200,7 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 		})
 		going := slices.ContainsFunc(actions[action.ReleaseClaim](p), func(a action.ReleaseClaim) bool { return a.Claim.UID == c.UID })
 		if !shown && !going {
-			return fmt.Errorf("claim %s is held, and nobody says why", c.Name)
+			return fmt.Errorf("claim %s is held, and no state says why", c.Name)
 		}
 	}
 	return nil
@@ -224,8 +224,8 @@ func noReturnToOldVolumes(o *Observed, p Plan) error {
 	return nil
 }
 
-// marksFirst: marks and the clients' list come before members leave, and the list has
-// none of those members.
+// marksFirst: marks and the clients' list are written before members leave, and the list has none
+// of these members.
 func marksFirst(_ *Observed, p Plan) error {
 	applied, told := false, false
 	for _, a := range p.Actions {
@@ -249,13 +249,13 @@ func marksFirst(_ *Observed, p Plan) error {
 
 func TestInvariant7ALostPodIsNotAScaleDown(t *testing.T) {
 	for name, s := range map[string]*scene{
-		"a pod is gone":                      at(3).with(func(o *Observed) { o.Pods = []int32{0, 2} }),
-		"all pods are gone":                  at(3).with(func(o *Observed) { o.Pods = nil }),
-		"the StatefulSet is gone":            at(3).with(func(o *Observed) { o.StatefulSet, o.Pods = StatefulSet{}, nil }),
-		"the StatefulSet is on its way out":  at(3).with(func(o *Observed) { o.StatefulSet.Deleting = true }),
-		"somebody scaled the StatefulSet":    at(3).with(func(o *Observed) { o.StatefulSet.Replicas, o.Pods = 1, []int32{0} }),
-		"a claim of a member is being gone":  at(3).with(func(o *Observed) { o.Claims[0].Deleting = true }),
-		"the claims of a hibernated cluster": at(3).wanted(0).with(func(o *Observed) { o.Pods = nil }),
+		"a pod is gone":                         at(3).with(func(o *Observed) { o.Pods = []int32{0, 2} }),
+		"all pods are gone":                     at(3).with(func(o *Observed) { o.Pods = nil }),
+		"the StatefulSet is gone":               at(3).with(func(o *Observed) { o.StatefulSet, o.Pods = StatefulSet{}, nil }),
+		"the StatefulSet is on its way out":     at(3).with(func(o *Observed) { o.StatefulSet.Deleting = true }),
+		"another client scaled the StatefulSet": at(3).with(func(o *Observed) { o.StatefulSet.Replicas, o.Pods = 1, []int32{0} }),
+		"a claim of a member is being gone":     at(3).with(func(o *Observed) { o.Claims[0].Deleting = true }),
+		"the claims of a hibernated cluster":    at(3).wanted(0).with(func(o *Observed) { o.Pods = nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Next(&s.o)

@@ -25,7 +25,7 @@ import (
 // costs hits and no items, because the drain follows in any case. Leaving members leave together,
 // when the last one has been moved.
 
-// moverStartsWithin bounds how long a leaving member runs on without a mover at work.
+// moverStartsWithin bounds how long a leaving member keeps running without a mover at work.
 const moverStartsWithin = time.Minute
 
 // mostMovers is how many members' items are moved at once, leaving and staying members together.

@@ -61,7 +61,7 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 		"its mover runs for longer than it can": {shrinking().mover().change(2, marks(now.Add(-time.Hour-2*time.Minute))), 2, ends, gone},
 		"its mover has not started in time":     {shrinking().move(2).change(2, marks(now.Add(-2*time.Minute))), 2, ends, gone},
 		"no mover was made in time":             {shrinking().change(2, marks(now.Add(-2*time.Minute))), 2, shrinks, gone},
-		"somebody wrote a mark of tomorrow":     {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
+		"a mark of tomorrow":                    {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
 		"its mover has ended well":              {shrinking().mover(allMoved).with(noMovers), 2, shrinks, gone},
 		"its mover has failed":                  {shrinking().mover(moverFailed).with(noMovers), 2, shrinks, gone},
 		"its mover is being deleted":            {shrinking().mover(func(j *Job) { j.Deleting = true }), 2, shrinks, gone},
@@ -96,7 +96,7 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 
 func noMovers(o *Observed) { o.Drainers = nil }
 
-// No event tells that a mover has not started.
+// There is no event if a mover doesn't start.
 func TestTheEndOfTheWaitForAMoverBringsAPlan(t *testing.T) {
 	s := shrinking().move(2)
 	if p, want := Next(&s.o), now.Add(moverStartsWithin-time.Second); !p.Wake.Equal(want) {
@@ -104,7 +104,7 @@ func TestTheEndOfTheWaitForAMoverBringsAPlan(t *testing.T) {
 	}
 }
 
-// TestTheEndOfTheWaitForAMoverThatRunsBringsAPlan: no event tells that its node is gone.
+// TestTheEndOfTheWaitForAMoverThatRunsBringsAPlan, because there is no event if its node is gone.
 func TestTheEndOfTheWaitForAMoverThatRunsBringsAPlan(t *testing.T) {
 	began := now.Add(-30 * time.Minute)
 	s := shrinking().mover().change(2, marks(began))
@@ -113,8 +113,8 @@ func TestTheEndOfTheWaitForAMoverThatRunsBringsAPlan(t *testing.T) {
 	}
 }
 
-// TestAMemberThatIsMovedStaysForTheOthersBelowIt: leaving members leave together, whichever of
-// them is moved first.
+// TestAMemberThatIsMovedStaysForTheOthersBelowIt: leaving members leave together, in whatever order
+// they are moved.
 func TestAMemberThatIsMovedStaysForTheOthersBelowIt(t *testing.T) {
 	s := shrinking().mover().pod(3).left(3, marks(now.Add(-time.Second))).move(3, allMoved)
 	s.o.StatefulSet.Replicas, s.o.Ready = 4, []int32{0, 1, 2, 3}
@@ -123,7 +123,7 @@ func TestAMemberThatIsMovedStaysForTheOthersBelowIt(t *testing.T) {
 	}
 }
 
-// TestAMemberWhoseClaimIsDeletedLeavesAtOnce: its volume is set aside, which waits for its pod's
+// TestAMemberWhoseClaimIsDeletedLeavesAtOnce, because setting its volume aside waits for its pod's
 // end.
 func TestAMemberWhoseClaimIsDeletedLeavesAtOnce(t *testing.T) {
 	if p := Next(&shrinking().mover().change(2, deleting).o); p.Running != 2 {
@@ -131,7 +131,7 @@ func TestAMemberWhoseClaimIsDeletedLeavesAtOnce(t *testing.T) {
 	}
 }
 
-// What the mover has done is said once, when the Job goes.
+// The result of the mover is reported once, when its Job is deleted.
 func TestAMoversReceiptGoesWithItsJob(t *testing.T) {
 	for what, test := range map[string]struct {
 		end  func(*Job)

@@ -14,7 +14,7 @@ func TestListShrinksAtOnceAndGrowsWhenAllThatItLacksAreReady(t *testing.T) {
 		ready          []int32
 		want           int32
 	}{
-		"at birth, nobody ready":            {0, 3, nil, 0},
+		"at birth, no member ready":         {0, 3, nil, 0},
 		"at birth, some ready":              {0, 3, []int32{0, 1}, 0},
 		"at birth, all ready":               {0, 3, []int32{0, 1, 2}, 3},
 		"as wanted":                         {3, 3, []int32{0, 1, 2}, 3},

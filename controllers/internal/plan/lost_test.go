@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 )
 
-// without stands for that ring without member 2.
+// without names the ring without member 2.
 var without = TargetWithout(target, []int32{2})
 
 // losing is a cluster of three whose third member joined, and has been away since noon.

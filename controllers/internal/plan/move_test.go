@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// grown is a cluster of size members whose ring just grew from that many. The items of
-// these have to be moved.
+// grown is a cluster of size members whose ring has just grown. The items of the first members have
+// to be moved.
 func grown(from, size int32) *scene {
 	s := at(size)
 	s.o.Ready = append([]int32(nil), s.o.Pods...)
@@ -20,7 +20,7 @@ func grown(from, size int32) *scene {
 	return s
 }
 
-// move adds the Job that places the member's items.
+// move adds the Job that moves the member's items.
 func (s *scene) move(ordinal int32, changes ...func(*Job)) *scene {
 	j := Job{Name: "move-" + name(ordinal), UID: "move-" + uid(ordinal), ClaimUID: uid(ordinal), Target: s.by()}
 	for _, change := range changes {
@@ -44,7 +44,7 @@ func (s *scene) change(ordinal int32, change func(*claim.Claim)) *scene {
 	return s
 }
 
-// movers adds the Jobs of so many moves that are being deleted, and may still run.
+// movers adds the Jobs of n moves that are being deleted, and may still run.
 func (s *scene) movers(n int) *scene {
 	for range n {
 		s.o.Moves = append(s.o.Moves, Job{ClaimUID: "another", Target: s.by(), Deleting: true})
@@ -213,8 +213,7 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsAreMoved(t *testing.T) {
 	}
 }
 
-// A move's receipt proves nothing about the member's volume. It never counts as a
-// drain's.
+// A move's receipt proves nothing about the member's volume. It never counts as a drain's receipt.
 func TestReceiptOfAMoveReleasesNothing(t *testing.T) {
 	job := Job{ClaimUID: uid(2), Target: grown(2, 3).by()}
 	allMoved(&job)
@@ -234,7 +233,7 @@ func TestReceiptOfAMoveReleasesNothing(t *testing.T) {
 	}
 }
 
-// What a departed member left and what members have reach clients by one ring at a time,
+// The items of a departed member and those of running members reach clients by one ring at a time,
 // the newest values first.
 func TestOlderValuesComeLater(t *testing.T) {
 	behind := func(o *Observed) { o.ListSize, o.Record.Ring.Size, o.Ready = 1, 1, nil }
@@ -284,7 +283,7 @@ func TestClientsAreToldOfNoMoreMembersUntilItemsAreMoved(t *testing.T) {
 	}
 }
 
-// Anybody may have written a Job or the record of the rings.
+// Any client may have written a Job or the record of the rings.
 func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 	forged := func(s *scene) *scene {
 		return s.with(func(o *Observed) {
@@ -315,9 +314,8 @@ func TestNoJobAndNoRecordMakesMoreMembers(t *testing.T) {
 	}
 }
 
-// The operator died after it had marked member 2 and before it wrote the list. Then items
-// had to be moved among all three. Nothing waits for the drain of a member that still
-// exists.
+// The operator died after it had marked member 2 and before it wrote the list. Then items had to be
+// moved among all three. No move waits for the drain of a member that still exists.
 func TestAMemberThatHasTheMarkAndIsInTheRingHoldsNoMoveUp(t *testing.T) {
 	got := planned(marked(grown(2, 3), 2).wanted(2).pod(2))
 	if diff := cmp.Diff([]string{"1 Moving", "0 Moving"}, got.Moves); diff != "" {

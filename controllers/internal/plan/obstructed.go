@@ -41,7 +41,7 @@ func (p *Plan) withdrawRefused(o *Observed, c *claim.Claim, first int) (why Obst
 }
 
 // withdrawRefusedDrain is withdrawRefused for the claim of a leaving or departed member.
-func (p *Plan) withdrawRefusedDrain(o *Observed, first int, s DrainState) (held DrainState, is bool) {
+func (p *Plan) withdrawRefusedDrain(o *Observed, first int, s DrainState) (refused DrainState, is bool) {
 	if len(p.Actions) == first && s.Phase != Waiting {
 		return s, false
 	}

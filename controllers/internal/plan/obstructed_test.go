@@ -26,7 +26,7 @@ func (s *scene) obstructed(claims ...types.UID) *scene {
 	return s
 }
 
-// again: it is time to try that again.
+// again lets the time pass after which the steps are tried again.
 func (s *scene) again() *scene {
 	s.o.Now = refusedUntil
 	return s
@@ -34,10 +34,10 @@ func (s *scene) again() *scene {
 
 func newest(c *claim.Claim) { c.Left = 9 }
 
-// A drain whose Job can't be made keeps no other drain, no move and no size waiting.
+// A drain whose Job can't be created delays no other drain, no move and no change of size.
 func TestADrainWhoseJobCannotBeMadeHoldsUpNoOther(t *testing.T) {
 	s := at(1).left(2, newest).left(1).obstructed(uid(2)).with(func(o *Observed) {
-		o.Obstructed[uid(2)] = Obstruction{Why: "Job data-2-drain belongs to somebody else", Taken: true, Until: refusedUntil}
+		o.Obstructed[uid(2)] = Obstruction{Why: "Job data-2-drain belongs to another owner", Taken: true, Until: refusedUntil}
 	})
 	got := planned(s)
 	if want := []string{"2 Failed NameTaken", "1 Draining"}; !slices.Equal(got.Drains, want) {
@@ -51,8 +51,8 @@ func TestADrainWhoseJobCannotBeMadeHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// Whatever the API server refuses about one volume, other volumes are drained, items are moved, and the size changes.
-// It is tried again, and then holds up nothing either.
+// If the API server refuses a step about one volume, other volumes are drained, items are moved,
+// and the size changes. The step is tried again, and delays nothing then either.
 func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
 	failed := func(c *claim.Claim) { c.Finalizer = true }
 	for what, test := range map[string]struct {
@@ -78,7 +78,7 @@ func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
 				}
 				return s.obstructed(uid(2))
 			}
-			others := with(2).moved(0).moved(1).left(3) // older, and drained after the other
+			others := with(2).moved(0).moved(1).left(3) // these volumes are older, and drained after the other
 			got := planned(others)
 			if !slices.Contains(got.Actions, "drain claim data-3 into 2 survivors") {
 				t.Errorf("the other volume is not drained: %v, %v", got.Drains, got.Actions)
@@ -115,7 +115,7 @@ func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
-// A member's volume that can't be set aside keeps that member waiting, and nothing else.
+// A member's volume that can't be set aside delays only that member.
 func TestAMembersVolumeThatCannotBeSetAsideHoldsUpNothingElse(t *testing.T) {
 	deleted := func() *scene { return at(2).left(2).change(0, deleting).obstructed(uid(0)) }
 	for what, s := range map[string]*scene{"now": deleted(), "when it is tried again": deleted().again()} {
@@ -134,7 +134,7 @@ func TestAMembersVolumeThatCannotBeSetAsideHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
-// A claim that can't be marked keeps the size. All else of the members goes on.
+// A claim that can't be marked only delays the change of size.
 func TestAMarkThatIsRefusedKeepsTheSizeAndNoMore(t *testing.T) {
 	s := at(3).wanted(2).obstructed(uid(2))
 	got := planned(s)

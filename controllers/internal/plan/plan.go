@@ -104,8 +104,8 @@ func (o *Observed) ScaleDownBegins() bool {
 }
 
 // Next plans the next steps for a cluster.
-func Next(observed *Observed) Plan {
-	o := observed.workingCopy()
+func Next(seen *Observed) Plan {
+	o := seen.workingCopy()
 	if o.Cluster.Plain {
 		return plain(&o)
 	}

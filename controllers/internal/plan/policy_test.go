@@ -16,8 +16,8 @@ func decided(policy claim.DrainPolicy) func(*claim.Claim) {
 	return func(c *claim.Claim) { c.Decided, c.Policy = true, policy }
 }
 
-// What becomes of a volume is decided when its member leaves. A later policy deletes nothing that
-// was kept, and drains nothing that was not to be drained; a person's word still counts.
+// The policy for a volume is decided when its member leaves. A later policy deletes no volume that
+// was kept, and drains no volume that was not to be drained; a person's request still counts.
 func TestAPolicyHoldsForTheVolumesThatWereLeftUnderIt(t *testing.T) {
 	const apply = "apply the StatefulSet, 2 replicas"
 	for what, test := range map[string]struct {
@@ -47,7 +47,7 @@ func TestAPolicyHoldsForTheVolumesThatWereLeftUnderIt(t *testing.T) {
 	}
 }
 
-// A volume that can't be read is kept if it was to be kept when its member left.
+// A volume that can't be read is kept if that was decided when its member left.
 func TestAVolumeThatCannotBeReadIsKeptAsWasDecided(t *testing.T) {
 	for _, release := range []bool{false, true} {
 		s := at(2).left(2, decided(claim.Drain), func(c *claim.Claim) { c.ReleaseUnreadable = release }).job(2, 2, unreadable)
@@ -59,7 +59,7 @@ func TestAVolumeThatCannotBeReadIsKeptAsWasDecided(t *testing.T) {
 	}
 }
 
-// The number of a mark is higher than all that are there, whatever somebody wrote there.
+// The number of a mark is higher than all present numbers, even those that another client wrote.
 func TestMarksAreCounted(t *testing.T) {
 	marks := func(numbers ...int64) (claims []claim.Claim) {
 		for _, n := range numbers {

@@ -26,12 +26,12 @@ func (s *scene) prepares(changes ...func(*Job)) *scene {
 	return s.move(2, append([]func(*Job){func(j *Job) { j.Target, j.Waits = s.next(2), true }}, changes...)...)
 }
 
-// next names the ring of that many members.
+// next names the ring of size members.
 func (s *scene) next(size int32) string {
 	return s.o.Record.Next(s.o.Cluster.Ring.Of(size)).Target()
 }
 
-// starts adds the pod of that Job.
+// starts adds the pod of the mover's Job.
 func (s *scene) starts(prepared bool) *scene {
 	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.next(2), Waits: true, Running: prepared, Prepared: prepared})
 	return s
@@ -87,7 +87,7 @@ func TestTheListWaitsForPreparedMovers(t *testing.T) {
 	}
 }
 
-// By a client that reshuffles, the members that stay have items for each other. Their movers
+// With a client that reshuffles keys, the members that stay have items for each other. Their movers
 // are prepared, too.
 func TestMoversOfMembersThatStayArePreparedToo(t *testing.T) {
 	s := preparing().with(func(o *Observed) {
@@ -177,7 +177,7 @@ func TestTheEndOfThePreparationBringsAPlan(t *testing.T) {
 	}
 }
 
-// At most so many movers are prepared, so the list waits for no more.
+// At most mostMovers movers are prepared, so the list waits for no more.
 func TestTheListWaitsForAsManyMoversAsThereAre(t *testing.T) {
 	s := at(mostMovers + 3).wanted(1).with(func(o *Observed) { o.Now, o.Cluster.Patience = now, time.Minute })
 	for i := range int32(mostMovers + 3) {
@@ -212,7 +212,7 @@ func TestAMoverBeginsByTheRingOfTheList(t *testing.T) {
 	}
 	for what, s := range map[string]*scene{
 		"clients are told of three":           preparing().prepares().starts(true),
-		"clients are told of nobody":          announced().with(func(o *Observed) { o.ListSize = 0 }),
+		"clients are told of no member":       announced().with(func(o *Observed) { o.ListSize = 0 }),
 		"clients are told of a ring after it": announced().with(func(o *Observed) { o.Record.Serial++ }),
 		"clients use another library":         announced().with(func(o *Observed) { o.Record.Ring.Client = "gomemcache" }),
 		"its Job is gone":                     announced().with(func(o *Observed) { o.Moves = nil }),

@@ -12,8 +12,8 @@ func unstarted(j *Job) { j.Unstarted = true }
 
 func outdated(j *Job) { j.Outdated = true }
 
-// A Job's template can't be changed. One whose pod can't start is replaced when its pods would be
-// made in another way, and if a person asks for a retry.
+// A Job's template can't be changed. A Job whose pod can't start is replaced if its template would
+// differ now, and if a person asks for a retry.
 func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
 	const apply = "apply the StatefulSet, 2 replicas"
 	retry, runs := requested(claim.Retry), []string{"2 Draining"}
@@ -48,7 +48,8 @@ func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
 
 func misdirected(j *Job) { j.Misdirected = true }
 
-// A Job has the members' ports in its template, and would wait in vain for a member that was replaced for another one.
+// A Job has the members' ports in its template, and would wait in vain for a member that was
+// replaced and listens at another port.
 func TestAJobWhoseMembersListenElsewhereIsReplaced(t *testing.T) {
 	const why = ": members listen at other ports now"
 	for what, test := range map[string]struct {

@@ -40,7 +40,7 @@ func failedBefore(n int32, last types.UID) func(*claim.Claim) {
 	return func(c *claim.Claim) { c.Attempts = action.Attempts{Failed: n, Last: last} }
 }
 
-// What a retry can mend is tried again by itself; anything else waits for a person.
+// A failure that a retry can fix is tried again by itself; any other failure waits for a person.
 // expect checks the plan's actions, drains, moves and Wake.
 func (s *scene) expect(t *testing.T, want outcome, wake time.Time) {
 	t.Helper()
@@ -125,10 +125,10 @@ func TestFailedMoveIsTriedAgainByItself(t *testing.T) {
 	}
 }
 
-// A member that left later has newer values, so its drain comes before another attempt of
-// an earlier one.
+// A member that left later has newer values, so its drain comes before another attempt to drain a
+// member that left earlier.
 func TestNewerVolumesAreDrainedFirst(t *testing.T) {
-	later := func(c *claim.Claim) { c.LeavingSince, c.Left = time.Unix(500, 0), 2 } // by another clock, which is behind
+	later := func(c *claim.Claim) { c.LeavingSince, c.Left = time.Unix(500, 0), 2 } // written by a clock that is behind
 	for what, test := range map[string]struct {
 		scene *scene
 		want  []string
@@ -150,7 +150,7 @@ func TestNewerVolumesAreDrainedFirst(t *testing.T) {
 	}
 }
 
-// A failed Job of an aside claim may have been made for another size.
+// A failed Job of an aside claim may have been created for another size.
 func TestSizeIsNotThatOfAFailedJobThatGoes(t *testing.T) {
 	s := at(2).aside(2).job(2, 3, unreachable, isGoing)
 	s.o.Jobs[0].ClaimUID += "-aside"
@@ -159,7 +159,7 @@ func TestSizeIsNotThatOfAFailedJobThatGoes(t *testing.T) {
 	}
 }
 
-// When its pod ended, the Job would go on, though a person holds the claim.
+// When its pod ends, the Job would continue, although a person holds the claim.
 func TestAHeldClaimsJobWhosePodIsKeptIsDeleted(t *testing.T) {
 	for what, test := range map[string]struct {
 		scene   *scene
@@ -167,7 +167,7 @@ func TestAHeldClaimsJobWhosePodIsKeptIsDeleted(t *testing.T) {
 	}{
 		"its pod is kept":     {at(2).left(2, requested(claim.Hold)).job(2, 2, failing(4, "Unreachable"), podKept), true},
 		"its pod has ended":   {at(2).left(2, requested(claim.Hold)).job(2, 2, failing(4, "Unreachable")), false},
-		"nothing can mend it": {at(2).left(2, requested(claim.Hold)).job(2, 2, unreadable, podKept), false},
+		"no retry can fix it": {at(2).left(2, requested(claim.Hold)).job(2, 2, unreadable, podKept), false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			actions := planned(test.scene.after(time.Second)).Actions

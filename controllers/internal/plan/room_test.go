@@ -20,8 +20,8 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 		"asked, to zero":                 {at(3).wanted(0), &Room{Pending: true}, 0, NotBlocked},
 		"asked, up":                      {at(3).wanted(4), &Room{Pending: true}, 4, NotBlocked},
 		"just enough":                    {at(3).wanted(2), enough, 2, NotBlocked},
-		"nobody can tell":                {at(3).wanted(2), &Room{Leaving: 11, Unknown: "no answer"}, 2, NotBlocked},
-		"nobody was asked":               {at(3).wanted(2), nil, 2, NotBlocked},
+		"no member can tell":             {at(3).wanted(2), &Room{Leaving: 11, Unknown: "no answer"}, 2, NotBlocked},
+		"no member was asked":            {at(3).wanted(2), nil, 2, NotBlocked},
 		"it was told to proceed":         {at(3).wanted(2).with(func(o *Observed) { o.Cluster.WaitForRoom = false }), short, 2, NotBlocked},
 		"to zero: nothing is drained":    {at(3).wanted(0), short, 0, NotBlocked},
 		"up":                             {at(3).wanted(4), short, 4, NotBlocked},
@@ -43,8 +43,8 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 	}
 }
 
-// Whether the items fit is known before the first member is told to leave, whatever the
-// spec says about a shortage.
+// The operator knows if the items fit before the first member is told to leave, for each policy
+// about a shortage.
 func TestScaleDownWaitsForItsMembersAnswers(t *testing.T) {
 	s := at(3).wanted(2)
 	s.o.Room = &Room{Pending: true}

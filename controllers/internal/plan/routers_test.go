@@ -25,7 +25,7 @@ func (s *scene) table(state string, from, to int32, changes ...func(*ring.Table)
 	return s
 }
 
-// alone: only routers ask members, and may hold leases.
+// alone: only routers call members, and may hold leases.
 func alone(t *ring.Table) { t.Shared = false }
 
 func behind(t *ring.Table) { t.Acknowledged = false }
@@ -46,13 +46,13 @@ func changed() *scene {
 	})
 }
 
-// longAgo: it was told to leave more than a minute ago.
+// longAgo: the member was told to leave more than a minute ago.
 func longAgo(c *claim.Claim) { marks(now.Add(-90 * time.Second))(c) }
 
 func settled(o *Observed) { o.Drainers[0].Settles = true }
 
-// TestRoutersGoThroughTheStatesOfARingChange: what they are told, how many members clients are
-// told of, and how many run.
+// TestRoutersGoThroughTheStatesOfARingChange checks what routers are told, how many members clients
+// are told of, and how many run.
 func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 	const stable, prepare, settle, move, finish = contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish
 	ready := func() *scene { return preparing().prepares().starts(true) }
@@ -75,7 +75,7 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 		"nothing is left, not acknowledged":   {changed().with(settled).table(move, 3, 2, behind), move, 2, 3},
 		"nothing is left":                     {changed().with(settled).table(move, 3, 2), finish, 2, 3},
 		"the mover has ended, routers ask":    {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(move, 3, 2), finish, 2, 3},
-		"nobody is to ask the old owners":     {changed().with(settled).table(finish, 3, 2, behind), finish, 2, 3},
+		"no router is to ask the old owners":  {changed().with(settled).table(finish, 3, 2, behind), finish, 2, 3},
 		"leases may be there":                 {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(finish, 3, 2), finish, 2, 2},
 		"leases have expired":                 {changed().with(settled).table(finish, 3, 2, since(2*ring.LeasesExpire)), stable, 2, 3},
 		"the ring is stable":                  {changed().with(settled).table(stable, 0, 2), stable, 2, 3},
@@ -99,10 +99,10 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 		"other names, leases in settle":       {ready().table(settle, 3, 2, alone).with(renamed), move, 2, 3},
 		"other names, leases in move":         {changed().table(move, 3, 2, alone).with(renamed), finish, 2, 2},
 		"another ring, leases in finish":      {ready().table(finish, 2, 3), finish, 3, 3},
-		"and nobody holds leases":             {ready().table(finish, 2, 3, since(2*ring.LeasesExpire)), stable, 3, 3},
-		"somebody else leaves members out":    {at(3).with(patient).table(settle, 3, 1), stable, 3, 3},
+		"and all leases have expired":         {ready().table(finish, 2, 3, since(2*ring.LeasesExpire)), stable, 3, 3},
+		"another client leaves members out":   {at(3).with(patient).table(settle, 3, 1), stable, 3, 3},
 		"items are not moved":                 {preparing().with(func(o *Observed) { o.Cluster.MovesOff = true }).table(stable, 0, 3), stable, 2, 2},
-		"nobody is waited for":                {preparing().with(func(o *Observed) { o.Cluster.Patience = 0 }).table(stable, 0, 3), stable, 2, 2},
+		"no client is waited for":             {preparing().with(func(o *Observed) { o.Cluster.Patience = 0 }).table(stable, 0, 3), stable, 2, 2},
 		"the table is lost":                   {preparing().with(func(o *Observed) { o.Cluster.Routers = true }), stable, 3, 3},
 		"all stop":                            {ready().wanted(0).table(settle, 3, 2), stable, 0, 0},
 		"a member joins":                      {joining().with(patient).table(stable, 0, 2), prepare, 2, 3},
@@ -146,13 +146,13 @@ func TestTheRingStaysWhileRoutersLookAtTheOldOwners(t *testing.T) {
 	}
 }
 
-// exclusive sets whether only routers ask members, for the spec and for the table.
+// exclusive sets whether only routers call members, in the spec and in the table.
 func (s *scene) exclusive(is bool) *scene {
 	s.o.Cluster.Exclusive, s.o.Table.Shared = is, !is
 	return s
 }
 
-// TestMoversTakeLeasesIfOnlyRoutersAsk: and only while these know leases.
+// TestMoversTakeLeasesIfOnlyRoutersAsk, and only while routers know leases.
 func TestMoversTakeLeasesIfOnlyRoutersAsk(t *testing.T) {
 	for _, exclusive := range []bool{true, false} {
 		s := preparing().prepares().starts(true).table(contract.RingSettle, 3, 2).exclusive(exclusive)
@@ -166,8 +166,8 @@ func TestMoversTakeLeasesIfOnlyRoutersAsk(t *testing.T) {
 	}
 }
 
-// TestNothingIsMovedWithoutLeasesWhileOthersHaveThem: neither by a mover nor by a drain, which would
-// take a lease for a client's value. They go on when all leases have expired.
+// TestNothingIsMovedWithoutLeasesWhileOthersHaveThem: neither by a mover nor by a drain, which
+// would take a lease for a client's value. Movers and drains continue when all leases have expired.
 func TestNothingIsMovedWithoutLeasesWhileOthersHaveThem(t *testing.T) {
 	gone := func() *scene { return at(2).left(2).with(func(o *Observed) { o.Now = now }) }
 	long := since(2 * (ring.LeasesExpire + time.Second))
@@ -212,7 +212,7 @@ func TestNothingIsMovedWithoutLeasesWhileOthersHaveThem(t *testing.T) {
 	}
 }
 
-// notReady: a survivor is, so the change of the ring is given up.
+// notReady: a survivor isn't ready, so the change of the ring is given up.
 func notReady(o *Observed) { o.Ready = []int32{0, 2} }
 
 // waiting: the mover was not told to begin yet.
@@ -220,8 +220,8 @@ func waiting(o *Observed) {
 	o.Moves[0].Waits, o.Drainers[0].Waits, o.Drainers[0].Prepared = true, true, true
 }
 
-// TestADrainThatWaitsForRoutersHoldsNoMoveUp: each would wait for the other for ever, since routers
-// wait for the move.
+// TestADrainThatWaitsForRoutersHoldsNoMoveUp, because drain and move would wait for each other
+// forever: routers wait for the move.
 func TestADrainThatWaitsForRoutersHoldsNoMoveUp(t *testing.T) {
 	for _, exclusive := range []bool{true, false} {
 		s := at(3).left(3).with(func(o *Observed) {
@@ -236,8 +236,8 @@ func TestADrainThatWaitsForRoutersHoldsNoMoveUp(t *testing.T) {
 	}
 }
 
-// TestMoversGoOnWhileRoutersAskTheOldOwners: one whose pod starts again is kept, and one that is gone
-// is started anew, also a minute after the member was told to leave.
+// TestMoversGoOnWhileRoutersAskTheOldOwners: a mover whose pod starts again is kept, and a mover
+// that is gone is started again, even a minute after the member was told to leave.
 func TestMoversGoOnWhileRoutersAskTheOldOwners(t *testing.T) {
 	noPod := func(o *Observed) { o.Drainers = nil }
 	s := changed().with(noPod).change(2, longAgo).table(contract.RingMove, 3, 2)
@@ -250,7 +250,8 @@ func TestMoversGoOnWhileRoutersAskTheOldOwners(t *testing.T) {
 	}
 }
 
-// TestAMoverThatSettlesTakesNoTurn: it only waits for clients, and others have items to move.
+// TestAMoverThatSettlesTakesNoTurn, because it only waits for clients, and other movers have items
+// to move.
 func TestAMoverThatSettlesTakesNoTurn(t *testing.T) {
 	s := changed()
 	before := s.o.moverSlots()

@@ -14,14 +14,14 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// scene builds an Observed. It begins at rest, with as many members as are wanted.
+// scene builds an Observed. It begins at rest, at the wanted size.
 type scene struct{ o Observed }
 
 func at(size int32) *scene {
 	s := &scene{}
 	s.o.Cluster = Cluster{Size: size, Parallelism: 1, Finalizer: true}
 	s.o.StatefulSet = StatefulSet{Exists: true, Replicas: size}
-	s.o.Cluster.Ring = ring.Ring{Client: "libmemcached-ketama", Port: 11211} // moves no keys of those that stay
+	s.o.Cluster.Ring = ring.Ring{Client: "libmemcached-ketama", Port: 11211} // moves no keys of members that stay
 	s.o.ListSize, s.o.Record.Ring = size, s.o.Cluster.Ring.Of(size)
 	for i := range size {
 		s.o.Pods = append(s.o.Pods, i)

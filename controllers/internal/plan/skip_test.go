@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claim"
 )
 
-// A person may give up a claim while a drainer is at work on it. Until its pod has ended,
-// it still adds items by its own ring.
+// A person may skip a claim while a drainer is at work on it. Until its pod has ended, the drainer
+// still adds items by its own ring.
 func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 	lingers := at(2).wanted(3).left(2, requested(claim.Skip), deleting, unheld).with(func(o *Observed) { o.Drainers = []Drainer{{Pod: "drainer", ClaimUID: uid(2)}} })
 	p := Next(&lingers.o)
@@ -28,7 +28,7 @@ func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 	if p := Next(&lingers.wanted(0).o); p.Replicas != 0 {
 		t.Errorf("all members are to stop, and %d stay", p.Replicas)
 	}
-	strangers := at(2).wanted(3).with(func(o *Observed) { o.Drainers = []Drainer{{Pod: "of nobody's claim", ClaimUID: "?"}} })
+	strangers := at(2).wanted(3).with(func(o *Observed) { o.Drainers = []Drainer{{Pod: "of no claim", ClaimUID: "?"}} })
 	if p := Next(&strangers.o); p.Replicas != 3 {
 		t.Errorf("a drainer of no claim of the cluster keeps the size at %d", p.Replicas)
 	}
@@ -41,8 +41,8 @@ func TestSizeIsHeldUntilADrainerWhoseJobIsGoneHasEnded(t *testing.T) {
 	}
 }
 
-// A person may give up a claim while its volume is being set aside. The claim that was to
-// take the volume over is released first, and waits for nothing.
+// A person may skip a claim while its volume is being set aside. The claim that was to take the
+// volume over is released first, without waiting.
 func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
 	given := func() *scene {
 		return at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip)).aside(2, pending)
@@ -61,7 +61,7 @@ func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
 		may  bool
 	}{
 		"as the plan saw it":    {given(), true},
-		"nobody gave it up":     {at(2).left(2, deleting, where(claim.Reserved)).aside(2, pending), false},
+		"no person gave it up":  {at(2).left(2, deleting, where(claim.Reserved)).aside(2, pending), false},
 		"it has the volume":     {at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip)).aside(2), false},
 		"the first one is gone": {at(2).aside(2, pending), false},
 		"the volume is missing": {at(2).aside(2, pending, where(claim.Gone)), false},
@@ -77,9 +77,10 @@ func TestTheClaimOfAVolumeThatWasGivenUpGoesFirst(t *testing.T) {
 	}
 }
 
-// A person may give up the claim that is to take over a volume, and not the volume's first
-// claim. Kubernetes may be binding the two: if the claim went, it would take the volume with
-// it, and the first claim would be kept without one. So it takes the volume over first.
+// A person may skip the claim that is to take over a volume, and not the volume's first claim.
+// Kubernetes may be binding the aside claim to the volume. If the aside claim was deleted, the
+// volume would be deleted with it, and the first claim would be kept without a volume. So the aside
+// claim takes the volume over first.
 func TestAClaimThatIsGivenUpTakesOverItsVolumeFirst(t *testing.T) {
 	const apply = "apply the StatefulSet, 2 replicas"
 	goes := []string{apply, "delete claim data-2-aside: Skipped", "release claim data-2-aside: Skipped"}
@@ -98,8 +99,8 @@ func TestAClaimThatIsGivenUpTakesOverItsVolumeFirst(t *testing.T) {
 	}
 }
 
-// Somebody may delete a volume while it is set aside. The claim that was to take it over
-// then waits for a person, and delays no other claim.
+// A volume may be deleted while it is set aside. The claim that was to take it over then waits for
+// a person, and delays no other claim.
 func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
 	older := func(c *claim.Claim) { c.LeavingSince = time.Unix(500, 0) }
 	for what, test := range map[string]struct {
@@ -128,8 +129,8 @@ func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// A cluster may be stopped while such a drainer runs. When it wakes up, it has the
-// members that the drainer was made for.
+// A cluster may be hibernated while such a drainer runs. When it resumes, it has the members that
+// the drainer was created for.
 func TestAClusterWakesUpBesideADrainerWhoseJobIsGone(t *testing.T) {
 	asleep := at(2).wanted(3).left(2, requested(claim.Skip), deleting, unheld).with(func(o *Observed) {
 		o.Drainers, o.StatefulSet.Replicas, o.Pods = []Drainer{{Pod: "drainer", ClaimUID: uid(2)}}, 0, nil

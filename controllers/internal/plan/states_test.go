@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// TestEachStateOfAMarkedClaimHasOneNextStep follows the claim of the third member, from a
-// member's to none, in a cluster of two.
+// TestEachStateOfAMarkedClaimHasOneNextStep follows the claim of the third member from its mark to
+// its end, in a cluster of two.
 func TestEachStateOfAMarkedClaimHasOneNextStep(t *testing.T) {
 	apply := "apply the StatefulSet, 2 replicas"
 	for name, test := range map[string]struct {
@@ -111,7 +111,7 @@ func TestEachStateOfAMarkedClaimHasOneNextStep(t *testing.T) {
 			at(2).left(2, unbound), []string{apply, "delete claim data-2: NeverBound", "release claim data-2: NeverBound"},
 			[]string{"2 Releasing NeverBound"}, nil,
 		},
-		"deleted by somebody, and given up": {
+		"deleted by a person, and given up": {
 			at(2).left(2, deleting, requested(claim.Skip)), []string{apply, "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
 		},
 		"not held: it is, before anything else": {
@@ -219,7 +219,7 @@ func TestTheSizeWaitsForDrainsAndVolumes(t *testing.T) {
 		"as far as members left already":                          {at(1).left(1).left(2).pod(2), 1, NotBlocked},
 		"down further beside a failed Job whose pod is kept":      {at(2).wanted(1).left(2).job(2, 2, outOfTime, podKept), 2, BlockedByDrain},
 		"up beside one that goes on when its pod ends":            {at(2).wanted(3).left(5).job(5, 2, outOfTime, podKept), 2, BlockedByDrain},
-		"down further beside one that nobody tries again":         {at(2).wanted(1).left(2).job(2, 2, unreadable, podKept), 1, NotBlocked},
+		"down further beside one that is not tried again":         {at(2).wanted(1).left(2).job(2, 2, unreadable, podKept), 1, NotBlocked},
 		"a member with the mark stays under a drain":              {marked(at(3), 2).wanted(2).aside(1).job(7, 3), 3, BlockedByDrain},
 		"a member with the mark stays until all are moved":        {marked(grown(2, 3), 2).wanted(2), 3, BlockedByMove},
 		"all but those with the mark stay, whatever is to happen": {marked(at(3), 2).wanted(3), 2, BlockedByVolume},
@@ -247,7 +247,7 @@ func TestAJobOfLongAgoMarksNoMemberThatCameSince(t *testing.T) {
 	}
 	behind := at(2).left(2).job(2, 1, complete)
 	if err := MaySetReplicas(&behind.o, 1); err == nil {
-		t.Error("a member that nobody told to leave may be taken away")
+		t.Error("a member that was not told to leave may be taken away")
 	}
 }
 
@@ -273,7 +273,7 @@ func TestSeveralDrainHighestFirst(t *testing.T) {
 			three(2).job(3, 1), []string{apply, "drain claim data-2 into 1 survivors"},
 			[]string{"3 Draining", "2 Draining", "1 Waiting InTurn"},
 		},
-		"a failed one is in nobody's way": {
+		"a failed one blocks no member": {
 			three(1).job(3, 1, unreadable), []string{apply, "drain claim data-2 into 1 survivors"},
 			[]string{"3 Failed SourceCorrupt", "2 Draining", "1 Waiting InTurn"},
 		},
@@ -379,7 +379,7 @@ func TestDeletionLetsEverythingGo(t *testing.T) {
 	}
 }
 
-// A Job whose claim is gone runs until it is deleted; what waits for its end comes later.
+// A Job whose claim is gone runs until it is deleted; steps that wait for its end come later.
 func TestJobsWhoseClaimIsGoneAreSweptBeforeItemsAreMoved(t *testing.T) {
 	got := planned(grown(1, 2).job(7, 2))
 	want := []string{"delete Job job-data-7: its claim is gone", "apply the StatefulSet, 2 replicas"}

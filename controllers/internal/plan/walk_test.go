@@ -17,21 +17,22 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// walk is a history: what people, Kubernetes and the operator do with a cluster, one event after
-// the other. Caches never lag, and no write fails; the model (internal/model) has both, for three
+// walk is a history of a cluster: the events of people, Kubernetes and the operator, one after the
+// other. Caches never lag, and no write fails; the model (internal/model) has both, for three
 // members and without routers. Here are more members, routers, and much longer histories.
 type walk struct {
 	Observed
 	r *rand.Rand
-	// ids numbers claims and Jobs. ready tells which members are.
+	// ids numbers claims and Jobs. ready tells which members are ready.
 	ids int
-	// story has what happened.
+	// story has the past events.
 	story []string
-	// held: nothing of this kind happens by itself now (for a history that is written down).
+	// held tells whether an event of this kind must not happen by itself now (for a written
+	// history).
 	held func(event string) bool
 }
 
-// happens is an event that may happen next.
+// happens is a possible next event.
 type happens struct {
 	what string
 	do   func()
@@ -208,7 +209,7 @@ func (w *walk) mark(c *claim.Claim) {
 	}
 }
 
-// leftNow is the same for all marks of one moment.
+// leftNow is the number of a mark that is written now, the same for all marks of one moment.
 func (w *walk) leftNow() int64 {
 	for i := range w.Claims {
 		if c := &w.Claims[i]; c.LeavingSince.Equal(w.Now) {
@@ -239,7 +240,7 @@ func (w *walk) createAside(a action.CreateAside) bool {
 	return true
 }
 
-// deleteJob lets the Job be gone; its pod may go on for a while.
+// deleteJob deletes the Job; its pod may run for a while longer.
 func (w *walk) deleteJob(uid types.UID) bool {
 	is := func(j Job) bool { return j.UID == uid }
 	n := len(w.Jobs) + len(w.Moves)
@@ -247,7 +248,7 @@ func (w *walk) deleteJob(uid types.UID) bool {
 	return len(w.Jobs)+len(w.Moves) < n
 }
 
-// writeTable as build.RouterTable does.
+// writeTable writes the table as build.RouterTable makes it.
 func (w *walk) writeTable(a action.WriteTable) bool {
 	if w.Table == nil || w.Table.State == a.State && (a.State != contract.RingStable && a.State != contract.RingPrepare || w.Table.New == w.Cluster.Ring.Of(a.ListSize)) {
 		return false
@@ -267,7 +268,7 @@ func (w *walk) writeTable(a action.WriteTable) bool {
 	return true
 }
 
-// endClaims removes claims that nothing keeps.
+// endClaims removes deleted claims without a finalizer.
 func (w *walk) endClaims() {
 	w.Claims = slices.DeleteFunc(w.Claims, func(c claim.Claim) bool { return c.Deleting && !c.Finalizer && !c.InUse })
 }
@@ -282,7 +283,7 @@ func (w *walk) memberClaim(ordinal int32) *claim.Claim {
 	return nil
 }
 
-// kubernetes are the events of controllers and kubelets that may come next. All of them come
+// kubernetes returns the events of controllers and kubelets that may come next. All of them come
 // sooner or later.
 func (w *walk) kubernetes() (all []happens) {
 	add := func(what string, do func()) {
@@ -429,7 +430,7 @@ func (w *walk) endJob(uid types.UID, state JobState, reason string, exit int) {
 	}
 }
 
-// mishaps may happen at any time, and nothing depends on them.
+// mishaps returns the faults that may happen at any time, and that no progress may depend on.
 func (w *walk) mishaps() (all []happens) {
 	for _, i := range w.Pods {
 		all = append(all, happens{fmt.Sprintf("POD %d IS LOST", i), func() { w.losePod(i) }})
@@ -454,7 +455,7 @@ func (w *walk) mishaps() (all []happens) {
 
 const largestWalk = 5
 
-// deeds are what people may do.
+// deeds returns the actions that people may take.
 func (w *walk) deeds() (all []happens) {
 	add := func(what string, do func()) { all = append(all, happens{"A PERSON " + what, do}) }
 	for n := range int32(largestWalk + 1) {
@@ -500,13 +501,13 @@ func (w *walk) deeds() (all []happens) {
 	return all
 }
 
-// settled tells whether the cluster is as wanted, and nothing waits.
+// settled tells whether the cluster is as wanted, and no step waits.
 func (w *walk) settled(p *Plan) bool {
 	calm := !slices.ContainsFunc(p.Drains, func(d DrainState) bool { return d.Phase != Held && d.Phase != Failed && d.Reason != Hibernating }) && len(p.Moves) == 0
 	return calm && p.Replicas == w.Cluster.Size && w.StatefulSet.Replicas == p.Replicas && (p.Replicas == 0 || w.ListSize == p.Replicas && w.Record.Ring == w.Cluster.Ring.Of(p.Replicas))
 }
 
-// asks tells which deed status asks a person for; nil if it asks for none.
+// asks returns the action that status asks a person for; nil if it asks for none.
 func (w *walk) asks(p *Plan) *happens {
 	for _, d := range p.Drains {
 		switch d.Phase {
@@ -532,9 +533,10 @@ func (w *walk) asks(p *Plan) *happens {
 	return nil
 }
 
-// rest lets everything happen that happens by itself, until nothing does. Then a step can be taken,
-// a time to wake is set, or status asks a person for a deed; the person does it. It fails if none
-// of these is true before the cluster is settled: then everybody waits for everybody.
+// rest lets all events happen that happen by themselves, until there are none. Then a step can be
+// taken, a time to wake is set, or status asks a person for an action, which the person takes. rest
+// fails if none of these is true before the cluster is settled, because then steps wait for each
+// other in a circle.
 func (w *walk) rest(t *testing.T) {
 	t.Helper()
 	for range 2000 {
@@ -619,7 +621,7 @@ func TestNothingWaitsInACircle(t *testing.T) {
 	}
 }
 
-// any lets anything but a deed happen.
+// any lets any event but a person's action happen.
 func (w *walk) any(t *testing.T) {
 	t.Helper()
 	next := w.kubernetes()
@@ -641,7 +643,7 @@ func (w *walk) any(t *testing.T) {
 	}
 }
 
-// until lets things happen until that is so.
+// until lets events happen until the condition is true.
 func (w *walk) until(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for range 200 {
@@ -660,8 +662,8 @@ func (w *walk) until(t *testing.T, what string, so func() bool) {
 	t.Fatalf("this never comes about: %s\n%s\n%s", what, strings.Join(w.story, "\n"), describe(&w.Observed))
 }
 
-// Two histories that ended in a circle: the older volume waited for the one that left later, that
-// one for the move, and the move for the older volume.
+// Two histories that ended in a circle: the older volume waited for the volume that was left later,
+// that volume for the move, and the move for the older volume.
 func TestHistoriesThatEndedInACircle(t *testing.T) {
 	for name, history := range map[string]func(t *testing.T, w *walk){
 		"a survivor's claim and pod are deleted before a departed volume is drained": func(t *testing.T, w *walk) {

@@ -32,24 +32,24 @@ func TestSerialCountsTheRingsThatMoveKeysBetweenMembersThatStay(t *testing.T) {
 		serial   int64
 		fromSize int32
 	}{
-		"no ring yet":                         {after(), 0, 0},
-		"the first members":                   {after(of(consistent, 3)), 0, 0},
-		"the same again":                      {after(of(consistent, 3), of(consistent, 3)), 0, 0},
-		"hibernated, and back":                {after(of(modulo, 3), of(modulo, 0), of(modulo, 3)), 0, 0},
-		"hibernated, and back with more":      {after(of(modulo, 3), of(modulo, 0), of(modulo, 4)), 1, 3},
-		"more members":                        {after(of(consistent, 3), of(consistent, 5)), 1, 3},
-		"fewer, consistent":                   {after(of(consistent, 5), of(consistent, 2)), 0, 0},
-		"fewer, by modulo":                    {after(of(modulo, 5), of(modulo, 2)), 1, 5},
-		"fewer, a ring of as many points":     {after(of(weighted, 4), of(weighted, 3)), 0, 0},
-		"fewer, a ring that is denser now":    {after(of(weighted, 25), of(weighted, 24)), 1, 25},
-		"half of them, by modulo":             {after(of(modulo, 4), of(modulo, 2)), 0, 0},
-		"another client":                      {after(of(modulo, 3), of(consistent, 3)), 1, 3},
-		"other names":                         {after(of(weighted, 3), renamed), 1, 3},
-		"other names that nobody hashes":      {after(of(modulo, 3), Ring{Client: modulo, ServerName: "s{ordinal}", Port: 11211, Size: 3}), 0, 0},
-		"more, then fewer":                    {after(of(consistent, 3), of(consistent, 5), of(consistent, 2)), 1, 3},
-		"more, then fewer, then more":         {after(of(consistent, 3), of(consistent, 5), of(consistent, 2), of(consistent, 3)), 2, 2},
-		"filled by nobody knows which":        {Unknown(7, 3).Next(of(consistent, 3)), 8, 3},
-		"filled by nobody knows which, fewer": {Unknown(7, 3).Next(of(consistent, 2)), 8, 3},
+		"no ring yet":                       {after(), 0, 0},
+		"the first members":                 {after(of(consistent, 3)), 0, 0},
+		"the same again":                    {after(of(consistent, 3), of(consistent, 3)), 0, 0},
+		"hibernated, and back":              {after(of(modulo, 3), of(modulo, 0), of(modulo, 3)), 0, 0},
+		"hibernated, and back with more":    {after(of(modulo, 3), of(modulo, 0), of(modulo, 4)), 1, 3},
+		"more members":                      {after(of(consistent, 3), of(consistent, 5)), 1, 3},
+		"fewer, consistent":                 {after(of(consistent, 5), of(consistent, 2)), 0, 0},
+		"fewer, by modulo":                  {after(of(modulo, 5), of(modulo, 2)), 1, 5},
+		"fewer, a ring of as many points":   {after(of(weighted, 4), of(weighted, 3)), 0, 0},
+		"fewer, a ring that is denser now":  {after(of(weighted, 25), of(weighted, 24)), 1, 25},
+		"half of them, by modulo":           {after(of(modulo, 4), of(modulo, 2)), 0, 0},
+		"another client":                    {after(of(modulo, 3), of(consistent, 3)), 1, 3},
+		"other names":                       {after(of(weighted, 3), renamed), 1, 3},
+		"other names that no client hashes": {after(of(modulo, 3), Ring{Client: modulo, ServerName: "s{ordinal}", Port: 11211, Size: 3}), 0, 0},
+		"more, then fewer":                  {after(of(consistent, 3), of(consistent, 5), of(consistent, 2)), 1, 3},
+		"more, then fewer, then more":       {after(of(consistent, 3), of(consistent, 5), of(consistent, 2), of(consistent, 3)), 2, 2},
+		"filled by an unknown ring":         {Unknown(7, 3).Next(of(consistent, 3)), 8, 3},
+		"filled by an unknown ring, fewer":  {Unknown(7, 3).Next(of(consistent, 2)), 8, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := test.record
@@ -125,9 +125,9 @@ func TestShareIsOfKeysWhoseMemberStays(t *testing.T) {
 		"nearly everything, by modulo":     {of("gomemcache", 10), of("gomemcache", 9), 0.7, 0.9},
 		"a prefix that is hashed no more":  {of("pymemcache", 4), Ring{Client: "pymemcache", KeyPrefix: "app:", Port: 11211, Size: 4}, 0.3, 0.9},
 		"a prefix that is part of the key": {Ring{Client: "pymemcache", KeyPrefix: "app:", Port: 11211, Size: 4}, of("pymemcache", 4), 0.3, 0.9},
-		"a client that nobody knows":       {of("nope", 2), of("dalli", 2), 1, 1},
-		"nobody was asked":                 {of("dalli", 0), of("dalli", 2), 0, 0},
-		"nobody is asked":                  {of("dalli", 2), of("dalli", 0), 0, 0},
+		"an unknown client":                {of("nope", 2), of("dalli", 2), 1, 1},
+		"no member was asked":              {of("dalli", 0), of("dalli", 2), 0, 0},
+		"no member is asked":               {of("dalli", 2), of("dalli", 0), 0, 0},
 		"the one that there is, by modulo": {of("gomemcache", 2), of("gomemcache", 1), 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,8 +150,7 @@ func TestShareHashesNoMoreThanItsBudget(t *testing.T) {
 	}
 }
 
-// A smaller sample gives the same answer as a large one: whether anything has to be
-// moved.
+// A small sample gives the same answer as a large one to the question if items have to be moved.
 func TestSmallSampleMissesNoMove(t *testing.T) {
 	for _, client := range []string{"pymemcache", "pymemcache-bytes"} {
 		renamed, prefixed, modulo := of(client, 2), of(client, 512), of("gomemcache", 2)

@@ -32,7 +32,7 @@ func TestWhatChangesATemplateDecidesWhenItIsApplied(t *testing.T) {
 		"a roll-out goes on":                           {Members{Recorded: same}, begun, GoOn},
 		"a roll-out is done":                           {Members{Recorded: same, Ready: true}, begun, Apply},
 		"a roll-out is stuck":                          {Members{Recorded: same}, old, GoOn},
-		"a roll-out is stuck, and an upgrade mends it": {Members{Differs: true, Recorded: same}, old, GoOn},
+		"a roll-out is stuck, and an upgrade fixes it": {Members{Differs: true, Recorded: same}, old, GoOn},
 		"one that began unready goes on":               {Members{Recorded: same}, unready, GoOn},
 		"one that began unready has had its time":      {Members{Recorded: same}, oldUnready, Apply},
 		"it has, and there is another upgrade":         {Members{Differs: true, Recorded: same}, oldUnready, GoOn},

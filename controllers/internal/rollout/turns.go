@@ -25,8 +25,8 @@ const (
 	// turnInterval is how often a waiting cluster asks for its turn, if Wake doesn't call it
 	// before.
 	turnInterval = time.Minute
-	// unreadyPatience is how long a cluster whose members aren't ready waits at least. By then a
-	// starting operator has seen the clusters whose members are ready, and they go first.
+	// unreadyPatience is how long a cluster whose members aren't ready waits at least. In this time
+	// a starting operator sees the clusters whose members are ready, which go first.
 	unreadyPatience = time.Minute
 )
 

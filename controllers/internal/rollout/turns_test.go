@@ -15,14 +15,13 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// fleet is an API server that has clusters, and roll-outs that an earlier operator
-// began.
+// fleet is an API server with clusters, and with roll-outs that an earlier operator began.
 type fleet struct {
 	client.Client
 	clusters map[string]*cachev1alpha1.Memcached
 	begun    map[string]Turn
 	lists    int
-	// namespaced: nobody may list in all namespaces.
+	// namespaced: the operator may not list in all namespaces.
 	namespaced bool
 }
 
@@ -66,7 +65,7 @@ type turnTest struct {
 	*fleet
 	turns *Turns
 	clock *testingclock.FakePassiveClock
-	// calls are the clusters that were woken.
+	// calls has the clusters that were woken.
 	calls []string
 }
 
@@ -87,7 +86,7 @@ func newTurns(t *testing.T, limit int, clusters ...string) *turnTest {
 
 func ns(name string) client.ObjectKey { return client.ObjectKey{Namespace: "ns", Name: name} }
 
-// asks for a turn, and checks whether the cluster gets it.
+// asks lets the cluster ask for a turn, and checks whether it gets one.
 func (s *turnTest) asks(name string, ready, want bool) *Turn {
 	s.Helper()
 	turn, why, err := s.turns.take(s.Context(), ns(name), ready)
@@ -120,15 +119,15 @@ func TestNoMoreTurnsAreGivenThanTheLimitThoughTheCacheKnowsOfNone(t *testing.T) 
 	if s.lists != 2 {
 		t.Errorf("looked %d times for an earlier operator's, want once for each kind", s.lists)
 	}
-	// The cache still has a's turn, and then no more.
+	// The cache still has a's turn, and later no longer.
 	if turn := s.turns.turnOf(ns("a"), &Record{Turn: a}); turn != nil {
 		t.Errorf("a roll-out that is done goes on: %+v", turn)
 	}
 	s.turns.turnOf(ns("a"), &Record{})
 	if turn := s.turns.turnOf(ns("a"), &Record{Turn: a}); turn == nil {
-		t.Error("what somebody wrote since does not count")
+		t.Error("a later write by another client does not count")
 	}
-	// It doesn't show c's yet.
+	// The cache doesn't have c's turn yet.
 	if turn := s.turns.turnOf(ns("c"), nil); turn == nil {
 		t.Error("a roll-out that has begun is not known")
 	}
@@ -165,7 +164,7 @@ func TestWhoIsPausedDeletedOrGoneHoldsNoTurn(t *testing.T) {
 
 func TestClustersThatAreReadyGoFirst(t *testing.T) {
 	s := newTurns(t, 1, "broken", "a", "b")
-	s.asks("broken", false, false) // the others are not known yet
+	s.asks("broken", false, false) // the other clusters are not known yet
 	a := s.asks("a", true, true)
 	s.asks("b", true, false)
 	s.clock.SetTime(s.clock.Now().Add(2 * time.Minute))
@@ -204,7 +203,7 @@ func TestClustersThatWaitDoNotWakeEachOther(t *testing.T) {
 		for ; len(s.calls) > 0 && asked < 100; asked++ {
 			next := s.calls[0]
 			s.calls = s.calls[1:]
-			if next != "stuck" { // its reconcile ends before it asks
+			if next != "stuck" { // the reconcile of stuck ends before it asks
 				s.asks(next, false, false)
 			}
 		}
@@ -231,9 +230,9 @@ func TestATurnIsGivenBackWhereTheRollOutIsDoneOrDidNotBegin(t *testing.T) {
 		then func(s *turnTest, d *Decision)
 		back bool
 	}{
-		"the write is refused":      {func(s *turnTest, d *Decision) { s.turns.Refused(ns("a"), d) }, true},
-		"it is written":             {func(s *turnTest, d *Decision) { s.turns.Applied(ns("a"), d) }, false},
-		"nobody knows of the write": {func(*turnTest, *Decision) {}, false},
+		"the write is refused": {func(s *turnTest, d *Decision) { s.turns.Refused(ns("a"), d) }, true},
+		"it is written":        {func(s *turnTest, d *Decision) { s.turns.Applied(ns("a"), d) }, false},
+		"the write is unknown": {func(*turnTest, *Decision) {}, false},
 		"it is done": {func(s *turnTest, d *Decision) {
 			s.turns.Applied(ns("a"), d)
 			done := *differs
@@ -279,7 +278,7 @@ func (s *turnTest) decides(name string, m *Members) *Decision {
 func TestNothingIsKeptOfAClusterThatIsGone(t *testing.T) {
 	s := newTurns(t, 1, "a")
 	turn := s.asks("a", true, true)
-	s.turns.giveBack(ns("a"), turn) // its roll-out is done, and the cache doesn't have that yet
+	s.turns.giveBack(ns("a"), turn) // a's roll-out is done, and the cache doesn't have that yet
 	s.turns.Forget(ns("a"))
 	if n := len(s.turns.ended) + len(s.turns.turns) + len(s.turns.waiting); n != 0 {
 		t.Errorf("%d things are kept", n)

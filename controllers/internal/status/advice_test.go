@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// What a member can't have depends on its node: Degraded says which setting to lower.
+// A setting may be more than a member's node can give: Degraded says which setting to lower.
 func TestAMemberThatTheNodeCannotHaveSaysWhichSettingToLower(t *testing.T) {
 	for name, test := range map[string]struct {
 		ended corev1.ContainerStateTerminated
@@ -32,7 +32,7 @@ func TestAMemberThatTheNodeCannotHaveSaysWhichSettingToLower(t *testing.T) {
 
 var ofMemory = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("96Mi")}
 
-// A container that is killed for its memory says which limit that is, where the spec has one.
+// If a container is killed for lack of memory, the message says which limit of the spec to raise.
 func TestAContainerThatRunsOutOfMemorySaysWhoseLimitItIs(t *testing.T) {
 	for container, field := range map[string]string{
 		"memcached": "spec.resources", "install": "spec.resources", "exporter": "spec.exporter.resources", "router": "spec.router.resources",
@@ -55,7 +55,7 @@ func TestAContainerThatRunsOutOfMemorySaysWhoseLimitItIs(t *testing.T) {
 	}
 }
 
-// The kubelet wants to know the user by number, which an image may not say.
+// The kubelet needs a numeric user, which an image may not have.
 func TestAnImageWhoseUserHasNoNumberSaysWhatToSet(t *testing.T) {
 	const words = "container has runAsNonRoot and image has non-numeric user (memcache), cannot verify user is non-root"
 	c := &corev1.ContainerStatus{Name: "memcached", State: waiting("CreateContainerConfigError", words)}

@@ -75,7 +75,7 @@ func TestStatusIsBoundedWhateverIsObserved(t *testing.T) {
 	}
 }
 
-// TestTheDrainsThatAreListedAreThoseThatMatter of a large scale-down.
+// A large scale-down lists the drains that matter.
 func TestTheDrainsThatAreListedAreThoseThatMatter(t *testing.T) {
 	in := input(1)
 	for i := range int32(100) {

@@ -51,7 +51,7 @@ func TestStatusSaysHowTheCertificateStands(t *testing.T) {
 	}
 }
 
-// An operator that starts has asked nobody yet.
+// An operator that has just started has asked no pod yet.
 func TestAnExpiredCertificateStaysSaidUntilPodsAreAsked(t *testing.T) {
 	in := certified(Certificate{Pod: "cache-0", NotAfter: now.Add(-time.Hour)})
 	in.Cluster.Status = Compute(in)

@@ -97,7 +97,7 @@ func since(in *Input, s *cachev1alpha1.DrainStatus) *metav1.Time {
 	return &metav1.Time{Time: in.Now}
 }
 
-// atWork tells whether a drainer is at work, rather than waiting to begin or to go on.
+// atWork tells whether a drainer is at work, rather than waiting to begin or to continue.
 func atWork(s *cachev1alpha1.DrainStatus) bool {
 	return s.Phase != cachev1alpha1.DrainStarting && (s.Phase != cachev1alpha1.DrainAdding || s.Reason == "")
 }

@@ -27,16 +27,16 @@ func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 		want   int64
 		line   string
 	}{
-		"a quarter in 25 s":       {func(*contract.Progress) {}, 75, "25% (100/400 items, 1m15s left)"},
-		"part of a second":        {func(p *contract.Progress) { p.BytesDone = 3990 }, 1, "99% (100/400 items, 1s left)"},
-		"the total is unknown":    {func(p *contract.Progress) { p.ItemsTotal = 0 }, 75, "25% (100 items, 1m15s left)"},
-		"nothing read yet":        {func(p *contract.Progress) { p.BytesDone = 0 }, 0, "0% (100/400 items)"},
-		"it has just begun":       {func(p *contract.Progress) { p.Seconds = 0.5 }, 0, "25% (100/400 items)"},
-		"an earlier drainer":      {func(p *contract.Progress) { p.Seconds = 0 }, 0, "25% (100/400 items)"},
-		"all is read":             {func(p *contract.Progress) { p.BytesDone = 4000 }, 0, "100% (100/400 items)"},
-		"a survivor is awaited":   {func(p *contract.Progress) { p.Message = "waiting for cache-0" }, 0, "25% (100/400 items)"},
-		"it connects":             {func(p *contract.Progress) { p.Phase = contract.PhaseConnecting }, 0, "25% (100/400 items)"},
-		"nobody knows what there": {func(p *contract.Progress) { p.BytesTotal = 0 }, 0, "Adding"},
+		"a quarter in 25 s":          {func(*contract.Progress) {}, 75, "25% (100/400 items, 1m15s left)"},
+		"part of a second":           {func(p *contract.Progress) { p.BytesDone = 3990 }, 1, "99% (100/400 items, 1s left)"},
+		"the total is unknown":       {func(p *contract.Progress) { p.ItemsTotal = 0 }, 75, "25% (100 items, 1m15s left)"},
+		"nothing read yet":           {func(p *contract.Progress) { p.BytesDone = 0 }, 0, "0% (100/400 items)"},
+		"it has just begun":          {func(p *contract.Progress) { p.Seconds = 0.5 }, 0, "25% (100/400 items)"},
+		"an earlier drainer":         {func(p *contract.Progress) { p.Seconds = 0 }, 0, "25% (100/400 items)"},
+		"all is read":                {func(p *contract.Progress) { p.BytesDone = 4000 }, 0, "100% (100/400 items)"},
+		"a survivor is awaited":      {func(p *contract.Progress) { p.Message = "waiting for cache-0" }, 0, "25% (100/400 items)"},
+		"it connects":                {func(p *contract.Progress) { p.Phase = contract.PhaseConnecting }, 0, "25% (100/400 items)"},
+		"the file's size is unknown": {func(p *contract.Progress) { p.BytesTotal = 0 }, 0, "Adding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := moving
@@ -61,8 +61,8 @@ func TestADrainThatHasNoDrainerAtWorkSaysWhy(t *testing.T) {
 	}
 }
 
-// A leaving member that was moved waits for its last client, and status says who calls it. What
-// else it waits for comes first.
+// A leaving member whose items were moved waits for its last client, and status says which clients
+// call it. Another cause of waiting comes first in the message.
 func TestALeavingMemberTellsWhoStillCallsIt(t *testing.T) {
 	const who = "clients still call it: 44 commands a second; connections: 10.0.0.9 (2)"
 	settling := contract.Progress{Phase: contract.PhaseSettling, ItemsDone: 7, ItemsTotal: 9, Message: who}
@@ -77,10 +77,10 @@ func TestALeavingMemberTellsWhoStillCallsIt(t *testing.T) {
 		also            func(*Input)
 		reason, message string
 	}{
-		"clients call":         {&settling, alone, cachev1alpha1.ReasonStillCalled, who},
-		"nobody is named yet":  {changed(func(p *contract.Progress) { p.Message = "" }), alone, cachev1alpha1.ReasonStillCalled, "it leaves when no client has called it for some seconds"},
-		"items are moved":      {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseAdding, "" }), alone, "", ""},
-		"a survivor is silent": {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseAdding, "waiting for cache-0" }), alone, cachev1alpha1.ReasonSurvivorUnreachable, "waiting for cache-0"},
+		"clients call":           {&settling, alone, cachev1alpha1.ReasonStillCalled, who},
+		"no client is named yet": {changed(func(p *contract.Progress) { p.Message = "" }), alone, cachev1alpha1.ReasonStillCalled, "it leaves when no client has called it for some seconds"},
+		"items are moved":        {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseAdding, "" }), alone, "", ""},
+		"a survivor is silent":   {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseAdding, "waiting for cache-0" }), alone, cachev1alpha1.ReasonSurvivorUnreachable, "waiting for cache-0"},
 		"its mover has no node": {&settling, func(in *Input) {
 			in.Waits = map[types.UID]Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
 		}, "Unschedulable", "0/1 nodes are available"},

@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// A list that is shorter than the ring is said to be so.
+// Status says that a list is shorter than the ring.
 func TestAListThatLeavesMembersOutIsSaid(t *testing.T) {
 	in := &Input{Cluster: apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().Obj(), Servers: []string{"a", "b"}}
 	for name, ip := range map[string]string{"cache-0": "10.0.0.1", "cache-1": "fd00::1"} {
@@ -39,7 +39,7 @@ func TestAListThatLeavesMembersOutIsSaid(t *testing.T) {
 	}
 }
 
-// With Services of their own, members keep a list that is too old; that is said, too.
+// With Services for single members, the list stays as it was; status says that, too.
 func TestAListThatStaysBecauseOfServicesOfTwoFamiliesIsSaid(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Addresses = cachev1alpha1.AddressesStable }).Defaulted().Obj()
 	service := func(ip string) corev1.Service {

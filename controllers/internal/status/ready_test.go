@@ -103,12 +103,12 @@ func TestConditionsAreThereForWhatTheSpecAsksForOnly(t *testing.T) {
 		in   *Input
 		want []string
 	}{
-		"plain":                           {input(2).with(plain).with(monitored(NotMonitored)), always},
-		"plain, once was all":             {input(2).with(plain).with(everything).with(monitored(NotMonitored)), always},
-		"with storage":                    {input(2).with(monitored(NotMonitored)), stored},
-		"monitored":                       {input(2).with(plain).with(monitored(Monitored)), append(always[:4:4], "Monitored")},
-		"a monitor that nobody looked at": {input(2).with(plain).with(everything).with(monitored(MonitoringUnseen)), append(always[:4:4], "Monitored")},
-		"bound":                           {input(2).with(plain).with(bound).with(monitored(NotMonitored)), append(always[:4:4], "Bindable")},
+		"plain":                       {input(2).with(plain).with(monitored(NotMonitored)), always},
+		"plain, once was all":         {input(2).with(plain).with(everything).with(monitored(NotMonitored)), always},
+		"with storage":                {input(2).with(monitored(NotMonitored)), stored},
+		"monitored":                   {input(2).with(plain).with(monitored(Monitored)), append(always[:4:4], "Monitored")},
+		"a monitor that was not read": {input(2).with(plain).with(everything).with(monitored(MonitoringUnseen)), append(always[:4:4], "Monitored")},
+		"bound":                       {input(2).with(plain).with(bound).with(monitored(NotMonitored)), append(always[:4:4], "Bindable")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

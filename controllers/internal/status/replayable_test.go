@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// TestNoRoomToReplayIsToldBeforeARollOut: from the spec, and from what the members
-// run with until they are replaced.
+// TestNoRoomToReplayIsToldBeforeARollOut, from the spec and from the memory that the members run
+// with until they are replaced.
 func TestNoRoomToReplayIsToldBeforeARollOut(t *testing.T) {
 	spec := func(memory, size string, mode cachev1alpha1.StorageMode) func(*Input) {
 		return func(in *Input) {

@@ -30,7 +30,7 @@ func TestConditionTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
 			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})).with(func(in *Input) { in.Plan.SizeBlocked = plan.BlockedByShortage }), "True", "ShortOfMemory",
 			"the leaving members have 2.0 MiB of items, the survivors have 1.0 MiB free: no member leaves until there is room",
 		},
-		"nobody can tell": {
+		"no member can tell": {
 			input(3).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1: timeout"})), "Unknown", "MemoryUnknown",
 			"it is not known whether the items fit: pod cache-1: timeout",
 		},

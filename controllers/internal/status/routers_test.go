@@ -16,7 +16,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// It says what is the matter, and Ready is false then.
+// RoutersReady names the trouble, and Ready is false then.
 func TestRoutersReadySaysWhatIsTheMatter(t *testing.T) {
 	crashes := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "cache-router-a", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
 	crashes.Status.ContainerStatuses = []corev1.ContainerStatus{{
@@ -78,7 +78,7 @@ func TestRoutersReadySaysWhatIsTheMatter(t *testing.T) {
 	}
 }
 
-// TestRoutersThatHoldAScalingUpAreNamed, also those that don't answer; after five seconds.
+// TestRoutersThatHoldAScalingUpAreNamed after five seconds, also those that don't answer.
 func TestRoutersThatHoldAScalingUpAreNamed(t *testing.T) {
 	late, ago := now.Add(-behindAfter), func(i int) RouterBehind {
 		return RouterBehind{Pod: fmt.Sprintf("cache-router-%d", i), Since: now.Add(-behindAfter)}
@@ -91,7 +91,7 @@ func TestRoutersThatHoldAScalingUpAreNamed(t *testing.T) {
 		behind []RouterBehind
 		want   int
 	}{
-		"nobody":              {nil, 0},
+		"none":                {nil, 0},
 		"one for a moment":    {[]RouterBehind{{Pod: "cache-router-0", Since: late.Add(time.Millisecond)}}, 0},
 		"one does not answer": {[]RouterBehind{ago(0)}, 1},
 		"one says why":        {[]RouterBehind{{"cache-router-0", late, "it waits for 3 requests"}}, 1},

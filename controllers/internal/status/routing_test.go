@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// TestRoutingTellsWhichKeysAScaleDownLoses: keys of survivors, which no drain brings.
+// TestRoutingTellsWhichKeysAScaleDownLoses: keys of survivors, which no drain moves.
 func TestRoutingTellsWhichKeysAScaleDownLoses(t *testing.T) {
 	routedBy := func(client string) func(*Input) {
 		return func(in *Input) { in.Cluster.Spec.Routing.Client = cachev1alpha1.Client(client) }

@@ -27,7 +27,7 @@ import (
 
 var now = time.Unix(5000, 0)
 
-// input is a cluster with storage of that size, with as many ready pods.
+// input is a cluster with storage of this size, with as many ready pods.
 func input(size int32) *Input {
 	in := &Input{
 		Cluster: apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(size).Defaulted().Obj(),
@@ -142,7 +142,7 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 			input(2).with(func(in *Input) { in.Err = errors.New("connection refused") }),
 			[4]string{"+Ready", "-AsWanted", "+ReconcileError", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
 		},
-		"somebody else has the name": {
+		"another owner has the name": {
 			input(2).with(func(in *Input) {
 				in.Err = fmt.Errorf("apply: %w", &identity.NameTakenError{Kind: "Service", Name: "cache"})
 			}),
@@ -265,7 +265,7 @@ func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
 				Reason: "SurvivorUnreachable", Message: "waits",
 			}},
 		},
-		"nobody knows how many items there are": {
+		"the number of items is unknown": {
 			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": unknown} }),
 			"50% (10 items)",
 			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}},
@@ -329,7 +329,7 @@ func TestLastDrainsHaveTheReasonThatAClaimWentForInTheEnd(t *testing.T) {
 	in := input(1).leaving(1, plan.Releasing, "", "")
 	in.Plan.Drains[0].Why = action.NeverBound
 	in.Cluster.Status = compute(t, in)
-	in.Plan.Drains[0].Why = action.ByReceipt // it was bound after all, and drained
+	in.Plan.Drains[0].Why = action.ByReceipt // the volume was bound after all, and drained
 	if got := compute(t, in).LastDrains; len(got) != 1 || got[0].Result != "Drained" || got[0].Found != 3 {
 		t.Errorf("%+v", got)
 	}
@@ -378,8 +378,8 @@ func TestStatusNamesTheBindingThatIsThere(t *testing.T) {
 		"none any more":               {nil, named, &Binding{}, nil, ""},
 		"it is written":               {spec, nil, written, named, cachev1alpha1.ReasonBindingWritten},
 		"a right lacks":               {spec, nil, forbidden, nil, cachev1alpha1.ReasonBindingForbidden},
-		"nobody has looked yet":       {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
-		"nobody looked: it is as was": {spec, named, nil, named, cachev1alpha1.ReasonBindingWritten},
+		"the Secret was not read yet": {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
+		"not read: it is as before":   {spec, named, nil, named, cachev1alpha1.ReasonBindingWritten},
 	} {
 		in := input(3)
 		in.Cluster.Spec.Binding, in.Cluster.Status.Binding, in.Binding = test.spec, test.is, test.found

@@ -9,8 +9,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// compute is Compute with pods as the cache has them. Untrimmed pods would test what
-// never happens.
+// compute is Compute with pods as the cache has them, because production never has untrimmed pods.
 func compute(t *testing.T, in *Input) cachev1alpha1.MemcachedStatus {
 	t.Helper()
 	for i := range in.Pods {

@@ -20,7 +20,7 @@ func TestVolumesSizedTellsWhatGrowsAndWhatMayNot(t *testing.T) {
 		in      *Input
 		reason  string
 		message string
-		// progressing is that condition's reason.
+		// progressing is the reason of the condition Progressing.
 		progressing string
 	}{
 		"as wanted":     {input(2), cachev1alpha1.ReasonSizedAsWanted, "no volume", cachev1alpha1.ReasonAsWanted},

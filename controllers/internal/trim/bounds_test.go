@@ -26,8 +26,8 @@ import (
 const (
 	// maxKept is how much of an object may stay, in bytes.
 	maxKept = 16 << 10
-	// filled is how much a place gets: so much that of many objects together one that keeps it
-	// is noticed. etcd takes three times as much.
+	// filled is how many bytes a filler adds: so many that one object that keeps them is noticed
+	// among many. etcd accepts three times as much.
 	filled = 32 * maxKept
 )
 
@@ -132,7 +132,7 @@ func bounded(of reflect.Type, field string) bool {
 	return false
 }
 
-// full has something in each place that is kept.
+// full has a value in each field that is kept.
 func full(controller metav1.OwnerReference) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{
 		Name: "cache-0", Namespace: "shop", Labels: map[string]string{}, Annotations: map[string]string{},
@@ -149,8 +149,8 @@ func full(controller metav1.OwnerReference) metav1.ObjectMeta {
 	return m
 }
 
-// TestLittleStaysOfWhatIsLarge in any of its fields: whoever may write an object that the
-// operator watches must not fill its memory.
+// TestLittleStaysOfWhatIsLarge in any of its fields: a client that may write an object that the
+// operator watches must not be able to fill its memory.
 func TestLittleStaysOfWhatIsLarge(t *testing.T) {
 	theirs := full(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "cache", UID: "1", Controller: ptr.To(true)})
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: strings.Repeat("r", 4096)}, Waiting: &corev1.ContainerStateWaiting{Message: "w"}}
@@ -181,7 +181,7 @@ func TestLittleStaysOfWhatIsLarge(t *testing.T) {
 	} {
 		kind := reflect.TypeOf(test.object)
 		t.Run(kind.Name(), func(t *testing.T) {
-			const together = filled/maxKept - 2 // a garbage collection takes its time; of more, one that stays whole would not be seen
+			const together = filled/maxKept - 2 // a garbage collection takes long; among more objects, one that stays whole would not be noticed
 			for some := range slices.Chunk(fillers(kind, "", func(v reflect.Value) reflect.Value { return v }), together) {
 				littleStays(t, test.object, some, test.transform)
 			}
@@ -189,8 +189,8 @@ func TestLittleStaysOfWhatIsLarge(t *testing.T) {
 	}
 }
 
-// littleStays makes a copy of the object for each filler, and checks how much stays of it
-// as JSON, and of all of them in memory.
+// littleStays makes a copy of the object for each filler, and checks how much of it stays as JSON,
+// and of all copies in memory.
 func littleStays(t *testing.T, object any, fillers []filler, transform cache.TransformFunc) {
 	t.Helper()
 	original := reflect.New(reflect.TypeOf(object))
@@ -216,7 +216,7 @@ func littleStays(t *testing.T, object any, fillers []filler, transform cache.Tra
 }
 
 func heap() int64 {
-	for range 2 { // a pool lets go of what it has at the second
+	for range 2 { // a pool frees its objects at the second collection
 		goruntime.GC()
 	}
 	var m goruntime.MemStats
@@ -224,7 +224,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestContentOfTheOperatorsObjectsIsBounded, too: others may add to them.
+// TestContentOfTheOperatorsObjectsIsBounded, because other clients may add fields to them.
 func TestContentOfTheOperatorsObjectsIsBounded(t *testing.T) {
 	ours := full(metav1.OwnerReference{APIVersion: "cache.example.com/v1alpha1", Kind: "Memcached", Name: "cache", UID: "1", Controller: ptr.To(true)})
 	lists := ours
@@ -261,7 +261,7 @@ func TestContentOfTheOperatorsObjectsIsBounded(t *testing.T) {
 		if b, err := json.Marshal(test.object); err != nil || len(b) > test.most || Whole(test.object) != test.whole {
 			t.Errorf("%s: %d bytes stay, want %d at most; whole: %v (%v)", name, len(b), test.most, Whole(test.object), err)
 		}
-		// An informer may hand it over once more.
+		// An informer may transform an object twice.
 		once := test.object.DeepCopyObject()
 		if _, err := Applied(test.object); err != nil || !reflect.DeepEqual(once, test.object) {
 			t.Errorf("%s: transformed twice, it is another (%v)", name, err)

@@ -42,9 +42,9 @@ func TestEveryKeyOfTheAPIIsKept(t *testing.T) {
 		var kept bool
 		switch name := spec.Names[0].Name; {
 		case name == "AnnotationList":
-			kept = true // by its version alone
+			kept = true // the list annotation is kept only as its version
 		case name == "AnnotationOperator" || name == "AnnotationOtherOperator":
-			kept = true // on Memcacheds, which are kept as they are
+			kept = true // the annotation is on Memcacheds, which are not trimmed
 		case strings.HasPrefix(name, "Label"):
 			kept = slices.Contains(knownLabels, key)
 		case strings.HasPrefix(name, "Annotation"):
@@ -96,7 +96,7 @@ func TestOwnersAndFinalizersThatCountAreKeptAmongMany(t *testing.T) {
 	}
 }
 
-// TestWhatIsTooLongIsNotTakenForSomethingElse once it is cut.
+// TestWhatIsTooLongIsNotTakenForSomethingElse after it was cut.
 func TestWhatIsTooLongIsNotTakenForSomethingElse(t *testing.T) {
 	for _, s := range []string{
 		strings.Repeat("x", 300), strings.Repeat("x", 253) + "ü", strings.Repeat("ü", 200), strings.Repeat("x", 253) + "\xff", strings.Repeat("\xff", 300),

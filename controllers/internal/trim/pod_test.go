@@ -26,8 +26,8 @@ func trimmed(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	return out.(*corev1.Pod)
 }
 
-// TestAPodOfAnySizeTakesLittleMemory: whoever may write pods, or their status, must
-// not fill the operator's memory.
+// TestAPodOfAnySizeTakesLittleMemory: a client that may write pods or their status must not be able
+// to fill the operator's memory.
 func TestAPodOfAnySizeTakesLittleMemory(t *testing.T) {
 	huge := strings.Repeat("x", 250<<10)
 	pod := &corev1.Pod{}
@@ -99,7 +99,7 @@ func TestWhatAReconcileReadsOfAPodIsKept(t *testing.T) {
 	}
 }
 
-// TestOursIsKeptAmongManyContainers that somebody injected.
+// TestOursIsKeptAmongManyContainers that another client has injected.
 func TestOursIsKeptAmongManyContainers(t *testing.T) {
 	pod := &corev1.Pod{}
 	for i := range 100 {
