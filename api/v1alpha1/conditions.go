@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Condition types. Ready, Available, Progressing and Degraded are always there,
-// Monitored, Bindable, CertificateValid and RoutersReady if the spec asks for them, the others if members have storage.
+// Condition types. Ready, Available, Progressing and Degraded are always there, the others while
+// they have something to say.
 const (
 	// ConditionReady: all is as the spec wants it, and nothing has to be moved or
 	// drained.
@@ -12,43 +12,29 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded: something needs a person.
 	ConditionDegraded = "Degraded"
-	// ConditionDraining: volumes are to be drained.
+	// ConditionDraining: volumes are to be drained. It is false if only failed or held drains are
+	// left.
 	ConditionDraining = "Draining"
-	// ConditionRoutingStable: when members leave, clients look elsewhere for the keys
-	// of those members, and for no others.
-	ConditionRoutingStable = "RoutingStable"
-	// ConditionShortOfMemory: the items of the leaving members don't fit on the
-	// survivors.
-	ConditionShortOfMemory = "ShortOfMemory"
-	// ConditionMonitored: a ServiceMonitor selects the exporters.
-	ConditionMonitored = "Monitored"
-	// ConditionBindable: applications find what they need in the Secret of spec.binding.
-	ConditionBindable = "Bindable"
-	// ConditionCertificateValid: the certificate of spec.tls can be used, and does not end within a week.
-	ConditionCertificateValid = "CertificateValid"
-	// ConditionRoutersReady: every wanted router is ready, and of the present specification.
-	ConditionRoutersReady = "RoutersReady"
-	// ConditionVolumesSized: the members' volumes are as large as the spec wants.
-	ConditionVolumesSized = "VolumesSized"
-	// ConditionReplayable: if memcached can't resume from a member's warm file, after a
-	// crash or a change of the spec, there is room to replay its items.
-	ConditionReplayable = "Replayable"
-	// ConditionWarm: members that restarted came back with their items, and members
-	// that joined have been given theirs.
-	ConditionWarm = "Warm"
 	// ConditionMoving: items are being moved to the members where clients look for
-	// them after a change of the list or the routing.
+	// them after a change of the list or the routing. It is false if they stay where they are.
 	ConditionMoving = "Moving"
+	// ConditionMonitored is false if no ServiceMonitor can select the exporters.
+	ConditionMonitored = "Monitored"
+	// ConditionBindable is false if applications don't find what they need in the Secret of spec.binding.
+	ConditionBindable = "Bindable"
+	// ConditionCertificateValid is false if a certificate of spec.tls can't be used or ends within a
+	// week, and unknown if no pod can be asked.
+	ConditionCertificateValid = "CertificateValid"
+	// ConditionRoutersReady is false if a wanted router is not ready, or not of the present specification.
+	ConditionRoutersReady = "RoutersReady"
 )
 
-// Reasons of conditions. docs/runbook.md has a section on each.
+// Reasons of conditions and of status.advice. docs/runbook.md has a section on each.
 const (
 	// ReasonReady: every wanted member is ready.
 	ReasonReady = "Ready"
 	// ReasonMembersNotReady: some wanted member is not ready.
 	ReasonMembersNotReady = "MembersNotReady"
-	// ReasonRoutersReady: every wanted router is ready.
-	ReasonRoutersReady = "RoutersReady"
 	// ReasonRoutersNotReady: some wanted router is not ready, or is being replaced.
 	ReasonRoutersNotReady = "RoutersNotReady"
 	// ReasonHibernated: size is 0; the volumes wait for the members' return.
@@ -68,8 +54,6 @@ const (
 	ReasonAsWanted = "AsWanted"
 	// ReasonDraining: volumes are being drained.
 	ReasonDraining = "Draining"
-	// ReasonNothingToDrain: no volume has to be drained.
-	ReasonNothingToDrain = "NothingToDrain"
 	// ReasonDrainFailed: a drain failed; the claim is kept. The condition Draining has it
 	// only if no other drain is under way or waits.
 	ReasonDrainFailed = "DrainFailed"
@@ -88,8 +72,6 @@ const (
 	ReasonNameTaken = "NameTaken"
 	// ReasonHealthy: nothing needs a person.
 	ReasonHealthy = "Healthy"
-	// ReasonConsistent: the clients' distribution is consistent for this size.
-	ReasonConsistent = "Consistent"
 	// ReasonAddressesHashed: the clients hash the members' IP addresses, which change.
 	ReasonAddressesHashed = "AddressesHashed"
 	// ReasonOtherKeysMove: a scale-down changes where clients look for keys of
@@ -98,26 +80,18 @@ const (
 	// ReasonShortOfMemory: the leaving members have more items than the survivors have
 	// room for.
 	ReasonShortOfMemory = "ShortOfMemory"
-	// ReasonEnoughMemory: they fit, or no member leaves.
-	ReasonEnoughMemory = "EnoughMemory"
 	// ReasonMemoryUnknown: the operator can't ask the members.
 	ReasonMemoryUnknown = "MemoryUnknown"
-	// ReasonRoomToReplay: the volumes have room for a second warm file, or need none.
-	ReasonRoomToReplay = "RoomToReplay"
 	// ReasonNoRoomToReplay: the volumes have room for one warm file only, so a member
 	// whose memcached can't resume starts cold.
 	ReasonNoRoomToReplay = "NoRoomToReplay"
 	// ReasonGracePeriodTooShort: at the rate of a member's last save, a member that is full
 	// would be killed before it has saved everything.
 	ReasonGracePeriodTooShort = "GracePeriodTooShort"
-	// ReasonKeptCache: no member that runs has lost its items.
-	ReasonKeptCache = "KeptCache"
 	// ReasonStartedCold: a member ended without a save, and its volume had no room for
 	// a second file, so its items could not be replayed; or, in mode Saved, its pod was
 	// lost with them.
 	ReasonStartedCold = "StartedCold"
-	// ReasonSizedAsWanted: each member's volume has storage.size, or more.
-	ReasonSizedAsWanted = "SizedAsWanted"
 	// ReasonVolumesGrow: volumes are asked to grow, and have not yet.
 	ReasonVolumesGrow = "VolumesGrow"
 	// ReasonVolumesWait: volumes are to grow with memory, and no member has shown yet that it can run
@@ -125,13 +99,9 @@ const (
 	ReasonVolumesWait = "VolumesWait"
 	// ReasonVolumesCannotGrow: the API server refuses to let a volume grow.
 	ReasonVolumesCannotGrow = "VolumesCannotGrow"
-	// ReasonServiceMonitorApplied: a ServiceMonitor selects the exporters.
-	ReasonServiceMonitorApplied = "ServiceMonitorApplied"
 	// ReasonServiceMonitorUnknown: the cluster doesn't have the kind
 	// ServiceMonitor, which the spec asks for.
 	ReasonServiceMonitorUnknown = "ServiceMonitorUnknown"
-	// ReasonBindingWritten: the Secret of spec.binding is as it should be.
-	ReasonBindingWritten = "BindingWritten"
 	// ReasonBindingForbidden: the operator lacks a right to the Secret of spec.binding,
 	// or to one that it is made of.
 	ReasonBindingForbidden = "BindingForbidden"
@@ -168,9 +138,7 @@ const (
 	// ReasonKeptByFinalizer: an object of the cluster was deleted, and somebody else's
 	// finalizer keeps it.
 	ReasonKeptByFinalizer = "KeptByFinalizer"
-	// ReasonCertificateValid: the certificate can be used, and does not end within a week.
-	ReasonCertificateValid = "CertificateValid"
-	// ReasonCertificateEnds: it ends within a week.
+	// ReasonCertificateEnds: a certificate ends within a week.
 	ReasonCertificateEnds = "CertificateEnds"
 	// ReasonCertificateExpired: it has expired.
 	ReasonCertificateExpired = "CertificateExpired"
@@ -199,8 +167,6 @@ const (
 	ReasonWaitingForTurn = "WaitingForTurn"
 	// ReasonDeleting: the Memcached is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonAllMoved: no member has items that clients look for elsewhere.
-	ReasonAllMoved = "AllMoved"
 	// ReasonMoving: items are being moved between members.
 	ReasonMoving = "Moving"
 	// ReasonMoveWaits: items have to be moved, and something else comes first.

@@ -516,7 +516,7 @@ const (
 type StorageSpec struct {
 	// size of each member's volume, in bytes; larger than memory, because the volume
 	// has a file of that size and its metadata. It may grow, if the storage class lets
-	// volumes grow; the condition VolumesSized says whether it has. It can't shrink.
+	// volumes grow; meanwhile the condition Progressing says so. It can't shrink.
 	// Defaults to room for two such files, so that the items of any member that starts
 	// cold can be replayed: twice memory, plus an eighth of it, plus 64Mi; this grows
 	// with memory, when a member is ready that has the new one.
@@ -747,9 +747,9 @@ type DrainSpec struct {
 	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
 	// onShortage says what happens to a scale-down when the leaving members have more
 	// items than the survivors have room for. Proceed (the default) evicts what was
-	// used least recently; Wait keeps the members until there is room. The condition
-	// ShortOfMemory has the numbers in either case. If the operator can't ask the
-	// members, it proceeds.
+	// used least recently, and an event has the numbers; Wait keeps the members until
+	// there is room, and the condition Degraded has the numbers. If the operator can't
+	// ask the members, it proceeds.
 	// +optional
 	// +kubebuilder:default=Proceed
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
@@ -818,6 +818,10 @@ type MemcachedStatus struct {
 	// binding names the Secret that spec.binding asks for, once it is there.
 	// +optional
 	Binding *BindingStatus `json:"binding,omitempty"`
+	// serviceMonitor is the name of the ServiceMonitor that spec.exporter asks for, once it is
+	// there.
+	// +optional
+	ServiceMonitor string `json:"serviceMonitor,omitempty"`
 	// nodes are the names of the members' pods, sorted.
 	// +optional
 	// +listType=atomic
@@ -845,12 +849,29 @@ type MemcachedStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []DrainReceipt `json:"lastDrains,omitempty"`
+	// advice is what a person may want to change, although nothing is wrong now, or what has
+	// passed, such as members that started cold. It doesn't count for Ready. An event tells each
+	// message once.
+	// +optional
+	// +listType=map
+	// +listMapKey=reason
+	// +kubebuilder:validation:MaxItems=8
+	Advice []Advice `json:"advice,omitempty"`
 	// conditions: Ready first, which answers whether all is as the spec wants it; then
-	// Available, Progressing, Degraded, and others for what the spec asks for.
+	// Available, Progressing and Degraded. Others are there while they have something to say:
+	// Draining, Moving, Monitored, Bindable, CertificateValid, RoutersReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Advice is what a person may want to change, or should know.
+type Advice struct {
+	// reason, which has a section in the runbook.
+	Reason string `json:"reason"`
+	// message for people.
+	Message string `json:"message"`
 }
 
 // RouterStatus is how the routers stand.

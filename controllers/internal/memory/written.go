@@ -90,13 +90,12 @@ func (w *Written) NoteStatus(cluster *cachev1alpha1.Memcached, now time.Time) {
 func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.MemcachedStatus, now time.Time) time.Duration {
 	if before.ObservedGeneration != after.ObservedGeneration || before.Phase != after.Phase ||
 		!equality.Semantic.DeepEqual(before.Servers, after.Servers) ||
-		!equality.Semantic.DeepEqual(before.LastDrains, after.LastDrains) || leaving(before) > leaving(after) {
+		!equality.Semantic.DeepEqual(before.LastDrains, after.LastDrains) || leaving(before) > leaving(after) || advises(before, after) {
 		return 0
 	}
 	for _, c := range after.Conditions {
 		// The others change with the phase, or are details.
-		urgent := c.Type == cachev1alpha1.ConditionReady || c.Type == cachev1alpha1.ConditionAvailable || c.Type == cachev1alpha1.ConditionDegraded ||
-			c.Type == cachev1alpha1.ConditionShortOfMemory
+		urgent := c.Type == cachev1alpha1.ConditionReady || c.Type == cachev1alpha1.ConditionAvailable || c.Type == cachev1alpha1.ConditionDegraded
 		if urgent && !meta.IsStatusConditionPresentAndEqual(before.Conditions, c.Type, c.Status) {
 			return 0
 		}
@@ -133,6 +132,14 @@ func moving(s *cachev1alpha1.MemcachedStatus) bool {
 // waitsForClients tells whether a leaving member waits for its last client.
 func waitsForClients(s *cachev1alpha1.MemcachedStatus) bool {
 	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Reason == cachev1alpha1.ReasonStillCalled })
+}
+
+// advises tells whether there is advice of another reason. What the members said of their room is known
+// only before they leave.
+func advises(before, after *cachev1alpha1.MemcachedStatus) bool {
+	return slices.ContainsFunc(after.Advice, func(a cachev1alpha1.Advice) bool {
+		return !slices.ContainsFunc(before.Advice, func(b cachev1alpha1.Advice) bool { return b.Reason == a.Reason })
+	})
 }
 
 // leaving counts the members that run on. When one of them leaves, the Job that knows how

@@ -178,7 +178,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		}), "Refused", "the size goes from 3 to 2 when the claims of the leaving members can be marked, which is tried again in a moment: a policy says no", 0},
 		"volumes may not grow": {input(3).with(func(in *Input) {
 			in.Plan.SmallClaims, in.GrowthRefused = make([]action.ClaimRef, 3), "the class says no"
-		}), "VolumesCannotGrow", "3 volumes can't grow: the class says no", 0},
+		}), "VolumesCannotGrow", "3 volumes are smaller than storage.size, and can't grow: the class says no", 0},
 		"a drainer without an image":    {drainWaits("ImagePullBackOff", 0), "DrainStuck", "claim data-cache-2: ImagePullBackOff: its words", 0},
 		"a drainer that can't be made":  {drainWaits("PodNotCreated", 0), "DrainStuck", "its words", 0},
 		"a drainer without a node":      {drainWaits("Unschedulable", time.Minute), "DrainStuck", "claim data-cache-2: Unschedulable: its words", 0},
