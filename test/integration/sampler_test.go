@@ -98,7 +98,7 @@ func TestMembersThatDoNotAnswerHoldAScaleDownUpForAMomentOnly(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	kubes.Linger(w.namespace, true)
 	w.scale(2)
-	w.condition(cachev1alpha1.ConditionShortOfMemory, "Unknown", cachev1alpha1.ReasonMemoryUnknown)
+	w.advised(cachev1alpha1.ReasonMemoryUnknown)
 	if d := time.Duration(longest.Load()); d == 0 || d > time.Second {
 		t.Errorf("members had %s to answer", d)
 	}

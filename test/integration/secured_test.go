@@ -60,7 +60,7 @@ func TestTheOperatorReadsNoSecretOfASecuredCluster(t *testing.T) {
 
 	kubes.Play(w.namespace, player.Hang)
 	w.scale(2)
-	w.condition(cachev1alpha1.ConditionShortOfMemory, metav1.ConditionUnknown, cachev1alpha1.ReasonMemoryUnknown)
+	w.advised(cachev1alpha1.ReasonMemoryUnknown)
 	w.eventually("a drainer that logs in by TLS", func() error {
 		jobs := w.jobs()
 		if len(jobs) == 0 {

@@ -18,15 +18,23 @@ func growing(in *Input) metav1.Condition {
 	case in.Plan.GrowthWaits && in.Plan.KeepsTemplate:
 		return condition(kind, false, cachev1alpha1.ReasonVolumesWait, "%s", memoryDoesNotFit(in))
 	case in.Plan.GrowthWaits:
-		return condition(kind, true, cachev1alpha1.ReasonVolumesWait,
-			"%d volumes are to grow to %s each, because memory is %s: they do when the first member with it is ready, or when storage.size says so",
-			n, build.VolumeSize(in.Cluster), in.Cluster.Spec.Memory)
+		return condition(kind, true, cachev1alpha1.ReasonVolumesWait, "the members are as wanted%s", growLater(in))
 	case in.GrowthRefused != "":
 		return condition(kind, false, cachev1alpha1.ReasonVolumesCannotGrow, "%s", cannotGrow(in))
 	}
 	return condition(kind, true, cachev1alpha1.ReasonVolumesGrow,
 		"%d volumes are smaller than storage.size, the first is that of claim %s: the storage has still to grow them%s",
 		n, in.Plan.SmallClaims[n-1].Name, membersStay(in))
+}
+
+// growLater is empty, or says which volumes grow when a member runs with the new memory: a part of what
+// a roll-out says.
+func growLater(in *Input) string {
+	if !in.Plan.GrowthWaits || in.Plan.KeepsTemplate {
+		return ""
+	}
+	return fmt.Sprintf("; %d volumes are to grow to %s each, because memory is %s: they do when the first member with it is ready, or when storage.size says so",
+		len(in.Plan.SmallClaims), build.VolumeSize(in.Cluster), in.Cluster.Spec.Memory)
 }
 
 func memoryDoesNotFit(in *Input) string {

@@ -34,6 +34,7 @@ func TestProgressingTellsWhichVolumesGrowAndWhichMayNot(t *testing.T) {
 		"growing":             {input(2).with(small), "True", grow, "2 volumes are smaller than storage.size, the first is that of claim data-cache-0", false},
 		"no room":             {input(2).with(small).with(kept), "True", grow, "memory does not fit", false},
 		"no member has tried": {input(2).with(small).with(waits), "True", wait, "they do when the first member with it is ready", false},
+		"the first one tries": {input(2).with(small).with(waits).with(func(in *Input) { in.MembersWritten = true }), "True", cachev1alpha1.ReasonRolling, "2 volumes are to grow", false},
 		"no member can try":   {input(2).with(small).with(waits).with(kept), "False", wait, "memory 96Mi does not fit on 2 volumes", true},
 		"refused":             {input(2).with(small).with(refused), "False", cannot, "2 volumes are smaller than storage.size, and can't grow: the class says no", true},
 		"refused, kept":       {input(2).with(small).with(refused).with(kept), "False", cannot, "memory does not fit", true},
