@@ -80,7 +80,8 @@ const (
 	// ReasonShortOfMemory: the leaving members have more items than the survivors have
 	// room for.
 	ReasonShortOfMemory = "ShortOfMemory"
-	// ReasonMemoryUnknown: the operator can't ask the members.
+	// ReasonMemoryUnknown: a scale-down that should wait for room doesn't, because the operator can't
+	// ask the members.
 	ReasonMemoryUnknown = "MemoryUnknown"
 	// ReasonNoRoomToReplay: the volumes have room for one warm file only, so a member
 	// whose memcached can't resume starts cold.

@@ -95,7 +95,7 @@ func TestMembersThatDoNotAnswerHoldAScaleDownUpForAMomentOnly(t *testing.T) {
 		return controllers.Memory{}, ctx.Err()
 	}
 	w.startOperator()
-	w.storageCluster(apitest.MakeMemcached(name), 3)
+	w.storageCluster(apitest.MakeMemcached(name).OnShortage(cachev1alpha1.ShortageWait), 3)
 	kubes.Linger(w.namespace, true)
 	w.scale(2)
 	w.advised(cachev1alpha1.ReasonMemoryUnknown)

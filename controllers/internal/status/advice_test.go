@@ -31,6 +31,7 @@ func allAdvised() *Input {
 	in := input(5).leaving(8, plan.Draining, "", "")
 	in.Cluster.Spec.Routing.Client = "gomemcache"
 	in.Cluster.Spec.Storage.Mode, in.Cluster.Spec.Storage.Size = cachev1alpha1.StorageMapped, *in.Cluster.Spec.Memory
+	in.Cluster.Spec.Drain.OnShortage = cachev1alpha1.ShortageWait
 	in.Room = &plan.Room{Unknown: strings.Repeat("why ", MaxMessage)}
 	for i := range in.Pods {
 		in.Pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{

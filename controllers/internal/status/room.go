@@ -7,8 +7,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// shortOfMemory: the leaving members' items don't fit on the survivors, or that is not known. The
-// answer is from the beginning of the scale-down, and stays until the volumes are gone. While the
+// shortOfMemory: the leaving members' items don't fit on the survivors. Or that is not known, although
+// the spec asks to wait for room; if the spec doesn't, the answer changes nothing. The answer is from the beginning of the scale-down, and stays until the volumes are gone. While the
 // size waits for room, Degraded says so instead.
 func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Advice {
 	switch room := in.Room; {
@@ -16,8 +16,9 @@ func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.A
 		return nil
 	case room.Short():
 		return advise(cachev1alpha1.ReasonShortOfMemory, "%s: what was used least recently will be evicted", itemsAndRoom(room))
-	case room != nil && room.Unknown != "":
-		return advise(cachev1alpha1.ReasonMemoryUnknown, "it is not known whether the items of the leaving members fit on the survivors: %s", room.Unknown)
+	case room != nil && room.Unknown != "" && in.Cluster.Spec.Drain.OnShortage == cachev1alpha1.ShortageWait:
+		return advise(cachev1alpha1.ReasonMemoryUnknown,
+			"the scale-down doesn't wait for room, because it is not known whether the items of the leaving members fit on the survivors: %s", room.Unknown)
 	case room == nil && (len(s.Drains) > 0 || s.Size > in.Plan.Replicas): // the scale-down has begun
 		return said(s.Advice, cachev1alpha1.ReasonShortOfMemory, cachev1alpha1.ReasonMemoryUnknown)
 	}
