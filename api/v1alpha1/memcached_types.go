@@ -868,9 +868,9 @@ type MemcachedStatus struct {
 
 // Advice is what a person may want to change, or should know.
 type Advice struct {
-	// reason, which has a section in the runbook.
+	// reason in one word; the runbook has a section on it.
 	Reason string `json:"reason"`
-	// message for people.
+	// message for people, with names and numbers; 1024 bytes at most.
 	Message string `json:"message"`
 }
 
