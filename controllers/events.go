@@ -16,7 +16,7 @@ import (
 func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 	for _, d := range status.NewlyFailed(before.Status.Drains, after.Status.Drains) {
 		if d.Reason == cachev1alpha1.ReasonClaimDeleted {
-			continue // the event of the condition tells it
+			continue // the event of the condition reports it
 		}
 		r.Events.Eventf(after, apply.RelatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
 			"%s", status.BoundMessage(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))

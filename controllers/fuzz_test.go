@@ -88,7 +88,7 @@ func FuzzClaim(f *testing.F) {
 		if !ok {
 			return
 		}
-		o := &observed{State: &observe.State{Cluster: testCluster(), Claims: []corev1.PersistentVolumeClaim{*claim}, Now: time.Unix(1e9, 0)}}
+		o := &outcome{State: &observe.State{Cluster: testCluster(), Claims: []corev1.PersistentVolumeClaim{*claim}, Now: time.Unix(1e9, 0)}}
 		reads(t, func() {
 			clusterOf(t.Context(), claim)
 			identity.OwnClaim("cache", claim)
@@ -171,7 +171,7 @@ func FuzzPod(f *testing.F) {
 			return
 		}
 		pod = cached(t, pod)
-		o := &observed{State: &observe.State{Cluster: testCluster(), Now: time.Unix(1e9, 0), Objects: observe.Objects{DrainerPods: []corev1.Pod{*pod}}, Jobs: []batchv1.Job{*job}}}
+		o := &outcome{State: &observe.State{Cluster: testCluster(), Now: time.Unix(1e9, 0), Objects: observe.Objects{DrainerPods: []corev1.Pod{*pod}}, Jobs: []batchv1.Job{*job}}}
 		if identity.MemberPod(o.Cluster, o.StatefulSet, pod) {
 			o.Pods = []corev1.Pod{*pod}
 		}
@@ -206,7 +206,7 @@ func FuzzClientsList(f *testing.F) {
 			return
 		}
 		list = asRead(t, list)
-		o := &observed{State: &observe.State{Cluster: testCluster(), Objects: observe.Objects{ServerList: list}, Now: time.Unix(1e9, 0)}}
+		o := &outcome{State: &observe.State{Cluster: testCluster(), Objects: observe.Objects{ServerList: list}, Now: time.Unix(1e9, 0)}}
 		reads(t, func() {
 			in := o.Input()
 			if n, r := in.ListSize, in.Record; n < 0 || n > cachev1alpha1.MaxSize || r.Ring.Size < 0 || r.Ring.Size > cachev1alpha1.MaxSize {
@@ -229,7 +229,7 @@ func FuzzStatefulSet(f *testing.F) {
 			return
 		}
 		members = asRead(t, members)
-		o := &observed{State: &observe.State{Cluster: testCluster(), Objects: observe.Objects{StatefulSet: members}, Now: time.Unix(1e9, 0)}}
+		o := &outcome{State: &observe.State{Cluster: testCluster(), Objects: observe.Objects{StatefulSet: members}, Now: time.Unix(1e9, 0)}}
 		reads(t, func() {
 			identity.OwnsOrAdopts(o.Cluster, client.Object(members))
 			in := o.Input()

@@ -14,8 +14,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/writelog"
 )
 
-// manages tells whether this installation of the operator manages the Memcached, and when to look
-// again; 0 if an event will tell. It writes what it says to another installation.
+// manages tells whether this installation of the operator manages the Memcached, and after what
+// time to look again; 0 if an event will come. It writes the question or answer for another
+// installation.
 func (r *MemcachedReconciler) manages(ctx context.Context, cluster *cachev1alpha1.Memcached) (bool, time.Duration, error) {
 	if r.Installation == "" || cluster.UID == "" {
 		return true, 0, nil
@@ -33,24 +34,25 @@ func (r *MemcachedReconciler) manages(ctx context.Context, cluster *cachev1alpha
 	err := r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cachev1alpha1.ManagedBy))
 	if err != nil {
 		before.DeepCopyInto(cluster)
-		return false, again(0), client.IgnoreNotFound(err)
+		return false, retryAfter(0), client.IgnoreNotFound(err)
 	}
 	step, wait = installation.Next(r.Installation, r.seenInstallations(cluster))
 	return step.Manages(), wait, nil
 }
 
-// seenInstallations is what the Memcached says of them, and for how long.
+// seenInstallations is what the Memcached says about its installations of the operator, and for how
+// long.
 func (r *MemcachedReconciler) seenInstallations(cluster *cachev1alpha1.Memcached) installation.Seen {
 	return installation.See(cluster, r.claims.UnchangedFor(cluster, r.Clock.Now()))
 }
 
-// claimsWithFinalizer tells whether the cluster is about to get its finalizer: that write has the name of
-// the installation, too, and comes before all others.
+// claimsWithFinalizer tells whether the cluster is about to get its finalizer. That write also has
+// the name of the installation, and comes before all others.
 func claimsWithFinalizer(cluster *cachev1alpha1.Memcached) bool {
 	return cluster.Spec.Storage != nil && !controllerutil.ContainsFinalizer(cluster, cachev1alpha1.ClusterFinalizer)
 }
 
-// leaveAlone a cluster that another installation manages, or that it is not known of.
+// leaveAlone ends the reconcile of a cluster that another installation manages or may manage.
 func (r *MemcachedReconciler) leaveAlone(key client.ObjectKey, look time.Duration, err error) (ctrl.Result, error) {
 	r.progress.Forget(key)
 	r.room.Forget(key)
@@ -64,7 +66,8 @@ func (r *MemcachedReconciler) leaveAlone(key client.ObjectKey, look time.Duratio
 	return ctrl.Result{RequeueAfter: look}, nil
 }
 
-// otherInstallation that would manage the Memcached if this one didn't; empty if none is known.
+// otherInstallation is another installation that would manage the Memcached if this one didn't;
+// empty if none is known.
 func (r *MemcachedReconciler) otherInstallation(cluster *cachev1alpha1.Memcached) string {
 	seen := installation.See(cluster, 0)
 	if seen.Question == nil || seen.Question.By == r.Installation || seen.Operator != r.Installation {

@@ -9,18 +9,19 @@ import (
 )
 
 // namespaceEnds tells whether the API server has refused the write because the namespace is being
-// deleted. That is expected: the operator may not know yet, and everything there is about to go.
+// deleted. This is expected: the operator may not know yet, and all objects there are about to be
+// deleted.
 func namespaceEnds(err error) bool {
 	return err != nil && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// Logger logs writes into a namespace that is being deleted at level debug, and not as errors, whoever
-// wrote: a reconcile, or the recorder of events.
+// Logger logs failed writes into a namespace that is being deleted at level debug, and not as
+// errors. The writes may be those of a reconcile or of the event recorder.
 func Logger(log logr.Logger) logr.Logger {
 	return logr.New(endingSink{log.WithCallDepth(1).GetSink()})
 }
 
-// endingSink wraps a sink that is set up already.
+// endingSink wraps an initialized sink.
 type endingSink struct{ logr.LogSink }
 
 func (endingSink) Init(logr.RuntimeInfo) {}

@@ -19,7 +19,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// NewScheme has the kinds that the controllers read and write.
+// NewScheme returns a scheme with the kinds that the controllers read and write.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -27,8 +27,8 @@ func NewScheme() *runtime.Scheme {
 	return scheme
 }
 
-// CacheOptions limit the operator's memory to the objects that Selector selects, in these
-// namespaces, or in all if none are given. What no reconcile reads is dropped.
+// CacheOptions limit the cache to the objects that Selector selects, in these namespaces, or in all
+// if none are given. Fields that no reconcile reads are dropped.
 func CacheOptions(namespaces ...string) cache.Options {
 	trimmed := func(o client.Object, f toolscache.TransformFunc) cache.ByObject {
 		return cache.ByObject{Label: identity.Selector(o), Transform: f}

@@ -1,5 +1,5 @@
-// Package controllers reconciles Memcached clusters: observe, plan, apply, status, in
-// this order. Each is a package of internal. This one has the order and the watches.
+// Package controllers reconciles Memcached clusters: observe, plan, apply, status, in this order.
+// Each of these steps is a package of internal. Package controllers has the order and the watches.
 package controllers
 
 import (
@@ -41,35 +41,35 @@ import (
 	"example.com/memcached-operator/controllers/internal/writelog"
 )
 
-// Options are what the operator's deployment sets.
+// Options are the settings of the operator's Deployment.
 type Options = build.Options
 
 // MemcachedReconciler reconciles Memcached clusters.
 type MemcachedReconciler struct {
 	// Client reads from the cache and writes.
 	client.Client
-	// Live reads from the API server, before what can't be undone.
+	// Live reads from the API server, before steps that can't be undone.
 	Live client.Reader
-	// Namespaces that the manager watches; none for all.
+	// Namespaces are those that the manager watches; none for all.
 	Namespaces []string
-	// Events tells people what was done.
+	// Events records events for people.
 	Events events.EventRecorder
-	// Progress of running drains; nil shows none.
+	// Progress reads the progress of running drains; nil shows none.
 	Progress ProgressReader
-	// Memory of the members; nil lets every scale-down begin.
+	// Memory reads the memory of the members; nil lets every scale-down begin.
 	Memory MemoryReader
-	// Rings of the routers; nil asks none.
+	// Rings asks routers which table they have acknowledged; nil asks none.
 	Rings RingReader
-	// Certificates of members and routers; nil asks none.
+	// Certificates asks members and routers about their certificates; nil asks none.
 	Certificates CertificateReader
-	// Metrics of what was done; nil counts nothing.
+	// Metrics counts drains, moves and roll-outs; nil counts nothing.
 	Metrics *Metrics
 	Options Options
 	// RolloutsAtOnce is how many clusters' members an upgrade of the operator replaces
 	// at the same time, and how many clusters' routers; 0 stands for 3.
 	RolloutsAtOnce int
-	// Installation is the name of this installation of the operator, which its replicas share and no
-	// other one has. Without a name it takes no notice of others.
+	// Installation is the name of this installation of the operator, which its replicas share and
+	// no other installation has. Without a name it ignores other installations.
 	Installation string
 	Clock        clock.PassiveClock
 
@@ -77,42 +77,43 @@ type MemcachedReconciler struct {
 	written      memory.Written
 	matches      memory.Matches
 	refusedSteps memory.Refusals
-	// rollouts has the turns of roll-outs; turns() creates it once.
+	// rollouts and routerRollouts have the turns of roll-outs; turns() creates them once.
 	rollouts, routerRollouts *rollout.Turns
 	rolloutsOnce             sync.Once
-	// progress of drainers and room on members are sampled beside the reconciles; wakes
-	// brings their news.
+	// progress and room are sampled beside the reconciles; wakes starts a reconcile when an answer
+	// is new.
 	progress *ask.Drainers
 	room     *ask.Members
 	rings    *ask.Routers
-	// certificates of members and routers are sampled, too.
+	// certificates are sampled, too.
 	certificates *ask.Certificates
 	wakes        wakes
 	// unlabelled has the names of claims that lack the operator's label.
 	unlabelled client.Reader
-	// growthRefused has why no volume may grow. A cluster's volumes are all of one class, so
-	// one refusal is enough.
+	// growthRefused has the API server's reason why no volume may grow. A cluster's volumes have
+	// the same class, so one refusal is enough.
 	growthRefused memory.Answers[string]
-	// obstructed has the claims of which the API server has refused a step.
+	// obstructed has the claims whose last step the API server has refused.
 	obstructed memory.Obstructions
 	// seen has the names of the claims and Jobs that clusters had.
 	seen memory.Names
-	// notCreated has since when pods are missing, and why.
+	// notCreated knows since when pods are missing, and why.
 	notCreated observe.MissingPods
-	// monitors and bindings are applied, and not watched.
+	// monitors and bindings apply objects that are not watched.
 	monitors unwatched.Monitors
 	bindings unwatched.Bindings
 }
 
-// observed is a cluster as this reconcile found it, and what it has done.
-type observed struct {
+// outcome is the state that this reconcile observed, and what it has written.
+type outcome struct {
 	*observe.State
 	done apply.Done
-	// other installation of the operator that asks whether this one is at work; empty if there is none.
+	// other is another installation of the operator, which has asked whether this one is running;
+	// empty if there is none.
 	other string
 }
 
-// reader of clusters; what it remembers is the reconciler's.
+// reader returns a reader of clusters. The reconciler keeps its state.
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Live: r.Live, Unlabelled: r.unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates,
@@ -120,7 +121,7 @@ func (r *MemcachedReconciler) reader() *observe.Reader {
 	}
 }
 
-// applier of plans; what it remembers is the reconciler's.
+// applier returns an applier of plans. The reconciler keeps its state.
 func (r *MemcachedReconciler) applier() *apply.Applier {
 	return &apply.Applier{
 		Client: r.Client, Reader: r.reader(), Events: r.Events, Options: r.Options, Clock: r.Clock,
@@ -128,7 +129,7 @@ func (r *MemcachedReconciler) applier() *apply.Applier {
 	}
 }
 
-// turns of the roll-outs that an upgrade begins.
+// turns has the turns of the roll-outs that an upgrade begins.
 func (r *MemcachedReconciler) turns() *rollout.Turns {
 	r.rolloutsOnce.Do(func() {
 		options := rollout.Options{
@@ -142,7 +143,7 @@ func (r *MemcachedReconciler) turns() *rollout.Turns {
 	return r.rollouts
 }
 
-// routerTurns are those of the routers.
+// routerTurns has the turns of the routers' roll-outs.
 func (r *MemcachedReconciler) routerTurns() *rollout.Turns {
 	r.turns()
 	return r.routerRollouts
@@ -195,13 +196,13 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err == nil {
 		why := errors.Join(applier.Label(ctx, cluster, state.Unlabelled, state.Found), state.Unfound)
 		if cluster.DeletionTimestamp == nil {
-			err = why // a deleted cluster releases what is known
+			err = why // a deleted cluster releases the claims that are known
 		}
 	}
 	if err != nil {
 		return r.unobserved(ctx, cluster, err)
 	}
-	seen, p := &observed{State: state, other: r.otherInstallation(cluster)}, state.Plan()
+	seen, p := &outcome{State: state, other: r.otherInstallation(cluster)}, state.Plan()
 	seen.Waits.AtMost(look)
 	if observe.Paused(cluster) {
 		r.turns().StandAside(req.NamespacedName)
@@ -219,7 +220,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		state.Moves = append(state.Moves, seen.done.Moves...)
 		r.count(seen)
 	}
-	if sizeErr != nil && !passes(sizeErr) { // otherwise the Memcached has just been changed
+	if sizeErr != nil && !passes(sizeErr) { // otherwise another client has just changed the Memcached
 		applyErr = errors.Join(applyErr, sizeErr)
 	}
 	if passes(applyErr) {
@@ -230,17 +231,18 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	return r.result(seen, &p, applyErr, statusErr)
 }
 
-// noteWrite remembers the Memcached if this reconcile has written it, which began with that version and generation.
+// noteWrite remembers the Memcached if this reconcile has written it. version and generation are
+// those at the reconcile's beginning.
 func (r *MemcachedReconciler) noteWrite(cluster *cachev1alpha1.Memcached, version string, generation int64) {
 	if cluster.ResourceVersion != version {
 		r.written.Note(cluster, generation, r.Clock.Now())
 	}
 }
 
-// writeSize gives a spec without a size that of the cluster. The spec asks for no other one, so the
-// scale subresource has it for an autoscaler, and no member leaves. A person may set one at
-// the same time: that counts, so the write is under a lock. If it fails, the reconcile goes on by
-// the same size, and refused says why.
+// writeSize writes the cluster's present size to a spec without a size. Then no member leaves, and
+// an autoscaler reads the size from the scale subresource. A person may set a size at the same
+// time, which has precedence, so the write has an optimistic lock. If the write fails, the
+// reconcile continues with the present size, and refused says why.
 func (r *MemcachedReconciler) writeSize(ctx context.Context, reader *observe.Reader, cluster *cachev1alpha1.Memcached) (refused, err error) {
 	if cluster.Spec.Size != nil {
 		return nil, nil
@@ -263,11 +265,11 @@ func (r *MemcachedReconciler) writeSize(ctx context.Context, reader *observe.Rea
 	return client.IgnoreNotFound(refused), nil
 }
 
-// unobserved ends a reconcile that could not see everything that belongs to the cluster.
-// It writes nothing but the status, which keeps what was true before. A reason that may
-// pass by itself is shown after a minute.
+// unobserved ends a reconcile that could not read everything that belongs to the cluster. It writes
+// only the status, which keeps its last values. A reason that may pass by itself is shown after a
+// minute.
 func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1alpha1.Memcached, why error) (ctrl.Result, error) {
-	blind, key, now := &observed{State: &observe.State{Cluster: cluster}}, client.ObjectKeyFromObject(cluster), r.Clock.Now()
+	blind, key, now := &outcome{State: &observe.State{Cluster: cluster}}, client.ObjectKeyFromObject(cluster), r.Clock.Now()
 	taken := (*identity.NameTakenError)(nil)
 	shows := errors.As(why, &taken) || apierrors.IsForbidden(why) || apierrors.IsInvalid(why)
 	if taken != nil {
@@ -292,7 +294,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 	return ctrl.Result{}, why
 }
 
-// forget a cluster that is gone.
+// forget forgets a cluster that is gone.
 func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.claims.Forget(key)
 	r.written.Forget(key)
@@ -312,10 +314,9 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.routerTurns().Forget(key)
 }
 
-// result decides when to reconcile again: on an event if one will come, otherwise after a
-// time. A failure is retried with growing pauses, but not later than something else that
-// waits for a time.
-func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, statusErr error) (ctrl.Result, error) {
+// result decides when to reconcile again: on an event if one will come, otherwise after a time. A
+// failure is retried with growing pauses, but no later than the shortest wait.
+func (r *MemcachedReconciler) result(o *outcome, p *plan.Plan, applyErr, statusErr error) (ctrl.Result, error) {
 	r.wait(o, p)
 	key := client.ObjectKeyFromObject(o.Cluster)
 	if applyErr == nil && statusErr == nil {
@@ -344,7 +345,7 @@ func (r *MemcachedReconciler) result(o *observed, p *plan.Plan, applyErr, status
 
 // writeEarlyWarning writes, before a roll-out, what people may want to stop it for. All
 // other status follows what was done.
-func (r *MemcachedReconciler) writeEarlyWarning(ctx context.Context, seen *observed, p plan.Plan) error {
+func (r *MemcachedReconciler) writeEarlyWarning(ctx context.Context, seen *outcome, p plan.Plan) error {
 	advice := status.EarlyWarning(seen.statusInput(p, nil, r.Clock.Now()))
 	if advice == nil || seen.Absent || observe.Paused(seen.Cluster) {
 		return nil
@@ -359,15 +360,15 @@ func (r *MemcachedReconciler) writeEarlyWarning(ctx context.Context, seen *obser
 }
 
 // writeStatus writes what Compute returns, if it differs and can't wait.
-func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p plan.Plan, applyErr error) error {
+func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *outcome, p plan.Plan, applyErr error) error {
 	if seen.Absent || seen.done.FinalizerRemoved {
 		return nil
 	}
 	if passes(applyErr) {
-		applyErr = nil // the cache was behind; the next reconcile knows better
+		applyErr = nil // the cache was stale, and the next reconcile sees more
 	}
 	if seen.Room.Asking() && applyErr == nil {
-		return nil // the members' answers are coming
+		return nil // the members' answers are still to come
 	}
 	before := seen.Cluster.DeepCopy()
 	now, key := r.Clock.Now(), client.ObjectKeyFromObject(before)
@@ -395,11 +396,11 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *observed, p
 	return nil
 }
 
-// patchStatus writes the cluster's status. If that fails, it restores the old status:
-// otherwise the next reconcile would take the new one for written, and write nothing.
+// patchStatus writes the cluster's status. If the write fails, patchStatus restores the old status
+// in the object, because otherwise the next reconcile would find no difference, and write nothing.
 func (r *MemcachedReconciler) patchStatus(ctx context.Context, before, cluster *cachev1alpha1.Memcached) error {
-	// Under a lock: lastDrains is a list, and a shorter one, from a cache that is
-	// behind, would replace a longer one.
+	// The optimistic lock is needed because lastDrains is a list: a shorter one, from a stale
+	// cache, would replace a longer one.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	err := r.Status().Patch(ctx, cluster, patch)
 	if err != nil {
@@ -408,7 +409,7 @@ func (r *MemcachedReconciler) patchStatus(ctx context.Context, before, cluster *
 	return err
 }
 
-// SetupWithManager registers the controller, its watches and its indexes.
+// SetupWithManager adds the controller, its watches and its indexes to the manager.
 func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	if err := observe.IndexByCluster(mgr); err != nil {
 		return err
@@ -466,12 +467,12 @@ func (r *MemcachedReconciler) setUpSamplers(mgr ctrl.Manager) error {
 	return err
 }
 
-// notItsStatus passes changes that somebody may have made to an object that we have
-// applied, and not its status.
+// notItsStatus passes changes that another client may have made to an object that we have applied,
+// but not changes of its status.
 var notItsStatus = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
 
-// deletionBegan passes the update that sets the deletionTimestamp, and the one
-// that changes finalizers.
+// deletionBegan passes the update that sets the deletionTimestamp, and later updates such as
+// changes of finalizers.
 var deletionBegan = predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetDeletionTimestamp() != nil })
 
 // clusterOf maps a pod or a claim to its cluster.

@@ -8,17 +8,17 @@ import (
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
-// Metrics counts what was done. A nil Metrics counts nothing.
+// Metrics counts drains, moves and roll-outs. A nil Metrics counts nothing.
 type Metrics = metrics.Metrics
 
-// NewMetrics registers the operator's metrics. Those about clusters are read at each
-// scrape from the reader, the manager's cache.
+// NewMetrics registers the operator's metrics. Metrics about clusters are read at each scrape from
+// the reader, the manager's cache.
 func NewMetrics(registry prometheus.Registerer, reader client.Reader) (*Metrics, error) {
 	return metrics.New(registry, reader, observe.MarkedAt)
 }
 
 // count counts what this reconcile has done.
-func (r *MemcachedReconciler) count(o *observed) {
+func (r *MemcachedReconciler) count(o *outcome) {
 	now := r.Clock.Now()
 	for _, a := range o.done.Recorded {
 		total, phases := o.DrainTimes(a.Claim, a.Receipt, now)

@@ -48,14 +48,14 @@ func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 	cluster.UID = "memcached"
 	cluster.Spec.Memory, cluster.Spec.Storage.Mode = ptr.To(resource.MustParse("100Mi")), cachev1alpha1.StorageMapped // no room to replay it
 	resourceOf := schema.GroupResource{Resource: "memcacheds"}
-	for what, write := range map[string]func(context.Context, *MemcachedReconciler, *observed) error{
-		"the status": func(ctx context.Context, r *MemcachedReconciler, seen *observed) error {
+	for what, write := range map[string]func(context.Context, *MemcachedReconciler, *outcome) error{
+		"the status": func(ctx context.Context, r *MemcachedReconciler, seen *outcome) error {
 			return r.writeStatus(ctx, seen, plan.Plan{Replicas: 1}, nil)
 		},
-		"ahead of a roll-out": func(ctx context.Context, r *MemcachedReconciler, seen *observed) error {
+		"ahead of a roll-out": func(ctx context.Context, r *MemcachedReconciler, seen *outcome) error {
 			return r.writeEarlyWarning(ctx, seen, plan.Plan{Replicas: 1})
 		},
-		"of what was not observed": func(ctx context.Context, r *MemcachedReconciler, seen *observed) error {
+		"of what was not observed": func(ctx context.Context, r *MemcachedReconciler, seen *outcome) error {
 			_, err := r.unobserved(ctx, seen.Cluster, apierrors.NewForbidden(resourceOf, "cache", nil))
 			return err
 		},
@@ -69,7 +69,7 @@ func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 			t.Run(what+", "+name, func(t *testing.T) {
 				server := &statusWrites{status: statusWriter{answer: answer}}
 				r := &MemcachedReconciler{Client: server, Clock: testingclock.NewFakePassiveClock(time.Unix(5000, 0)), Events: events.NewFakeRecorder(10)}
-				seen := &observed{State: &observe.State{Cluster: cluster.DeepCopy(), Objects: observe.Objects{Pods: []corev1.Pod{{}}}}}
+				seen := &outcome{State: &observe.State{Cluster: cluster.DeepCopy(), Objects: observe.Objects{Pods: []corev1.Pod{{}}}}}
 				err := write(t.Context(), r, seen)
 				if server.status.n != 1 || name == "no answer" && !errors.Is(err, answer) || name == "gone" && apierrors.IsNotFound(err) {
 					t.Fatalf("%d writes, %v", server.status.n, err)

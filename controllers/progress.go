@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// What drainers, members and routers are asked.
+// The types of questions to drainers, members and routers.
 type (
 	// ProgressReader returns the last progress line of a drainer's pod, or nil.
 	ProgressReader = ask.ProgressReader
@@ -17,13 +17,14 @@ type (
 	MemoryReader = ask.MemoryReader
 	// RingReader asks the router at host:port which table it has acknowledged, and gives it the newest one.
 	RingReader = ask.RingReader
-	// CertificateReader asks the member's supervisor, or the router, at host:port how its certificate stands.
+	// CertificateReader asks the member's supervisor, or the router, at host:port about its
+	// certificate.
 	CertificateReader = ask.CertificateReader
-	// Certificate is its answer.
+	// Certificate is the answer to a CertificateReader.
 	Certificate = contract.Certificate
-	// RingTable is what a router is given.
+	// RingTable is a table that routers are given.
 	RingTable = ask.Table
-	// RingAcknowledged is its answer.
+	// RingAcknowledged is the answer to a RingReader.
 	RingAcknowledged = contract.RingAcknowledged
 	// Memory of a member, in bytes.
 	Memory = ask.Memory
@@ -35,18 +36,19 @@ func ProgressFromLogs(clients kubernetes.Interface) ProgressReader {
 	return ask.ProgressFromLogs(clients)
 }
 
-// MemoryFromStats asks the member itself. The operator must be able to reach it, and
-// needs no credentials.
+// MemoryFromStats asks the member itself. The operator must be able to reach the member, and needs
+// no credentials.
 func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 	return ask.MemoryFromStats(ctx, address)
 }
 
-// RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach it.
+// RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach
+// the router.
 func RingFromAdmin(ctx context.Context, address string, newest *RingTable) (RingAcknowledged, error) {
 	return ask.RingFromAdmin(ctx, address, newest)
 }
 
-// CertificateFromPod asks the pod itself. The operator must be able to reach it.
+// CertificateFromPod asks the pod itself. The operator must be able to reach the pod.
 func CertificateFromPod(ctx context.Context, address string) (Certificate, error) {
 	return ask.CertificateFromPod(ctx, address)
 }

@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// again is how long to wait before a step is tried again that has been refused for that
-// long: as long again, within bounds.
-func again(refusedFor time.Duration) time.Duration {
+// retryAfter is how long to wait before trying a refused step again: as long as it has been
+// refused, within bounds.
+func retryAfter(refusedFor time.Duration) time.Duration {
 	return min(max(refusedFor, retryFirst), retryLast)
 }
 
@@ -24,20 +24,21 @@ func passes(err error) bool {
 	return errors.Is(err, observe.ErrRefused) || apierrors.IsConflict(err) || namespaceEnds(err)
 }
 
-// foreignInterval is the shortest time between two looks at an object that is in the way.
+// foreignInterval is the shortest time between two reads of another owner's object that blocks a
+// step.
 const foreignInterval = 5 * time.Second
 
-// waitForName says when to look again for an object that is in the way, which is not
-// watched.
-func (r *MemcachedReconciler) waitForName(o *observed, taken *identity.NameTakenError) {
+// waitForName sets when to look again at the object that has a name that the cluster needs, because
+// that object is not watched.
+func (r *MemcachedReconciler) waitForName(o *outcome, taken *identity.NameTakenError) {
 	refusedFor := r.refusedSteps.Lasted(client.ObjectKeyFromObject(o.Cluster), taken.Error(), r.Clock.Now())
-	o.Waits.AtMost(max(again(refusedFor), foreignInterval))
+	o.Waits.AtMost(max(retryAfter(refusedFor), foreignInterval))
 }
 
-// noteRefusal says when to look again, and since when the step has been refused.
-func (r *MemcachedReconciler) noteRefusal(o *observed, why error) {
+// noteRefusal sets when to reconcile again, and notes since when the step has been refused.
+func (r *MemcachedReconciler) noteRefusal(o *outcome, why error) {
 	now := r.Clock.Now()
 	since := r.refusedSteps.Note(client.ObjectKeyFromObject(o.Cluster), why.Error(), now)
-	o.Waits.AtMost(again(now.Sub(since)))
+	o.Waits.AtMost(retryAfter(now.Sub(since)))
 	o.Refused = &status.Refusal{Since: since, Why: status.Printable(why.Error(), status.MaxMessage)}
 }

@@ -17,10 +17,10 @@ import (
 )
 
 // growthRefused is why volumes may not grow; empty if they may.
-func (o *observed) growthRefused() string { return cmp.Or(o.done.GrowthRefused, o.GrowthRefused) }
+func (o *outcome) growthRefused() string { return cmp.Or(o.done.GrowthRefused, o.GrowthRefused) }
 
-// statusInput is what status is computed from.
-func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.Input {
+// statusInput is the input of the status.
+func (o *outcome) statusInput(p plan.Plan, err error, now time.Time) *status.Input {
 	started := map[types.UID]metav1.Time{}
 	for i := range o.Jobs {
 		started[identity.ClaimUID(&o.Jobs[i])] = o.Jobs[i].CreationTimestamp
@@ -32,7 +32,7 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	servers, record := build.ClientServers(o.Cluster, o.Ports(o.Cluster), p.ListSize), p.Record
 	if !o.done.ListWritten && o.Cluster.DeletionTimestamp == nil {
 		in := o.Input()
-		servers, record = o.Cluster.Status.Servers, in.Record // the list was not written
+		servers, record = o.Cluster.Status.Servers, in.Record // the list was not written, so the present one counts
 	}
 	var behind []status.RouterBehind
 	for _, b := range o.Routers.Behind {
@@ -48,8 +48,9 @@ func (o *observed) statusInput(p plan.Plan, err error, now time.Time) *status.In
 	}
 }
 
-// certificates that are known. silent: pods have been asked, and none has answered.
-func (o *observed) certificates() (known []status.Certificate, silent bool) {
+// certificates returns the certificates that are known. silent: pods have been asked, and none has
+// answered.
+func (o *outcome) certificates() (known []status.Certificate, silent bool) {
 	for _, c := range o.Certificates {
 		if silent = silent || c.Known; c.Known && c.Err == "" {
 			is := status.Certificate{Pod: c.Pod, Trouble: c.Trouble}

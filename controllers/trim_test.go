@@ -101,7 +101,7 @@ func readAll(t *testing.T, key, value string, cut bool) []string {
 	c, _ := observe.PlanClaim("cache", claim)
 	receipt := c.Receipt
 	c.Receipt = nil
-	o := &observed{State: &observe.State{Cluster: testCluster(), Claims: []corev1.PersistentVolumeClaim{*claim}}}
+	o := &outcome{State: &observe.State{Cluster: testCluster(), Claims: []corev1.PersistentVolumeClaim{*claim}}}
 	read := []any{c, receipt, observe.MarkedAt(claim), c.NeverStarted}
 	o.ServerList = list
 	read = append(read, o.Input().Record, rollout.Parse(members.Annotations[cachev1alpha1.AnnotationTemplate]))

@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/unwatched"
 )
 
-// wait collects when to look again if no event comes earlier.
-func (r *MemcachedReconciler) wait(o *observed, p *plan.Plan) {
+// wait collects when to reconcile again if no event comes earlier.
+func (r *MemcachedReconciler) wait(o *outcome, p *plan.Plan) {
 	now := r.Clock.Now()
 	o.Waits.AtMost(o.done.Waits.Shortest)
 	o.Waits.AtMost(o.DrainerStarts(now))
@@ -30,8 +30,8 @@ func (r *MemcachedReconciler) wait(o *observed, p *plan.Plan) {
 	o.Waits.When(o.growthRefused() != "", observe.GrowthInterval)
 }
 
-// wakes is a source of reconciles without a watch: a sampler has news, a roll-out may
-// begin, or a time is over although its reconcile failed.
+// wakes is a source of reconciles without a watch: a sampler has a new answer, a roll-out may
+// begin, or a wait is over and its reconcile failed.
 type wakes struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[ctrl.Request]
@@ -45,10 +45,10 @@ func (w *wakes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 	return nil
 }
 
-// now asks for a reconcile.
+// now asks for a reconcile at once.
 func (w *wakes) now(key client.ObjectKey) { w.after(key, 0) }
 
-// after asks for a reconcile after that time.
+// after asks for a reconcile after d.
 func (w *wakes) after(key client.ObjectKey, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *wakes) after(key client.ObjectKey, d time.Duration) {
 }
 
 const (
-	// retryFirst and retryLast bound the time between two tries of what has failed.
+	// retryFirst and retryLast bound the time between two attempts of a failed reconcile.
 	retryFirst = 500 * time.Millisecond
 	retryLast  = time.Minute
 )

@@ -60,7 +60,7 @@ func TestARefusalIsTriedAgainSlowerAndSlowerHoweverManyEventsCome(t *testing.T) 
 				t.Fatalf("since %s, want %s", since, began)
 			}
 		}
-		now = now.Add(again(now.Sub(began)))
+		now = now.Add(retryAfter(now.Sub(began)))
 		tries++
 	}
 	if tries < 10 || tries > 20 {
@@ -99,7 +99,7 @@ func TestAFailureDropsNoTimedWait(t *testing.T) {
 		q := &queue{}
 		r := &MemcachedReconciler{Clock: testingclock.NewFakePassiveClock(time.Unix(1000, 0))}
 		r.wakes.queue = q
-		o := &observed{State: &observe.State{Cluster: &cachev1alpha1.Memcached{}, Waits: observe.Waits{Shortest: test.due}}}
+		o := &outcome{State: &observe.State{Cluster: &cachev1alpha1.Memcached{}, Waits: observe.Waits{Shortest: test.due}}}
 		result, err := r.result(o, &plan.Plan{}, test.apply, test.status)
 		if test.fails {
 			if len(q.after) > 0 {

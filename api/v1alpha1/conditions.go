@@ -3,7 +3,7 @@ package v1alpha1
 // Condition types. Ready, Available, Progressing and Degraded are always there, the others while
 // they have something to say.
 const (
-	// ConditionReady: all is as the spec wants it, and nothing has to be moved or
+	// ConditionReady: the cluster is as the spec wants it, and no items have to be moved or
 	// drained.
 	ConditionReady = "Ready"
 	// ConditionAvailable: every wanted member is ready.
@@ -60,15 +60,13 @@ const (
 	// ReasonDrainHeld: a person holds a drain by annotation. The condition Draining has it
 	// only if nothing else is left to drain.
 	ReasonDrainHeld = "DrainHeld"
-	// ReasonClaimDeleted: somebody deleted a claim that is not drained; the finalizer
-	// keeps it.
+	// ReasonClaimDeleted: a claim that is not drained was deleted; the finalizer keeps it.
 	ReasonClaimDeleted = "ClaimDeleted"
 	// ReasonReconcileError: a call to the API server failed.
 	ReasonReconcileError = "ReconcileError"
 	// ReasonInvalidSpec: the API server refuses what the spec asks for.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonNameTaken: an object that belongs to somebody else has a name that the
-	// cluster needs.
+	// ReasonNameTaken: another owner's object has a name that the cluster needs.
 	ReasonNameTaken = "NameTaken"
 	// ReasonHealthy: nothing needs a person.
 	ReasonHealthy = "Healthy"
@@ -86,8 +84,8 @@ const (
 	// ReasonNoRoomToReplay: the volumes have room for one warm file only, so a member
 	// whose memcached can't resume starts cold.
 	ReasonNoRoomToReplay = "NoRoomToReplay"
-	// ReasonGracePeriodTooShort: at the rate of a member's last save, a member that is full
-	// would be killed before it has saved everything.
+	// ReasonGracePeriodTooShort: at the rate of a member's last save, a full member would be killed
+	// before it has saved everything.
 	ReasonGracePeriodTooShort = "GracePeriodTooShort"
 	// ReasonStartedCold: a member ended without a save, and its volume had no room for
 	// a second file, so its items could not be replayed; or, in mode Saved, its pod was
@@ -95,8 +93,8 @@ const (
 	ReasonStartedCold = "StartedCold"
 	// ReasonVolumesGrow: volumes are asked to grow, and have not yet.
 	ReasonVolumesGrow = "VolumesGrow"
-	// ReasonVolumesWait: volumes are to grow with memory, and no member has shown yet that it can run
-	// with it.
+	// ReasonVolumesWait: volumes are to grow with memory, and no member is ready with the new
+	// memory yet.
 	ReasonVolumesWait = "VolumesWait"
 	// ReasonVolumesCannotGrow: the API server refuses to let a volume grow.
 	ReasonVolumesCannotGrow = "VolumesCannotGrow"
@@ -111,10 +109,10 @@ const (
 	// ReasonSecretInvalid: a member or a drainer can't use a Secret with certificates
 	// or logins.
 	ReasonSecretInvalid = "SecretInvalid"
-	// ReasonVersionTooOld: a member's image has a memcached that is too old to be one.
+	// ReasonVersionTooOld: the memcached of a member's image is too old for a member with storage.
 	ReasonVersionTooOld = "VersionTooOld"
-	// ReasonVolumeFull, ReasonVolumeReadOnly, ReasonVolumeFailed: a member has ended
-	// because its volume did not take what it wrote.
+	// ReasonVolumeFull, ReasonVolumeReadOnly, ReasonVolumeFailed: a member has ended because a
+	// write to its volume failed.
 	ReasonVolumeFull     = "VolumeFull"
 	ReasonVolumeReadOnly = "VolumeReadOnly"
 	ReasonVolumeFailed   = "VolumeFailed"
@@ -126,22 +124,22 @@ const (
 	ReasonCrashLoop = "CrashLoop"
 	// ReasonImageUnavailable: an image of a member can't be pulled.
 	ReasonImageUnavailable = "ImageUnavailable"
-	// ReasonContainerNotCreated: the kubelet can't make a container of a member.
+	// ReasonContainerNotCreated: the kubelet can't create a container of a member.
 	ReasonContainerNotCreated = "ContainerNotCreated"
-	// ReasonUnschedulable: no node takes a member's pod.
+	// ReasonUnschedulable: the scheduler finds no node for a member's pod.
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonMemberDoesNotEnd: a member was told to end, and its node has not reported its
 	// end.
 	ReasonMemberDoesNotEnd = "MemberDoesNotEnd"
-	// ReasonDrainerDoesNotEnd: the same for the pod of a drain or a move. Until it
-	// ends, nothing can use its volume, or the size can't change.
+	// ReasonDrainerDoesNotEnd: the pod of a drain or a move was told to end, and its node has not
+	// reported its end. Until then no other pod can use its volume, or the size can't change.
 	ReasonDrainerDoesNotEnd = "DrainerDoesNotEnd"
-	// ReasonKeptByFinalizer: an object of the cluster was deleted, and somebody else's
-	// finalizer keeps it.
+	// ReasonKeptByFinalizer: an object of the cluster was deleted, and another owner's finalizer
+	// keeps it.
 	ReasonKeptByFinalizer = "KeptByFinalizer"
 	// ReasonCertificateEnds: a certificate ends within a week.
 	ReasonCertificateEnds = "CertificateEnds"
-	// ReasonCertificateExpired: it has expired.
+	// ReasonCertificateExpired: the certificate has expired.
 	ReasonCertificateExpired = "CertificateExpired"
 	// ReasonCertificateInvalid: a pod can't use the files of the Secret, such as a key that doesn't match.
 	ReasonCertificateInvalid = "CertificateInvalid"
@@ -149,19 +147,19 @@ const (
 	ReasonCertificateUnknown = "CertificateUnknown"
 	// ReasonOtherOperator: another installation of the operator watches the same namespace.
 	ReasonOtherOperator = "OtherOperator"
-	// ReasonPodNotCreated: the API server refuses a pod of a member or of a drainer:
-	// a quota, an admission policy.
+	// ReasonPodNotCreated: the API server refuses a pod of a member or of a drainer, because of a
+	// quota or an admission policy.
 	ReasonPodNotCreated = "PodNotCreated"
 	// ReasonStepRefused: the operator has refused a step for a minute or longer.
 	ReasonStepRefused = "StepRefused"
 	// ReasonSizeChangedByAdmission: an admission policy changes the number of members or routers that
 	// the operator asks for.
 	ReasonSizeChangedByAdmission = "SizeChangedByAdmission"
-	// ReasonAddressFamily: the list in DNS leaves members out, which have no address of its family.
+	// ReasonAddressFamily: the list in DNS leaves out members that have no address of its family.
 	ReasonAddressFamily = "AddressFamily"
 	// ReasonDrainStuck: a drain's drainer has not been at work for a minute.
 	ReasonDrainStuck = "DrainStuck"
-	// ReasonMoveStuck: the same for a move.
+	// ReasonMoveStuck: a move's drainer has not been at work for a minute.
 	ReasonMoveStuck = "MoveStuck"
 	// ReasonWaitingForTurn: only an upgrade of the operator asks for members to be
 	// replaced, and other clusters go first.
@@ -170,7 +168,7 @@ const (
 	ReasonDeleting = "Deleting"
 	// ReasonMoving: items are being moved between members.
 	ReasonMoving = "Moving"
-	// ReasonMoveWaits: items have to be moved, and something else comes first.
+	// ReasonMoveWaits: items have to be moved, and another step comes first.
 	ReasonMoveWaits = "MoveWaits"
 	// ReasonMoveFailed: a move failed; the items stay where they are.
 	ReasonMoveFailed = "MoveFailed"
@@ -180,18 +178,18 @@ const (
 	ReasonWaitingForMove = "WaitingForMove"
 )
 
-// Reasons of drains that wait, are held or failed (DrainStatus.Reason). Those
-// of a drainer that failed come from its receipt.
+// Reasons of drains that wait, are held or failed (DrainStatus.Reason). The reason of a failed
+// drainer comes from its receipt.
 const (
 	ReasonPodPresent     = "PodPresent"     // the leaving member's pod is still there
-	ReasonInTurn         = "InTurn"         // something else comes first
-	ReasonHibernating    = "Hibernating"    // no member is there to take items
+	ReasonInTurn         = "InTurn"         // another drain or a move comes first
+	ReasonHibernating    = "Hibernating"    // no member runs that could take items
 	ReasonHeld           = "Held"           // annotation cache.example.com/drain=hold
 	ReasonReceiptInvalid = "ReceiptInvalid" // the receipt doesn't add up, or is missing
 	ReasonJobFailed      = "JobFailed"      // the Job gave up without a receipt
 	ReasonSettingAside   = "SettingAside"   // the volume is bound to another claim
-	ReasonJobSuspended   = "JobSuspended"   // a queue or a person holds the Job
-	ReasonNoPodYet       = "NoPodYet"       // nothing has made the Job's pod, and nothing says why
+	ReasonJobSuspended   = "JobSuspended"   // a queue or a person has suspended the Job
+	ReasonNoPodYet       = "NoPodYet"       // the Job's pod does not exist, and no reason is reported
 	ReasonRetrying       = "Retrying"       // the last drainer failed; the next one is about to start
 	ReasonRefused        = "Refused"        // the API server refuses a step about the claim
 

@@ -1,32 +1,32 @@
 package v1alpha1
 
-// MaxSize is the highest spec.size. Members have the ordinals below it; an object with a
-// higher one is no member's.
+// MaxSize is the highest spec.size. Members have the ordinals below it; an object with a higher
+// ordinal belongs to no member.
 const MaxSize = 512
 
-// LabelCluster is on every object that the operator makes for a Memcached, and on
-// the claims that it adopts; its value is the Memcached's name. The operator sees
-// only objects that have it. It never proves whose an object is: that is the UID of its
-// controller, or for a claim, which has none, its name.
+// LabelCluster is on every object that the operator creates for a Memcached, and on the claims that
+// it adopts; its value is the Memcached's name. The operator's cache has only objects with this
+// label. The label never proves the owner of an object. The UID of the object's controller does, or
+// the name of a claim, which has no controller.
 //
-// Pods are the exception. They are selected by LabelName and LabelComponent, which
-// are in the selector of their StatefulSet and can't change: a pod without them is
-// no member any more, and Kubernetes replaces it.
+// Pods are the exception. They are selected by LabelName and LabelComponent, which are in the
+// selector of their StatefulSet and can't change: a pod that loses them is no longer a member, and
+// Kubernetes replaces it.
 const LabelCluster = "cache.example.com/cluster"
 
-// Further labels of these objects, for people and other tools.
+// More labels of these objects, for people and other tools.
 const (
 	LabelName      = "app.kubernetes.io/name"
 	LabelInstance  = "app.kubernetes.io/instance"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	LabelComponent = "app.kubernetes.io/component"
 
-	// AppName is LabelName's value.
+	// AppName is the value of LabelName.
 	AppName = "memcached"
 	// ManagedBy is LabelManagedBy's value, and the operator's field owner.
 	ManagedBy = "memcached-operator"
-	// ComponentMember and the others are LabelComponent's values: a move gives items
-	// between members that run.
+	// ComponentMember and the others are the values of LabelComponent. A move moves items between
+	// running members.
 	ComponentMember  = "member"
 	ComponentDrainer = "drainer"
 	ComponentMove    = "move"
@@ -51,45 +51,45 @@ const MaxAnnotation = 128
 const (
 	// AnnotationOperator names the installation of the operator that manages the Memcached.
 	AnnotationOperator = "cache.example.com/operator"
-	// AnnotationOtherOperator is the question of another installation, whether that one is at work, and the
-	// answer (package installation, JSON).
+	// AnnotationOtherOperator is another installation's question whether that installation is
+	// running, and the answer (package installation, JSON).
 	AnnotationOtherOperator = "cache.example.com/other-operator"
 )
 
 // Annotations on members' pods, and on the EndpointSlice NAME-list.
 const (
-	// AnnotationList, on a pod, is the clients' list in the words of ElastiCache's discovery
-	// protocol (contract.List). The kubelet shows it to the member's supervisor at once.
+	// AnnotationList, on a pod, is the clients' list in the format of ElastiCache's discovery
+	// protocol (contract.List). The kubelet updates the supervisor's file with it at once.
 	AnnotationList = "cache.example.com/list"
-	// AnnotationListVersion is the version of that list, and of the slice's. It grows with
-	// each change.
+	// AnnotationListVersion is the version of the list on a pod or a slice. It grows with each
+	// change.
 	AnnotationListVersion = "cache.example.com/list-version"
-	// AnnotationListPorts, on the slice, is a hash of the list's ports if they are not all the slice's: members
-	// are replaced for a new port.
+	// AnnotationListPorts, on the slice, is a hash of the list's ports if some members have other
+	// ports than the slice, while members are replaced for a new port.
 	AnnotationListPorts = "cache.example.com/list-ports"
 )
 
-// AnnotationTable is the number, on a router's pod, of the table of the rings that the operator
-// has told it of. The kubelet brings the ConfigMap with the table up to date at once, because
-// the pod has changed.
+// AnnotationTable, on a router's pod, is the number of the newest table of the rings. Because the
+// annotation changes the pod, the kubelet updates the mounted ConfigMap with the table at once.
 const AnnotationTable = "cache.example.com/table"
 
-// AnnotationUnlisted is the time (RFC 3339), on the Service of a member, since which the member
-// is neither on the clients' list nor running. The Service goes some time later.
+// AnnotationUnlisted, on the Service of a member, is the time (RFC 3339) since which the member is
+// neither on the clients' list nor running. The Service is deleted some time later.
 const AnnotationUnlisted = "cache.example.com/unlisted"
 
 // Annotations on claims.
 const (
-	// AnnotationLeaving is the leaving mark: the time (RFC 3339) at which the member
-	// was told to leave while others stay. From then on its values may be old: the
-	// volume never comes back as a member's.
+	// AnnotationLeaving is the leaving mark: the time (RFC 3339) at which the member was told to
+	// leave while others stay. From then on its values may be old, so the volume never becomes a
+	// member's again.
 	AnnotationLeaving = "cache.example.com/leaving-since"
-	// AnnotationLeft, beside the leaving mark, is its number: marks that are written later
-	// have higher ones. The time tells no order, because replicas' clocks differ.
+	// AnnotationLeft, beside the leaving mark, is the number of the mark: marks that are written
+	// later have higher numbers. The time tells no order, because replicas' clocks differ.
 	AnnotationLeft = "cache.example.com/left"
-	// AnnotationPolicy, beside the leaving mark, is what becomes of the volume: the value of
-	// spec.drain.policy when the member was told to leave, and then, after a comma, Release if
-	// spec.drain.onUnrecoverable was that. A later spec changes nothing about this volume.
+	// AnnotationPolicy, beside the leaving mark, is the decision about the volume: the value of
+	// spec.drain.policy when the member was told to leave and, after a comma, Release if
+	// spec.drain.onUnrecoverable was Release. A later change of the spec doesn't affect this
+	// volume.
 	AnnotationPolicy = "cache.example.com/policy"
 	// AnnotationNeverStarted, beside the leaving mark: the member's first pod had not
 	// started a container by then, so the volume is empty.
@@ -97,32 +97,31 @@ const (
 	// AnnotationUnmoved, beside the leaving mark: the member was lost before its items
 	// were moved.
 	AnnotationUnmoved = "cache.example.com/unmoved"
-	// AnnotationAdopted: the claim was there before the member that uses it. Its volume
-	// may have more than a cache, so it is deleted only after a drain, or by a person's
-	// word.
+	// AnnotationAdopted: the claim existed before the member that uses it. Its volume may have more
+	// data than a cache, so it is deleted only after a drain, or if a person says so.
 	AnnotationAdopted = "cache.example.com/adopted"
 	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
 	AnnotationReceipt = "cache.example.com/receipt"
-	// AnnotationAsideOf, on a claim that took over the volume of another one, is the
-	// other one's UID.
+	// AnnotationAsideOf, on a claim that took over the volume of another claim, is the UID of that
+	// claim.
 	AnnotationAsideOf = "cache.example.com/aside-of"
 	// AnnotationDrain is set by a person: DrainSkip, DrainRetry or DrainHold.
 	AnnotationDrain = "cache.example.com/drain"
-	// AnnotationMoved, on a member's claim, is the number of the ring by which the
-	// member's items were moved last. On a claim that took over a volume it is that of the
-	// last ring by which clients stored items there.
+	// AnnotationMoved, on a member's claim, is the serial of the ring by which the member's items
+	// were last moved. On a claim that took over a volume it is the serial of the last ring by
+	// which clients stored items there.
 	AnnotationMoved = "cache.example.com/moved"
-	// AnnotationMove is set by a person on a member's claim: MoveRetry or
-	// MoveSkip. The operator removes it when it has acted on it.
+	// AnnotationMove is set by a person on a member's claim: MoveRetry or MoveSkip. The operator
+	// removes the annotation when it has acted on it.
 	AnnotationMove = "cache.example.com/move"
-	// AnnotationAttempts is how many attempts of a drain or a move failed in a row,
-	// and the UID of the last one's Job: N/UID.
+	// AnnotationAttempts is how many attempts of a drain or a move failed in a row, and the UID of
+	// the Job of the last one: N/UID.
 	AnnotationAttempts = "cache.example.com/attempts"
 )
 
 // Values of AnnotationMove.
 const (
-	// MoveRetry starts a failed move again, now.
+	// MoveRetry starts a failed move again at once.
 	MoveRetry = "retry"
 	// MoveSkip leaves the member's items where they are.
 	MoveSkip = "skip"
@@ -134,10 +133,10 @@ const AnnotationRing = "cache.example.com/ring"
 
 // Values of AnnotationDrain.
 const (
-	// DrainSkip gives the items on the claim's volume up: they are not drained.
+	// DrainSkip gives up the items on the claim's volume: they are not drained.
 	DrainSkip = "skip"
-	// DrainRetry starts a failed drain again, now. The operator removes the annotation
-	// when it has acted on it.
+	// DrainRetry starts a failed drain again at once. The operator removes the annotation when it
+	// has acted on it.
 	DrainRetry = "retry"
 	// DrainHold starts no drain until the annotation is removed.
 	DrainHold = "hold"
@@ -145,12 +144,12 @@ const (
 
 // Annotations on drain Jobs.
 const (
-	// AnnotationDrainer, on the Job of a drain or a move, is a hash of what the spec and the
-	// operator said of its pods, without the drainer's arguments. If that has changed, and no
-	// pod of the Job has run, the Job is replaced.
+	// AnnotationDrainer, on the Job of a drain or a move, is a hash of its pod template without the
+	// drainer's arguments. If the template would differ now, and no pod of the Job has run, the Job
+	// is replaced.
 	AnnotationDrainer = "cache.example.com/drainer"
-	// AnnotationPorts, on the same Jobs, is a hash of the ports that members listened at when the Job was made. If
-	// these have changed, the Job is replaced: it would not reach them.
+	// AnnotationPorts, on the same Jobs, is a hash of the members' ports when the Job was created.
+	// If the ports have changed, the Job is replaced, because it would not reach the members.
 	AnnotationPorts = "cache.example.com/ports"
 	// AnnotationClaimUID is the UID of the claim that the Job drains.
 	AnnotationClaimUID = "cache.example.com/claim-uid"
@@ -159,16 +158,16 @@ const (
 	AnnotationSurvivors = "cache.example.com/survivors"
 	// AnnotationTarget, on a move's Job, names the ring by which it moves items.
 	AnnotationTarget = "cache.example.com/target"
-	// AnnotationBegin, on a move's Job and its pods, names that ring, too. On a pod of
-	// a prepared move it is empty until the move may begin; the kubelet shows it to
-	// the drainer at once.
+	// AnnotationBegin, on a move's Job and its pods, names the same ring. On a pod of a prepared
+	// move it is empty until the move may begin; the kubelet updates the drainer's file with it at
+	// once.
 	AnnotationBegin = "cache.example.com/begin"
 )
 
-// AnnotationApplied is a hash of what the operator sent, on each object that it applies. Admission may
-// have made something else of it.
+// AnnotationApplied, on each object that the operator applies, is a hash of the configuration that
+// it sent, because admission may have changed the object.
 const AnnotationApplied = "cache.example.com/applied"
 
-// AnnotationTemplate says, on the StatefulSet or the Deployment, which specification its
-// template was made from, and whether an upgrade of the operator is replacing its pods.
+// AnnotationTemplate, on the StatefulSet or the Deployment, says which specification its template
+// was made from, and whether an upgrade of the operator is replacing its pods.
 const AnnotationTemplate = "cache.example.com/template"

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// MemcachedSpec is what a person wants of a cluster.
+// MemcachedSpec is the desired state of a cluster.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage can't be added to or removed from a cluster: create another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.storage.size) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume has a file of that size and its metadata"
@@ -29,20 +29,18 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own, and routers could not tell them apart"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
 type MemcachedSpec struct {
-	// size is the number of members wanted, from 0 to 512. 0 hibernates
-	// a cluster with storage: its members stop, their volumes stay, nothing is drained,
-	// and scaling up resumes with the cache warm. Absent, it is written by
-	// the operator: the number of members that there are, 1 for a new cluster. So it can be
-	// taken out of a manifest and left to an autoscaler, and nothing changes.
+	// size is the number of members wanted, from 0 to 512. 0 hibernates a cluster with storage: its
+	// members stop, their volumes stay, nothing is drained, and scaling up resumes with the cache
+	// warm. If unset, the operator writes the present number of members, 1 for a new cluster. So
+	// size can be removed from a manifest and left to an autoscaler, and no member joins or leaves.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=512
 	Size *int32 `json:"size,omitempty"`
 
-	// paused stops the operator from changing anything of this cluster except its
-	// status, which says so. No size and no list of servers changes, and no drain
-	// starts. What runs goes on, drainers too. Deleting the Memcached works as usual.
-	// Defaults to false.
+	// paused stops the operator from changing anything of this cluster except its status, which
+	// says so. The size and the list of servers don't change, and no drain starts. Running members
+	// and drainers continue. Deleting the Memcached works as usual. Defaults to false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
@@ -54,10 +52,9 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	ContainerPort int32 `json:"containerPort,omitempty"`
 
-	// image is the memcached image, with memcached 1.6.13 or later on its PATH; it
-	// needs no shell. With storage, an older one does not start: Degraded says
-	// VersionTooOld. A change replaces the members. Defaults to the operator's
-	// MEMCACHED_IMAGE.
+	// image is the memcached image, with memcached 1.6.13 or later on its PATH; it needs no shell.
+	// With storage, an older version does not start: Degraded has the reason VersionTooOld. A
+	// change replaces the members. Defaults to the operator's MEMCACHED_IMAGE.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
@@ -70,9 +67,9 @@ type MemcachedSpec struct {
 	// +kubebuilder:default="64Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
-	// maxItemSize is the largest item (memcached's -I), in bytes: key, value and
-	// header. Defaults to memcached's own, 1Mi. At most half of memory, 1Gi at most, and a
-	// multiple of 512Ki, unless extraArgs has slab_chunk_max.
+	// maxItemSize is the largest item (memcached's -I), in bytes: key, value and header. Defaults
+	// to memcached's own, 1Mi. It must be at most half of memory, at most 1Gi, and a multiple of
+	// 512Ki, unless extraArgs has slab_chunk_max.
 	// +optional
 	MaxItemSize *resource.Quantity `json:"maxItemSize,omitempty"`
 
@@ -83,9 +80,9 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:Maximum=128
 	Threads *int32 `json:"threads,omitempty"`
 
-	// maxConnections is each member's limit of simultaneous connections (-c), from 16
-	// to 1000000. Further ones are refused. With storage, tls or auth, the member's
-	// supervisor uses two of them, with discovery three. Defaults to memcached's own, 1024.
+	// maxConnections is each member's limit of simultaneous connections (-c), from 16 to 1000000.
+	// Further connections are refused. With storage, tls or auth, the member's supervisor uses two
+	// of them, with discovery three. Defaults to memcached's own, 1024.
 	// +optional
 	// +kubebuilder:validation:Minimum=16
 	// +kubebuilder:validation:Maximum=1000000
@@ -105,65 +102,65 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || !self[size(self) - 1].matches('^-[vkMrLACSFXWZ]*[fnDRbBoNY]$') && (!self[size(self) - 1].startsWith('--') || ['--slab-growth-factor', '--slab-min-size', '--max-reqs-per-event', '--listen-backlog', '--protocol', '--extended', '--auth-file', '--napi-ids'].all(f, !f.startsWith(self[size(self) - 1])))",message="extraArgs ends with a flag that lacks its value"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 
-	// tls makes the members accept TLS only. Absent, they speak plain text. A change
-	// replaces the members.
+	// tls makes the members accept TLS only. If unset, they accept plain text. A change replaces
+	// the members.
 	// +optional
 	TLS *TLSSpec `json:"tls,omitempty"`
 
-	// auth makes the members ask for a login: memcached's ASCII authentication (-Y).
-	// Absent, they serve everybody who can reach them. A change replaces the members.
+	// auth makes the members ask for a login: memcached's ASCII authentication (-Y). If unset, they
+	// serve every client that can reach them. A change replaces the members.
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
 
-	// binding is a Secret with all that an application needs to find the members and
-	// log in, as a Provisioned Service of servicebinding.io has it. It needs a Role of
-	// yours, because the operator has no right to Secrets: see docs/security.md, and
-	// the condition Bindable. Absent, there is none.
+	// binding is a Secret with everything that an application needs to find the members and log in,
+	// in the format of a Provisioned Service of servicebinding.io. It needs a Role of yours,
+	// because the operator has no right to Secrets: see docs/security.md, and the condition
+	// Bindable. If unset, none is created.
 	// +optional
 	Binding *BindingSpec `json:"binding,omitempty"`
 
-	// resources of the memcached container. Defaults to requests of 50m CPU, and of 1.1
-	// times memory plus 32Mi (for the hash table, connections and the supervisor), each
-	// where neither a request nor a limit is named; without limits. With a memory limit below that, members can be killed; one that leaves
-	// no room beside memory is refused. The init container has the same, so that a quota or a
-	// range of sizes admits both.
+	// resources of the memcached container. Defaults to requests of 50m CPU, and of 1.1 times
+	// memory plus 32Mi (for the hash table, connections and the supervisor), each if neither a
+	// request nor a limit is set; without limits. With a memory limit below that, members can be
+	// killed; a limit that leaves no room beside memory is refused. The init container has the same
+	// resources, so that a ResourceQuota or a LimitRange admits both.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
-	// template has further settings of the members' pods. A change replaces the members.
-	// Each of its fields has its own default.
+	// template has more settings of the members' pods. A change replaces the members. Each of its
+	// fields has its own default.
 	// +optional
 	Template PodTemplate `json:"template,omitzero"`
 
-	// service has further settings of the Services of the members, of the list and of
-	// discovery. Each of its fields has its own default.
+	// service has more settings of the Services of the members, of the list and of discovery. Each
+	// of its fields has its own default.
 	// +optional
 	Service ServiceTemplate `json:"service,omitzero"`
 
-	// storage gives each member a volume, on which it keeps its cache over restarts.
-	// Absent, the cluster is a Deployment. Can't be added or removed later.
+	// storage gives each member a volume, on which it keeps its cache across restarts. If unset,
+	// the cluster is a Deployment. storage can't be added or removed later.
 	// +optional
 	Storage *StorageSpec `json:"storage,omitempty"`
 
-	// routing says which client the applications use, so that each item is put on the
-	// member where they will look for it. Each of its fields has its own default.
+	// routing says which client the applications use, so that each item is moved to the member
+	// where they look for it. Each of its fields has its own default.
 	// +optional
 	// +kubebuilder:default={}
 	Routing RoutingSpec `json:"routing,omitzero"`
 
-	// discovery lets applications find the members by ElastiCache's discovery protocol, at
-	// the Service NAME-discovery and containerPort: clients that were written for ElastiCache
-	// or Memorystore then follow each scaling. Each member also has the item
-	// AmazonElastiCache:cluster. Needs storage. Adding, changing or removing it replaces the
-	// members. Absent, there is none.
+	// discovery lets applications find the members by ElastiCache's discovery protocol, at the
+	// Service NAME-discovery and containerPort: clients that were written for ElastiCache or
+	// Memorystore then follow each scaling. Each member also has the item
+	// AmazonElastiCache:cluster. It needs storage. Adding, changing or removing it replaces the
+	// members. If unset, members don't answer the protocol.
 	// +optional
 	Discovery *DiscoverySpec `json:"discovery,omitempty"`
 
-	// router puts stateless routers in front of the members: one address, the Service
-	// NAME-router at containerPort, for any library in any language. Applications need
-	// neither a list nor the routing; both kinds of clients can share a cluster. Routers use
-	// the tls and auth of the members, and run where template lets the members run. Needs
-	// storage. Absent, there are none.
+	// router puts stateless routers in front of the members: one address, the Service NAME-router
+	// at containerPort, for any library in any language. Applications need neither a list nor the
+	// routing; both kinds of clients can share a cluster. Routers use the tls and auth of the
+	// members, and run where template lets the members run. It needs storage. If unset, no routers
+	// are created.
 	// +optional
 	Router *RouterSpec `json:"router,omitempty"`
 
@@ -178,31 +175,30 @@ type MemcachedSpec struct {
 	// +optional
 	PodDisruptionBudget PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitzero"`
 
-	// networkPolicy closes the members to everybody except those that it names and the
-	// cluster's own drainers. Absent, there is none.
+	// networkPolicy closes the members to all pods except those that it names and the cluster's own
+	// drainers and routers. If unset, no NetworkPolicy is created.
 	// +optional
 	NetworkPolicy *NetworkPolicySpec `json:"networkPolicy,omitempty"`
 
-	// exporter runs a Prometheus exporter beside memcached in each member. Absent,
-	// there is none.
+	// exporter runs a Prometheus exporter beside memcached in each member. If unset, none is run.
 	// +optional
 	Exporter *ExporterSpec `json:"exporter,omitempty"`
 }
 
-// TLSClientAuth says whether clients must show a certificate.
+// TLSClientAuth tells whether clients must show a certificate.
 //
 // +kubebuilder:validation:Enum=None;Required
 type TLSClientAuth string
 
-// Whether clients must show a certificate.
+// The modes of client certificates.
 const (
-	// ClientAuthNone asks for none.
+	// ClientAuthNone asks for no certificate.
 	ClientAuthNone TLSClientAuth = "None"
-	// ClientAuthRequired serves nobody without one.
+	// ClientAuthRequired serves no client without a certificate.
 	ClientAuthRequired TLSClientAuth = "Required"
 )
 
-// TLSSpec is what members speak TLS with.
+// TLSSpec has the certificate of the members, and says whether clients need one.
 type TLSSpec struct {
 	// secretName of a Secret of type kubernetes.io/tls in the same namespace: tls.crt,
 	// the members' certificate with its chain, for the hosts in status.servers (with
@@ -216,15 +212,15 @@ type TLSSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
-	// clientAuth is None (the default), or Required: clients must show a certificate
-	// that an authority in ca.crt signed. The drainers show tls.crt, which then must be
-	// for clients, too.
+	// clientAuth is None (the default), or Required: clients must show a certificate that an
+	// authority in ca.crt signed. The drainers show tls.crt, which then must also be valid for
+	// clients.
 	// +optional
 	// +kubebuilder:default=None
 	ClientAuth TLSClientAuth `json:"clientAuth,omitempty"`
 }
 
-// AuthSpec is who may log in.
+// AuthSpec says which logins the members accept.
 type AuthSpec struct {
 	// secretName of a Secret in the same namespace whose key auth-file has 1 to 8 lines
 	// user:password, without blanks, each with a line end. Drainers and supervisors use
@@ -251,46 +247,45 @@ type DiscoverySpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.exclusive) && self.exclusive) == (has(oldSelf.exclusive) && oldSelf.exclusive)",message="exclusive can't be changed while there are routers: remove spec.router first"
 type RouterSpec struct {
-	// replicas is the number of routers, from 1 to 256. Absent, it is that of the
-	// Deployment NAME-router, which an autoscaler may set: 1 for new routers, and as many as
-	// there are if it was taken out of a manifest.
+	// replicas is the number of routers, from 1 to 256. If unset, the number is that of the
+	// Deployment NAME-router, which an autoscaler may set: 1 for new routers, and the present
+	// number if replicas was removed from a manifest.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
 	Replicas *int32 `json:"replicas,omitempty"`
-	// exclusive says that applications use the routers only, never a member itself. Then items
-	// are moved under leases, and a scaling loses no increment, no add and no delete. A client
-	// that asks a member may be told an empty value for a moment. Defaults to false. It can't be
-	// changed while there are routers.
+	// exclusive says that applications call only the routers, never a member. Then items are moved
+	// under leases, and a scaling loses no increment, no add and no delete. A client that calls a
+	// member may read an empty value for a moment. Defaults to false. It can't be changed while
+	// there are routers.
 	// +optional
 	Exclusive bool `json:"exclusive,omitempty"`
-	// failedReads is what an application is told of a key whose member can't be asked: Miss, as if
-	// there were no item, or Error. By a library, an error loses the other keys of the same read,
-	// and often the router, too. It is about reads of the classic commands and of the binary
+	// failedReads is the answer to a read of a key whose member can't be reached: Miss, as if there
+	// were no item, or Error. After an error, a library drops the other keys of the same read, and
+	// often treats the router as down. It is for reads by the classic commands and by the binary
 	// protocol; meta commands and writes get errors. Defaults to Miss.
 	// +optional
 	FailedReads FailedReads `json:"failedReads,omitempty"`
-	// resources of a router. Of a memory limit, it uses half for requests and answers under
-	// way. Defaults to requests of 100m CPU and 64Mi, without limits.
+	// resources of a router. It uses half of a memory limit for requests and answers under way.
+	// Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// template has further settings of the routers' pods. Defaults, field by field, to the
-	// members' template, except for labels, annotations, affinity to other pods, spread,
+	// template has more settings of the routers' pods. Defaults, field by field, to the members'
+	// template, except for labels, annotations, affinity to other pods, spread,
 	// topologySpreadConstraints and terminationGracePeriodSeconds. A change replaces the routers.
 	// +optional
 	Template PodTemplate `json:"template,omitzero"`
-	// service has further settings of the Service NAME-router. Each of its fields has its
-	// own default.
+	// service has more settings of the Service NAME-router. Each of its fields has its own default.
 	// +optional
 	Service ServiceTemplate `json:"service,omitzero"`
 }
 
-// FailedReads is what routers answer for a key whose member can't be asked.
+// FailedReads is what routers answer for a key whose member can't be reached.
 //
 // +kubebuilder:validation:Enum=Miss;Error
 type FailedReads string
 
-// What routers may answer.
+// The answers to failed reads.
 const (
 	// FailedReadsMiss answers as if there were no item.
 	FailedReadsMiss FailedReads = "Miss"
@@ -300,11 +295,10 @@ const (
 
 // BindingSpec is a Secret for the applications.
 type BindingSpec struct {
-	// secretName of the Secret that the operator makes and keeps up to date, in the
-	// same namespace, of type servicebinding.io/memcached. It has type, provider, host,
-	// port, and the lists of the ConfigMap NAME-servers; with auth, username and
-	// password of the first login; with tls, ca.crt. A Secret that somebody else made
-	// is left alone.
+	// secretName of the Secret that the operator makes and keeps up to date, in the same namespace,
+	// of type servicebinding.io/memcached. It has type, provider, host, port, and the lists of the
+	// ConfigMap NAME-servers; with auth, username and password of the first login; with tls,
+	// ca.crt. A Secret of another owner is not changed.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	SecretName string `json:"secretName"`
@@ -322,19 +316,19 @@ const (
 	// SpreadHard lets a member wait rather than start on a node with more members than
 	// another.
 	SpreadHard Spread = "Hard"
-	// SpreadOff leaves it to the scheduler.
+	// SpreadOff leaves the choice to the scheduler.
 	SpreadOff Spread = "Off"
 )
 
 // PodDisruptionBudgetSpec bounds voluntary disruptions.
 type PodDisruptionBudgetSpec struct {
-	// enabled makes a PodDisruptionBudget, for clusters of more than one member.
-	// Defaults to true. Set it to false if the pods have a budget of yours, because a
-	// pod with two can't be evicted at all.
+	// enabled creates a PodDisruptionBudget, for clusters of more than one member. Defaults to
+	// true. Set it to false if the pods have a budget of yours, because a pod with two budgets
+	// can't be evicted at all.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// maxUnavailable is how many members, or which share of them, may be away.
-	// Defaults to 1.
+	// maxUnavailable is how many members, or which share of them, may be unavailable. Defaults to
+	// 1.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="podDisruptionBudget.maxUnavailable must be a number of members, 1 at least, or a share from 1% to 100%"
@@ -343,13 +337,13 @@ type PodDisruptionBudgetSpec struct {
 
 // NetworkPolicySpec says who may reach the members.
 type NetworkPolicySpec struct {
-	// clients may reach memcached's port, and that of discovery: the applications. Defaults to nobody but
-	// the cluster's drainers.
+	// clients are the applications, which may reach memcached's port and that of discovery.
+	// Defaults to none: only the cluster's drainers and routers reach memcached.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Clients []networkingv1.NetworkPolicyPeer `json:"clients,omitempty"`
-	// monitoring may reach the exporter's port: Prometheus. Defaults to nobody.
+	// monitoring is Prometheus, which may reach the exporter's port. Defaults to none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -358,8 +352,8 @@ type NetworkPolicySpec struct {
 
 // ExporterSpec is a Prometheus exporter for memcached.
 type ExporterSpec struct {
-	// image of the exporter; one that takes the arguments of Prometheus' own
-	// memcached_exporter. Defaults to the operator's EXPORTER_IMAGE.
+	// image of the exporter. It must take the arguments of Prometheus' own memcached_exporter.
+	// Defaults to the operator's EXPORTER_IMAGE.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
@@ -372,42 +366,42 @@ type ExporterSpec struct {
 	// resources of the exporter. Defaults to requests of 10m CPU and 32Mi.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// serviceMonitor tells the Prometheus operator to scrape the exporters. If
-	// Kubernetes doesn't know that kind, the condition Monitored says so. Absent, there
-	// is none.
+	// serviceMonitor creates a ServiceMonitor, which tells the Prometheus operator to scrape the
+	// exporters. If Kubernetes doesn't know that kind, the condition Monitored says so. If unset,
+	// none is created.
 	// +optional
 	ServiceMonitor *ServiceMonitorSpec `json:"serviceMonitor,omitempty"`
 }
 
-// ServiceMonitorSpec is what a Prometheus looks for.
+// ServiceMonitorSpec has the settings of the ServiceMonitor.
 type ServiceMonitorSpec struct {
 	// labels by which your Prometheus selects ServiceMonitors. If the operator sets the
 	// same key, its value wins. Defaults to the operator's alone.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// interval of the scrapes, such as 30s. Defaults to Prometheus' own.
+	// interval of the scrapes, such as 30s. Defaults to that of Prometheus.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
 	Interval string `json:"interval,omitempty"`
 }
 
-// PodTemplate is what a person may set on the pods of one kind: members, routers, or
-// the drainers' Jobs. A field that router.template or drain.template leaves out is the
-// members', except for labels, annotations, affinity to other pods, spread,
-// topologySpreadConstraints and terminationGracePeriodSeconds, which each kind has for itself.
-// An empty one ({} or []) is not left out.
+// PodTemplate is what a person may set on the pods of one kind: members, routers, or the drainers'
+// Jobs. A field that router.template or drain.template leaves out has the members' value, except
+// for labels, annotations, affinity to other pods, spread, topologySpreadConstraints and
+// terminationGracePeriodSeconds, which each kind has for itself. An empty field ({} or []) is not
+// left out.
 type PodTemplate struct {
-	// labels are added to the pods, and to the StatefulSet, Deployment or Job that makes
-	// them; at most 64. If the operator sets the same key, its value wins. Defaults to none.
+	// labels are added to the pods, and to the StatefulSet, Deployment or Job that creates them; at
+	// most 64. If the operator sets the same key, its value wins. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="template.labels: a key has at most 317 characters, a value 63"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="template.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the pods, and to the StatefulSet, Deployment or Job that
-	// makes them; at most 64 of 4096 characters each. Defaults to none; members and drainers
-	// have cluster-autoscaler.kubernetes.io/safe-to-evict: "true", unless it is set here.
+	// annotations are added to the pods, and to the StatefulSet, Deployment or Job that creates
+	// them; at most 64 of 4096 characters each. Defaults to none; members and drainers have
+	// cluster-autoscaler.kubernetes.io/safe-to-evict: "true", unless it is set here.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="template.annotations: a key has at most 317 characters, a value 4096"
@@ -416,7 +410,7 @@ type PodTemplate struct {
 	// nodeSelector of the pods. Defaults to any node.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// affinity of the pods. Routers and drainers whose template has none share the members'
+	// affinity of the pods. Routers and drainers whose template has no affinity share the members'
 	// affinity to nodes. Defaults to none.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
@@ -425,15 +419,15 @@ type PodTemplate struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// spread of the pods over the nodes: Soft (the default) prefers nodes with fewer of
-	// them; Hard lets a pod wait rather than start on a node with more of them than another;
-	// Off leaves it to the scheduler. Routers are spread over the zones in the same way.
-	// Ignored if there are topologySpreadConstraints. Drainers are not spread.
+	// spread of the pods over the nodes: Soft (the default) prefers nodes with fewer of them; Hard
+	// lets a pod wait rather than start on a node with more of them than another; Off leaves the
+	// choice to the scheduler. Routers are spread over the zones in the same way. spread is ignored
+	// if there are topologySpreadConstraints. Drainers are not spread.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
-	// topologySpreadConstraints of the pods, in place of spread. One without a
-	// labelSelector counts the pods of this kind and cluster. Defaults to what spread says. Drainers
-	// have none.
+	// topologySpreadConstraints of the pods, in place of spread. A constraint without a
+	// labelSelector counts the pods of this kind and cluster. Defaults to the constraints of
+	// spread. Drainers have none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -448,8 +442,8 @@ type PodTemplate struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// serviceAccountName of the pods. Its token is not mounted: none of the pods needs
-	// it. Defaults to the namespace's default account.
+	// serviceAccountName of the pods. The account's token is not mounted, because no pod needs it.
+	// Defaults to the namespace's default account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
@@ -462,19 +456,18 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
-	// terminationGracePeriodSeconds is how long a pod may take to end when it is told to
-	// stop, in seconds: a member saves its cache. Defaults, for members with storage, to 30
-	// and one more for each 16Mi of memory; otherwise to 30. docs/hazards.md says what is
-	// lost if a member is killed before its save has ended.
+	// terminationGracePeriodSeconds is how long a pod may take to end when it is told to stop, in
+	// seconds. A member saves its cache in this time. Defaults, for members with storage, to 30 and
+	// one more for each 16Mi of memory; otherwise to 30. docs/hazards.md says what is lost if a
+	// member is killed before its save has ended.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
-	// securityContext of the pods. Defaults, field by field, to user, group and fsGroup
-	// 11211, not root (unless runAsUser is 0), and the runtime's default seccomp profile.
-	// Where the platform assigns users (OpenShift), user, group and fsGroup are left to it:
-	// see docs/security.md. A drainer reads the files of a member, so both must run as the
-	// same user.
+	// securityContext of the pods. Defaults, field by field, to user, group and fsGroup 11211, not
+	// root (unless runAsUser is 0), and the runtime's default seccomp profile. If the platform
+	// assigns users (OpenShift), the operator sets no user, group and fsGroup: see
+	// docs/security.md. A drainer reads the files of a member, so both must run as the same user.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
 }
@@ -504,7 +497,7 @@ type StorageMode string
 const (
 	// StorageMapped maps the file on the volume.
 	StorageMapped StorageMode = "Mapped"
-	// StorageSaved has the file in memory, and a save of it on the volume.
+	// StorageSaved keeps the file in memory, and saves it on the volume.
 	StorageSaved StorageMode = "Saved"
 )
 
@@ -522,18 +515,17 @@ type StorageSpec struct {
 	// with memory, when a member is ready that has the new one.
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
-	// storageClassName of the volumes. Defaults to the cluster's default class.
-	// Can't be changed.
+	// storageClassName of the volumes. Defaults to the cluster's default class. It can't be
+	// changed.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// mode is where the items are while a member runs. Saved (the default): in memory,
-	// and on the volume from the end of a member to its next start. Nothing is written
-	// meanwhile, and if a pod is lost without a save (its node fails, or it is killed
-	// by force), its items are lost. Mapped: in a file on the volume, which memcached
-	// writes to all the time. They outlive the pod, however it ends, as long as the
-	// node lives. Can't be changed.
+	// mode is where the items are while a member runs. Saved (the default): in memory, and on the
+	// volume from the end of a member to its next start. While the member runs, nothing is written,
+	// and if a pod is lost without a save (its node fails, or the pod is killed by force), its
+	// items are lost. Mapped: in a file on the volume, which memcached writes to all the time. The
+	// items outlive any end of the pod, as long as the node lives. mode can't be changed.
 	// +optional
 	// +kubebuilder:default=Saved
 	Mode StorageMode `json:"mode,omitempty"`
@@ -557,48 +549,47 @@ type RoutingSpec struct {
 	// +kubebuilder:default=libmemcached-ketama-weighted
 	Client Client `json:"client,omitempty"`
 
-	// keyPrefix is what the client writes before each key without hashing it:
-	// libmemcached's and php's PREFIX_KEY, pymemcache's key_prefix. A key without this
-	// prefix is hashed whole. Defaults to none.
+	// keyPrefix is the prefix that the client writes before each key without hashing it:
+	// libmemcached's and php's PREFIX_KEY, pymemcache's key_prefix. A key without this prefix is
+	// hashed whole. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
 	// +kubebuilder:validation:Pattern=`^[!-~]+$`
 	KeyPrefix string `json:"keyPrefix,omitempty"`
 
-	// serverName is how the clients' configuration calls a member, with {ordinal} in
-	// place of its number: cache-{ordinal}.cache, a name in the cluster's domain, an
-	// alias. Add the port if the clients' isn't containerPort. Defaults to the names in
-	// status.servers. It doesn't matter for clients that hash no names.
+	// serverName is the name of a member in the clients' configuration, with {ordinal} in place of
+	// its number: cache-{ordinal}.cache, a name in the cluster's domain, an alias. Add the port if
+	// the clients use another port than containerPort. Defaults to the names in status.servers. It
+	// doesn't matter for clients that hash no names.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*\{ordinal\}[A-Za-z0-9._-]*(:[0-9]+)?$`
 	ServerName string `json:"serverName,omitempty"`
 
-	// addresses, Pod (the default) or Stable, says what the list of servers names. Pod:
-	// the members' pods, whose addresses change when they restart. Stable: a Service with
-	// an address of its own for each member, NAME-member-N, for clients that look names up
-	// only once, or hash addresses (evcache, spymemcached-ketama). It needs storage. A
-	// Service stays for 10 minutes after its member is gone. A change is a change of the servers' names
-	// and addresses: for clients that hash these, items are moved.
+	// addresses, Pod (the default) or Stable, says what the list of servers names. Pod: the
+	// members' pods, whose addresses change when they restart. Stable: a Service with its own
+	// address for each member, NAME-member-N, for clients that look names up only once, or hash
+	// addresses (evcache, spymemcached-ketama). Stable needs storage. A Service stays for 10
+	// minutes after its member is gone. A change of addresses changes the servers' names and
+	// addresses: for clients that hash these, items are moved.
 	// +optional
 	// +kubebuilder:default=Pod
 	Addresses AddressMode `json:"addresses,omitempty"`
 
-	// moves, Live (the default) or Off, moves items to the members where clients look
-	// for them after the list of servers has grown, or the routing has changed. With
-	// Off the keys whose owner has changed are misses, and their old values may come
-	// back when members leave. Setting it to Live again moves them.
+	// moves, Live (the default) or Off, moves items to the members where clients look for them
+	// after the list of servers has grown, or the routing has changed. With Off the keys whose
+	// owner has changed are misses, and their old values may come back when members leave. Setting
+	// moves to Live again moves these items.
 	// +optional
 	// +kubebuilder:default=Live
 	Moves MoveMode `json:"moves,omitempty"`
 
-	// patience is how long a leaving member goes on serving clients that still call it,
-	// after the list of servers no longer names it; its items are moved meanwhile. It
-	// leaves as soon as no client calls it, and at once with 0s, or if moves is Off.
-	// As long, what clients with an earlier list store at other members is moved to its
-	// owners. Defaults to 90s, more than the minute at which most clients ask for the
-	// list; 24h at most.
+	// patience is how long a leaving member continues to serve clients that still call it, after
+	// the list of servers no longer names it; its items are moved meanwhile. The member leaves as
+	// soon as no client calls it, and at once with 0s, or if moves is Off. For the same time, items
+	// that late clients store on other members are moved to their owners. Defaults to 90s, more
+	// than the minute after which most clients ask for the list again; 24h at most.
 	// +optional
 	// +kubebuilder:default="90s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h"
@@ -618,16 +609,16 @@ const (
 	AddressesStable AddressMode = "Stable"
 )
 
-// MoveMode says whether items are moved to where clients look for them.
+// MoveMode tells whether items are moved to where clients look for them.
 //
 // +kubebuilder:validation:Enum=Live;Off
 type MoveMode string
 
 // The modes of moves.
 const (
-	// MovesLive moves them.
+	// MovesLive moves items while members run.
 	MovesLive MoveMode = "Live"
-	// MovesOff lets them stay.
+	// MovesOff leaves items where they are.
 	MovesOff MoveMode = "Off"
 )
 
@@ -638,7 +629,7 @@ type DrainPolicy string
 
 // The drain policies.
 const (
-	// PolicyDrain drains the items to the survivors, then deletes the claim.
+	// PolicyDrain drains the items to the survivors, and then deletes the claim.
 	PolicyDrain DrainPolicy = "Drain"
 	// PolicyRetain keeps the claim as it is.
 	PolicyRetain DrainPolicy = "Retain"
@@ -664,11 +655,11 @@ const (
 // +kubebuilder:validation:Enum=Keep;Release
 type UnreadablePolicy string
 
-// What happens to a volume that no drain can read.
+// The policies for a volume that no drain can read.
 const (
-	// UnreadableKeep keeps it for a person.
+	// UnreadableKeep keeps the volume for a person.
 	UnreadableKeep UnreadablePolicy = "Keep"
-	// UnreadableRelease gives its items up.
+	// UnreadableRelease gives up the items on the volume.
 	UnreadableRelease UnreadablePolicy = "Release"
 )
 
@@ -677,9 +668,9 @@ const (
 // +kubebuilder:validation:Enum=Proceed;Wait
 type ShortagePolicy string
 
-// What happens to a scale-down whose items don't fit.
+// The policies for a scale-down whose items don't fit.
 const (
-	// ShortageProceed lets members evict what was used least recently.
+	// ShortageProceed lets members evict the least recently used items.
 	ShortageProceed ShortagePolicy = "Proceed"
 	// ShortageWait waits for room.
 	ShortageWait ShortagePolicy = "Wait"
@@ -687,10 +678,10 @@ const (
 
 // DrainSpec says what happens to the items of a leaving member.
 type DrainSpec struct {
-	// policy for the volume of a leaving member in a scale-down. Drain (the default)
-	// adds its items to the survivors, and only then deletes its claim. Retain keeps the
-	// claim. Delete gives the items up. It is decided when the member is told to leave: a later
-	// change counts for members that leave later.
+	// policy for the volume of a leaving member in a scale-down. Drain (the default) adds its items
+	// to the survivors, and only then deletes its claim. Retain keeps the claim. Delete gives the
+	// items up. The policy is decided when the member is told to leave: a later change counts for
+	// members that leave later.
 	// +optional
 	// +kubebuilder:default=Drain
 	Policy DrainPolicy `json:"policy,omitempty"`
@@ -700,25 +691,24 @@ type DrainSpec struct {
 	// +optional
 	// +kubebuilder:default=Retain
 	WhenDeleted DeletionPolicy `json:"whenDeleted,omitempty"`
-	// parallelism is how many volumes are drained at once, from 1 to 64. More at once
-	// finish sooner, and load the survivors more. Defaults to 1.
+	// parallelism is how many volumes are drained at once, from 1 to 64. More drains at once finish
+	// sooner, and load the survivors more. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Parallelism int32 `json:"parallelism,omitempty"`
-	// backoffLimit is how often a drainer that failed is started again before the drain
-	// counts as failed, from 0 to 100. One that was evicted doesn't count. Defaults to
-	// 6.
+	// backoffLimit is how often a failed drainer is started again before the drain counts as
+	// failed, from 0 to 100. An evicted drainer doesn't count. Defaults to 6.
 	// +optional
 	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadlineSeconds bounds how long one drainer may run, in seconds, from 30
-	// to 31536000 (a year). Defaults to 3600. The time that its pod waits for a node,
-	// a volume or an image doesn't count. A drainer that exceeds it has failed;
-	// nothing is lost, and another one goes on from there.
+	// activeDeadlineSeconds bounds how long one drainer may run, in seconds, from 30 to 31536000 (a
+	// year). Defaults to 3600. The time that its pod waits for a node, a volume or an image doesn't
+	// count. A drainer that exceeds it has failed; no item is lost, and the next drainer adds the
+	// remaining items.
 	// +optional
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=30
@@ -728,20 +718,19 @@ type DrainSpec struct {
 	// without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// template has further settings of the Jobs of drains and moves, and of their
-	// pods. Defaults, field by field, to the members' template, except for labels, annotations
-	// and affinity to other pods. A change affects new Jobs, and those that have not started.
+	// template has more settings of the Jobs of drains and moves, and of their pods. Defaults,
+	// field by field, to the members' template, except for labels, annotations and affinity to
+	// other pods. A change affects new Jobs, and those that have not started.
 	// +optional
 	Template PodTemplate `json:"template,omitzero"`
-	// rateLimit slows a drain down, so that the survivors can serve their clients
-	// meanwhile. Defaults to none: as fast as they accept items.
+	// rateLimit slows a drain down, so that the survivors can serve their clients meanwhile.
+	// Defaults to none: the drain is as fast as the survivors accept items.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
-	// onUnrecoverable says what happens to a departed member's volume that can't be
-	// read, so that no retry helps: a corrupt file, or one whose node went down before
-	// the member had saved. Keep (the default) keeps it for a person. Release gives its
-	// items up and deletes the claim. After any other failure the claim is kept in any
-	// case.
+	// onUnrecoverable says what happens to a departed member's volume that can't be read, so that
+	// no retry helps: a corrupt file, or a file whose node went down before the member had saved.
+	// Keep (the default) keeps the volume for a person. Release gives its items up and deletes the
+	// claim. After any other failure the claim is always kept.
 	// +optional
 	// +kubebuilder:default=Keep
 	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
@@ -760,15 +749,15 @@ type DrainSpec struct {
 	SkipExpiringWithin *metav1.Duration `json:"skipExpiringWithin,omitempty"`
 }
 
-// RateLimit of one drain, over all members that it adds to. If both are set, both
-// apply.
+// RateLimit is the limit of one drain, over all members that it adds to. If both fields are set,
+// both limits apply.
 type RateLimit struct {
-	// itemsPerSecond that are added. Defaults to no limit.
+	// itemsPerSecond is how many items are added in a second. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ItemsPerSecond *int64 `json:"itemsPerSecond,omitempty"`
-	// bytesPerSecond of keys and values that are added, such as 20Mi. Defaults
-	// to no limit.
+	// bytesPerSecond is how many bytes of keys and values are added in a second, such as 20Mi.
+	// Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).sub(int(quantity(string(self)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="drain.rateLimit.bytesPerSecond must be a whole number of bytes, 1Ki at least"
 	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
@@ -789,7 +778,7 @@ const (
 	PhaseDeleting   Phase = "Deleting"
 )
 
-// MemcachedStatus is what the operator saw.
+// MemcachedStatus is the observed state of a cluster.
 type MemcachedStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
@@ -806,16 +795,15 @@ type MemcachedStatus struct {
 	// selector of the members' pods, for the scale subresource.
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// servers is the list for the clients, in ring order, as host:port. The
-	// ConfigMap NAME-servers has the same.
+	// servers is the clients' list, in ring order, as host:port. The ConfigMap NAME-servers has the
+	// same list.
 	// +optional
 	// +listType=atomic
 	Servers []string `json:"servers,omitempty"`
-	// router is where applications reach the routers, and how many there are; absent
-	// without spec.router.
+	// router has the address of the routers, and how many there are; unset without spec.router.
 	// +optional
 	Router *RouterStatus `json:"router,omitempty"`
-	// binding names the Secret that spec.binding asks for, once it is there.
+	// binding names the Secret of spec.binding, once it exists.
 	// +optional
 	Binding *BindingStatus `json:"binding,omitempty"`
 	// serviceMonitor is the name of the ServiceMonitor that spec.exporter asks for, once it is
@@ -833,7 +821,7 @@ type MemcachedStatus struct {
 	// those that may have items which clients look for elsewhere.
 	// +optional
 	Moving int32 `json:"moving,omitempty"`
-	// progress of the drains, or else of the moves, as one line, for the column.
+	// progress of the drains, or else of the moves, as one line, for the printer column.
 	// +optional
 	Progress string `json:"progress,omitempty"`
 	// drains has an entry for each claim that is to be drained, highest ordinal first;
@@ -884,9 +872,9 @@ type RouterStatus struct {
 	// ready is the number of routers that are ready.
 	// +optional
 	Ready int32 `json:"ready"`
-	// behind are the pods, at most eight, that have not acknowledged the present state of a
-	// scaling for five seconds, or can't be asked. Each state waits for them for 25 seconds
-	// at most.
+	// behind are the router pods, at most eight, that have not acknowledged the present state of a
+	// scaling for five seconds, or can't be asked. Each state waits for them for 25 seconds at
+	// most.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -902,15 +890,15 @@ type BindingStatus struct {
 // DrainPhase is a word for the state of one drain.
 type DrainPhase string
 
-// The phases of a drain, in order. Held waits for a person; Failed waits for its next
-// attempt, unless only a person can mend it.
+// The phases of a drain, in order. Held waits for a person; Failed waits for its next attempt,
+// unless only a person can fix it.
 const (
-	DrainLeaving   DrainPhase = "Leaving"   // the member runs on, and its items are moved
+	DrainLeaving   DrainPhase = "Leaving"   // the member still runs, and its items are moved
 	DrainWaiting   DrainPhase = "Waiting"   // for the end of the pod, or for its turn
 	DrainStarting  DrainPhase = "Starting"  // the Job's pod is not running yet
 	DrainAdding    DrainPhase = "Adding"    // the drainer is at work
 	DrainReleasing DrainPhase = "Releasing" // the receipt is recorded; the claim is being deleted
-	DrainHeld      DrainPhase = "Held"      // by the annotation
+	DrainHeld      DrainPhase = "Held"      // a person holds the drain, by annotation
 	DrainFailed    DrainPhase = "Failed"    // the claim is kept
 )
 
@@ -922,18 +910,18 @@ type DrainStatus struct {
 	Ordinal int32 `json:"ordinal"`
 	// phase of the drain.
 	Phase DrainPhase `json:"phase"`
-	// since when it has been in this phase, for this reason.
+	// since is when the drain entered this phase, for this reason.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// itemsDone is the number of items that have an outcome.
 	// +optional
 	ItemsDone int64 `json:"itemsDone,omitempty"`
-	// itemsTotal is the number of items that are expected on the volume; after a crash
-	// an estimate.
+	// itemsTotal is the number of items that are expected on the volume; after a crash it is an
+	// estimate.
 	// +optional
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
-	// itemsMoved is the number of items that were moved while the member ran. The drain
-	// looks for what is left.
+	// itemsMoved is the number of items that were moved while the member ran. The drain adds the
+	// items that are left.
 	// +optional
 	ItemsMoved int64 `json:"itemsMoved,omitempty"`
 	// bytesDone is how much of the file on the volume has been read, in bytes.
@@ -942,17 +930,17 @@ type DrainStatus struct {
 	// bytesTotal is the size of the file on the volume, in bytes.
 	// +optional
 	BytesTotal int64 `json:"bytesTotal,omitempty"`
-	// secondsLeft is an estimate of the time until the last item is added, in seconds,
-	// from the speed so far. Absent while nothing is added, in the first second, and
-	// while the drainer waits for a member.
+	// secondsLeft is an estimate of the time until the last item is added, in seconds, from the
+	// speed so far. It is unset while nothing is added, in the first second, and while the drainer
+	// waits for a member.
 	// +optional
 	SecondsLeft int64 `json:"secondsLeft,omitempty"`
-	// reason why it waits, is held or failed, as a CamelCase word; docs/runbook.md has
-	// a section on each. While the drainer's pod does not run, it is the scheduler's or
-	// the kubelet's own word: Unschedulable, ImagePullBackOff.
+	// reason why the drain waits, is held or failed, as a CamelCase word; docs/runbook.md has a
+	// section on each. While the drainer's pod does not run, the reason is the scheduler's or the
+	// kubelet's own word: Unschedulable, ImagePullBackOff.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message says why, in a sentence, and what a person can do.
+	// message explains the reason in a sentence, and says what a person can do.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// leavingSince is when the member was told to leave.
@@ -963,22 +951,21 @@ type DrainStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 }
 
-// DrainReceipt is a drain that ended, and whose claim was released.
+// DrainReceipt is the result of a drain whose claim was released.
 type DrainReceipt struct {
 	// claim is the name of the claim.
 	Claim string `json:"claim"`
 	// claimUID is the UID of the claim.
 	ClaimUID string `json:"claimUID"`
-	// result: Drained, or why there was no drain: Skipped, Deleted, Unrecoverable,
-	// NeverBound.
+	// result is Drained, or why there was no drain: Skipped, Deleted, Unrecoverable, NeverBound.
 	Result string `json:"result"`
-	// moved is the number of items that were moved before that, while the member ran.
+	// moved is the number of items that were moved before the drain, while the member ran.
 	// +optional
 	Moved int64 `json:"moved,omitempty"`
 	// found is the number of live items on the volume.
 	// +optional
 	Found int64 `json:"found,omitempty"`
-	// added is the number of items that the drain put on their owners.
+	// added is the number of items that the drain added to their owners.
 	// +optional
 	Added int64 `json:"added,omitempty"`
 	// alreadyPresent is the number of items whose owner had a value.
@@ -991,22 +978,21 @@ type DrainReceipt struct {
 	// stale.
 	// +optional
 	Invalidated int64 `json:"invalidated,omitempty"`
-	// bytes of keys and values that were added.
+	// bytes is how many bytes of keys and values were added.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// unclean is true if the member had not saved (crash, OOM kill). Its file was read
-	// all the same.
+	// unclean is true if the member had not saved (crash, OOM kill). The drain has still read its
+	// file.
 	// +optional
 	Unclean bool `json:"unclean,omitempty"`
-	// seconds from the member's leaving to endedAt.
+	// seconds is the time from leavingSince to endedAt, in seconds.
 	// +optional
 	Seconds int64 `json:"seconds,omitempty"`
 	// endedAt is when the finalizer was removed from the claim.
 	EndedAt metav1.Time `json:"endedAt"`
 }
 
-// Memcached is a memcached cluster that keeps its cache over restarts and
-// scale-downs.
+// Memcached is a memcached cluster that keeps its cache across restarts and scale-downs.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -1026,9 +1012,9 @@ type Memcached struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what a person wants of the cluster.
+	// spec is the desired state of the cluster.
 	Spec MemcachedSpec `json:"spec"`
-	// status is what the operator saw, and how far it has got.
+	// status is the observed state of the cluster.
 	// +optional
 	Status MemcachedStatus `json:"status,omitempty"`
 }

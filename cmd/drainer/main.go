@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/cli"
 )
 
-// moveMemory is what the Go runtime may use while items are moved, however many there are. Buffers
-// of moves are fixed, and take two thirds of it at most; the rest is for garbage. Drainers and
-// movers run beside the members, on their nodes.
+// moveMemory is how many bytes the Go runtime may use while items are moved, whatever their number. The
+// buffers of a move are fixed and take at most two thirds of moveMemory; the rest is for garbage. Drainers
+// and movers run beside the members, on the members' nodes.
 const moveMemory = 48 << 20
 
 func main() {

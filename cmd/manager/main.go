@@ -90,7 +90,7 @@ func dispatch(args []string) error {
 	return err
 }
 
-// defaultExporterImage is Prometheus' own exporter.
+// defaultExporterImage is Prometheus' own memcached exporter.
 const defaultExporterImage = "quay.io/prometheus/memcached-exporter:v0.15.3"
 
 type flags struct {
@@ -121,7 +121,7 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.metricsCertName, "metrics-cert-name", "tls.crt", "File of the certificate in --metrics-cert-path.")
 	fs.StringVar(&f.metricsKey, "metrics-cert-key", "tls.key", "File of its key in --metrics-cert-path.")
 	fs.StringVar(&f.probeAddr, "health-probe-bind-address", ":8081", "Address of the health probes.")
-	fs.StringVar(&f.pprofAddr, "pprof-bind-address", "0", "Address that serves Go's profiles to anybody who reaches it; 0 switches it off.")
+	fs.StringVar(&f.pprofAddr, "pprof-bind-address", "0", "Address that serves Go's profiles to every client that reaches it; 0 switches it off.")
 	fs.BoolVar(&f.leaderElect, "leader-elect", false, "Run only while holding the lease, so that several replicas can stand by.")
 	fs.StringVar(&f.leaderElectionNS, "leader-election-namespace", "", "Namespace of the lease; the pod's own by default.")
 	fs.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long the replicas that stand by wait for a silent leader.")
@@ -240,12 +240,13 @@ func run(ctx context.Context, f *flags) error {
 
 const (
 	assignedAuto = "auto"
-	// openShiftSecurity is the API group of its security context constraints, which assign users.
+	// openShiftSecurity is the API group of OpenShift's security context constraints, which assign
+	// users.
 	openShiftSecurity = "security.openshift.io"
 )
 
-// usersAreAssigned tells whether pods must not name their user. The API server's groups tell whether it
-// is OpenShift's.
+// usersAreAssigned tells whether pods must not name their user, by the flag or because the API
+// server has OpenShift's group.
 func (f *flags) usersAreAssigned(api discovery.ServerGroupsInterface) (bool, error) {
 	if f.assignedUsers != assignedAuto {
 		return f.assignedUsers == "true", nil
@@ -291,8 +292,8 @@ func (f *flags) managerOptions() ctrl.Options {
 // leaseName is the name of the lease of leader election.
 const leaseName = "memcached-operator.cache.example.com"
 
-// installation is the name of this installation of the operator: that of its lease, which only its own
-// replicas share. Outside of a cluster it is the machine's.
+// installation is the name of this installation of the operator: the name of its lease, which only
+// its own replicas share. Outside of a cluster it is the machine's name.
 func (f *flags) installation() string {
 	where := cmp.Or(f.leaderElectionNS, ownNamespace())
 	if where == "" {
@@ -305,8 +306,8 @@ func (f *flags) installation() string {
 	return where + "/" + leaseName
 }
 
-// checkMetricsCert fails if the certificate can't be used. Otherwise the manager would
-// serve one that nobody trusts.
+// checkMetricsCert fails if the certificate can't be used. Otherwise the manager would serve a
+// self-signed one, which no client trusts.
 func (f *flags) checkMetricsCert() error {
 	if f.metricsCertPath == "" {
 		return nil
@@ -318,10 +319,10 @@ func (f *flags) checkMetricsCert() error {
 	return nil
 }
 
-// watched are the namespaces of the flag; none means all.
+// watched returns the namespaces of the flag; none means all.
 func (f *flags) watched() []string { return split(f.namespaces) }
 
-// split names at commas.
+// split splits names at commas.
 func split(list string) []string {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {

@@ -7,13 +7,12 @@ import (
 	"strconv"
 )
 
-// boundMemory tells the garbage collector how much memory there is, unless the
-// environment does.
+// boundMemory tells the garbage collector how much memory there is, unless the environment sets
+// GOMEMLIMIT.
 func (f *flags) boundMemory() error {
 	if os.Getenv("GOGC") == "" {
-		// Most of the heap is caches, which stay, and there is little garbage. So it
-		// costs little to let the heap grow by a third between collections, not to twice
-		// its size.
+		// Most of the heap is caches, which stay, and there is little garbage. So collecting when
+		// the heap has grown by a third, instead of at twice its size, costs little.
 		debug.SetGCPercent(35)
 	}
 	limit, err := heapLimit(f.memoryLimit)
@@ -24,8 +23,8 @@ func (f *flags) boundMemory() error {
 	return nil
 }
 
-// heapLimit is what the Go runtime may use of a container's limit, in bytes. A tenth is
-// left to the program itself and to the kernel's buffers. 0 means no limit.
+// heapLimit is how much of a container's limit the Go runtime may use, in bytes; 0 means no limit.
+// A tenth is left for the program itself and for the kernel's buffers.
 func heapLimit(container string) (int64, error) {
 	if container == "" {
 		return 0, nil

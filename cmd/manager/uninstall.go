@@ -25,7 +25,7 @@ stay, except those of clusters that are deleted with whenDeleted: Delete.
 
 `
 
-// uninstallFlags are those of manager uninstall.
+// uninstallFlags are the flags of manager uninstall.
 type uninstallFlags struct {
 	deployment, memcacheds, namespaces string
 	timeout                            time.Duration

@@ -1,6 +1,6 @@
-// Package uninstall removes the operator from a cluster, and every finalizer of it. The
-// running operator finishes its work first, for a bounded time. Then it is stopped, and
-// the finalizers that are left are removed here.
+// Package uninstall removes the operator and all its finalizers from a Kubernetes cluster. First
+// the running operator has a bounded time to finish its work. Then uninstall stops the operator,
+// and removes the remaining finalizers.
 package uninstall
 
 import (
@@ -27,27 +27,28 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Options of an uninstallation.
+// Options are the options of an uninstallation.
 type Options struct {
 	// Client reads from the API server, without a cache.
 	Client client.Client
-	// Namespaces that the operator watches; empty for all.
+	// Namespaces are those that the operator watches; empty for all.
 	Namespaces []string
-	// Deployment of the operator, which is scaled to zero; empty if the caller stops the
+	// Deployment is the operator's, which is scaled to zero; empty if the caller stops the
 	// operator.
 	Deployment client.ObjectKey
-	// DeleteClusters deletes every Memcached first. Otherwise they stay, and their
-	// members go on serving.
+	// DeleteClusters deletes every Memcached first. Otherwise the Memcacheds stay, and their
+	// members continue to serve.
 	DeleteClusters bool
-	// Timeout bounds each of two waits: for the operator to finish, and for it to end.
+	// Timeout bounds each of two waits: for the operator to finish its work, and for its pods to
+	// end.
 	Timeout time.Duration
-	// Interval between two looks; a second by default.
+	// Interval is the time between two reads while waiting; a second by default.
 	Interval time.Duration
-	// Out gets a line for each thing that is done.
+	// Out gets a line for each step.
 	Out io.Writer
 }
 
-// pageSize of lists, which have other people's claims, too.
+// pageSize is the page size of lists, which also have other owners' claims.
 const pageSize = 500
 
 // Run removes the operator. An error says what is left; Run may be called again.
@@ -95,9 +96,9 @@ func (o *Options) deleteClusters(ctx context.Context) error {
 	return nil
 }
 
-// awaitOperator waits until the operator has done what only it can do well: release
-// clusters and claims that are deleted, and end drains. If it doesn't within the bound,
-// that is no error: it may not run any more.
+// awaitOperator waits until the operator has released deleted clusters and claims, and has ended
+// its drains, because only a running operator does that without loss. Exceeding the timeout is no
+// error, because the operator may not be running.
 func (o *Options) awaitOperator(ctx context.Context) error {
 	var left []string
 	finished, err := o.await(ctx, func() (bool, error) {
@@ -114,7 +115,7 @@ func (o *Options) awaitOperator(ctx context.Context) error {
 	return nil
 }
 
-// enumerate names a few.
+// enumerate lists the first few names.
 func enumerate(names []string) string {
 	const most = 10
 	if more := len(names) - most; more > 0 {
@@ -123,7 +124,7 @@ func enumerate(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// underWay names what the operator has still to release.
+// underWay names the objects that the operator has yet to release.
 func (o *Options) underWay(ctx context.Context) ([]string, error) {
 	var names []string
 	clusters, err := o.clusters(ctx)
@@ -147,16 +148,15 @@ func (o *Options) underWay(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// awaitsDrain tells whether a claim has to be drained, and nobody holds it.
+// awaitsDrain tells whether a claim has to be drained, and no person holds it.
 func awaitsDrain(claim *metav1.PartialObjectMetadata) bool {
 	_, departed := claim.Annotations[cachev1alpha1.AnnotationLeaving]
 	return (departed || claim.DeletionTimestamp != nil) &&
 		claim.Annotations[cachev1alpha1.AnnotationDrain] != cachev1alpha1.DrainHold
 }
 
-// stopOperator scales the operator's Deployment to zero and waits for its pods to end, so
-// that nobody adds a finalizer again. A pod on a lost node never ends, but it writes
-// nothing either.
+// stopOperator scales the operator's Deployment to zero and waits for its pods to end, so that they
+// add no more finalizers. A pod on a lost node never ends, but writes nothing either.
 func (o *Options) stopOperator(ctx context.Context) error {
 	if o.Deployment.Name == "" {
 		return nil
@@ -188,11 +188,11 @@ func (o *Options) stopOperator(ctx context.Context) error {
 	return err
 }
 
-// removeFinalizers removes the finalizers, pass after pass, until two passes find none: a
-// StatefulSet may be about to create a claim. If they come back again and again, somebody
-// adds them.
+// removeFinalizers removes the finalizers in passes, until two passes find none, because a
+// StatefulSet may be about to create a claim. If finalizers come back again and again, an operator
+// is still running.
 func (o *Options) removeFinalizers(ctx context.Context) error {
-	const enough = 5 // passes, however slow each is
+	const enough = 5 // passes, no matter how long each takes
 	end := time.Now().Add(o.Timeout)
 	for pass, clean := 1, 0; clean < 2; pass++ {
 		n, err := o.removeFinalizersOnce(ctx)
@@ -214,8 +214,8 @@ func (o *Options) removeFinalizers(ctx context.Context) error {
 	return nil
 }
 
-// await asks until the condition is true, and tells whether it became so. The timeout
-// limits how often it asks, and cancels no request.
+// await checks the condition until it is true, and tells whether it became true. The timeout limits
+// how often it is checked, and cancels no request.
 func (o *Options) await(ctx context.Context, condition func() (bool, error)) (bool, error) {
 	err := wait.PollUntilContextTimeout(ctx, o.Interval, o.Timeout, true, func(context.Context) (bool, error) { return condition() })
 	if wait.Interrupted(err) && ctx.Err() == nil {
@@ -257,15 +257,15 @@ func (o *Options) releaseClaim(ctx context.Context, claim *metav1.PartialObjectM
 	return o.removeFinalizer(ctx, "claim", claim, cachev1alpha1.ClaimFinalizer)
 }
 
-// drained tells whether the claim has a receipt that adds up, for exactly this claim. Anybody may
-// have written the annotation, or brought it back from a backup of another claim.
+// drained tells whether the claim has a receipt that adds up, for exactly this claim. Any client
+// may have written the annotation, or restored it from a backup of another claim.
 func drained(claim *metav1.PartialObjectMetadata) bool {
 	receipt, err := contract.ParseReceipt(claim.Annotations[cachev1alpha1.AnnotationReceipt])
 	return err == nil && receipt.AddsUp(string(claim.UID)) == nil
 }
 
-// keepVolume makes the volume outlive a claim that goes with its finalizer although
-// nobody has drained it or given its items up.
+// keepVolume makes the volume outlive a claim that is deleted with its finalizer, if the claim was
+// not drained and no person has given its items up.
 func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
 	if claim.DeletionTimestamp == nil || drained(claim) || claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
 		return nil
@@ -275,7 +275,7 @@ func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMet
 		return client.IgnoreNotFound(err)
 	}
 	if len(validation.IsDNS1123Subdomain(whole.Spec.VolumeName)) > 0 {
-		return nil // it has no volume, or a name that no volume can have
+		return nil // the claim has no volume, or the name of no possible volume
 	}
 	volume := &corev1.PersistentVolume{}
 	err := o.Client.Get(ctx, client.ObjectKey{Name: whole.Spec.VolumeName}, volume)
@@ -301,7 +301,7 @@ func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMet
 	return nil
 }
 
-// removeFinalizer removes one finalizer, whatever else is on the object.
+// removeFinalizer removes one finalizer from the object, and changes nothing else.
 func (o *Options) removeFinalizer(ctx context.Context, kind string, object client.Object, finalizer string) error {
 	key := client.ObjectKeyFromObject(object)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -324,7 +324,7 @@ func (o *Options) removeFinalizer(ctx context.Context, kind string, object clien
 	return nil
 }
 
-// clusters are all Memcacheds; none if their kind doesn't exist any more.
+// clusters returns all Memcacheds; none if their kind doesn't exist any more.
 func (o *Options) clusters(ctx context.Context) ([]cachev1alpha1.Memcached, error) {
 	var all []cachev1alpha1.Memcached
 	for _, namespace := range o.Namespaces {
@@ -341,7 +341,7 @@ func (o *Options) clusters(ctx context.Context) ([]cachev1alpha1.Memcached, erro
 	return all, nil
 }
 
-// claimsWithFinalizer are all claims with our finalizer, whatever their labels are.
+// claimsWithFinalizer returns all claims with our finalizer, with any labels.
 func (o *Options) claimsWithFinalizer(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var held []metav1.PartialObjectMetadata
 	for _, namespace := range o.Namespaces {

@@ -1,5 +1,5 @@
-// Package args is what the commands and the engine share of a command line: flags,
-// errors about them, the streams, and one-line messages.
+// Package args has what the commands and the move engine share: parsing of flags, usage errors, the standard
+// streams, and messages of one line.
 package args
 
 import (
@@ -14,26 +14,26 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// IO is what a command talks to.
+// IO has the standard streams of a command.
 type IO struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
 
-// Logf writes a line for people.
+// Logf writes one line to standard error.
 func (std IO) Logf(format string, args ...any) {
 	fmt.Fprintf(std.Err, "drainer: "+format+"\n", args...)
 }
 
 const reasonUsage = "BadArguments"
 
-// UsageError is about the arguments: trying again can't help.
+// UsageError means that the arguments are wrong, so a retry can't help.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Failure is what a receipt says of it.
+// Failure returns the receipt's reason and the exit code.
 func (e *UsageError) Failure() (reason string, exitCode int) {
 	return reasonUsage, contract.ExitUsage
 }
@@ -43,17 +43,17 @@ func Usagef(format string, args ...any) error {
 	return &UsageError{fmt.Errorf(format, args...)}
 }
 
-// ErrHelp says that help was asked for, and printed.
+// ErrHelp means that the user asked for help, and Parse has printed it.
 var ErrHelp = errors.New("help")
 
-// NewFlags returns an empty set whose errors come back in one line.
+// NewFlags returns an empty set whose errors are returned, and not printed.
 func NewFlags(command string) *flag.FlagSet {
 	fs := flag.NewFlagSet("drainer "+command, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	return fs
 }
 
-// Parse turns the flag package's errors into usage errors, and prints help.
+// Parse returns usage errors for the flag package's errors, and prints help.
 func Parse(fs *flag.FlagSet, args []string, std IO) error {
 	err := fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -68,7 +68,7 @@ func Parse(fs *flag.FlagSet, args []string, std IO) error {
 	return nil
 }
 
-// None refuses arguments that aren't flags.
+// None returns an error if there are arguments that aren't flags.
 func None(fs *flag.FlagSet) error {
 	if fs.NArg() > 0 {
 		return Usagef("%s: unexpected argument %q", fs.Name(), fs.Arg(0))
@@ -76,7 +76,7 @@ func None(fs *flag.FlagSet) error {
 	return nil
 }
 
-// Directory refuses a path that isn't one.
+// Directory returns an error if the path is not a directory.
 func Directory(name, path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -90,7 +90,7 @@ func Directory(name, path string) error {
 	return nil
 }
 
-// OneLine is an error for people, without the volume's mount point.
+// OneLine returns an error's text in one line, without the path where the volume is mounted.
 func OneLine(err error) string {
 	var p *os.PathError
 	if errors.As(err, &p) {

@@ -21,7 +21,7 @@ const usageText = `drainer supervises a memcached, and moves items to the server
           look through a running server, and move what others own to them
   drainer supervise --dir=DIR [--memory-dir=DIR] --port=PORT -- memcached ARGS…
           run memcached with its warm file in DIR, or in memory; save it on
-          SIGTERM; let it take up certificates and logins that change
+          SIGTERM; reload certificates and logins that change
   drainer ready --port=PORT
           succeed when memcached, run by drainer supervise, answers with all its items
   drainer owner --client=CLIENT --server=[NAME=]HOST:PORT…
@@ -41,8 +41,8 @@ again), 2 wrong arguments, 3 the source can't be read, 4 a server does not
 answer, 5 a server refused items.
 `
 
-// Main runs the command line, without the program's name, and returns the exit code.
-// Errors go to standard error, in one line.
+// Main runs the command line, given without the program's name, and returns the exit code. It writes an error
+// to standard error, in one line.
 func Main(ctx context.Context, line []string, std args.IO) int {
 	code, err := dispatch(ctx, line, std)
 	switch {
@@ -55,7 +55,7 @@ func Main(ctx context.Context, line []string, std args.IO) int {
 	return code
 }
 
-// exitCode returns the exit code that err stands for.
+// exitCode returns the exit code for err.
 func exitCode(err error) int {
 	return move.Failed("", err).ExitCode
 }

@@ -16,6 +16,9 @@ import (
 func TestTheInstalledCopyRuns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, ".drainer-1234"), []byte("of one that was killed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // over a copy that is there, too
 		if r := drainertest.RunMain(t, "install", dir); r.Code != 0 {
 			t.Fatalf("exit code %d: %s", r.Code, r.Err)
@@ -42,7 +45,7 @@ func TestTheInstalledCopyRuns(t *testing.T) {
 	}
 }
 
-// What is wrong is one line and exit code 2.
+// A mistake gives one line and exit code 2.
 func TestAMistakeInTheCommandLineIsOneLine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -85,7 +88,7 @@ func TestAMistakeInTheCommandLineIsOneLine(t *testing.T) {
 	}
 }
 
-// Each key with its owner's name, in the order of the input.
+// The command prints each key with its owner's name, in the order of the input.
 func TestOwnersAreNamedInTheOrderOfTheKeys(t *testing.T) {
 	t.Parallel()
 	var out, errs drainertest.Buffer
@@ -100,7 +103,7 @@ func TestOwnersAreNamedInTheOrderOfTheKeys(t *testing.T) {
 	}
 }
 
-// TestOwnerNamesServersByAddress: for the clients that hash it.
+// Some clients hash the servers' addresses, so the command prints these.
 func TestOwnerNamesServersByAddress(t *testing.T) {
 	t.Parallel()
 	var out, errs drainertest.Buffer
@@ -111,14 +114,14 @@ func TestOwnerNamesServersByAddress(t *testing.T) {
 	}
 }
 
-// TestOwnerCountsWhatMoves: alpha, beta and gamma hash to 0, 1 and 1 modulo 2.
+// The keys alpha, beta and gamma hash to 0, 1 and 1 modulo 2.
 func TestOwnerCountsWhatMoves(t *testing.T) {
 	t.Parallel()
 	var out, errs drainertest.Buffer
 	line := []string{"owner", "--moved", "--client=gomemcache", "--server=a:1", "--server=b:1", "--after=b:1", "--after=a:1", "--after=c:1"}
 	code := cli.Main(t.Context(), line, args.IO{In: strings.NewReader("alpha\nbeta\ngamma\n"), Out: &out, Err: &errs})
-	// Modulo 3 it is 1, 1 and 2: alpha stays with a, beta goes from b to a, which
-	// both lists have, and gamma from b to c.
+	// Modulo 3 they hash to 1, 1 and 2: alpha stays with a, beta moves from b to a, which both lists have,
+	// and gamma moves from b to c.
 	want := "keys\t3\nget another owner\t2\t66.67%\nof these, between servers in both lists\t1\t33.33%\n"
 	if code != 0 || out.String() != want {
 		t.Errorf("exit code %d, %q, want %q; %s", code, out.String(), want, errs.String())

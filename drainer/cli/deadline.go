@@ -16,12 +16,11 @@ const reasonDeadline = contract.ReasonDeadlineExceeded
 // errDeadline is the cause of a context that ended because of --deadline.
 var errDeadline = errors.New("the deadline is exceeded")
 
-// afterDeadline is how long a move that is told to end may take to report what it did.
-// If it hangs, reading a disk that doesn't answer, nobody waits for it: the process
-// ends when the receipt is written.
+// afterDeadline is how long a move may take to report what it did, once the deadline has ended it. A move
+// that hangs, because a disk doesn't answer, is not waited for: the process ends when the receipt is written.
 const afterDeadline = 10 * time.Second
 
-// withinDeadline runs do, whose context ends at the deadline.
+// withinDeadline runs do with a context that ends at the deadline.
 func withinDeadline(ctx context.Context, m *contract.Transfer, do func(context.Context) contract.Receipt) contract.Receipt {
 	if m.Deadline <= 0 {
 		return do(ctx)
@@ -36,7 +35,7 @@ func withinDeadline(ctx context.Context, m *contract.Transfer, do func(context.C
 	case <-ctx.Done():
 	}
 	if !errors.Is(context.Cause(ctx), errDeadline) {
-		return <-done // a signal: the kubelet has a bound of its own
+		return <-done // after a signal, the kubelet has a bound of its own
 	}
 	select {
 	case r := <-done:
@@ -46,8 +45,8 @@ func withinDeadline(ctx context.Context, m *contract.Transfer, do func(context.C
 	}
 }
 
-// exceeded gives a receipt that failed after the deadline that reason, unless a retry
-// couldn't help.
+// exceeded sets the receipt's reason to DeadlineExceeded if the receipt failed after the deadline and a retry
+// can help.
 func exceeded(ctx context.Context, m *contract.Transfer, r contract.Receipt) contract.Receipt {
 	if r.Reason == "" || !errors.Is(context.Cause(ctx), errDeadline) || slices.Contains(contract.NoRetry, int32(r.ExitCode)) {
 		return r

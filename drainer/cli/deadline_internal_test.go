@@ -60,7 +60,7 @@ func TestWhatADeadlineMakesOfAReceipt(t *testing.T) {
 				if r.Reason != test.want || r.ExitCode != test.code || r.Source != "uid" || took != test.took {
 					t.Errorf("after %v: %+v", took, r)
 				}
-				time.Sleep(time.Hour) // of the bubble: the move that hung has ended
+				time.Sleep(time.Hour) // in the bubble: afterwards the move that hung has ended
 			})
 		})
 	}

@@ -42,7 +42,7 @@ func runDrain(ctx context.Context, line []string, std args.IO) (int, error) {
 	})
 }
 
-// drain returns an error if nothing was read.
+// drain returns an error if it has read nothing.
 func (f *drainFlags) drain(ctx context.Context, progress func(contract.Progress), std args.IO) (r contract.Receipt, err error) {
 	if err := args.Directory(contract.FlagDir, f.Dir); err != nil {
 		return r, err
@@ -55,7 +55,7 @@ func (f *drainFlags) drain(ctx context.Context, progress func(contract.Progress)
 	if err != nil {
 		return r, err
 	}
-	defer lock.Close() // of no file, too
+	defer lock.Close() // also if there is no lock file
 	source, err := volume.OpenAll(f.Dir, f.NeverStarted)
 	if err != nil {
 		return r, err

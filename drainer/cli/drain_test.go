@@ -23,9 +23,9 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestADrainPutsEveryItemWhereItsClientLooks is the drainer's promise: after it, every object is where its client looks,
-// with its value, flags and time; what the survivors had before is as it was; the
-// volume is as it was; and the receipt adds up.
+// TestADrainPutsEveryItemWhereItsClientLooks is the drainer's promise. After a drain, every object is where
+// its client looks, with its value, flags and time. The survivors still have what they had before, the volume
+// has not changed, and the receipt adds up.
 func TestADrainPutsEveryItemWhereItsClientLooks(t *testing.T) {
 	t.Parallel()
 	first := map[string]string{"saved": "libmemcached-ketama-weighted", "killed": "gomemcache"}
@@ -98,10 +98,10 @@ func TestExpiredAndInvalidatedItemsAreCountedAndDontMove(t *testing.T) {
 		}
 		return nil
 	})
-	s.Memcached().WaitSecond(t) // for the others
+	s.Memcached().WaitSecond(t) // until the clients' items have expired, too
 	s.End("saved")
 	r := drainertest.Drain(t, drainertest.DrainArgs(t, dir, []string{server.Address()}))
-	want := contract.Outcomes{Added: 10, Expired: 9, Invalidated: 20} // short0 went when it was asked for
+	want := contract.Outcomes{Added: 10, Expired: 9, Invalidated: 20} // short0 expired when it was read
 	if r.Receipt.Outcomes != want || r.Code != 0 {
 		t.Errorf("%+v, want %+v; %s", r.Receipt, want, r.Err)
 	}
@@ -110,8 +110,8 @@ func TestExpiredAndInvalidatedItemsAreCountedAndDontMove(t *testing.T) {
 	}
 }
 
-// stalled starts a drain in a process of its own that can't end, because one of two survivors
-// takes some of its items, and no more until it is told to go on.
+// stalled starts a drain in a process of its own. The drain can't end, because one of two survivors takes
+// only some of its items until goOn is called.
 func stalled(t *testing.T) (m contract.Drain, p *drainertest.Process, goOn func(), all map[string]drainertest.Object) {
 	t.Helper()
 	const takes = 200 << 10
@@ -139,8 +139,7 @@ func stalled(t *testing.T) (m contract.Drain, p *drainertest.Process, goOn func(
 	return m, p, goOn, all
 }
 
-// A drain that is killed and started again ends with every
-// item in place and counted once.
+// A drain that is killed and started again puts every item in place and counts it once.
 func TestADrainThatIsKilledCountsEveryItemOnce(t *testing.T) {
 	t.Parallel()
 	m, p, goOn, all := stalled(t)
@@ -157,8 +156,7 @@ func TestADrainThatIsKilledCountsEveryItemOnce(t *testing.T) {
 	drainertest.Check(t, m.Client, m.Servers, all)
 }
 
-// SIGTERM ends a drain quickly, with a receipt that says
-// that it isn't complete.
+// SIGTERM ends a drain quickly, with a receipt that says that the drain isn't complete.
 func TestADrainThatIsStoppedSaysThatItIsIncomplete(t *testing.T) {
 	tier.Second(t, "TestADrainThatIsKilledCountsEveryItemOnce")
 	t.Parallel()
@@ -181,27 +179,26 @@ func TestADrainThatIsStoppedSaysThatItIsIncomplete(t *testing.T) {
 	drainertest.Check(t, m.Client, m.Servers, all)
 }
 
-// Exit code 4, and a line that names it.
+// The exit code is 4, and a line of the log names the survivor.
 func TestADrainNamesTheSurvivorThatItCantReach(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(2, 10)
 	dir := drainertest.Leaving(t, "saved", all)
 	_, addresses := drainertest.Survivors(t, 1)
-	nobody := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
-	m := drainertest.DrainArgs(t, dir, append(addresses, nobody))
-	m.UnreachableTimeout = 3 * time.Second // bounds the connecting to the other one, too
+	unreachable := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
+	m := drainertest.DrainArgs(t, dir, append(addresses, unreachable))
+	m.UnreachableTimeout = 3 * time.Second // also bounds connecting to the other one
 	r := drainertest.Drain(t, m)
-	r.OneLine(t, nobody, "does not answer for 3s")
+	r.OneLine(t, unreachable, "does not answer for 3s")
 	if r.Code != contract.ExitUnreachable || r.Receipt.Reason != "SurvivorUnreachable" || r.Receipt.AddsUp("the-claim") == nil {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}
-	if !strings.Contains(r.Out, "waiting for "+nobody) {
+	if !strings.Contains(r.Out, "waiting for "+unreachable) {
 		t.Errorf("progress does not say who is waited for: %s", r.Out)
 	}
 }
 
-// What a survivor can't store is counted, told, and keeps
-// the drain from counting as done.
+// The receipt counts what a survivor can't store, and the drain fails.
 func TestItemsThatASurvivorCantStoreKeepADrainFromBeingDone(t *testing.T) {
 	t.Parallel()
 	all := map[string]drainertest.Object{"small": {Value: []byte("v")}, "large": {Value: make([]byte, 900<<10)}}
@@ -214,7 +211,7 @@ func TestItemsThatASurvivorCantStoreKeepADrainFromBeingDone(t *testing.T) {
 	}
 }
 
-// TestEvictionsAreReported: a survivor that is too small says so in the receipt.
+// The receipt tells that a survivor is too small.
 func TestEvictionsAreReported(t *testing.T) {
 	t.Parallel()
 	all := map[string]drainertest.Object{}
@@ -229,11 +226,11 @@ func TestEvictionsAreReported(t *testing.T) {
 	}
 }
 
-// What can't be read is exit code 3 with a reason, never an
-// empty cache that was drained.
+// A volume that can't be read gives exit code 3 and a reason. It never counts as an empty cache that was
+// drained.
 func TestAVolumeThatCantBeReadIsNeverDrained(t *testing.T) {
 	t.Parallel()
-	saved := t.TempDir() // a small volume, for there are copies of it
+	saved := t.TempDir() // small, because the test copies it
 	s := drainertest.Serve(t, saved, "-m", "40")
 	for i := range 100 {
 		s.Memcached().RawFor(t).Must("STORED", fmt.Sprintf("set key%d 0 0 1", i), []byte("v"))
@@ -292,9 +289,8 @@ func TestAVolumeThatCantBeReadIsNeverDrained(t *testing.T) {
 	}
 }
 
-// A member that left before its memcached first answered leaves a
-// volume that is proven empty, by the manifest of its start and by the file; one that
-// never started left none, as the operator knows; and without either proof an empty
+// A member may leave before its memcached first answers. The manifest of its start and the file prove that
+// its volume is empty. If the member never started, the operator knows it. Without either proof, an empty
 // volume stays unreadable.
 func TestAVolumeIsEmptyOnlyWithAProof(t *testing.T) {
 	t.Parallel()
@@ -346,7 +342,7 @@ func TestAVolumeIsEmptyOnlyWithAProof(t *testing.T) {
 		"nothing that speaks for it":              {with(), false, warmfile.ReasonMissing},
 		"never started":                           {with(), true, ""},
 		"never started, on a file system":         {with("lost+found", contract.LockFile), true, ""},
-		"never started, and somebody's files":     {with("backup"), true, warmfile.ReasonMissing},
+		"never started, and other files":          {with("backup"), true, warmfile.ReasonMissing},
 		"started since, and a client was faster":  {began(true), true, warmfile.ReasonNoEvidence},
 		"started since, in another boot":          {otherBoot, true, warmfile.ReasonMissing},
 		"started since, memcached never answered": {began(false), true, ""},
@@ -390,8 +386,7 @@ func TestTheReceiptsFileIsWrittenInPlace(t *testing.T) {
 	}
 }
 
-// Only JSON on standard output, phases in their order, and
-// counts that only grow.
+// Standard output has only JSON lines, the phases are in order, and the counts only grow.
 func TestProgressIsJSONAndOnlyGrows(t *testing.T) {
 	t.Parallel()
 	dir := drainertest.Leaving(t, "saved", drainertest.Objects(5, 1000))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
@@ -13,8 +14,8 @@ import (
 	"example.com/memcached-operator/drainer/start"
 )
 
-// runInstall copies this program to DIR/drainer, complete or not at all, and
-// says how the member that it is meant for will start.
+// runInstall copies this program to DIR/drainer, completely or not at all, and predicts how the member that
+// will use it starts.
 func runInstall(ctx context.Context, line []string, std args.IO) error {
 	fs := args.NewFlags("install")
 	var m start.Member
@@ -42,14 +43,24 @@ func runInstall(ctx context.Context, line []string, std args.IO) error {
 }
 
 // installTo copies the program at self to dir/drainer, executable by all. An earlier
-// copy stays usable until the new one replaces it as a whole.
+// copy stays usable until the new one replaces it as a whole. What a killed one left is removed.
 func installTo(self, dir string) (err error) {
 	in, err := os.Open(self)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.CreateTemp(dir, ".drainer-*")
+	const unfinished = ".drainer-"
+	left, err := os.ReadDir(dir)
+	for _, e := range left { // an init container that was killed is started again, in the same directory
+		if e.Type().IsRegular() && strings.HasPrefix(e.Name(), unfinished) {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	out, err := os.CreateTemp(dir, unfinished+"*")
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// A file with something in it that the reader doesn't know is
-// refused, also with the flags that once let memcached itself read it.
+// A file with a flag that the reader doesn't know is refused, even with the options under which memcached
+// itself once read it.
 func TestAFileWithSomethingUnknownIsRefused(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(42, 1000)
@@ -39,8 +39,7 @@ func TestAFileWithSomethingUnknownIsRefused(t *testing.T) {
 	}
 }
 
-// setUnknownFlag sets, in the item of the key, a flag that means nothing to
-// memcached.
+// setUnknownFlag sets a flag that memcached doesn't have in the item of the key.
 func setUnknownFlag(t *testing.T, path, key string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -65,7 +64,7 @@ func setUnknownFlag(t *testing.T, path, key string) {
 	}
 }
 
-// TestSkipExpiringWithin: what expires so soon stays behind, counted.
+// Items that expire soon are skipped and counted.
 func TestSkipExpiringWithin(t *testing.T) {
 	t.Parallel()
 	all := map[string]drainertest.Object{}
@@ -85,8 +84,7 @@ func TestSkipExpiringWithin(t *testing.T) {
 	}
 }
 
-// A drain takes at least the time that its limit asks for, and
-// what it may send by then is sent, not held back.
+// A drain takes at least the time that its limit asks for. What it may send by then is sent, not held back.
 func TestADrainKeepsToItsRateLimit(t *testing.T) {
 	t.Parallel()
 	all := map[string]drainertest.Object{}

@@ -29,7 +29,7 @@ func (f *moveFlags) parse(line []string, std args.IO) error {
 	fs.DurationVar(&f.Patience, contract.FlagPatience, 0, "how long, from the start, clients may still use an earlier list: a source that is no --server waits for the last of them, another for the items that they store there")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
 	fs.IntVar(&f.exportPort, contract.FlagExportPort, 0, "the port at which the source's supervisor streams items, 0 none: then memcached is asked for all of them")
-	fs.StringVar(&f.Begin.File, contract.FlagBeginFile, "", "connect to everybody, and begin when this file says so")
+	fs.StringVar(&f.Begin.File, contract.FlagBeginFile, "", "connect to all servers, and begin when this file says so")
 	fs.StringVar(&f.Begin.When, contract.FlagBeginWhen, "", "the text of that file")
 	fs.DurationVar(&f.Begin.Within, contract.FlagBeginWithin, time.Minute, "how long to wait for it")
 	fs.BoolVar(&f.Leases, contract.FlagLeases, false, "move each key under its lease: only routers use the members, and all are in state move")
@@ -108,7 +108,7 @@ func (f *moveFlags) checkBounds() error {
 	return nil
 }
 
-// lost tells which servers are lost.
+// lost tells for each server whether it is lost.
 func (f *moveFlags) lost(self int) ([]bool, error) {
 	lost := make([]bool, len(f.routing.servers))
 	for _, d := range f.discard {
@@ -121,11 +121,11 @@ func (f *moveFlags) lost(self int) ([]bool, error) {
 	return lost, nil
 }
 
-// leaving is the place of a source that is none of the servers.
+// leaving is the index of a source that is none of the servers.
 const leaving = -1
 
-// source is what is moved from, and its place among the servers. One of the name of a server,
-// at another address, may be that server.
+// source returns the server that items are moved from, and its index among the servers. A source with the
+// name of a server but another address is refused, because it may be that server.
 func (f *moveFlags) source() (source routing.Server, self int, err error) {
 	if source, err = routing.ParseServer(f.Source); err != nil {
 		return source, 0, args.Usagef("--%s: %v", contract.FlagSource, err)

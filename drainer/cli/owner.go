@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// maxLine bounds a key on standard input; memcached's limit is 250 bytes.
+// maxLine bounds a line of standard input, in bytes. memcached's own limit for a key is 250.
 const maxLine = 64 << 10
 
 // ownerFlags are the arguments of "drainer owner".
@@ -33,15 +33,15 @@ func (f *ownerFlags) parse(line []string, std args.IO) error {
 	}
 	switch {
 	case f.moved && len(f.after) == 0:
-		return args.Usagef("--moved needs --after, once per server of the list that comes after")
+		return args.Usagef("--moved needs --after, once per server of the later list")
 	case !f.moved && len(f.after) > 0:
-		return args.Usagef("--after goes with --moved")
+		return args.Usagef("--after needs --moved")
 	}
 	return nil
 }
 
-// runOwner prints the owner of each key on standard input, or counts those that have
-// another owner by another list.
+// runOwner prints the owner of each key of standard input, or counts the keys that have another owner with
+// another list.
 func runOwner(ctx context.Context, line []string, std args.IO) error {
 	var f ownerFlags
 	if err := f.parse(line, std); err != nil {
@@ -80,7 +80,7 @@ func printOwners(l routing.List, std args.IO) error {
 	}
 	out := bufio.NewWriterSize(std.Out, maxLine)
 	err := eachKey(std.In, func(key []byte) {
-		out.Write(key) // the first error comes back from Flush
+		out.Write(key) // Flush returns the first error
 		out.WriteString(names[l.Owner.Owner(key)])
 	})
 	if err != nil {

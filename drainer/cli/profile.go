@@ -9,11 +9,13 @@ import (
 	"time"
 )
 
-// profileVariable names the address, HOST:PORT, at which a supervisor or a router serves Go's profiles
-// to everybody who reaches it. It is a variable of the environment, so that a pod's command stays as it is.
+// profileVariable is the environment variable with the address, HOST:PORT, at which a supervisor or a router
+// serves Go's profiles to every client that can connect. It is not a flag, so that a pod's command stays the
+// same.
 const profileVariable = "DRAINER_PPROF"
 
-// serveProfiles serves them until end is called, or says why not. Without an address nothing is served.
+// serveProfiles serves the profiles until end is called, or logs why it can't. Without an address it serves
+// nothing.
 func serveProfiles(address string, says io.Writer) (end func()) {
 	if address == "" {
 		return func() {}

@@ -20,11 +20,10 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// TestNothingIsLost: a random population, saved or left behind in a crash, is drained
-// to random survivors. Connections are dropped on the way, attempts are killed at a
-// random moment, survivors restart, items expire. When an attempt has succeeded, every
-// item that is live is on its owner with its value, flags and time, unless the owner
-// had its own, and the receipt adds up.
+// A random population, saved or left behind by a crash, is drained to random survivors. Meanwhile connections
+// are dropped, attempts are killed at a random moment, survivors restart and items expire. When an attempt
+// has succeeded, every live item is on its owner with its value, flags and time, unless the owner had its
+// own, and the receipt adds up.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	drainertest.ForEachSeed(t, func(t *testing.T, seed uint64) { newTrial(t, seed).run() })
@@ -40,7 +39,7 @@ type trial struct {
 	theirs  map[string]stored // what the survivors had before
 	servers []*memcachedtest.Server
 	proxies []*drainertest.Proxy
-	named   []string // for the drainer
+	named   []string // the servers as the drainer's arguments name them
 	owner   routing.Owner
 	m       contract.Drain
 }
@@ -90,8 +89,8 @@ func (tr *trial) makeSurvivors() {
 	}
 }
 
-// makeSource fills a memcached and ends it, by a save or by a kill. Some of what it
-// leaves is as a member of mode Saved brings it to its volume.
+// makeSource fills a memcached and ends it, by a save or by a kill. In some trials the volume then looks as a
+// member of mode Saved leaves it.
 func (tr *trial) makeSource() {
 	tr.t.Helper()
 	args := []string{"-m", "16", "-f", "2", "-t", "2", "-o", "no_lru_crawler", "-e", filepath.Join(tr.dir, contract.WarmFile)}
@@ -139,7 +138,7 @@ func (tr *trial) makeSource() {
 	tr.count()
 }
 
-// asHeld asks the server when each object expires.
+// asHeld asks the server for the time when each object expires.
 func (tr *trial) asHeld(s *memcachedtest.Server, all map[string]drainertest.Object) map[string]stored {
 	tr.t.Helper()
 	held, c := map[string]stored{}, s.Dial()
@@ -149,12 +148,12 @@ func (tr *trial) asHeld(s *memcachedtest.Server, all map[string]drainertest.Obje
 			tr.t.Fatal(err)
 		}
 		switch {
-		case v == nil && o.TTL > 0 && o.TTL < 10: // expired already
+		case v == nil && o.TTL > 0 && o.TTL < 10: // it has expired already
 		case v == nil:
 			tr.t.Fatalf("the source does not hold %q", key)
 		default:
 			at := memcachedtest.ExpireAt(tr.t, c, key)
-			if o.TTL == 0 || at != 0 { // else it went between the two questions
+			if o.TTL == 0 || at != 0 { // otherwise it expired between the two requests
 				held[key] = stored{o, at}
 			}
 		}
@@ -174,7 +173,7 @@ func (tr *trial) count() {
 	}
 }
 
-// storeTheirs puts on a survivor what it held before the drain.
+// storeTheirs stores on a survivor what it has before the drain.
 func (tr *trial) storeTheirs(i int) {
 	tr.t.Helper()
 	mine := map[string]drainertest.Object{}
@@ -186,14 +185,14 @@ func (tr *trial) storeTheirs(i int) {
 	drainertest.Store(tr.t, tr.servers[i].Address(), mine)
 }
 
-// run makes attempts that fail, then one that must not.
+// run makes attempts that fail, then one that must succeed.
 func (tr *trial) run() {
 	tr.t.Helper()
 	for range tr.r.IntN(3) {
 		tr.attemptAndKill()
 	}
 	if tr.r.IntN(4) == 0 && len(tr.source) > 0 {
-		time.Sleep(time.Duration(tr.r.IntN(1500)) * time.Millisecond) // items expire meanwhile
+		time.Sleep(time.Duration(tr.r.IntN(1500)) * time.Millisecond) // so that items expire meanwhile
 	}
 	r := tr.last()
 	if err := r.AddsUp(tr.m.SourceID); err != nil {
@@ -209,8 +208,8 @@ func (tr *trial) run() {
 	tr.check()
 }
 
-// attemptAndKill runs the drainer slowly and kills it somewhere; meanwhile a
-// survivor may restart, with what clients stored there stored again.
+// attemptAndKill runs the drainer slowly and kills it at a random moment. Meanwhile a survivor may restart,
+// and its clients' items are stored again.
 func (tr *trial) attemptAndKill() {
 	tr.t.Helper()
 	m := tr.m
@@ -232,7 +231,7 @@ func (tr *trial) attemptAndKill() {
 	p.Wait()
 }
 
-// last is the attempt that ends: in a process of its own, or in this one.
+// last runs the attempt that must succeed, in a process of its own or in this one.
 func (tr *trial) last() *contract.Receipt {
 	tr.t.Helper()
 	_ = os.Remove(tr.m.Receipt)
@@ -274,7 +273,8 @@ func (tr *trial) check() {
 	}
 }
 
-// differs says what is wrong with what a server had between two readings of its clock.
+// differs tells how a value differs from the object, if the server had it between two readings of the
+// server's clock.
 func (o *stored) differs(v *memcache.Value, before, after int64) string {
 	const second = 1
 	switch {

@@ -19,24 +19,24 @@ import (
 // ringFilePeriod is how often the file is read again.
 const ringFilePeriod = 200 * time.Millisecond
 
-// ringFile is where a router is told of the rings: in a file, and by whoever writes that, who need not
-// wait until it is brought.
+// ringFile takes the router's tables from a file. The operator can also send a table by HTTP, without waiting
+// for the kubelet to update the file.
 type ringFile struct {
 	path string
-	// given are tables that did not come by the file; newest is the number of the last of them, of
-	// which the file knows later.
+	// given has tables that came by HTTP. newest is the number of the last of them, which the file has only
+	// later.
 	given  chan *router.Table
 	newest int64
-	// text of the table that the router has taken, and what was read last.
+	// text is the table that the router has taken, last is the text that was read last.
 	text, last []byte
-	// refused is the text of a table that the router doesn't take, and why it doesn't.
+	// refused is the text of a table that the router doesn't take; why says the reason.
 	refused []byte
 	why     error
-	// trouble with the file, for those who ask.
+	// trouble is the current problem with the file, for requests that ask for the state.
 	trouble atomic.Pointer[string]
 }
 
-// read returns the table if it is not the one that was taken, else nil.
+// read returns the file's table if the router has not taken it yet, else nil.
 func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 	file, err := os.Open(f.path)
 	if err != nil {
@@ -49,7 +49,7 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 		return nil, err
 	case f.why != nil && bytes.Equal(text, f.refused):
 		return nil, f.why
-	case bytes.Equal(text, f.last): // it was offered
+	case bytes.Equal(text, f.last): // it was offered before
 		return nil, nil
 	}
 	told, err := contract.ParseRingTable(text)
@@ -67,7 +67,7 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 	return t, err
 }
 
-// tableOf names the members as the routing does.
+// tableOf converts a table; the members have the names by which the routing knows them.
 func tableOf(ctx context.Context, told *contract.RingTable) (t *router.Table, err error) {
 	t = &router.Table{Number: told.Number, Before: told.Before, Acknowledged: told.Acknowledged, Shared: told.Shared, Key: told.Key, Signer: told.Signer}
 	if told.Until != nil {
@@ -84,18 +84,18 @@ func tableOf(ctx context.Context, told *contract.RingTable) (t *router.Table, er
 	return t, err
 }
 
-// take is for PUT /ring: a table that the router need not wait for, with its signature.
+// take handles PUT /ring: a table that comes by HTTP, with its signature.
 func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, signature string) (status int, err error) {
 	has := r.Table()
 	if !contract.RingSigned(text, has.Key, has.Signer, signature) {
-		return http.StatusForbidden, errors.New("whoever wrote the table that this router has did not sign this one")
+		return http.StatusForbidden, errors.New("this table is not signed by the writer of the table that this router has")
 	}
 	told, err := contract.ParseRingTable(text)
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
-	if told.Number > contract.NumberAt(time.Now().Add(contract.NumbersAhead)) {
-		return http.StatusBadRequest, fmt.Errorf("table %d is more than %v ahead of the clock", told.Number, contract.NumbersAhead)
+	if told.Number > contract.NumberAt(contract.ClockOf(has.Number).Add(contract.NumbersAhead)) {
+		return http.StatusBadRequest, fmt.Errorf("table %d is more than %v ahead of this router's clock, and of its own table", told.Number, contract.NumbersAhead)
 	}
 	t, err := tableOf(ctx, told)
 	if err != nil {
@@ -110,13 +110,13 @@ func (f *ringFile) take(ctx context.Context, r *router.Router, text []byte, sign
 	}
 }
 
-// taken: the router has the table that was read last.
+// taken records that the router has the table that was read last.
 func (f *ringFile) taken() { f.text, f.why = f.last, nil }
 
-// refuse the table that was read last.
+// refuse records that the router doesn't take the table that was read last.
 func (f *ringFile) refuse(why error) { f.refused, f.why = f.last, why }
 
-// ringOf names the servers as the client does.
+// ringOf converts a ring; the servers have the names that the client uses.
 func ringOf(ctx context.Context, ring *contract.Ring) (router.Ring, error) {
 	flags := routingFlags{client: ring.Client, keyPrefix: ring.KeyPrefix}
 	for _, s := range ring.Servers {
@@ -179,7 +179,7 @@ func (f *ringFile) watch(ctx context.Context, r *router.Router, logf func(format
 	}
 }
 
-// acknowledged is what the router says of itself.
+// acknowledged returns the router's report.
 func (f *ringFile) acknowledged(r *router.Router) contract.RingAcknowledged {
 	var a contract.RingAcknowledged
 	a.Number = r.Number()

@@ -19,6 +19,7 @@ import (
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/httpserver"
+	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router"
 )
@@ -31,7 +32,7 @@ type routeFlags struct {
 	admin     string
 	maxMemory int
 	ring      ringFile
-	// clientTLS and clientLogins have the files for clients' connections.
+	// clientTLS and clientLogins are the files for clients' connections.
 	clientTLS    string
 	clientVerify bool
 	clientLogins string
@@ -44,7 +45,7 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.StringVar(&f.admin, contract.FlagAdmin, ":11212", "the address of /ready, /metrics and /ring, HOST:PORT; empty for none")
 	fs.StringVar(&f.ring.path, contract.FlagRingFile, "", "the file with the rings and the state of a ring change, in JSON, instead of --client and --server; it is read again when it changes")
 	fs.IntVar(&c.Loops, "threads", runtime.GOMAXPROCS(0), "threads that serve clients; each has its own connections to the members")
-	fs.IntVar(&c.MaxConnections, "max-connections", router.DefaultMaxConnections, "connections of clients at most; another one is told, and closed")
+	fs.IntVar(&c.MaxConnections, "max-connections", router.DefaultMaxConnections, "connections of clients at most; a further one gets an error, and is closed")
 	fs.IntVar(&c.MaxItem, contract.FlagMaxItemSize, router.DefaultMaxItem, "a value's size at most, in bytes: as large as the members' own bound (memcached's -I), whose default it has")
 	fs.IntVar(&f.maxMemory, contract.FlagMaxMemory, router.DefaultMaxMemory, "what is kept of requests that are not complete, or that members have not taken, and of answers that clients have not taken, in bytes; a request or answer of more than 2 KiB beyond it is an error")
 	fs.DurationVar(&c.MemberTimeout, "member-timeout", router.DefaultMemberTimeout, "a member that is silent for so long, and takes less than 32 KiB a second of a large request, gets another connection, and its requests an error")
@@ -54,7 +55,7 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.DurationVar(&c.Linger, "linger", contract.RouterLinger, "after SIGTERM, take connections for so long, while /ready says no")
 	fs.DurationVar(&c.DrainTimeout, "drain-timeout", router.DefaultDrainTimeout, "then wait for answers for so long")
 	fs.DurationVar(&c.Slow, "slow", 100*time.Millisecond, "log requests that take so long, or fail: one a second of each thread at most; 0 none")
-	fs.Func(contract.FlagFailedReads, "what a classic or binary read is told of a key whose member can't be asked, or answers with an error: \"miss\", which is the default, or \"error\", which ends the read", f.failedReads)
+	fs.Func(contract.FlagFailedReads, "the answer to a classic or binary read of a key whose member can't be asked, or answers with an error: \"miss\", which is the default, or \"error\", which ends the read", f.failedReads)
 	fs.StringVar(&f.clientTLS, contract.FlagClientTLSDir, "", "speak TLS with applications: a directory with "+contract.CertFile+" and "+contract.KeyFile)
 	fs.BoolVar(&f.clientVerify, contract.FlagClientVerify, false, "serve only applications that show a certificate which an authority in "+contract.CAFile+" of --"+contract.FlagClientTLSDir+" signed")
 	fs.StringVar(&f.clientLogins, contract.FlagClientAuthFile, "", "ask applications for a login: a file with lines user:password")
@@ -70,7 +71,7 @@ func (f *routeFlags) failedReads(text string) error {
 	return fmt.Errorf("%s or %s is needed", contract.FailedReadsMiss, contract.FailedReadsError)
 }
 
-// leastMemory is what the collector leaves alone, in bytes: there would be little to gain.
+// leastMemory is how many bytes the garbage collector leaves alone: below that, collecting would gain little.
 const leastMemory = 48 << 20
 
 // runRoute serves applications until SIGTERM.
@@ -116,7 +117,7 @@ func runRoute(ctx context.Context, line []string, std args.IO) error {
 	return r.Serve(ctx, listener)
 }
 
-// router is one as the flags say.
+// router makes a router by the flags.
 func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, error) {
 	c := &f.config
 	var err error
@@ -127,6 +128,7 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 		return nil, args.Usagef("--threads: at least 1 is needed")
 	}
 	c.Logf = std.Logf
+	c.MaxFiles = linux.MaxFiles()
 	c.MaxMemory = max(f.maxMemory/c.Loops, 1<<20)
 	if f.clientVerify && f.clientTLS == "" {
 		return nil, args.Usagef("--%s needs --%s", contract.FlagClientVerify, contract.FlagClientTLSDir)
@@ -147,11 +149,11 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 	return router.New(*c)
 }
 
-// table at the start: of the file, or a ring that doesn't change.
+// table returns the router's first table: the file's, or a ring that doesn't change.
 func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 	if f.ring.path != "" {
 		if f.routing.client != "" || len(f.routing.servers) > 0 {
-			return nil, args.Usagef("--%s goes without --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
+			return nil, args.Usagef("--%s can't be combined with --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
 		}
 		f.config.Fence = true
 		t, err := f.ring.read(ctx)
@@ -166,7 +168,8 @@ func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 	return &router.Table{New: router.Ring{Servers: f.routing.servers, Owner: owner}}, err
 }
 
-// certificate answers how the certificate that applications are shown stands; nil if there is none.
+// certificate returns a handler that reports the state of the certificate for applications; nil if there is
+// none.
 func (f *routeFlags) certificate() http.Handler {
 	if f.clientTLS == "" {
 		return nil
@@ -178,7 +181,7 @@ func (f *routeFlags) certificate() http.Handler {
 	})
 }
 
-// serveAdmin answers /ready, /metrics, /ring and, if there is one, /certificate until end is called.
+// serveAdmin serves /ready, /metrics, /ring and, if there is a certificate, /certificate until end is called.
 func serveAdmin(address string, r *router.Router, ring *ringFile, certificate http.Handler) (end func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -194,7 +197,7 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 		_ = json.NewEncoder(w).Encode(ring.acknowledged(r))
 	}
 	mux.HandleFunc("GET /ring", say)
-	const ( // tables may be large, and anybody's
+	const ( // tables may be large, and any client can send one
 		atOnce       = 4
 		tableTimeout = time.Second
 	)
@@ -222,7 +225,7 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 	server := httpserver.New(mux)
 	go func() {
 		if err := server.Serve(httpserver.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
-			panic(err) // the listener is ours alone
+			panic(err) // no other goroutine closes the listener
 		}
 	}()
 	return func() { _ = server.Close() }, nil

@@ -19,7 +19,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// give the router a table, and return the status of its answer.
+// give sends the router a table, and returns the status of the answer.
 func (r *routed) give(t *testing.T, body, signature string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+r.admin+"/ring", strings.NewReader(body))
@@ -36,7 +36,7 @@ func (r *routed) give(t *testing.T, body, signature string) int {
 	return response.StatusCode
 }
 
-// says waits until the router says that it has acknowledged the table, and whether there is trouble.
+// says waits until the router reports that it has acknowledged the table, and whether there is trouble.
 func (r *routed) says(t *testing.T, what string, number int64, trouble bool) (a contract.RingAcknowledged) {
 	t.Helper()
 	wait.For(t, what, func() error {
@@ -50,8 +50,8 @@ func (r *routed) says(t *testing.T, what string, number int64, trouble bool) (a 
 	return a
 }
 
-// A router takes a table before its file has it, also when its time is over and nobody brings it files any
-// more: from whoever wrote the one that it has, and only what is newer.
+// A router takes a table before its file has it, also when its table's time is over and its file is no longer
+// updated. It takes tables only from the writer of the table that it has, and only newer ones.
 func TestARouterIsGivenTables(t *testing.T) {
 	t.Parallel()
 	const key = "uid"
@@ -77,7 +77,7 @@ func TestARouterIsGivenTables(t *testing.T) {
 		text, signature string
 		status          int
 	}{
-		"nobody's":          {text(1, 2), "", http.StatusForbidden},
+		"unsigned":          {text(1, 2), "", http.StatusForbidden},
 		"another's":         {text(1, 2), other.Sign([]byte(text(1, 2)), key), http.StatusForbidden},
 		"another cluster's": {text(1, 2), signer.Sign([]byte(text(1, 2)), "another"), http.StatusForbidden},
 		"another table's":   {text(1, 2), signer.Sign([]byte(text(1, 1)), key), http.StatusForbidden},
@@ -102,7 +102,7 @@ func TestARouterIsGivenTables(t *testing.T) {
 		r.says(t, "it has what it was given", first+n, false)
 	}
 	give(1, 2)
-	time.Sleep(time.Second) // in which it reads the file, which has an earlier one
+	time.Sleep(time.Second) // meanwhile the router reads the file, which has an earlier table
 	r.says(t, "it has no trouble with the file", first+1, false)
 	writeRing(t, path, table(1, 2, key))
 	writeRing(t, path, table(2, 1, key))
@@ -121,7 +121,7 @@ func TestARouterIsGivenTables(t *testing.T) {
 	give(3, 2)
 }
 
-// Where nobody has signed the table, nobody can sign another.
+// If the router's table has no signer, no other table can be signed.
 func TestARouterWithoutASignerIsGivenNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ring")
@@ -138,8 +138,8 @@ func TestARouterWithoutASignerIsGivenNothing(t *testing.T) {
 	}
 }
 
-// A table that doesn't come holds its place no longer than one needs that comes: much shorter than other
-// requests may take.
+// A request whose table doesn't arrive is given up after a time that suffices for a table, which is much
+// shorter than other requests may take.
 func TestATableThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := route(t, "--client=gomemcache", "--server="+memcachedtest.Start(t).Address())

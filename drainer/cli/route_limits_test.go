@@ -21,7 +21,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// anonymous memory of the process, in bytes.
+// anonymous returns the process's anonymous memory, in bytes.
 func (r *routed) anonymous() int {
 	r.T.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Cmd.Process.Pid))
@@ -33,7 +33,7 @@ func (r *routed) anonymous() int {
 	return kib << 10
 }
 
-// metric of the router.
+// metric returns one of the router's metrics.
 func (r *routed) metric(name string) int {
 	r.T.Helper()
 	text, err := r.get("/metrics")
@@ -45,7 +45,7 @@ func (r *routed) metric(name string) int {
 	return int(n)
 }
 
-// most that f makes the router take, in bytes, until nothing has changed for a while.
+// most returns the most memory, in bytes, that f makes the router take, once it has not changed for a while.
 func (r *routed) most(f func(i int) bool) (anonymous, held int) {
 	before := r.anonymous()
 	for i := 0; f(i); i++ {
@@ -57,18 +57,18 @@ func (r *routed) most(f func(i int) bool) (anonymous, held int) {
 	return anonymous - before, held
 }
 
-// within fails if the router took more than its bound, with what buffers have to spare, and as much
+// within fails if the router took more than its bound, plus the spare capacity of buffers and as much
 // garbage.
 func within(t *testing.T, anonymous, held, maxMemory int) {
 	t.Helper()
 	t.Logf("%d MiB, %d MiB held", anonymous>>20, held>>20)
-	// The buffer of a line of up to 1 MiB doubles before the router sees that there is no room.
+	// The buffer of a line of up to 1 MiB doubles before the router sees that there is no memory left.
 	if most := 4*maxMemory + 24<<20; anonymous > most || held > maxMemory*3/2+1<<20 {
 		t.Errorf("it takes %d MiB, %d MiB held, where %d MiB are the bound", anonymous>>20, held>>20, maxMemory>>20)
 	}
 }
 
-// talker is a client that fails the test only where it says so.
+// talk opens a connection that sends the text. It ignores errors of sending.
 func talk(t *testing.T, address, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -82,7 +82,7 @@ func talk(t *testing.T, address, text string) net.Conn {
 	return conn
 }
 
-// writeRing writes the table at once.
+// writeRing writes the table atomically.
 func writeRing(t *testing.T, path string, table any) {
 	t.Helper()
 	text, err := json.Marshal(table)
@@ -97,12 +97,12 @@ func writeRing(t *testing.T, path string, table any) {
 	}
 }
 
-// Clients that ask for large values, and read none of them.
-func TestAnswersThatNobodyReadsTakeBoundedMemory(t *testing.T) {
+// Clients ask for large values and read none of them.
+func TestUnreadAnswersTakeBoundedMemory(t *testing.T) {
 	for _, state := range []string{contract.RingStable, contract.RingPrepare, contract.RingMove} {
 		t.Run(state, func(t *testing.T) {
 			if state != contract.RingMove {
-				tier.Second(t, "TestAnswersThatNobodyReadsTakeBoundedMemory")
+				tier.Second(t, "TestUnreadAnswersTakeBoundedMemory")
 			}
 			t.Parallel()
 			servers := []*memcachedtest.Server{memcachedtest.Start(t, "-m", "100"), memcachedtest.Start(t, "-m", "100")}
@@ -137,7 +137,7 @@ func TestAnswersThatNobodyReadsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// Clients that send large values for a member that takes none.
+// Clients send large values for a member that reads none.
 func TestRequestsThatAMemberDoesNotTakeAreBounded(t *testing.T) {
 	for _, state := range []string{contract.RingStable, contract.RingSettle} {
 		t.Run(state, func(t *testing.T) {
@@ -167,10 +167,10 @@ func TestRequestsThatAMemberDoesNotTakeAreBounded(t *testing.T) {
 	}
 }
 
-// Clients whose first request is to a member that does not answer, with many to another one behind it:
-// neither what they ask, nor what that one answers, takes more than the bound.
+// The first request of each client is for a member that does not answer; many for another member follow it.
+// Neither these requests nor the other member's answers take more than the bound.
 func TestWhatComesAfterARequestThatWaitsTakesBoundedMemory(t *testing.T) {
-	tier.Second(t, "TestAnswersThatNobodyReadsTakeBoundedMemory")
+	tier.Second(t, "TestUnreadAnswersTakeBoundedMemory")
 	value := strings.Repeat("v", 2000)
 	for name, requests := range map[string]func(key string) string{
 		"small answers": func(key string) string { return strings.Repeat("get "+key+"\r\n", 2000) },
@@ -190,7 +190,7 @@ func TestWhatComesAfterARequestThatWaitsTakesBoundedMemory(t *testing.T) {
 				return i < 300
 			})
 			within(t, anonymous, held, maxMemory)
-			another := talk(t, r.address, "get "+other+"\r\n") // it may be told that there is no memory
+			another := talk(t, r.address, "get "+other+"\r\n") // the router may answer that there is no memory
 			if _, err := io.ReadFull(another, make([]byte, 1)); err != nil {
 				t.Errorf("another client: %v", err)
 			}
@@ -199,7 +199,7 @@ func TestWhatComesAfterARequestThatWaitsTakesBoundedMemory(t *testing.T) {
 	}
 }
 
-// storedAt stores the value through the router, and returns its key, which that member owns.
+// storedAt stores the value through the router, under a key that the member owns, and returns the key.
 func storedAt(t *testing.T, r *routed, member *memcachedtest.Server, value string) (key string) {
 	t.Helper()
 	for i := range 100 {
@@ -220,7 +220,7 @@ func storedAt(t *testing.T, r *routed, member *memcachedtest.Server, value strin
 	return ""
 }
 
-// Clients that send a line without an end, before their login and after it.
+// Clients send a line without an end, before their login and after it.
 func TestLinesWithoutAnEndTakeBoundedMemory(t *testing.T) {
 	for _, login := range []bool{true, false} {
 		t.Run(fmt.Sprintf("login=%v", login), func(t *testing.T) {
@@ -247,8 +247,8 @@ func TestLinesWithoutAnEndTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// With TLS, too, a connection counts until it is closed, and one whose client takes
-// nothing is closed after a time.
+// With TLS, too, a connection counts until it is closed, and is closed after a time if its client reads
+// nothing.
 func TestConnectionsByTLSCountUntilTheyAreClosed(t *testing.T) {
 	t.Parallel()
 	m := memcachedtest.Start(t)
@@ -323,8 +323,8 @@ func TestConnectionsByTLSCountUntilTheyAreClosed(t *testing.T) {
 	}
 }
 
-// What was wrong with the file is forgotten when it is right again, and what was refused
-// does not stand in the way of what comes next.
+// Once the file is right again, its earlier errors are forgotten, and a refused table does not prevent the
+// next one.
 func TestTroubleWithTheRingFilePasses(t *testing.T) {
 	t.Parallel()
 	ring := contract.Ring{Client: "gomemcache", Servers: []string{memcachedtest.Start(t).Address()}}
@@ -355,7 +355,7 @@ func TestTroubleWithTheRingFilePasses(t *testing.T) {
 	says("the table again", 8, false)
 }
 
-// After SIGTERM a router is not ready, and takes connections for a while.
+// After SIGTERM a router is not ready, and accepts connections for a while.
 func TestARouterLingersAfterSIGTERM(t *testing.T) {
 	t.Parallel()
 	member := memcachedtest.Start(t).Address()
@@ -382,7 +382,7 @@ func TestARouterLingersAfterSIGTERM(t *testing.T) {
 	ask("an earlier connection", idle)
 }
 
-// Then it ends.
+// After that time the router ends.
 func TestARouterEndsAfterItHasLingered(t *testing.T) {
 	t.Parallel()
 	r := route(t, "--linger=1s", "--client=gomemcache", "--server="+memcachedtest.Start(t).Address())

@@ -18,13 +18,13 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A large value that has waited for a member is not the last that a client's connection carries,
-// whatever the client waits for next.
+// A client's connection carries further requests after a large value that has waited for a member. The tests
+// differ in what the client waits for next.
 
-// large is more than the shared buffer has room for, in bytes.
+// large is a size in bytes that is more than the shared buffer has room for.
 const large = 40_000
 
-// In a ring change: the value's key moves, so the next request waits for it.
+// In a ring change: the value's key moves, so the next request waits for the value.
 func TestAClientGoesOnAfterALargeValueInAChange(t *testing.T) {
 	t.Parallel()
 	all := []*memcachedtest.Server{memcachedtest.Start(t), memcachedtest.Start(t), memcachedtest.Start(t)}
@@ -45,7 +45,7 @@ func TestAClientGoesOnAfterALargeValueInAChange(t *testing.T) {
 	c.hears("STORED\r\n", "MN\r\n")
 }
 
-// While memory is short: an earlier request of the client's is not answered yet.
+// While memory is short: an earlier request of the client has no answer yet.
 func TestAClientGoesOnAfterALargeValueWhileMemoryIsShort(t *testing.T) {
 	t.Parallel()
 	silent, crowded := memcachedtest.Start(t), memcachedtest.Start(t)
@@ -62,12 +62,12 @@ func TestAClientGoesOnAfterALargeValueWhileMemoryIsShort(t *testing.T) {
 	c.slowly(second)
 	r.overfill(first, maxMemory)
 	crowded.Signal(syscall.SIGCONT)
-	r.settle() // it could go on now, but for the memory
+	r.settle() // only the memory now prevents it from going on
 	silent.Signal(syscall.SIGCONT)
 	c.hears("END\r\n", "STORED\r\n")
 }
 
-// settle lets the router do what it has to do by now: then all its threads sleep.
+// settle waits until the router has done what it can do now: then all its threads sleep.
 func (r *routed) settle() {
 	r.T.Helper()
 	looks := 0
@@ -78,20 +78,20 @@ func (r *routed) settle() {
 			r.T.Fatalf("%d threads, %v", len(threads), err)
 		}
 		for _, thread := range threads {
-			stat, _ := os.ReadFile(thread) // it may have ended
+			stat, _ := os.ReadFile(thread) // the thread may have ended
 			if _, state, found := strings.Cut(string(stat), ") "); found && state[0] != 'S' {
 				looks = 0
 				return fmt.Errorf("%s: %.20s", thread, state)
 			}
 		}
-		if looks < 5 { // one that wakes another may have been seen before and after that
+		if looks < 5 { // a thread that wakes another may have been seen both before and after that
 			return errors.New("it may be on its way")
 		}
 		return nil
 	})
 }
 
-// ownersOf keys by gomemcache's distribution.
+// ownersOf returns the owner of a key by gomemcache's distribution.
 func ownersOf(t *testing.T, members ...*memcachedtest.Server) func(key string) *memcachedtest.Server {
 	t.Helper()
 	var all []routing.Server
@@ -146,7 +146,7 @@ func (c *asking) hears(lines ...string) {
 	}
 }
 
-// slowly stores a large value, so that the router collects it.
+// slowly stores a large value in pieces, so that the router buffers it.
 func (c *asking) slowly(key string) {
 	c.t.Helper()
 	text := fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, large, strings.Repeat("v", large))
@@ -156,13 +156,13 @@ func (c *asking) slowly(key string) {
 	c.r.settle()
 }
 
-// crowd stops a member, and asks it for so much that clients wait for it.
+// crowd stops a member and sends it so many requests that clients have to wait for it.
 func (r *routed) crowd(m *memcachedtest.Server, key string) {
 	r.T.Helper()
 	var all []*asking
 	for range 18 {
 		c := r.client()
-		for range 2 { // so that the router knows that the answers are small
+		for range 2 { // so that the router learns that the answers are small
 			c.say(strings.Repeat("get "+key+"\r\n", 60))
 			for range 60 {
 				c.hears("END\r\n")
@@ -177,7 +177,7 @@ func (r *routed) crowd(m *memcachedtest.Server, key string) {
 	r.settle()
 }
 
-// overfill stores values at a member that is stopped, until more is held than may be.
+// overfill stores values at a stopped member until the router holds more than its bound.
 func (r *routed) overfill(key string, maxMemory int) {
 	r.T.Helper()
 	store := func(size, times int) {

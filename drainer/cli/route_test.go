@@ -31,9 +31,15 @@ type routed struct {
 
 func route(t *testing.T, args ...string) *routed {
 	t.Helper()
+	return routeWith(t, "", args...)
+}
+
+// routeWith is route with one more environment variable.
+func routeWith(t *testing.T, env string, args ...string) *routed {
+	t.Helper()
 	at := func() string { return fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t)) }
 	r := &routed{address: at(), admin: at()}
-	r.Process = drainertest.Start(t, append([]string{"route", "--" + contract.FlagListen + "=" + r.address, "--" + contract.FlagAdmin + "=" + r.admin}, args...)...)
+	r.Process = drainertest.StartWith(t, env, append([]string{"route", "--" + contract.FlagListen + "=" + r.address, "--" + contract.FlagAdmin + "=" + r.admin}, args...)...)
 	wait.For(t, "the router to be ready", func() error {
 		_, err := r.get("/ready")
 		return err
@@ -55,8 +61,8 @@ func (r *routed) get(path string) (string, error) {
 	return string(text), err
 }
 
-// Items that are stored through the router are where a direct client looks,
-// it counts them, and SIGTERM ends it well.
+// Items that are stored through the router are where a direct client looks, the router counts them, and it
+// ends with exit code 0 on SIGTERM.
 func TestTheRouterStoresWhereADirectClientLooks(t *testing.T) {
 	t.Parallel()
 	_, servers := drainertest.Survivors(t, 3)
@@ -83,8 +89,8 @@ func TestTheRouterStoresWhereADirectClientLooks(t *testing.T) {
 	}
 }
 
-// TestRouteRingFile: a router follows the file, says what it has acknowledged and what it
-// waits for, and keeps to what it knows if the file is broken.
+// A router follows its file, reports what it has acknowledged and what it waits for, and keeps its table if
+// the file is broken.
 func TestRouteRingFile(t *testing.T) {
 	t.Parallel()
 	_, servers := drainertest.Survivors(t, 3)
@@ -144,7 +150,7 @@ func TestRouteRingFile(t *testing.T) {
 	}
 }
 
-// By TLS and with logins, to applications and to members.
+// The router uses TLS and logins towards applications and towards members.
 func TestARouterSpeaksTLSAndLogsInOnBothSides(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t)
@@ -203,7 +209,7 @@ func TestARouterSpeaksTLSAndLogsInOnBothSides(t *testing.T) {
 	}
 }
 
-// expectRefused: without a login nothing is answered.
+// expectRefused expects no answer without a login.
 func expectRefused(t *testing.T, conn net.Conn) {
 	t.Helper()
 	_ = conn.SetDeadline(wait.Deadline())

@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestRouteVerifiesClients: with --client-verify, an application without a certificate of the
-// authority is not served. The operator is told when the router's own one ends.
+// With --client-verify, an application without a certificate of the authority is not served. The router
+// reports to the operator when its own certificate expires.
 func TestRouteVerifiesClients(t *testing.T) {
 	t.Parallel()
 	_, servers := drainertest.Survivors(t, 1)
@@ -49,7 +49,7 @@ func TestRouteVerifiesClients(t *testing.T) {
 	}
 
 	conn, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true})
-	if err == nil { // TLS 1.3: the refusal comes with the first read
+	if err == nil { // in TLS 1.3 the refusal comes with the first read
 		defer conn.Close()
 		_ = conn.SetDeadline(wait.Deadline())
 		_, _ = io.WriteString(conn, "version\r\n")

@@ -40,7 +40,7 @@ func (f *routingFlags) add(fs *flag.FlagSet) {
 	fs.StringVar(&f.keyPrefix, contract.FlagKeyPrefix, "", "what the client writes before its keys and doesn't hash (libmemcached, pymemcache)")
 }
 
-// owner is the owner function over the servers that the flags name.
+// owner returns the owner function for the servers that the flags name.
 func (f *routingFlags) owner() (routing.Owner, error) {
 	if len(f.servers) == 0 {
 		return nil, args.Usagef("--%s is needed, once per server", contract.FlagServer)
@@ -55,8 +55,8 @@ func (f *routingFlags) owner() (routing.Owner, error) {
 	return owner, nil
 }
 
-// resolve names the servers as a client that hashes their addresses does. It waits for
-// names that don't exist yet, such as that of a member that restarts.
+// resolve names the servers as a client that hashes their addresses does. It waits for names that don't exist
+// yet, such as the name of a member that restarts.
 func (f *routingFlags) resolve(ctx context.Context, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {

@@ -27,16 +27,15 @@ import (
 
 var printTable = flag.Bool("print-table", false, "print the table of docs/performance.md")
 
-// steps are sizes as an autoscaler may choose them, from three members on.
+// steps are sizes that an autoscaler could choose after three members.
 var steps = []int{5, 2, 3, 2}
 
-// reshufflers are clients whose keys move in all ways: between any two servers at
-// every change, and to and from the one that comes or goes.
+// reshufflers are clients whose keys move in all ways: between any two servers at every change, and to and
+// from the server that comes or goes.
 var reshufflers = []string{"gomemcache", "libmemcached-ketama-weighted"}
 
-// TestDocumentedHitRatios: the table in docs/performance.md is what a client finds
-// after each scaling, where drains alone move its items, and where what the members
-// have for each other moves, too. With both it finds everything, and nothing old.
+// The table in docs/performance.md has the hit ratios that a client gets after each scaling, with drains
+// alone and with drains and moves. With both, the client finds everything, and nothing old.
 func TestDocumentedHitRatios(t *testing.T) {
 	tier.Second(t, "TestDocumentedHitRatiosAreThoseOfTheRings")
 	columns := make([][]column, 2*len(reshufflers))
@@ -60,9 +59,8 @@ func TestDocumentedHitRatios(t *testing.T) {
 	expectDocumented(t, columns)
 }
 
-// TestDocumentedHitRatiosAreThoseOfTheRings: the table in docs/performance.md is what follows from the rings, if a
-// drain adds what a member leaves at its owners, and a move deletes it here, too. TestScalingsUnderLoad shows
-// that they do.
+// The table in docs/performance.md follows from the rings, if a drain adds a leaving member's items at their
+// owners, and a move also deletes them here. TestScalingsUnderLoad shows that drains and moves do so.
 func TestDocumentedHitRatiosAreThoseOfTheRings(t *testing.T) {
 	t.Parallel()
 	columns := make([][]column, 2*len(reshufflers))
@@ -82,7 +80,7 @@ func TestDocumentedHitRatiosAreThoseOfTheRings(t *testing.T) {
 			}
 			return of
 		}
-		members := make([]map[int]int, 3) // the version of each key that a member has
+		members := make([]map[int]int, 3) // for each member, the version of each key that it has
 		for m := range members {
 			members[m] = map[int]int{}
 		}
@@ -138,13 +136,13 @@ func TestDocumentedHitRatiosAreThoseOfTheRings(t *testing.T) {
 	expectDocumented(t, columns)
 }
 
-// tableKeys are those of which docs/performance.md tells how many are found, and column is of one step: how many
-// are found, and how many of these are old.
+// tableKeys is how many keys the table in docs/performance.md is about. A column has, for one step, how many
+// of them are found, and how many of these are old.
 const tableKeys = 5_000
 
 type column struct{ found, old int }
 
-// expectDocumented looks for the table in docs/performance.md.
+// expectDocumented compares the columns with the table in docs/performance.md.
 func expectDocumented(t *testing.T, columns [][]column) {
 	t.Helper()
 	const keys = tableKeys
@@ -186,9 +184,8 @@ func expectDocumented(t *testing.T, columns [][]column) {
 	}
 }
 
-// TestScalingsUnderLoad: while clients read and write all the time, the cluster is
-// scaled at random moments, and survivors crash meanwhile. No read finds a value older
-// than the last one that was acknowledged, and after each step every item is found.
+// While clients read and write all the time, the cluster is scaled at random moments, and survivors crash. No
+// read finds a value older than the last acknowledged one, and after each step every item is found.
 func TestScalingsUnderLoad(t *testing.T) {
 	t.Parallel()
 	seeds := 1
@@ -219,36 +216,35 @@ func TestScalingsUnderLoad(t *testing.T) {
 	}
 }
 
-// scalings is a cluster of members under their supervisors, and an application that
-// reads its keys with a client library.
+// scalings is a cluster of members under their supervisors, and an application that uses a client library.
 type scalings struct {
 	t       *testing.T
 	client  string
 	moved   bool
 	members []*drainertest.Served
-	exports []int // where each streams its items
+	exports []int // the ports where the members stream their items
 	ring    atomic.Pointer[ring]
 	library *gomemcache.Client
-	// versions that were acknowledged last, by key. Whoever reads or writes while
-	// the list of servers may change holds lock to read.
+	// versions are the last acknowledged versions, by key. A client holds lock for reading while it reads or
+	// writes and the list of servers may change.
 	versions []atomic.Int64
 	lock     sync.RWMutex
 }
 
-// ring is a list of servers as the client sees it.
+// ring is the list of servers that the client has.
 type ring struct {
 	named     []string
 	addresses []net.Addr
 	owner     routing.Owner
 }
 
-// PickServer makes the scalings a selector of the client library.
+// PickServer is a part of the client library's interface of a selector.
 func (s *scalings) PickServer(key string) (net.Addr, error) {
 	now := s.ring.Load()
 	return now.addresses[now.owner.Owner([]byte(key))], nil
 }
 
-// Each makes the scalings a selector of the client library.
+// Each is a part of the client library's interface of a selector.
 func (s *scalings) Each(do func(net.Addr) error) error {
 	for _, address := range s.ring.Load().addresses {
 		if err := do(address); err != nil {
@@ -271,7 +267,7 @@ func newScalings(t *testing.T, client string, moved bool, keys int) *scalings {
 	return s
 }
 
-// list tells the clients of the first n members.
+// list gives the clients a list of the first n members.
 func (s *scalings) list(n int) {
 	s.t.Helper()
 	next := &ring{}
@@ -288,9 +284,9 @@ func (s *scalings) list(n int) {
 	s.ring.Store(next)
 }
 
-// scale goes through a scaling as the operator does: members come before the
-// clients hear of them, and leave after that; a volume is drained when its member
-// is gone; and then what the others hold for each other moves, if it is to.
+// scale scales as the operator does. New members start before the clients' list has them. Members leave after
+// the list has changed; a volume is drained when its member is gone. Then the moves between the others
+// follow, if moved is set.
 func (s *scalings) scale(n int) {
 	s.t.Helper()
 	before := len(s.members)
@@ -319,11 +315,11 @@ func (s *scalings) scale(n int) {
 	for i := range min(before, n) {
 		named := s.ring.Load().named
 		a := drainertest.MoveArgs(s.t, s.client, named[i], named)
-		if i%2 == 0 { // the others' items are listed
+		if i%2 == 0 { // the others have their items listed
 			a.ExportPort = int32(s.exports[i])
 		}
 		r := drainertest.Move(s.t, a)
-		if r.Receipt.Reason == "SourceRestarted" { // it crashed: its Job begins again
+		if r.Receipt.Reason == "SourceRestarted" { // the source crashed, and its Job begins again
 			r = drainertest.Move(s.t, a)
 		}
 		if r.Receipt.AddsUp(a.SourceID) != nil {
@@ -340,8 +336,8 @@ func (s *scalings) serve(i int, dir string, port int) *drainertest.Served {
 	return drainertest.SuperviseCommand(s.t, "", serve)
 }
 
-// crash lets a member's memcached crash in a while, and starts the member again, as a
-// kubelet does. It returns what waits until the member's items are back.
+// crash kills a member's memcached after a while, and starts the member again, as a kubelet does. It returns
+// a function that waits until the member's items are back.
 func (s *scalings) crash(i int, after time.Duration) (back func()) {
 	member := s.members[i]
 	var returns sync.WaitGroup
@@ -358,7 +354,7 @@ func (s *scalings) crash(i int, after time.Duration) (back func()) {
 	}
 }
 
-// store the next version of a key, again and again while its member is away.
+// store stores the next version of a key, and retries while its member is away.
 func (s *scalings) store(k int) {
 	next := s.versions[k].Load() + 1
 	value := strconv.AppendInt(nil, next, 10)
@@ -374,7 +370,7 @@ func (s *scalings) store(k int) {
 	s.versions[k].Store(next)
 }
 
-// read a key: the version that is found, 0 for none, and the one that it should be.
+// read returns the version of a key that is found, 0 for none, and the version that should be found.
 func (s *scalings) read(k int) (got, want int64, err error) {
 	want = s.versions[k].Load()
 	item, err := s.library.Get("key:" + strconv.Itoa(k))
@@ -404,7 +400,7 @@ func (s *scalings) look() (found, old int) {
 	return found, old
 }
 
-// load reads and writes until stop is called. Each of its clients has keys of its own.
+// load reads and writes until stop is called. Each of its clients has its own keys.
 func (s *scalings) load(seed uint64) (stop func()) {
 	const clients = 2
 	var ended atomic.Bool

@@ -21,7 +21,7 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// defaultUnreachable is how long a survivor may not answer.
+// defaultUnreachable is the default of --unreachable-timeout.
 const defaultUnreachable = 5 * time.Minute
 
 // transferFlags are common to the commands that move items.
@@ -45,7 +45,7 @@ func addConnection(fs *flag.FlagSet, c *contract.Connection) {
 	fs.StringVar(&c.AuthFile, contract.FlagAuthFile, "", "log in as the first line, user:password, of this file says")
 }
 
-// check returns the owner function, once the servers' names are known.
+// check resolves the servers' names and returns the owner function.
 func (f *transferFlags) check(ctx context.Context, m *contract.Transfer) (routing.Owner, error) {
 	switch {
 	case m.UnreachableTimeout < time.Second:
@@ -62,15 +62,15 @@ func (f *transferFlags) check(ctx context.Context, m *contract.Transfer) (routin
 	return f.routing.owner()
 }
 
-// engine is one without its source.
+// engine returns a move engine without its source.
 func (f *transferFlags) engine(m *contract.Transfer, owner routing.Owner, progress func(contract.Progress), std args.IO) *move.Engine {
 	return &move.Engine{SourceID: m.SourceID, Owner: owner, Servers: f.routing.servers, Dialer: memcache.Dialer{Connection: m.Connection, Settled: true},
 		UnreachableTimeout: m.UnreachableTimeout, Limit: pace.Limit{Items: m.RateLimitItems, Bytes: m.RateLimitBytes},
 		SkipExpiringWithin: m.SkipExpiringWithin, Progress: progress, Log: std.Err}
 }
 
-// runTransfer runs a command that moves items. Once its flags are parsed there is a
-// receipt, whatever happens.
+// runTransfer runs a command that moves items. If the flags were parsed, it writes a receipt, whatever
+// happens.
 func runTransfer(ctx context.Context, m *contract.Transfer, std args.IO, run func(context.Context, func(contract.Progress)) contract.Receipt) (int, error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -79,7 +79,7 @@ func runTransfer(ctx context.Context, m *contract.Transfer, std args.IO, run fun
 	if err := writeReceipt(m.Receipt, r); err != nil {
 		return contract.ExitFailed, fmt.Errorf("write the receipt: %w", err)
 	}
-	done := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.Unaskable + r.Rejected
+	done := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.NoTextForm + r.Rejected
 	progress.write(contract.Progress{Phase: contract.PhaseDone, ItemsDone: done, ItemsTotal: r.Found,
 		BytesDone: progress.last.BytesDone, BytesTotal: progress.last.BytesTotal, Message: r.Message})
 	if r.Reason != "" {
@@ -89,7 +89,7 @@ func runTransfer(ctx context.Context, m *contract.Transfer, std args.IO, run fun
 	return r.ExitCode, nil
 }
 
-// progressLines writes JSON lines and remembers the last.
+// progressLines writes JSON lines and remembers the last one.
 type progressLines struct {
 	w    io.Writer
 	mu   sync.Mutex
@@ -99,17 +99,16 @@ type progressLines struct {
 func (l *progressLines) write(p contract.Progress) {
 	b, err := json.Marshal(p)
 	if err != nil {
-		return // no value of this type can cause it
+		return // no value of this type causes an error
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = p
-	// The reader of the lines may be gone; only the receipt counts.
+	// The process that reads the lines may have ended; only the receipt matters.
 	_, _ = l.w.Write(append(b, '\n'))
 }
 
-// writeReceipt overwrites path in place: the kubelet has created that file and keeps it
-// open.
+// writeReceipt overwrites path in place, because the kubelet has created that file and keeps it open.
 func writeReceipt(path string, r contract.Receipt) error {
 	b, err := r.Marshal()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package commandline reads memcached's arguments as memcached itself does, by getopt_long and
-// getsubopt: letters in one argument, values in the same argument or in the next one, long names,
-// also abbreviated, and the options of -o.
+// Package commandline reads memcached's arguments as memcached does, by getopt_long and getsubopt: several
+// letters in one argument, values in the same argument or in the next one, long names and their
+// abbreviations, and the suboptions of -o.
 package commandline
 
 import (
@@ -10,17 +10,17 @@ import (
 
 // Option is one option of memcached.
 type Option struct {
-	// Letter of it, also if its long name was written. Unknown, and Value is the argument, if
-	// memcached would end because of it.
+	// Letter is the option's letter, also if the command line has its long name. It is Unknown, and Value is
+	// the argument, if memcached would exit because of it.
 	Letter byte
-	// Value of it, "" if it takes none.
+	// Value is "" if the option takes none.
 	Value string
 }
 
-// Unknown is the Letter of what memcached doesn't know, and of an option without its value.
+// Unknown is the Letter of an option that memcached doesn't know, and of an option whose value is missing.
 const Unknown byte = '?'
 
-// Letters of options that others ask for.
+// The letters of options that other packages ask for.
 const (
 	AuthFile   byte = 'Y'
 	Daemon     byte = 'd'
@@ -35,16 +35,17 @@ const (
 	Verbose    byte = 'v'
 )
 
-// Options in their order. If one is there more than once, the last one counts.
+// Options are in the order of the command line. If an option is repeated, the last one counts.
 type Options []Option
 
-// Source: memcached's memcached.c, main. -D, -A and others are not in every version.
+// The letters of memcached's options. Source: memcached's memcached.c, main. Not every version has -D, -A and
+// others.
 const (
 	plainLetters = "AZMkhiVrvdLCSFXW"
 	valueLetters = "apsUmcluPfntDRbBIYeoN"
 )
 
-// longNames has the letters. All but the ones of plainLetters take a value.
+// longNames maps long names to letters. All options but those in plainLetters take a value.
 var longNames = map[string]byte{
 	"unix-mask": 'a', "enable-shutdown": 'A', "enable-ssl": EnableTLS, "port": 'p', "unix-socket": 's', "udp-port": 'U',
 	"memory-limit": Memory, "disable-evictions": 'M', "conn-limit": 'c', "lock-memory": 'k', "help": 'h', "license": 'i',
@@ -55,7 +56,8 @@ var longNames = map[string]byte{
 	"extended": Extended, "napi-ids": 'N',
 }
 
-// Parse reads the arguments, without the program's name. What is no option, memcached ignores.
+// Parse reads the arguments, without the program's name. It ignores arguments that aren't options, as
+// memcached does.
 func Parse(arguments []string) (all Options) {
 	for len(arguments) > 0 {
 		a := arguments[0]
@@ -74,7 +76,7 @@ func Parse(arguments []string) (all Options) {
 	return all
 }
 
-// letters reads an argument of one hyphen, and the value that comes after it.
+// letters reads an argument with one hyphen, and the value that follows it.
 func letters(a string, after []string) (read Options, rest []string) {
 	for i := 1; i < len(a); i++ {
 		letter := a[i]
@@ -94,13 +96,13 @@ func letters(a string, after []string) (read Options, rest []string) {
 	return read, after
 }
 
-// long reads an argument of two hyphens, and the value that comes after it.
+// long reads an argument with two hyphens, and the value that follows it.
 func long(a string, after []string) (read Options, rest []string) {
 	name, value, has := strings.Cut(a[len("--"):], "=")
 	letter := letterOf(name)
 	switch {
 	case letter == Unknown:
-	case letter == Verbose: // it may have a value, which says nothing
+	case letter == Verbose: // an optional value, which has no meaning
 		return Options{{Letter: letter}}, after
 	case strings.IndexByte(plainLetters, letter) >= 0:
 		if !has {
@@ -114,7 +116,7 @@ func long(a string, after []string) (read Options, rest []string) {
 	return Options{{Unknown, a}}, after
 }
 
-// letterOf a long name, or of what only one of them begins with.
+// letterOf returns the letter of a long name, or of an unambiguous beginning of one.
 func letterOf(name string) byte {
 	if letter, ok := longNames[name]; ok {
 		return letter
@@ -131,7 +133,7 @@ func letterOf(name string) byte {
 	return found
 }
 
-// Last is the value that counts; false if the option isn't there.
+// Last returns the value that counts; false if the option isn't there.
 func (o Options) Last(letter byte) (value string, there bool) {
 	for i := len(o) - 1; i >= 0; i-- {
 		if o[i].Letter == letter {
@@ -141,10 +143,10 @@ func (o Options) Last(letter byte) (value string, there bool) {
 	return "", false
 }
 
-// Suboption is one of -o.
+// Suboption is one of -o's suboptions.
 type Suboption struct{ Name, Value string }
 
-// Suboptions of all -o, in their order.
+// Suboptions returns the suboptions of all -o, in order.
 func (o Options) Suboptions() (all []Suboption) {
 	for _, option := range o {
 		if option.Letter != Extended {
@@ -158,9 +160,9 @@ func (o Options) Suboptions() (all []Suboption) {
 	return all
 }
 
-// MemoryLimit is the size that memcached gives its warm file: -m, in bytes.
+// MemoryLimit returns the size that memcached gives its warm file: -m, in bytes.
 func (o Options) MemoryLimit() int64 {
-	const most = 1 << 40 // so that it has a number of bytes
+	const most = 1 << 40 // in MiB: the number of bytes fits in an int64
 	value, there := o.Last(Memory)
 	if !there {
 		return 64 << 20
@@ -171,9 +173,9 @@ func (o Options) MemoryLimit() int64 {
 // pageSize is memcached's slab_page_size, in bytes.
 const pageSize = 1 << 20
 
-// ShortPages tells whether memcached may lay its slab pages out in lengths of their own, because
-// it moves none and its largest slot is a page: it never restarts from such a file (see package
-// warmfile). The order of the suboptions is not looked at, so that the API's rule is the same.
+// ShortPages tells whether memcached may give its slab pages individual lengths, because it moves none and
+// its largest slot is a page. It never restarts from such a file (see package warmfile). The order of the
+// suboptions is ignored, so that the API's rule is the same.
 //
 // Source: memcached's memcached.c, main; slabs.c, do_slabs_newslab.
 func (o Options) ShortPages() bool {
@@ -186,7 +188,7 @@ func (o Options) ShortPages() bool {
 			stays = true
 		case "no_chunked_items":
 			unchunked = true
-		case "slab_chunk_max": // in bytes, or in KiB: that depends on the version
+		case "slab_chunk_max": // in bytes or in KiB, depending on the version
 			n := number(s.Value)
 			set, page = true, page || n == pageSize || n == pageSize>>10
 		}
@@ -199,7 +201,7 @@ func (o Options) ShortPages() bool {
 	return (unmodern || stays) && page
 }
 
-// number is what strtol reads of a text: space, a sign, digits; 0 if there are none.
+// number returns what strtol reads from a text: space, a sign, digits; 0 if there are none.
 func number(text string) int64 {
 	text = strings.TrimPrefix(strings.TrimLeft(text, " \t\n\v\f\r"), "+")
 	end := 0
@@ -210,7 +212,7 @@ func number(text string) int64 {
 	return n
 }
 
-// maxItem is -I, in bytes.
+// maxItem returns -I, in bytes.
 func (o Options) maxItem() int64 {
 	value, there := o.Last(MaxItem)
 	if !there || value == "" {
@@ -220,8 +222,8 @@ func (o Options) maxItem() int64 {
 	return number(value) * max(1, unit)
 }
 
-// IsSupervisors tells whether only the supervisor sets the option: it chooses the warm file and
-// stays the parent. An option whose value is missing counts, too.
+// IsSupervisors tells whether only the supervisor may set the option: the supervisor chooses the warm file
+// and stays memcached's parent. An option whose value is missing counts, too.
 func (o Option) IsSupervisors() bool {
 	switch o.Letter {
 	case MemoryFile, Daemon:
@@ -232,7 +234,7 @@ func (o Option) IsSupervisors() bool {
 	return false
 }
 
-// lacksValueOf is the option whose value is missing.
+// lacksValueOf returns the letter of the option whose value is missing.
 func (o Option) lacksValueOf() byte {
 	if name, isLong := strings.CutPrefix(o.Value, "--"); isLong {
 		return letterOf(name)

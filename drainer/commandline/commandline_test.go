@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/commandline/forms"
 )
 
-// TestArgumentsMeanWhatTheyMeanToMemcached: each form that getopt_long takes.
+// This tests each form that getopt_long takes.
 func TestArgumentsMeanWhatTheyMeanToMemcached(t *testing.T) {
 	type options = commandline.Options
 	for line, want := range map[string]options{
@@ -46,7 +46,7 @@ func TestArgumentsMeanWhatTheyMeanToMemcached(t *testing.T) {
 	}
 }
 
-// TestTheLastOneCounts, as in memcached.
+// As in memcached, the last of several equal options counts.
 func TestTheLastOneCounts(t *testing.T) {
 	o := commandline.Parse(strings.Fields("-m 64 -vm128 -I 2m -o slab_sizes=96-128,modern --ext=no_modern=1"))
 	if limit := o.MemoryLimit(); limit != 128<<20 {
@@ -61,8 +61,7 @@ func TestTheLastOneCounts(t *testing.T) {
 	}
 }
 
-// TestLayoutsThatMemcachedNeverRestartsFrom are known by the arguments. The API's rules have the
-// same table.
+// The arguments alone show such a layout. The tests of the API's rules use the same table.
 func TestLayoutsThatMemcachedNeverRestartsFrom(t *testing.T) {
 	for _, f := range forms.ShortPages {
 		if got := commandline.Parse(f.Arguments).ShortPages(); got != f.Refused {
@@ -71,8 +70,7 @@ func TestLayoutsThatMemcachedNeverRestartsFrom(t *testing.T) {
 	}
 }
 
-// TestOptionsOfTheSupervisorAreFound in each form, and only there. The API's rules have the same
-// table.
+// They are found in each form, and other options are not. The tests of the API's rules use the same table.
 func TestOptionsOfTheSupervisorAreFound(t *testing.T) {
 	for _, f := range forms.Supervisors {
 		o := commandline.Parse(f.Arguments)

@@ -6,7 +6,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-func TestNobodyIsAdmittedWithAnothersPassword(t *testing.T) {
+func TestNoUserIsAdmittedWithAnothersPassword(t *testing.T) {
 	t.Parallel()
 	logins := []contract.Login{{User: "ann", Password: "secret"}, {User: "bob", Password: "other"}}
 	for _, c := range []struct {

@@ -1,12 +1,13 @@
 package contract
 
-// CertificatePath is where a member's supervisor, beside ReadyPath, and a router, beside its other answers,
-// say how the certificate stands that they serve with.
+// CertificatePath is the HTTP path at which supervisors and routers report the state of their TLS
+// certificate. A supervisor serves it beside ReadyPath, a router beside its other answers.
 const CertificatePath = "/certificate"
 
-// Certificate is how one stands, in JSON. It has no part of the files.
+// Certificate is the state of a TLS certificate, in JSON. It has nothing of the files' content.
 type Certificate struct {
-	// NotAfter is when the first certificate of the chain ends, in seconds since 1970; 0 if that can't be read.
+	// NotAfter is when the first certificate of the chain expires, in seconds since 1970; 0 if it can't be
+	// read.
 	NotAfter int64 `json:"notAfter,omitempty"`
 	// Trouble is why the files can't be used; empty if they can.
 	Trouble string `json:"trouble,omitempty"`

@@ -1,11 +1,9 @@
-// Package contract is what the manager and the drainer agree on: flags, exit
-// codes, the progress line and the receipt. Of the drainer's packages the
-// controllers import this one and routing. It imports nothing but the standard
-// library.
+// Package contract is what the manager and the drainer agree on: flags, exit codes, the progress line and the
+// receipt. It is one of the two drainer packages that the controllers import (the other is routing), and it
+// imports nothing but the standard library.
 //
-// Everything here crosses a process boundary between two versions of the
-// operator (a Job that was started before an upgrade ends after it), so fields
-// are only ever added.
+// Everything here crosses a process boundary between two versions of the operator: a Job that was started
+// before an upgrade ends after it. So fields are only ever added.
 package contract
 
 import (
@@ -20,8 +18,7 @@ import (
 const (
 	// ExitOK: the work is done and the receipt, if there is one, adds up.
 	ExitOK = 0
-	// ExitFailed: something failed that a retry may mend (a connection that
-	// broke for good, an I/O error, a signal).
+	// ExitFailed: something failed that a retry may fix (a broken connection, an I/O error, a signal).
 	ExitFailed = 1
 	// ExitUsage: the arguments, or the servers that they name, are wrong. A retry can't help.
 	ExitUsage = 2
@@ -49,28 +46,28 @@ const (
 	// Manifest is written by "drainer supervise": what .meta would say, kept
 	// current while memcached runs, so that a crash needs no .meta.
 	Manifest = "manifest.json"
-	// SaveFile is a warm file's used pages with its .meta and its manifest, on a
-	// volume that memcached doesn't map: "drainer supervise --memory-dir" writes it.
+	// SaveFile has the used pages of a warm file, with its .meta and its manifest. "drainer supervise
+	// --memory-dir" writes it to a volume that memcached doesn't map.
 	SaveFile = "save"
-	// InUse, on such a volume, says since when a member has been running, and from
-	// which save: what clients have written since is in no save.
+	// InUse, on such a volume, says since when a member has been running, and from which save it started. No
+	// save has what clients have written since.
 	InUse = "in-use"
-	// ListFile is the clients' list as the member knew it last.
+	// ListFile is the clients' list that the member read last.
 	ListFile = "list"
-	// LockFile is empty: whoever uses the volume has a lock on it.
+	// LockFile is empty. A process that uses the volume holds a lock on it.
 	LockFile = "lock"
-	// ReplayedFile is beside the warm file, or the save, of a generation: which of its items have
-	// been replayed.
+	// ReplayedFile records which items of a generation have been replayed. It is beside the generation's warm
+	// file or save.
 	ReplayedFile = "replayed"
-	// SpareFile takes a little room beside a warm file that memcached maps, for what is written at a
-	// planned end: its .meta and the manifest. It is removed before that.
+	// SpareFile reserves a little room beside a warm file that memcached maps. The supervisor removes it at a
+	// planned end, to make room for the .meta and the manifest.
 	SpareFile = "spare"
-	// GenerationPrefix begins the name of a directory with an older warm file, its
-	// .meta and its manifest: what "drainer supervise" keeps to replay it into a
-	// memcached that starts empty. A number follows, higher is newer.
+	// GenerationPrefix begins the name of a directory with an older warm file, its .meta and its manifest.
+	// "drainer supervise" keeps it to replay it into a memcached that starts empty. A number follows; a
+	// higher one is newer.
 	GenerationPrefix = "generation-"
-	// FailedSuffix ends the name of a generation that could not be replayed. No replay
-	// tries it again, but a drain reads it.
+	// FailedSuffix ends the name of a generation that could not be replayed. It is not replayed again, but a
+	// drain reads it.
 	FailedSuffix = ".failed"
 )
 
@@ -78,31 +75,31 @@ const (
 // (the container's terminationMessagePath).
 const TerminationLog = "/dev/termination-log"
 
-// SlowSave is how many bytes a second a save is written that nobody has measured: a slow
+// SlowSave is the assumed speed of a save that has not been measured, in bytes per second: that of a slow
 // disk.
 const SlowSave = 16 << 20
 
 // MaxReceiptBytes is the kubelet's limit for a termination message.
 const MaxReceiptBytes = 4096
 
-// ColdStart is a member's termination message, written in advance because a crash
-// leaves no time. It says that after an end without a save the member would start cold,
-// because the volume has no room for a second warm file beside the one to be replayed.
+// ColdStart is a member's termination message. It is written in advance, because a crash leaves no time to
+// write. It says that the member would start cold after an end without a save, because the volume has no room
+// for a second warm file beside the one to be replayed.
 type ColdStart struct {
-	// NeedBytes is the size of a second file, FreeBytes the room for it.
+	// NeedBytes is the size of a second file, FreeBytes is the free space on the volume.
 	NeedBytes int64 `json:"coldStartNeedsBytes"`
 	FreeBytes int64 `json:"freeBytes"`
-	// SaveOutdated: it starts cold in any case, because the pod before it was lost
-	// without a save.
+	// SaveOutdated means that the member starts cold in any case, because the pod before it was lost without
+	// a save.
 	SaveOutdated bool `json:"saveOutdated,omitempty"`
-	// BytesPerSecond is the rate of the latest save that is known of, whether or not the
-	// start is cold; 0 none.
+	// BytesPerSecond is the rate of the latest known save, whether or not the start is cold; 0 if no save is
+	// known.
 	BytesPerSecond int64 `json:"saveBytesPerSecond,omitempty"`
-	// SaveError is why that pod could not save, if it lived to say so.
+	// SaveError is why the pod before could not save, if it was able to report that.
 	SaveError string `json:"saveError,omitempty"`
-	// SaveIncomplete is what is missing of that pod's save; the rest is replayed.
+	// SaveIncomplete says which part of that pod's save is missing; the rest is replayed.
 	SaveIncomplete string `json:"saveIncomplete,omitempty"`
-	// Unreadable is why its file can't be read; a drain can look at what is kept of it.
+	// Unreadable is why the warm file can't be read. The file is kept, and a drain can read it.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
@@ -115,13 +112,13 @@ func ParseColdStart(message string) *ColdStart {
 	return &c
 }
 
-// Saving is the termination message of a member that saves: how far it is. If the kubelet
-// kills the member, that is how far it came.
+// Saving is the termination message of a member that is saving. If the kubelet kills the member, the message
+// says how far the save got.
 type Saving struct {
-	// SavedBytes of SaveBytes are written.
+	// SavedBytes is how many of the SaveBytes have been written.
 	SavedBytes int64 `json:"savedBytes"`
 	SaveBytes  int64 `json:"saveBytes"`
-	// BytesPerSecond so far.
+	// BytesPerSecond is the average rate so far.
 	BytesPerSecond int64 `json:"saveBytesPerSecond"`
 }
 
@@ -134,7 +131,8 @@ func ParseSaving(message string) *Saving {
 	return &s
 }
 
-// ParseSaveRate finds the rate of a save in a termination message, in bytes a second; 0 none.
+// ParseSaveRate returns the rate of the save in a termination message, in bytes per second; 0 if there is
+// none.
 func ParseSaveRate(message string) int64 {
 	var c ColdStart
 	if json.Unmarshal([]byte(message), &c) != nil {
@@ -144,37 +142,37 @@ func ParseSaveRate(message string) int64 {
 	return min(max(0, c.BytesPerSecond), most)
 }
 
-// ReasonDeadlineExceeded is that of a receipt: the drainer was at work for as long as
-// --deadline allows. It ends with ExitFailed, and another one goes on from there.
+// ReasonDeadlineExceeded is the reason of a receipt whose drainer ran for as long as --deadline allows. The
+// exit code is ExitFailed, and the next attempt continues from there.
 const ReasonDeadlineExceeded = "DeadlineExceeded"
 
-// ReasonNotBegun is that of a receipt: within --begin-within nobody said that the move may
-// begin. Nothing was moved. It ends with ExitFailed.
+// ReasonNotBegun is the reason of a receipt whose move was not told to begin within --begin-within. Nothing
+// was moved. The exit code is ExitFailed.
 const ReasonNotBegun = "NotBegun"
 
-// ReasonSecretInvalid is that of a receipt and of a Refusal: the files of a Secret are
-// missing, or memcached can't use them.
+// ReasonSecretInvalid is a reason of receipts and Refusals: files of a Secret are missing, or memcached can't
+// use them.
 const ReasonSecretInvalid = "SecretInvalid"
 
-// OldestMemcached is the oldest version that can be a member. Those before 1.6.10 want the size of a
-// meta set in another place, and read its value as requests; up to 1.6.12 a meta delete by CAS deletes
+// OldestMemcached is the oldest version that can be a member. Versions before 1.6.10 expect the size of a
+// meta set in another position, and take its value for requests. Up to 1.6.12, a meta delete by CAS deletes
 // nothing, and a meta set returns a wrong CAS value.
 const OldestMemcached = "1.6.13"
 
-// ReasonVersionTooOld is that of a Refusal: memcached is older than OldestMemcached.
+// ReasonVersionTooOld is the reason of a Refusal of a memcached older than OldestMemcached.
 const ReasonVersionTooOld = "VersionTooOld"
 
-// Reasons of a Refusal: what the member's volume does not take.
+// The reasons of a Refusal that the member's volume causes.
 const (
 	ReasonVolumeFull     = "VolumeFull"
 	ReasonVolumeReadOnly = "VolumeReadOnly"
 	ReasonVolumeFailed   = "VolumeFailed"
 )
 
-// ReasonLayoutRefused is that of a Refusal of a memcached that never restarts from its own file.
+// ReasonLayoutRefused is the reason of a Refusal of a memcached that would never restart from its own file.
 const ReasonLayoutRefused = "LayoutRefused"
 
-// Refusal is the termination message of a member that does not start, or can't save.
+// Refusal is the termination message of a member that can't start or can't save.
 type Refusal struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -189,10 +187,10 @@ func ParseRefusal(message string) *Refusal {
 	return &r
 }
 
-// Phase of a drain, in order.
+// Phase is a step of a drain.
 type Phase string
 
-// The phases of a drain.
+// The phases of a drain, in order.
 const (
 	PhaseConnecting Phase = "Connecting" // waiting for every survivor to answer
 	PhasePrepared   Phase = "Prepared"   // a move waits until it may begin
@@ -205,152 +203,150 @@ const (
 // a second and at every change of phase. Nothing else goes to standard output.
 type Progress struct {
 	Phase Phase `json:"phase"`
-	// ItemsDone counts items with an outcome, ItemsTotal those that are expected in the
-	// source (0: unknown; an estimate after a crash).
+	// ItemsDone counts items with an outcome. ItemsTotal is the number of items expected in the source: 0 if
+	// unknown, an estimate after a crash.
 	ItemsDone  int64 `json:"itemsDone"`
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
-	// BytesDone and BytesTotal count bytes of the source file.
+	// BytesDone and BytesTotal are bytes of the source file.
 	BytesDone  int64 `json:"bytesDone"`
 	BytesTotal int64 `json:"bytesTotal,omitempty"`
-	// NothingLeft: a pass over a member that leaves has found nothing that another server owns. From
-	// then on only clients with an old list can have stored something there.
+	// NothingLeft means that a pass over a leaving member found no item that another server owns. After that,
+	// only clients with an old list can have stored something there.
 	NothingLeft bool `json:"nothingLeft,omitempty"`
-	// Seconds since the phase began.
+	// Seconds is the time since the phase began.
 	Seconds float64 `json:"seconds,omitempty"`
-	// Message says what the drainer waits for, if anything, and WaitingSeconds for how
-	// long, at most. In PhaseSettling it names the clients that still call, in at most
-	// MaxCallers bytes.
+	// Message says what the drainer is waiting for; it is empty if the drainer isn't waiting. WaitingSeconds
+	// is how long the longest of these waits has taken. In PhaseSettling the message names the clients that
+	// still call, in at most MaxCallers bytes.
 	Message        string  `json:"message,omitempty"`
 	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
-	// SourceSilent: it waits for the source of a move; otherwise for a survivor.
+	// SourceSilent means that the drainer is waiting for the source of a move, and not for a survivor.
 	SourceSilent bool `json:"sourceSilent,omitempty"`
 }
 
-// MaxCallers is the size of a message about clients at most, in bytes.
+// MaxCallers bounds a message about clients, in bytes.
 const MaxCallers = 256
 
 // Outcomes counts items by what became of them.
 type Outcomes struct {
-	// Added: stored on the owner by this drain.
+	// Added: this drain stored the item on the owner.
 	Added int64 `json:"added"`
-	// AlreadyPresent: the owner had a value for the key and keeps it (a newer one from
-	// a client, or ours from an earlier attempt).
+	// AlreadyPresent: the owner had a value for the key and keeps it. The value is a newer one from a client,
+	// or an earlier attempt added it.
 	AlreadyPresent int64 `json:"alreadyPresent"`
-	// Expired: its time of expiry was over (or is within --skip-expiring-within).
+	// Expired: the item had expired, or expires within --skip-expiring-within.
 	Expired int64 `json:"expired"`
-	// Invalidated: flushed, or marked stale by a client; of a move, also
-	// deleted by a client, or evicted, before it was read.
+	// Invalidated: the item was flushed, or a client marked it stale. For a move also: a client deleted the
+	// item, or memcached evicted it, before it was read.
 	Invalidated int64 `json:"invalidated"`
-	// Unaskable: the text protocol doesn't carry its key, so no client of a router can ask for it.
-	// It was left where it is.
-	Unaskable int64 `json:"unaskable,omitempty"`
-	// Rejected: the owner refused to store it (too large, out of memory).
+	// NoTextForm: the text protocol can't carry the item's key, so no client of a router can ask for it. The
+	// item stays where it is.
+	NoTextForm int64 `json:"noTextForm,omitempty"`
+	// Rejected: the owner refused to store the item (too large, out of memory).
 	Rejected int64 `json:"rejected"`
-	// Failed: there was no answer for it.
+	// Failed: the owner did not answer.
 	Failed int64 `json:"failed"`
 }
 
-// Survivor is one line of a receipt: what went to one server.
+// Survivor is the part of a receipt about one server.
 type Survivor struct {
 	Name     string `json:"name"`
 	Added    int64  `json:"added"`
 	Present  int64  `json:"present,omitempty"`
 	Rejected int64  `json:"rejected,omitempty"`
-	// Evictions of the server while items were added to it; EvictionsBefore is what it
-	// had counted until then.
+	// Evictions is how many items the server evicted while items were added to it. EvictionsBefore is the
+	// server's count from before.
 	Evictions       int64 `json:"evictions,omitempty"`
 	EvictionsBefore int64 `json:"evictionsBefore,omitempty"`
 }
 
-// Receipt is the drainer's termination message. After a drain it proves that nothing is
-// left on the volume that a client could still ask for; after a move, that the
-// member has no more items that another one owns.
+// Receipt is the drainer's termination message. After a drain it proves that the volume has no item left that
+// a client could still ask for. After a move it proves that the member has no more items that another one
+// owns.
 type Receipt struct {
-	// Version of this structure; 1.
+	// Version of this structure is 1.
 	Version int `json:"version"`
-	// Source is what --source-id was: of a drain the claim's UID, of a move its claim
-	// and its ring.
+	// Source is the value of --source-id: for a drain the claim's UID, for a move its claim and its ring.
 	Source string `json:"source"`
-	// Complete: the source was read to its end, and each item passed the checks.
+	// Complete means that the source was read to its end, and each item passed the checks.
 	Complete bool `json:"complete"`
-	// Clean: memcached had saved (a .meta was there); false after a crash.
+	// Clean means that memcached had saved (a .meta was there); it is false after a crash.
 	Clean bool `json:"clean"`
-	// Found counts the live items in the source; every one is in Outcomes once.
-	// Of a move, those that another server owns.
+	// Found counts the live items in the source; Outcomes counts each of them once. For a move, it counts the
+	// items that another server owns.
 	Found int64 `json:"found"`
 	Outcomes
-	// Bytes of keys and values of the items that were added.
+	// Bytes is the total size of keys and values of the items that were added.
 	Bytes int64 `json:"bytes"`
-	// Seconds by phase of the attempt that wrote this receipt.
+	// Seconds is the time spent in each phase, for the attempt that wrote this receipt.
 	Seconds map[Phase]float64 `json:"seconds,omitempty"`
-	// Settled: no client called the member that leaves any more. False if its patience was
-	// over, and of a source that doesn't leave.
+	// Settled means that no client calls the leaving member any more. It is false if the move's patience ran
+	// out, and for a source that doesn't leave.
 	Settled bool `json:"settled,omitempty"`
 	// SourceVersion is the version of the memcached that wrote the source.
 	SourceVersion string `json:"sourceVersion,omitempty"`
-	// Reader that read the source: ReaderWarmFile, ReaderLive or ReaderStream.
+	// Reader is how the source was read: ReaderWarmFile, ReaderLive or ReaderStream.
 	Reader string `json:"reader,omitempty"`
-	// Survivors, in ring order; SurvivorsOmitted counts those left out so that
-	// the receipt fits in MaxReceiptBytes.
+	// Survivors are in ring order. SurvivorsOmitted counts those that were left out so that the receipt fits
+	// in MaxReceiptBytes.
 	Survivors        []Survivor `json:"survivors,omitempty"`
 	SurvivorsOmitted int        `json:"survivorsOmitted,omitempty"`
-	// Reason is a CamelCase word, Message a sentence, if the drain failed.
+	// Reason is a CamelCase word and Message a sentence; both are set if the drain failed.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// ExitCode that the drainer ended with.
+	// ExitCode is the drainer's exit code.
 	ExitCode int `json:"exitCode"`
 }
 
-// Failure is an error that knows what a receipt says of it.
+// Failure is an error that has a reason and an exit code for the receipt.
 type Failure interface {
 	error
-	// Failure is the receipt's reason and the exit code.
+	// Failure returns the receipt's reason and the exit code.
 	Failure() (reason string, exitCode int)
 }
 
-// Summary is the receipt for people, in one line.
+// Summary returns the receipt in one line, for people.
 func (r *Receipt) Summary() string {
-	unaskable := ""
-	if r.Unaskable > 0 {
-		unaskable = fmt.Sprintf(", %d unaskable", r.Unaskable)
+	noTextForm := ""
+	if r.NoTextForm > 0 {
+		noTextForm = fmt.Sprintf(", %d without a text form", r.NoTextForm)
 	}
 	return fmt.Sprintf("%d items found: %d added, %d already present, %d expired, %d invalidated%s; %d bytes in %.1f s",
-		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, unaskable, r.Bytes, r.Seconds[PhaseAdding])
+		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, noTextForm, r.Bytes, r.Seconds[PhaseAdding])
 }
 
 // AddsUp returns nil if the receipt proves that the source of the given identity is
 // drained, else an error that says which condition is missing.
 func (r *Receipt) AddsUp(source string) error {
-	const most = math.MaxInt64 / 5 // of one kind: five of them don't wrap
-	switch sum := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.Unaskable; {
+	const most = math.MaxInt64 / 5 // for each kind: the sum of five can't overflow
+	switch sum := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.NoTextForm; {
 	case r.Source != source:
 		return fmt.Errorf("the receipt is for %q, not for %q", r.Source, source)
 	case r.Reason != "" || r.ExitCode != ExitOK:
 		return fmt.Errorf("the drainer failed: %s (exit code %d): %s", r.Reason, r.ExitCode, r.Message)
 	case !r.Complete:
 		return errors.New("the source was not read to its end")
-	case min(r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Unaskable) < 0:
+	case min(r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.NoTextForm) < 0:
 		return errors.New("the receipt counts less than no items")
-	case max(r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Unaskable) > most:
+	case max(r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.NoTextForm) > most:
 		return errors.New("the receipt counts more items than there can be")
 	case r.Rejected != 0 || r.Failed != 0:
 		return fmt.Errorf("%d items were rejected and %d failed", r.Rejected, r.Failed)
-	case r.Found != sum: // a sum only: an item missed and another one counted twice cancel out
+	case r.Found != sum: // this compares sums only: a missed item and one counted twice cancel out
 		return fmt.Errorf("%d items were found but %d accounted for", r.Found, sum)
 	}
 	return nil
 }
 
-// What a receipt has room for, in bytes, of texts that others wrote: a survivor's reply,
-// the version in a manifest.
+// Bounds, in bytes, of texts in a receipt that others wrote: a survivor's reply, the version in a manifest.
 const (
 	maxMessage = 1024
 	maxVersion = 64
 )
 
-// Marshal encodes the receipt in at most MaxReceiptBytes: the kubelet would cut a longer
-// one, and nobody could read it. Survivors are left out from the end of the list until it
-// fits, then the message is cut. An error tells that it can't fit.
+// Marshal encodes the receipt in at most MaxReceiptBytes: the kubelet would cut a longer one, which could not
+// be parsed. Marshal leaves out survivors from the end of the list, then cuts the message, until the receipt
+// fits. It returns an error if the receipt can't fit.
 func (r Receipt) Marshal() ([]byte, error) {
 	r.Message, r.SourceVersion = cut(r.Message, maxMessage), cut(r.SourceVersion, maxVersion)
 	for {
@@ -364,14 +360,14 @@ func (r Receipt) Marshal() ([]byte, error) {
 			r.Survivors = r.Survivors[:n/2]
 			r.SurvivorsOmitted += n - n/2
 		case r.Message != "":
-			r.Message = cut(r.Message, len(r.Message)/2) // JSON may write one byte as six
+			r.Message = cut(r.Message, len(r.Message)/2) // JSON may need six bytes for one
 		default:
 			return nil, fmt.Errorf("the receipt has %d bytes, where %d are the most", len(b), MaxReceiptBytes)
 		}
 	}
 }
 
-// cut returns the beginning of a text, of whole characters, in at most that many bytes.
+// cut returns the beginning of a text, in whole characters and at most that many bytes.
 func cut(s string, most int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= most {

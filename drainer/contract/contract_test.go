@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// good is a receipt that adds up for source "uid".
+// good returns a receipt that adds up for source "uid".
 func good() Receipt {
 	return Receipt{
 		Version: 1, Source: "uid", Complete: true, Clean: true, Found: 10,

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Names of the drainer's flags that the controller sets.
+// Names of the drainer's flags that the controllers set.
 const (
 	FlagDir                = "dir"
 	FlagMemoryDir          = "memory-dir"
@@ -55,8 +55,8 @@ const (
 	FailedReadsError = "error"
 )
 
-// Readers in a receipt: the items were read from a volume, or from a running member, which was
-// asked for some of them or all, or whose supervisor has streamed all.
+// The readers in a receipt. ReaderWarmFile read a volume. ReaderLive asked a running member for some or all
+// of the items. ReaderStream read only the stream of the member's supervisor.
 const (
 	ReaderWarmFile = "WarmFile"
 	ReaderLive     = "Live"
@@ -70,21 +70,20 @@ const (
 	CAFile   = "ca.crt"
 )
 
-// Connection has the files for TLS and logins. Empty, a connection is plain text,
-// without a login.
+// Connection names the files for TLS and logins. If it is empty, a connection is plain text, without a login.
 type Connection struct {
-	// TLSDir has CAFile, which the servers' certificates are verified by, and, if
-	// servers ask for a certificate, CertFile and KeyFile.
+	// TLSDir contains CAFile, which verifies the servers' certificates. If servers ask for a client
+	// certificate, it also contains CertFile and KeyFile.
 	TLSDir string
-	// AuthFile has lines user:password. The drainer uses the first.
+	// AuthFile has lines of the form user:password. The drainer uses the first.
 	AuthFile string
 }
 
 // VerifyClients is the argument of memcached that makes it ask clients for certificates.
 const VerifyClients = "ssl_verify_mode=2"
 
-// Memcached renders the arguments by which memcached accepts such connections. The
-// supervisor recognises them in this form: a warm file doesn't depend on them.
+// Memcached renders the arguments with which memcached accepts such connections. The supervisor recognises
+// these arguments in this form and ignores their changes, because a warm file doesn't depend on them.
 func (c Connection) Memcached(verifyClients bool) (args []string) {
 	if c.TLSDir != "" {
 		extended := FlagMemcachedTLS + "chain_cert=" + c.TLSDir + "/" + CertFile +
@@ -100,7 +99,7 @@ func (c Connection) Memcached(verifyClients bool) (args []string) {
 	return args
 }
 
-// Beginnings of those arguments.
+// Prefixes of the arguments that Memcached renders.
 const (
 	FlagMemcachedEnableTLS = "--enable-ssl"
 	FlagMemcachedTLS       = "--extended=ssl_"
@@ -119,20 +118,19 @@ func (c Connection) connectionArgs() (args []string) {
 
 // Transfer holds the arguments that are common to all commands that move items.
 type Transfer struct {
-	// SourceID goes into the receipt: of a drain the claim's UID, of a move its claim
-	// and its ring.
+	// SourceID goes into the receipt: for a drain the claim's UID, for a move its claim and its ring.
 	SourceID string
 	// Client names the routing (see package routing).
 	Client string
 	// KeyPrefix is what the client writes before its keys and doesn't hash.
 	KeyPrefix string
-	// Servers are the members where items go, in ring order: "[NAME=]HOST:PORT".
-	// NAME is what the client calls the server, HOST:PORT where it is dialled.
+	// Servers are the members that items go to, in ring order: "[NAME=]HOST:PORT". NAME is what the client
+	// calls the server, HOST:PORT is its network address.
 	Servers []string
-	// UnreachableTimeout bounds how long one server may not answer.
+	// UnreachableTimeout bounds how long one server may stay without an answer.
 	UnreachableTimeout time.Duration
-	// Deadline bounds how long the drainer may run; 0 no bound. One that exceeds it
-	// ends with ReasonDeadlineExceeded.
+	// Deadline bounds how long the drainer may run; 0 is no bound. A drainer that exceeds it ends with
+	// ReasonDeadlineExceeded.
 	Deadline time.Duration
 	// Receipt is the file that the receipt is written to.
 	Receipt string
@@ -142,7 +140,7 @@ type Transfer struct {
 	RateLimitItems, RateLimitBytes int64
 	// SkipExpiringWithin leaves out items that expire within this time.
 	SkipExpiringWithin time.Duration
-	// Connection to all members.
+	// Connection is used for all members.
 	Connection
 }
 
@@ -150,9 +148,9 @@ type Transfer struct {
 type Drain struct {
 	// Dir is where the departed member's volume is mounted, read-only.
 	Dir string
-	// NeverStarted: when the member was told to leave, no container of its first pod
-	// had started. If its supervisor did not start after that, either, a volume without
-	// its files was never used.
+	// NeverStarted means that no container of the member's first pod had started when the member was told to
+	// leave. If the supervisor did not start after that either, a volume without the supervisor's files was
+	// never used.
 	NeverStarted bool
 	Transfer
 }
@@ -168,24 +166,22 @@ func (m Drain) Args() []string {
 
 // Move holds the arguments of "drainer move".
 type Move struct {
-	// Source is the running member whose items are moved, written as in Servers. The
-	// list of its keys is in Scratch. If it is none of the Servers, it leaves: others own
-	// all of its items.
+	// Source is the running member whose items are moved, written as in Servers. If it is none of the
+	// Servers, it is leaving, and others own all of its items. The list of its keys is written to Scratch.
 	Source string
-	// Patience is how long, from the first item on, clients may still use an earlier list: a
-	// member that leaves waits for its last client, another for the last item that others own.
-	// Together with BeginWithin it must be shorter than Deadline.
+	// Patience is how long, counted from the first item, clients may still use an earlier list. A leaving
+	// member waits for its last client, a staying one for the last item that others own. Patience and
+	// BeginWithin together must be shorter than Deadline.
 	Patience time.Duration
-	// Begin is when it begins.
+	// Begin says when the move begins.
 	Begin Begin
-	// Leases: only routers use the members, and are in state RingMove, so each key is moved under
-	// its lease.
+	// Leases means that only routers use the members, and all of them are in state RingMove. Then each key is
+	// moved under its lease.
 	Leases bool
-	// Discard names the Servers, host:port, that are lost. The source deletes the items
-	// that they own, and gives them to nobody: clients may have stored newer values
-	// there.
+	// Discard names the Servers that are lost, as host:port. The source deletes the items that they own
+	// without moving them, because clients may have stored newer values there.
 	Discard []string
-	// ExportPort is where the source's supervisor streams items; 0 nowhere.
+	// ExportPort is where the source's supervisor streams items; 0 if it streams none.
 	ExportPort int32
 	Transfer
 }
@@ -209,17 +205,17 @@ func (r Move) Args() []string {
 	return append(args, r.args()...)
 }
 
-// BeginLeases is behind Begin.When, and says that keys are moved under their leases, as by
-// Move.Leases: it is known only when the move begins.
+// BeginLeases is appended to Begin.When if keys are to be moved under their leases, as Move.Leases says. The
+// operator knows that only when the move begins.
 const BeginLeases = "+leases"
 
-// Begin is when a move moves its first item. Until then it connects to everybody, and the
-// source's supervisor looks through its items.
+// Begin says when a move moves its first item. Until then the move connects to all members, and the source's
+// supervisor scans its items.
 type Begin struct {
-	// File shows an annotation of the drainer's pod, by the downward API; "" if it begins at
-	// once. It begins when the file's text is When, or When and BeginLeases.
+	// File shows an annotation of the drainer's pod, through the downward API. The move begins when the
+	// file's text is When, or When and BeginLeases. If File is "", the move begins at once.
 	File, When string
-	// Within bounds the wait. Then it ends with ReasonNotBegun.
+	// Within bounds the wait. A move that has not begun by then ends with ReasonNotBegun.
 	Within time.Duration
 }
 
@@ -231,7 +227,7 @@ func (b Begin) args() (args []string) {
 	return args
 }
 
-// args renders the flags, except those with their default values.
+// args renders the flags that differ from their defaults.
 func (m Transfer) args() []string {
 	args := []string{
 		"--" + FlagSourceID + "=" + m.SourceID,
@@ -265,7 +261,7 @@ func (m Transfer) args() []string {
 type Install struct {
 	// To is the directory that the drainer is copied to.
 	To string
-	// Member that it will serve.
+	// Member is the member that will run this copy.
 	Member Supervise
 }
 
@@ -285,37 +281,36 @@ func Ready(port int32) []string {
 	return []string{"ready", "--" + FlagPort + "=" + strconv.Itoa(int(port))}
 }
 
-// ReadyPath is where a probe is answered 200 if all is well.
+// ReadyPath is the HTTP path of probes; the answer is 200 if all is well.
 const ReadyPath = "/ready"
 
 // Supervise holds the arguments of "drainer supervise".
 type Supervise struct {
-	// Dir is the member's volume; empty if nothing is to be saved. Then there must be a
-	// Connection.
+	// Dir is the member's volume; empty if nothing is to be saved. Then Connection must be set.
 	Dir string
 	// MemoryDir is a directory in memory for the warm file; if empty, the file is on
 	// the volume.
 	MemoryDir string
-	// Port that memcached listens on, to ask it for its statistics.
+	// Port is where memcached listens.
 	Port int32
-	// ExportPort is where it streams items to those who move them; 0 nowhere.
+	// ExportPort is where the supervisor streams items to movers; 0 if it streams none.
 	ExportPort int32
-	// ProbePort is where it tells the kubelet by HTTP, at ReadyPath, whether memcached answers; 0 nowhere.
+	// ProbePort is where the supervisor answers the kubelet's HTTP probe at ReadyPath, which asks whether
+	// memcached answers; 0 if it answers none.
 	ProbePort int32
-	// TerminationLog is the file for what a crash would lead to; empty: none.
+	// TerminationLog is the file for the message that says what a crash would lead to; empty if there is
+	// none.
 	TerminationLog string
-	// HangAfter is how long memcached may neither answer nor use the CPU; 0 is the
-	// drainer's own default.
+	// HangAfter is how long memcached may neither answer nor use the CPU; 0 is the drainer's default.
 	HangAfter time.Duration
-	// GracePeriod is the pod's: how long after SIGTERM the kubelet kills it; 0 is
-	// Kubernetes' own default.
+	// GracePeriod is the pod's: how long after SIGTERM the kubelet kills it; 0 is Kubernetes' default.
 	GracePeriod time.Duration
-	// List is the file with the clients' list, and Discovery the address, host:port, where
-	// clients ask for it; empty for none.
+	// List is the file with the clients' list. Discovery is the address, host:port, where clients ask for the
+	// list. Both may be empty.
 	List, Discovery string
 	// Connection to memcached, which is started with the same files.
 	Connection
-	// Command is memcached and its arguments, except -e, which serve adds.
+	// Command is memcached and its arguments, without -e, which the supervisor adds.
 	Command []string
 }
 

@@ -8,38 +8,37 @@ import (
 	"strings"
 )
 
-// ListKey is the item in which clients of ElastiCache's protocol find the list if a member
-// doesn't know their command. The supervisor keeps it; no drain and no move takes it along.
+// ListKey is the item in which clients of ElastiCache's protocol find the list if a member doesn't know the
+// protocol's command. The supervisor keeps the item up to date; drains and moves leave it out.
 const ListKey = "AmazonElastiCache:cluster"
 
-// IsMembersOwn tells whether each member has an item of its own with this key. Supervisors and
-// routers keep these items, so nothing takes them elsewhere.
+// IsMembersOwn tells whether each member has an item of its own with this key. Supervisors and routers keep
+// these items up to date, so drains and moves leave them out.
 func IsMembersOwn(key []byte) bool { return string(key) == ListKey || string(key) == RingNumberKey }
 
-// List is what clients are told of the members, as ElastiCache's discovery protocol has it.
+// List is the list of members that clients are given, as in ElastiCache's discovery protocol.
 type List struct {
-	// Version grows with each change: clients ignore a smaller one.
+	// Version grows with each change: clients ignore a list with a smaller one.
 	Version int64
-	// Nodes in ring order.
+	// Nodes are in ring order.
 	Nodes []Node
 }
 
 // Node is a member on the list.
 type Node struct {
-	// Host is its name, IP its address.
+	// Host is the node's name, IP its address.
 	Host, IP string
 	Port     int32
 }
 
-// Bounds of a list: whoever may write a pod's annotations may have written it.
+// Bounds of a list. Lists are read from pod annotations, which other writers can change.
 const (
 	maxNodes = 512
-	// MaxList is the size of a list's text at most, in bytes.
+	// MaxList bounds a list's text, in bytes.
 	MaxList = 192 << 10
 )
 
-// String is the list in two lines, each with its end: the version, and host|ip|port of
-// each node.
+// String returns the list in two lines, each with a line end: the version, and host|ip|port of each node.
 func (l *List) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d\n", l.Version)

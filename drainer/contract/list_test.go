@@ -19,7 +19,7 @@ func TestListIsParsedAsItIsWritten(t *testing.T) {
 	}
 }
 
-func TestListThatNobodyHereWroteIsRefused(t *testing.T) {
+func TestAListOfAnotherFormIsRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":                "",
 		"no servers":           "1\n\n",

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// AuthFileKey is the key of a Secret with logins.
+// AuthFileKey is the key of the logins in a Secret.
 const AuthFileKey = "auth-file"
 
-// maxLogins is how many lines of its auth file memcached reads.
+// maxLogins is how many lines memcached reads of its auth file.
 const maxLogins = 8
 
-// Login is what a client logs in with.
+// Login is a user name and a password.
 type Login struct{ User, Password string }
 
-// FirstLogin of an auth file.
+// FirstLogin returns the first login of an auth file.
 func FirstLogin(name string, text []byte) (Login, error) {
 	all, err := Logins(name, text)
 	if err != nil {
@@ -25,8 +25,8 @@ func FirstLogin(name string, text []byte) (Login, error) {
 	return all[0], nil
 }
 
-// Logins of an auth file, at least one. Errors never show what is in the file. memcached
-// ends at an empty line, ignores a last line without an end, and accepts no blanks.
+// Logins returns the logins of an auth file, at least one. Its errors never show the file's content.
+// memcached stops reading at an empty line, ignores a last line without a line end, and accepts no blanks.
 func Logins(name string, text []byte) ([]Login, error) {
 	lines := strings.Split(string(text), "\n")
 	if n := len(lines) - 1; n < 1 || n > maxLogins || lines[n] != "" {
@@ -43,8 +43,8 @@ func Logins(name string, text []byte) ([]Login, error) {
 	return all, nil
 }
 
-// Admits tells whether what a client gives, "user password", is one of the logins. It compares digests of all of
-// them, so that the time that it takes tells nothing.
+// Admits tells whether what a client sent, "user password", is one of the logins. It compares digests of all
+// logins, so that its duration reveals nothing.
 func Admits(logins []Login, given string) bool {
 	digest, admitted := sha256.Sum256([]byte(given)), 0
 	for _, l := range logins {

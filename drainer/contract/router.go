@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// States of a ring change, in order. RingStable without an old ring comes before the first
-// and after the last.
+// The states of a ring change, in order. RingStable without an old ring is the state before the first and
+// after the last.
 const (
 	RingStable  = "stable"
 	RingPrepare = "prepare"
@@ -25,7 +25,7 @@ const (
 	RingFinish  = "finish"
 )
 
-// Ring is what decides which member owns a key.
+// Ring decides which member owns a key.
 type Ring struct {
 	// Client names the routing (see package routing).
 	Client string `json:"client"`
@@ -35,66 +35,69 @@ type Ring struct {
 	Servers []string `json:"servers"`
 }
 
-// RingTable is what routers are told of the rings.
+// RingTable is what routers are told about the rings.
 type RingTable struct {
-	// Number grows with each table. It is the time when the table was written (NumberTime), or
-	// one more than the number before.
+	// Number grows with each table. It is the time when the table was written (NumberAt), or one more than
+	// the previous number.
 	Number int64 `json:"number"`
-	// Before is the number of the table before this one; 0 for none.
+	// Before is the number of the previous table; 0 if there is none.
 	Before int64 `json:"before,omitempty"`
-	// Acknowledged: every router had acknowledged the table before, when this one was written.
+	// Acknowledged means that every router had acknowledged the previous table when this one was written.
 	Acknowledged bool   `json:"acknowledged,omitempty"`
 	State        string `json:"state"`
-	// Old is missing in RingStable.
+	// Old is nil in RingStable.
 	Old *Ring `json:"old,omitempty"`
 	New Ring  `json:"new"`
-	// Shared: direct clients use the members, too.
+	// Shared means that direct clients use the members, too.
 	Shared bool `json:"shared,omitempty"`
-	// Until is when a router that has read nothing newer no longer serves keys that may have
-	// moved; nil for never.
+	// Until is when a router that has read no newer table stops serving keys that may have moved; nil means
+	// never.
 	Until *time.Time `json:"until,omitempty"`
-	// Key signs the number that routers leave at the members (RingNumber). Clients of the cache
-	// don't know it.
+	// Key authenticates the number that routers leave at the members (RingNumber). Clients of the cache don't
+	// know it.
 	Key string `json:"key,omitempty"`
-	// Signer is the public key of whoever wrote the table, in base64: a router takes later ones from it
-	// (RingSignature). Empty for nobody.
+	// Signer is the public key of the table's writer, in base64. A router takes later tables over HTTP only
+	// from this writer (RingSignature). If Signer is empty, it takes none over HTTP.
 	Signer string `json:"signer,omitempty"`
 }
 
-// RingAcknowledged is what a router says of itself.
+// RingAcknowledged is a router's report about its table.
 type RingAcknowledged struct {
-	// Number of the table that it has read.
+	// Number is the number of the table that the router has read.
 	Number int64 `json:"number"`
-	// Acknowledged is the number of the table that all requests under way began with. The
-	// next state may be announced when all routers have acknowledged this one.
+	// Acknowledged is the number of the table that all requests under way began with. The next state may be
+	// announced when all routers have acknowledged this one.
 	Acknowledged int64 `json:"acknowledged"`
-	// Waiting says what for, if these differ.
+	// Waiting says what the router is waiting for, if the two numbers differ.
 	Waiting string `json:"waiting,omitempty"`
-	// Error of the file, if it can't be read.
+	// Error is why the table's file can't be read.
 	Error string `json:"error,omitempty"`
-	// Proof is ProveAcknowledged: no other server at the same address can say that.
+	// Proof is ProveAcknowledged. It proves that a router of this cluster answers, and no other server at its
+	// address.
 	Proof string `json:"proof,omitempty"`
-	// Refused is why it didn't take the table that it was given: whoever gave it says so, not the router.
+	// Refused is why the router didn't take the table that it was given. The operator sets it, not the
+	// router.
 	Refused string `json:"-"`
 }
 
-// RingWaits is how long a state of a ring change is waited for, at least.
+// RingWaits is how long, at least, the operator waits for routers to acknowledge a state of a ring change.
 const RingWaits = 20 * time.Second
 
-// A router that is told to end. The operator gives its pod more time than both together.
+// Times of a router that was told to end. The operator gives its pod more time than both together.
 const (
-	// RouterLinger is how long it still takes connections.
+	// RouterLinger is how long the router still accepts connections.
 	RouterLinger = 5 * time.Second
-	// RouterDrain is how long it then waits for answers, at most.
+	// RouterDrain is how long, at most, it then waits for answers.
 	RouterDrain = 10 * time.Second
 )
 
-// RingNumberKey is an item of each member: the number of the newest table that any router has
-// read (RingNumber). Routers keep it, so that one that reads no tables any more learns of it.
+// RingNumberKey is an item of each member: the number of the newest table that any router has read
+// (RingNumber). Routers keep it up to date, so that a router that can't read tables any more learns of newer
+// ones.
 const RingNumberKey = "memcached-operator:ring-table"
 
-// RingNumber is the value of the item RingNumberKey: the number, and what proves that a router
-// has written it.
+// RingNumber returns the value of the item RingNumberKey: the number, and a proof that a router has written
+// it.
 func RingNumber(number int64, key string) string {
 	text := strconv.FormatInt(number, 10)
 	mac := hmac.New(sha256.New, []byte(key))
@@ -102,8 +105,8 @@ func RingNumber(number int64, key string) string {
 	return text + " " + hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// RingSignature is the header of PUT /ring, which gives a router a table: RingSigner.Sign of the body. The
-// body has no key, since anybody may see it on its way.
+// RingSignature is the header of PUT /ring, which gives a router a table. Its value is RingSigner.Sign of the
+// body. The body doesn't contain the key, because it is sent in plain text.
 const RingSignature = "Ring-Signature"
 
 // RingSigner signs tables. Its private key (Ed25519) is known to this process alone.
@@ -113,36 +116,36 @@ type RingSigner struct{ private ed25519.PrivateKey }
 func NewRingSigner() *RingSigner {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
-		panic(err) // the kernel has random numbers
+		panic(err) // the kernel always has random numbers
 	}
 	return &RingSigner{private}
 }
 
-// Public is what RingTable.Signer is.
+// Public returns the value for RingTable.Signer.
 func (s *RingSigner) Public() string {
 	return base64.StdEncoding.EncodeToString(s.private.Public().(ed25519.PublicKey))
 }
 
-// Sign proves that the text of a table comes from the signer, for the cluster with that key: an operator
-// signs the tables of many, and routers of one may be in a stranger's hands.
+// Sign proves that the text of a table comes from the signer, for the cluster with that key. One operator
+// signs the tables of many clusters, and a stranger may control the routers of one of them.
 func (s *RingSigner) Sign(text []byte, key string) string {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(s.private, signedText(text, key)))
 }
 
-// signedText is what is signed: the key, a zero byte, the table.
+// signedText returns what is signed: the key, a zero byte, the table.
 func signedText(text []byte, key string) []byte {
 	return slices.Concat([]byte(key), []byte{0}, text)
 }
 
-// ProveAcknowledged is what only a router of the cluster with that key can say. It is not RingNumber, which
-// clients can read at the members.
+// ProveAcknowledged returns a proof that only a router of the cluster with that key can make. It differs from
+// RingNumber, which clients can read at the members.
 func ProveAcknowledged(number int64, key string) string {
 	mac := hmac.New(sha256.New, []byte(key))
 	fmt.Fprintf(mac, "acknowledged %d", number)
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// RingSigned tells whether that signer, RingTable.Signer, has signed the text for the cluster with that key.
+// RingSigned tells whether the signer (RingTable.Signer) has signed the text for the cluster with that key.
 func RingSigned(text []byte, key, signer, signature string) bool {
 	public, err := base64.StdEncoding.DecodeString(signer)
 	if err != nil || len(public) != ed25519.PublicKeySize {
@@ -152,11 +155,11 @@ func RingSigned(text []byte, key, signer, signature string) bool {
 	return err == nil && ed25519.Verify(public, signedText(text, key), signed)
 }
 
-// MaxRingNumber is the size of the item's value at most, in bytes.
+// MaxRingNumber bounds the size of the value, in bytes.
 const MaxRingNumber = 64
 
-// ParseRingNumber is the inverse of RingNumber; 0 if no router with that key can have written
-// the value.
+// ParseRingNumber is the inverse of RingNumber; it returns 0 if no router with that key can have written the
+// value.
 func ParseRingNumber(value []byte, key string, now time.Time) int64 {
 	text, _, _ := bytes.Cut(value, []byte(" "))
 	number, err := strconv.ParseInt(string(text), 10, 64)
@@ -166,28 +169,39 @@ func ParseRingNumber(value []byte, key string, now time.Time) int64 {
 	return number
 }
 
-// numberEpoch is when the numbers of tables and lists begin. They are seconds, so that a list
-// that was deleted and is made again has a later one, and fit into 31 bits until 2094.
+// numberEpoch is the origin of the numbers of tables and lists. They count seconds, so that a list that was
+// deleted and is made again has a larger number. They fit into 31 bits until 2094.
 var numberEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// NumbersAhead is by how much a number may be ahead of the clock. A later one is nobody's.
+// NumbersAhead is how far a number may be ahead of the clock. A number further ahead is not one of the
+// operator's.
 const NumbersAhead = 24 * time.Hour
 
-// NumberAt is the number of a table or list that is written at that time.
+// ClockOf one who has a table of that number: it is no earlier than when that was written, whatever this machine's clock
+// says.
+func ClockOf(number int64) time.Time {
+	now, written := time.Now(), NumberTime(number)
+	if written.After(now) {
+		return written
+	}
+	return now
+}
+
+// NumberAt returns the number of a table or list that is written at that time.
 func NumberAt(now time.Time) int64 { return int64(now.Sub(numberEpoch) / time.Second) }
 
-// NumberTime is when a table of that number was written, or later.
+// NumberTime returns the time of a number; the table was written then or before.
 func NumberTime(number int64) time.Time {
 	return numberEpoch.Add(time.Duration(number) * time.Second)
 }
 
-// Bounds of a table: whoever may write the ConfigMap may have written it.
+// Bounds of a table. Tables are read from a ConfigMap, which other writers can change.
 const (
-	// MaxRingTable is the size of a table at most, in bytes.
+	// MaxRingTable bounds the size of a table, in bytes.
 	MaxRingTable = 512 << 10
 )
 
-// ParseRingTable reads a table.
+// ParseRingTable reads and checks a table.
 func ParseRingTable(text []byte) (*RingTable, error) {
 	if len(text) > MaxRingTable {
 		return nil, fmt.Errorf("a table of %d bytes, where %d are the most", len(text), MaxRingTable)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Only who knows the key can have written a number, and no number is of the future.
+// Only a writer that knows the key can have written a number, and numbers of the future are refused.
 func TestARingNumberIsReadIfARouterHasWrittenIt(t *testing.T) {
 	now := NumberTime(1_000_000)
 	for what, test := range map[string]struct {

@@ -1,4 +1,4 @@
-// Package crawl lists the items of a running memcached, by its LRU crawler.
+// Package crawl lists the items of a running memcached with memcached's LRU crawler.
 package crawl
 
 import (
@@ -18,12 +18,12 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// How the crawler is asked, and how often it is asked again: it is busy after a start
-// and with another listing, and locked while the hash table grows.
+// Attempts to get the crawler: it is busy after a start and with another listing, and locked while the hash
+// table grows.
 const (
 	pause = 50 * time.Millisecond
 	wait  = 5 * time.Minute
-	// silence that ends a connection while it lists.
+	// silence bounds the time without an answer during a listing.
 	silence = time.Minute
 )
 
@@ -35,11 +35,11 @@ type Entry struct {
 	Key []byte
 	// ExpireAt and LastAccess are in Unix seconds; ExpireAt 0 never.
 	ExpireAt, LastAccess int64
-	// Size of the item in memcached, in bytes; 0 if it isn't told.
+	// Size is the item's size in memcached, in bytes; 0 if memcached doesn't report it.
 	Size int64
 }
 
-// List is what memcached has listed, spooled to a file without a name.
+// List is a list of items, spooled to an unnamed file.
 type List struct {
 	file  *os.File
 	len   int64
@@ -48,24 +48,23 @@ type List struct {
 	cut   bool
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (l *List) Len() int64 { return l.len }
 
-// Cut tells whether the list was ended at its largest size, before the listing's end:
-// when its items are moved, the next list has others.
+// Cut tells whether the list reached its maximum size before the listing's end. When its items are moved, the
+// next list has others.
 func (l *List) Cut() bool { return l.cut }
 
 // Close closes the file.
 func (l *List) Close() { l.file.Close() }
 
-// Dial opens a connection for one listing.
+// Dial opens a connection for a listing.
 type Dial func(ctx context.Context) (*memcache.Conn, error)
 
-// Items lists all items of a server that keep wants, in a file in dir. If the version
-// can, the crawler walks the hash table: then every item that is there from the
-// beginning of the walk to its end is listed. Older versions walk the LRUs, where items
-// move meanwhile. The number of keys has no bound: when the file has most bytes, the list is
-// cut.
+// Items lists all items of a server that keep accepts, in a file in dir. If the version supports it, the
+// crawler walks the hash table: then every item that exists during the whole walk is listed. Older versions
+// walk the LRUs, where items move meanwhile. The number of keys has no bound: when the file has most bytes,
+// the list is cut.
 func Items(ctx context.Context, dial Dial, dir string, most int64, keep func(*Entry) bool) (*List, error) {
 	file, err := os.CreateTemp(dir, "keys-")
 	if err != nil {
@@ -108,7 +107,7 @@ func (l *List) dump(ctx context.Context, dial Dial, command string, keep func(*E
 	})
 }
 
-// Patiently repeats try while it returns ErrBusy, for some minutes.
+// Patiently repeats try while it returns ErrBusy, for a few minutes.
 func Patiently(ctx context.Context, try func() error) error {
 	deadline := time.Now().Add(wait)
 	for {
@@ -124,7 +123,7 @@ func Patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-// spool writes the entries of a listing to the list's file, up to its END.
+// spool writes the entries of a listing, up to its END, to the list's file.
 func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 	w := bufio.NewWriterSize(l.file, 1<<20)
 	var e Entry
@@ -147,7 +146,7 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 			return w.Flush()
 		}
 		if string(line) == "OK" {
-			continue // goes ahead of the listing from 1.6.43 on
+			continue // precedes the listing from 1.6.43 on
 		}
 		if err := e.parse(line); err != nil {
 			return err
@@ -161,11 +160,11 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 		}
 		l.len++
 		l.bytes += int64(len(record))
-		w.Write(record) // the first error comes back from Flush
+		w.Write(record) // Flush returns the first error
 	}
 }
 
-// appendTo writes an entry as All reads it: the key after its length, and the numbers.
+// appendTo writes an entry in the form that readFrom reads: the key after its length, and the numbers.
 func (e *Entry) appendTo(b []byte) []byte {
 	b = append(append(b, byte(len(e.Key))), e.Key...)
 	for _, n := range []int64{e.ExpireAt, e.LastAccess, e.Size} {
@@ -174,10 +173,10 @@ func (e *Entry) appendTo(b []byte) []byte {
 	return b
 }
 
-// longestRecord is what appendTo writes at most.
+// longestRecord is the most that appendTo writes, in bytes.
 const longestRecord = 1 + 250 + 3*binary.MaxVarintLen64
 
-// readFrom reads what appendTo wrote. The key is valid until the next read; io.EOF is the end.
+// readFrom reads what appendTo wrote. The key is valid until the next read; the end is io.EOF.
 func (e *Entry) readFrom(r *bufio.Reader) error {
 	record, err := r.Peek(longestRecord)
 	if len(record) == 0 {
@@ -200,8 +199,8 @@ func (e *Entry) readFrom(r *bufio.Reader) error {
 	return err
 }
 
-// RefusedError is an answer that says no: memcached doesn't know the command, or runs with -X or
-// without its crawler. Another attempt can't help.
+// RefusedError is a negative answer: memcached doesn't know the command, or runs with -X or without its
+// crawler. A retry can't help.
 type RefusedError struct{ answer string }
 
 func (e *RefusedError) Error() string {
@@ -209,16 +208,16 @@ func (e *RefusedError) Error() string {
 		"or set spec.routing.moves to Off", e.answer)
 }
 
-// Is makes it an ErrProtocol, which is final: it is not tried again.
+// Is makes it match ErrProtocol, which is final.
 func (e *RefusedError) Is(target error) bool { return target == memcache.ErrProtocol }
 
-// Failure is its reason and its exit code.
+// Failure returns the receipt's reason and the exit code.
 func (e *RefusedError) Failure() (reason string, exitCode int) {
 	return "ListingRefused", contract.ExitUsage
 }
 
-// End tells whether a line ends the crawler's answer. If it isn't END, the error is
-// ErrBusy or a RefusedError.
+// End tells whether a line ends the crawler's answer. The error is ErrBusy or a RefusedError if the line
+// isn't END.
 func End(line []byte) (bool, error) {
 	switch {
 	case string(line) == "END":
@@ -256,8 +255,8 @@ func (l *List) All() iter.Seq2[*Entry, error] {
 	}
 }
 
-// parse reads a line of a listing: fields NAME=VALUE in any order, of which others are skipped. A
-// line must have key, exp and la. The entry's key is overwritten.
+// parse reads a line of a listing: fields NAME=VALUE in any order; unknown ones are skipped. A line must have
+// key, exp and la. The entry's key is overwritten.
 func (e *Entry) parse(line []byte) error {
 	*e = Entry{Key: e.Key[:0]}
 	var hasKey, hasExp, hasLA bool
@@ -281,7 +280,7 @@ func (e *Entry) parse(line []byte) error {
 		case has(field, "la="):
 			hasLA = true
 			e.LastAccess, err = number(field[len("la="):])
-		case has(field, "size="): // not every version says it
+		case has(field, "size="): // not every version has it
 			e.Size, err = number(field[len("size="):])
 		}
 		if err != nil {
@@ -305,7 +304,7 @@ func notAnEntry(line []byte) error {
 	return fmt.Errorf("%w in a list of items: %.200q", memcache.ErrProtocol, line)
 }
 
-// appendDecoded undoes the URI encoding of a key.
+// appendDecoded appends a key whose URI encoding is undone.
 func appendDecoded(key, encoded []byte) ([]byte, error) {
 	for i := 0; i < len(encoded); i++ {
 		c := encoded[i]

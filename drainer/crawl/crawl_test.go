@@ -23,7 +23,7 @@ func TestDecodeKey(t *testing.T) {
 	}
 }
 
-// TestParseEntry: the lines of different versions.
+// The lines are from different versions.
 func TestParseEntry(t *testing.T) {
 	for _, line := range []string{
 		"key=a%3Ab exp=2000 la=1000 cas=5 fetch=no cls=1 size=62",
@@ -43,13 +43,13 @@ func TestParseEntry(t *testing.T) {
 	}
 }
 
-// parsed is what a line says.
+// parsed returns the entry of a line.
 func parsed(line []byte) (e Entry, err error) {
 	err = e.parse(line)
 	return e, err
 }
 
-// TestEntriesAreReadAsTheyWereWritten: of the shortest and the longest keys and numbers.
+// The keys and numbers are the shortest and the longest.
 func TestEntriesAreReadAsTheyWereWritten(t *testing.T) {
 	var want []Entry
 	for i := range 1000 {
@@ -94,7 +94,7 @@ func TestEntriesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// TestAListingTakesNoMemoryForEachItem: it can have millions.
+// A listing can have millions of items.
 func TestAListingTakesNoMemoryForEachItem(t *testing.T) {
 	line := []byte("key=a%3Ab%20long%20one exp=2000000000 la=1700000000 cas=5 fetch=no cls=1 size=62")
 	var e Entry
@@ -117,7 +117,7 @@ func TestAListingTakesNoMemoryForEachItem(t *testing.T) {
 	}
 }
 
-// FuzzParseEntry: whatever a line holds, it becomes a possible key or an error.
+// Whatever the line, the result is a possible key or an error.
 func FuzzParseEntry(f *testing.F) {
 	f.Add([]byte("key=a%3Ab exp=-1 la=1000 cas=5 fetch=no cls=1 size=62"))
 	f.Add([]byte("OK"))
@@ -129,7 +129,7 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-// BenchmarkParse is what an item costs to be listed.
+// BenchmarkParse measures the cost of an item in a listing.
 func BenchmarkParse(b *testing.B) {
 	line := []byte("key=key%3A00000001234 exp=-1 la=1700000000 cas=1234567 fetch=no cls=1 size=132")
 	var e Entry

@@ -2,28 +2,27 @@ package crawl
 
 import "hash/maphash"
 
-// Once tells which keys a pass has had already. A client may store an item anew while the pass
-// goes on, so that the pass comes across both copies. If both were under way, one of them would
-// find that the member doesn't have the item any more, because the other was deleted there after
-// its owner had it: that looks as if a client had deleted it. So the second waits for the next
-// pass.
+// Once tells which keys a pass has had already. A client may store an item anew during the pass, so that the
+// pass finds both copies. If both were moved at the same time, one of them would find that the member doesn't
+// have the item any more, because the other was deleted there after its owner had it. That would look as if a
+// client had deleted the item. So the second copy waits for the next pass.
 //
-// It is a Bloom filter whose bits for a key are all in one word (Putze, Sanders, Singler: Cache-,
-// Hash- and Space-Efficient Bloom Filters, 2007). A key that it takes for another waits for the
-// next pass, too, which has another seed.
+// Once is a Bloom filter whose bits for a key are all in one word (Putze, Sanders, Singler: Cache-, Hash- and
+// Space-Efficient Bloom Filters, 2007). A key that is mistaken for another also waits for the next pass,
+// which has another seed.
 type Once struct {
 	seed  maphash.Seed
 	words []uint64
 }
 
 const (
-	// keysOfAWord leaves a key one chance in some thousand to be taken for another.
+	// keysOfAWord gives a key a chance of about one in a thousand to be mistaken for another.
 	keysOfAWord = 2
-	// leastWords and mostWords bound the memory, to 32 KiB and 32 MiB.
+	// leastWords and mostWords bound the memory, from 32 KiB to 32 MiB.
 	leastWords, mostWords = 1 << 12, 1 << 22
 )
 
-// Begin begins a pass of about so many keys.
+// Begin begins a pass of about that many keys.
 func (o *Once) Begin(keys int64) {
 	words := leastWords
 	for int64(words) < keys/keysOfAWord && words < mostWords {
@@ -37,7 +36,7 @@ func (o *Once) Begin(keys int64) {
 	o.seed = maphash.MakeSeed()
 }
 
-// Had notes the key, and tells whether the pass has had it before.
+// Had records the key, and tells whether the pass has had it before.
 func (o *Once) Had(key []byte) bool {
 	h := maphash.Bytes(o.seed, key)
 	bits := uint64(1)<<(h&63) | 1<<(h>>6&63) | 1<<(h>>12&63) | 1<<(h>>18&63)

@@ -1,5 +1,5 @@
-// Package discovery answers ElastiCache's discovery protocol: a client asks `config get
-// cluster`, and gets the list of the servers. Google's Memorystore answers the same.
+// Package discovery answers ElastiCache's discovery protocol: a client sends `config get cluster`, and gets
+// the list of the servers. Google's Memorystore answers the same.
 package discovery
 
 import (
@@ -19,14 +19,14 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Bounds of what strangers can make the server keep.
+// Bounds of the resources that clients can take, even before they log in.
 const (
 	maxConnections = 1024
 	maxLine        = 512
-	// maxLogin is the size of a login's data block at most, in bytes.
+	// maxLogin bounds a login's data block, in bytes.
 	maxLogin = 2048
-	// handshake bounds TLS, and then the login, idle the time between two questions, and
-	// answering the time that a client takes to read an answer.
+	// handshake bounds TLS, and then the login. idle bounds the time between two requests, and answering the
+	// time that a client takes to read an answer.
 	handshake = 10 * time.Second
 	idle      = 10 * time.Minute
 	answering = 30 * time.Second
@@ -34,17 +34,17 @@ const (
 
 // Server answers clients. Its functions are called from many goroutines.
 type Server struct {
-	// List that clients are told; nil if it isn't known yet.
+	// List returns the list for clients; nil if it isn't known yet.
 	List func() *contract.List
-	// TLS of a connection that begins; nil for plain text.
+	// TLS returns the configuration for a new connection; nil for plain text.
 	TLS func() (*tls.Config, error)
-	// Logins that are accepted; nil lets everybody in.
+	// Logins returns the accepted logins; nil accepts clients without a login.
 	Logins func() ([]contract.Login, error)
-	// Version that it gives as memcached's. Clients take it to know their command.
+	// Version is reported as memcached's version. Clients choose their command by it.
 	Version string
 }
 
-// Serve answers until ctx ends, and closes the listener.
+// Serve answers clients until ctx ends, and closes the listener.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -61,7 +61,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			return fmt.Errorf("listen for discovery: %w", err)
 		}
 		if err != nil {
-			pause(ctx) // no file descriptors are left, for example
+			pause(ctx) // for example, there may be no free file descriptors
 			continue
 		}
 		select {
@@ -86,7 +86,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// conversation with one client.
+// conversation is the state of a connection with one client.
 type conversation struct {
 	*Server
 	conn     net.Conn
@@ -94,7 +94,7 @@ type conversation struct {
 	loggedIn bool
 }
 
-// converse answers one client until it leaves, or asks what can't be answered.
+// converse answers one client until it leaves, or sends a request that can't be answered.
 func (s *Server) converse(ctx context.Context, conn net.Conn) {
 	if s.TLS != nil {
 		config, err := s.TLS()
@@ -128,7 +128,7 @@ func (s *Server) converse(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// answer to a line; last if the connection ends with it.
+// answer returns the answer to a line; last tells whether the connection ends with it.
 func (c *conversation) answer(line string) (answer string, last bool) {
 	words := strings.Fields(line)
 	switch {
@@ -156,21 +156,20 @@ func (c *conversation) answer(line string) (answer string, last bool) {
 		return fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\nEND\r\n", contract.ListKey, len(text), text), false
 	}
 	if slices.Contains(stores, words[0]) {
-		return notHere, true // what follows is a value
+		return notHere, true // a value follows the line
 	}
 	return "ERROR\r\n", false
 }
 
-// stores are the commands that a value follows. Some clients take the address for that of a
-// member until they have the list.
+// stores are the commands that a value follows. Some clients use the discovery address as that of a member
+// until they have the list.
 var stores = []string{"set", "add", "replace", "append", "prepend", "cas", "ms"}
 
 const notHere = "SERVER_ERROR this address tells where the members are: store items there\r\n"
 
 const notYet = "SERVER_ERROR this member has not been told of the others yet\r\n"
 
-// logIn as memcached does it: the first command is a set, with user and password as its
-// value.
+// logIn expects a login in memcached's form: the first command is a set, whose value is user and password.
 func (c *conversation) logIn(words []string) (answer string, last bool) {
 	const refused = "CLIENT_ERROR authentication failure\r\n"
 	if words[0] != "set" || len(words) != 5 {

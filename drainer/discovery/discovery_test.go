@@ -18,7 +18,7 @@ func two() *contract.List {
 	return &contract.List{Version: 7, Nodes: []contract.Node{{Host: "a", IP: "10.0.0.1", Port: 11211}, {Host: "b", IP: "10.0.0.2", Port: 11211}}}
 }
 
-// ask sends what a client sends, and returns all that comes until the server closes.
+// ask sends a client's text, and returns all answers until the server closes.
 func ask(t *testing.T, s *discovery.Server, sent string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +44,7 @@ func ask(t *testing.T, s *discovery.Server, sent string) string {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(conn)
-	// A server that closes with something unread resets the connection.
+	// A server that closes a connection with unread input resets it.
 	if timeout := (net.Error)(nil); errors.As(err, &timeout) && timeout.Timeout() {
 		t.Fatalf("after %q: %v", answer, err)
 	}
@@ -80,7 +80,7 @@ func TestQuestionsAreAnsweredAsElastiCacheDoes(t *testing.T) {
 	}
 }
 
-func TestNobodyIsToldWithoutALogin(t *testing.T) {
+func TestNoClientGetsTheListWithoutALogin(t *testing.T) {
 	const config = "CONFIG cluster 0 36\r\n7\na|10.0.0.1|11211 b|10.0.0.2|11211\n\r\nEND\r\n"
 	const refused = "CLIENT_ERROR authentication failure\r\n"
 	for name, test := range map[string]struct{ sent, want string }{

@@ -26,11 +26,10 @@ import (
 
 func TestMain(m *testing.M) { memcachedtest.Main(m, 2) }
 
-// TestEveryCopyIsWhole: clients overwrite, increment, append, touch, delete, mark and flush
-// items of all sizes, memcached evicts and its slab mover moves, while the file is read. Each
-// item that is accepted
+// Clients overwrite, increment, append, touch, delete, mark and flush items of all sizes, memcached evicts
+// and its slab mover moves, while the file is read. Each accepted item
 //
-//   - has the very value that its key had when it had this CAS,
+//   - has exactly the value that its key had when it had this CAS,
 //   - was not replaced, deleted or flushed before the pass began.
 func TestEveryCopyIsWhole(t *testing.T) {
 	drainertest.ForSeeds(t, 4, func(t *testing.T, seed uint64) {
@@ -40,7 +39,7 @@ func TestEveryCopyIsWhole(t *testing.T) {
 	})
 }
 
-// TestWithoutTheSecondHeader: a reader that doesn't look at the header again is noticed.
+// The test notices a reader that doesn't read the header again.
 func TestWithoutTheSecondHeader(t *testing.T) {
 	tier.Second(t, "TestWhatChangesAnItemWhileItIsRead")
 	for seed := uint64(1); seed < 20; seed++ {
@@ -52,7 +51,7 @@ func TestWithoutTheSecondHeader(t *testing.T) {
 	t.Error("no copy is wrong")
 }
 
-// trial is a memcached in use.
+// trial is a memcached that clients use.
 type trial struct {
 	t      *testing.T
 	r      *rand.Rand
@@ -62,19 +61,20 @@ type trial struct {
 	probed atomic.Uint64 // the CAS before the last flush
 }
 
-// record is what is known of a key.
+// record has what is known of a key.
 type record struct {
 	user *user
 	key  string
-	// sums of the values by their CAS, which rises; unknown if nobody could look.
+	// sums are the sums of the values by their CAS, which grows; unknown if the client could not read the
+	// value.
 	mu    sync.Mutex
 	cas   []uint64
 	sums  []uint64
-	least uint64 // the CAS of what is there now, or that it would have
+	least uint64 // the CAS of the present value, or the next one
 	seen  map[uint64]uint64
 }
 
-// user is a client with keys of its own.
+// user is a client with its own keys.
 type user struct {
 	trial *trial
 	r     *rand.Rand
@@ -84,7 +84,7 @@ type user struct {
 
 const usersOfTrial, keysOfUser = 3, 300
 
-// opsOfUser are fewer in the first tier.
+// opsOfUser returns fewer operations in the first tier.
 func opsOfUser() int {
 	if tier.All() {
 		return 4000
@@ -147,7 +147,7 @@ func (tr *trial) run(second bool) (problems []string) {
 	return append(problems, tr.compare()...)
 }
 
-// least CAS that a copy of each key can have now.
+// least returns the lowest CAS that a copy of each key can have now.
 func (tr *trial) least() map[string]uint64 {
 	all := map[string]uint64{}
 	for key, k := range tr.byKey {
@@ -172,7 +172,7 @@ func (tr *trial) pass(c *memcache.Conn, file *os.File, second bool) *Batch {
 	return b
 }
 
-// reader of what memcached says of itself now.
+// reader returns a reader with memcached's present answers.
 func (tr *trial) reader(c *memcache.Conn, file *os.File) *Reader {
 	tr.t.Helper()
 	image := &warmfile.Image{}
@@ -192,7 +192,7 @@ func (tr *trial) reader(c *memcache.Conn, file *os.File) *Reader {
 
 var seed = maphash.MakeSeed()
 
-// take notes what was accepted.
+// take records the accepted items.
 func (tr *trial) take(b *Batch, least map[string]uint64, flushed uint64) (problems []string) {
 	tr.t.Helper()
 	var it item.Item
@@ -204,7 +204,7 @@ func (tr *trial) take(b *Batch, least map[string]uint64, flushed uint64) (proble
 		k, known := tr.byKey[string(it.Key)]
 		if !known {
 			if !bytes.HasPrefix(it.Key, []byte("probe")) {
-				problems = append(problems, fmt.Sprintf("nobody has stored %.60q", it.Key))
+				problems = append(problems, fmt.Sprintf("no client has stored %.60q", it.Key))
 			}
 			continue
 		}
@@ -220,7 +220,7 @@ func (tr *trial) take(b *Batch, least map[string]uint64, flushed uint64) (proble
 	return problems
 }
 
-// compare looks for what each key had.
+// compare compares the accepted items with what each key had.
 func (tr *trial) compare() (problems []string) {
 	for _, k := range tr.byKey {
 		for cas, sum := range k.seen {
@@ -237,7 +237,7 @@ func (tr *trial) compare() (problems []string) {
 	return problems
 }
 
-// do is one thing that a client does.
+// do does one operation of a client.
 func (u *user) do() error {
 	k := u.keys[u.r.IntN(len(u.keys))]
 	switch n := u.r.IntN(100); {
@@ -263,7 +263,7 @@ func (u *user) do() error {
 	}
 }
 
-// value is a text or a number, with so much behind it that reading and writing take a while.
+// value returns a text or a number, followed by enough bytes that reading and writing take a while.
 func (u *user) value(k *record) []byte {
 	size := []int{1, 10, 100, 1000, 20_000, 100_000, 200_000}[u.r.IntN(7)]
 	head := []string{"text of " + k.key, "1", "18446744073709551600", "95 "}[u.r.IntN(4)]
@@ -271,7 +271,7 @@ func (u *user) value(k *record) []byte {
 	return append([]byte(head+[]string{"", " "}[u.r.IntN(2)]), fill...)
 }
 
-// say sends a command, and takes the answer.
+// say sends a command, and reads the answer.
 func (u *user) say(command string, data []byte, take func(line string) error) error {
 	request := append([]byte(command), "\r\n"...)
 	if data != nil {
@@ -287,7 +287,7 @@ func (u *user) say(command string, data []byte, take func(line string) error) er
 	return err
 }
 
-// casOf the last answer, 0 if nothing was stored.
+// casOf returns the CAS in an answer, 0 if nothing was stored.
 func casOf(line string) (uint64, error) {
 	_, token, ok := strings.Cut(line, " c")
 	if !ok || strings.HasPrefix(line, "N") || strings.HasPrefix(line, "SERVER_ERROR") {
@@ -297,10 +297,10 @@ func casOf(line string) (uint64, error) {
 	return strconv.ParseUint(token, 10, 64)
 }
 
-// get returns what the server has; nobody else changes it.
+// get returns the server's value; no other client changes it.
 func (u *user) get(k *record) (*memcache.Value, error) { return u.c.Get([]byte(k.key)) }
 
-// store stores, and notes what the key has then.
+// store stores a value, and records what the key then has.
 func (u *user) store(k *record, command string, data []byte) error {
 	return u.say(fmt.Sprintf(command, len(data)), data, func(line string) error {
 		cas, err := casOf(line)
@@ -320,11 +320,11 @@ func (u *user) store(k *record, command string, data []byte) error {
 	})
 }
 
-// unknown is the sum of a value that was evicted before its client could look at it. A
-// reader may have copied it.
+// unknown is the sum of a value that was evicted before its client could read it. A reader may have copied
+// it.
 const unknown = 0
 
-// hasSeen notes what the client sees after its command, nil if that was evicted.
+// hasSeen records what the client reads after its command, nil if that was evicted.
 func (k *record) hasSeen(cas uint64, v *memcache.Value) {
 	if v != nil {
 		k.has(cas, v.Data)
@@ -359,7 +359,7 @@ func (u *user) add(k *record) error {
 		if _, err := io.ReadFull(u.c, data); err != nil {
 			return err
 		}
-		v, err := u.get(k) // ma shows the number without the blanks behind it
+		v, err := u.get(k) // the answer to ma has the number without the blanks after it
 		if err == nil {
 			k.hasSeen(cas, v)
 		}
@@ -389,14 +389,14 @@ func (u *user) mark(k *record) error {
 		case err != nil:
 		case v != nil:
 			k.has(v.CAS, v.Data)
-		case n > 0: // nor is its CAS known
+		case n > 0: // its CAS isn't known, either
 			k.hasSeen(k.cas[n-1]+1, nil)
 		}
 		return err
 	})
 }
 
-// probe stores something, and returns its CAS: what was stored before has a lower one.
+// probe stores an item, and returns its CAS: items that were stored before have a lower one.
 func (u *user) probe() (cas uint64, err error) {
 	err = u.say("ms probe 1 c", []byte("x"), func(line string) (err error) {
 		cas, err = casOf(line)

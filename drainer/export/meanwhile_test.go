@@ -24,14 +24,14 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// What memcached's header has where: see warmfile/header.go.
+// Offsets in memcached's header; see warmfile/header.go.
 const (
 	atNext, atExpire, atBytes, atRefcount, atFlags, atClass, atKeyLength, atKey = 0, 28, 32, 36, 38, 40, 41, 56
 	accessedAt                                                                  = 24
 )
 
-// TestWhatChangesAnItemWhileItIsRead: memcached stands still, and the test does to an item, while
-// it is copied, what memcached could. It is not accepted, unless it was only read meanwhile.
+// memcached is stopped, and the test makes a change that memcached could make to an item while the item is
+// copied. The copy is not accepted, unless the item was only read.
 func TestWhatChangesAnItemWhileItIsRead(t *testing.T) {
 	const slot = 4 << 10 // more than the item and its header
 	f := newFrozen(t, "key1")
@@ -73,7 +73,7 @@ func TestWhatChangesAnItemWhileItIsRead(t *testing.T) {
 	}
 }
 
-// TestAnItemThatIsInUse, by a client's command or the slab mover, before it is read and after: they may be
+// The item is in use by a client's command or the slab mover, before it is read and after. They may be
 // changing it, so memcached is asked for it.
 func TestAnItemThatIsInUse(t *testing.T) {
 	f := newFrozen(t, "key1")
@@ -83,7 +83,7 @@ func TestAnItemThatIsInUse(t *testing.T) {
 	}
 }
 
-// TestAFileThatFailsWhileItIsRead is an error, not the end of the process.
+// It gives an error, and does not end the process.
 func TestAFileThatFailsWhileItIsRead(t *testing.T) {
 	f := newFrozen(t, "key1")
 	err := f.r.Read(f.number, everything, func([]byte) bool {
@@ -97,8 +97,8 @@ func TestAFileThatFailsWhileItIsRead(t *testing.T) {
 	}
 }
 
-// TestAPageThatIsCutAnewWhileItIsRead: it has had headers where now are values. Nothing of it is
-// accepted, and the pass says that it may have overlooked something.
+// Where it had headers, it now has values. None of its items is accepted, and the pass reports that it may
+// have overlooked something.
 func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
 	for what, change := range map[string]func(page []byte){
 		"another slab class": func(p []byte) { p[atClass]++ },
@@ -120,7 +120,7 @@ func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
 	}
 }
 
-// TestASlotThatIsGivenToAnotherKeyWhileItIsRead: memcached is not asked for a key that the member owns.
+// memcached is not asked for a key that the member owns.
 func TestASlotThatIsGivenToAnotherKeyWhileItIsRead(t *testing.T) {
 	f := newFrozen(t, "key1")
 	b := f.read(func(key []byte) bool {
@@ -136,8 +136,7 @@ func TestASlotThatIsGivenToAnotherKeyWhileItIsRead(t *testing.T) {
 	}
 }
 
-// TestWhatIsFlushedWhileItIsReadIsNotSent: it would come to life at its owner. The pass says that it may
-// have overlooked something.
+// Its owner would bring it back to life. The pass reports that it may have overlooked something.
 func TestWhatIsFlushedWhileItIsReadIsNotSent(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	raw := m.Raw()
@@ -172,14 +171,14 @@ func TestWhatIsFlushedWhileItIsReadIsNotSent(t *testing.T) {
 	}
 }
 
-// TestAPassDuringASlabMove isn't complete: an item may have been where the pass had not come yet, and
-// gone to where it had been.
+// The pass isn't complete: an item may have moved from a place that the pass had not reached to one that it
+// had passed.
 func TestAPassDuringASlabMove(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		t.Run("moves "+strconv.FormatBool(moves), func(t *testing.T) {
 			m := startMember(t, contract.Connection{})
 			raw, c := m.Raw(), m.Dial()
-			for i := range 300 { // of one slab class, on several pages
+			for i := range 300 { // in one slab class, on several pages
 				raw.Must("STORED", "set key"+itoa(i)+" 0 0 10000", bytes.Repeat([]byte("v"), 10_000))
 			}
 			slabs, err := c.Stats("slabs")
@@ -199,7 +198,7 @@ func TestAPassDuringASlabMove(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.close()
-			s.passes = 1 // the first one comes in bands, and is never complete
+			s.passes = 1 // the first pass comes in bands, and is never complete
 			ended := make(chan error, 1)
 			go func() { ended <- s.pass(t.Context()) }()
 			var head [wire.FrameHead]byte
@@ -224,7 +223,7 @@ func TestAPassDuringASlabMove(t *testing.T) {
 	}
 }
 
-// TestAMemberThatEnds waits for no survey, and for no pass, also if that finds nothing.
+// It waits for no survey, and for no pass, even if the pass finds nothing.
 func TestAMemberThatEnds(t *testing.T) {
 	f := newFrozen(t, "key1")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -242,7 +241,7 @@ func TestAMemberThatEnds(t *testing.T) {
 	}
 }
 
-// TestAPassThatFindsNothing says now and then that it goes on.
+// It reports now and then that it goes on.
 func TestAPassThatFindsNothing(t *testing.T) {
 	f := newFrozen(t, "key1")
 	mover, conn := net.Pipe()
@@ -259,13 +258,13 @@ func TestAPassThatFindsNothing(t *testing.T) {
 	}
 }
 
-// frozen is a memcached that stands still, with a few items in one page.
+// frozen is a stopped memcached with a few items in one page.
 type frozen struct {
 	t          *testing.T
 	r          *Reader
 	file       *os.File
 	number     int
-	page, slot []byte // of the file, to be changed
+	page, slot []byte // parts of the file, to be changed
 }
 
 func newFrozen(t *testing.T, key string) *frozen {

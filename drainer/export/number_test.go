@@ -15,9 +15,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestANumberThatChangesInPlace: memcached increments numbers where they are, and writes
-// blanks over all that is behind them. The new CAS is there first. Each copy is whole all the
-// same.
+// memcached increments numbers in place, and overwrites the rest with blanks. It writes the new CAS first.
+// Each copy is whole nevertheless.
 func TestANumberThatChangesInPlace(t *testing.T) {
 	const size = 400_000
 	increments := 1500
@@ -29,7 +28,7 @@ func TestANumberThatChangesInPlace(t *testing.T) {
 	blank := strings.Repeat(" ", size)
 	text := []byte("0" + strings.Repeat("x", size))
 	text[1] = ' '
-	for i := range 3 { // of which it has neighbours: what is alone in its LRU is asked for
+	for i := range 3 { // with neighbours, because an item that is alone in its LRU is asked for
 		raw.Must("STORED", "set neighbour"+itoa(i)+" 0 0 "+itoa(len(text)), text)
 	}
 	file, err := os.Open(tr.m.Path)

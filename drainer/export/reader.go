@@ -1,10 +1,9 @@
-// Package export streams the items of a running memcached that others own. The supervisor
-// reads them from the file that memcached has mapped, so that memcached is only asked for the
-// few that are in use.
+// Package export streams the items of a running memcached that others own. The supervisor reads them from the
+// file that memcached has mapped, so that memcached is only asked for the few items that are in use.
 //
-// An item may change while it is read. So its header is read, then the item, then the header
-// again. The copy is right if both headers show the same: an item that is linked, and in use
-// by nobody, of the same CAS, key, length and flags. See Reader.slot for why.
+// An item may change while it is read. So the reader reads its header, then the item, then the header again.
+// The copy is right if both headers show the same linked item, which no connection uses: the same CAS, key,
+// length and flags. See Reader.slot for the reason.
 package export
 
 import (
@@ -23,8 +22,8 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// ErrArchitecture means that the processor is not an amd64. Others may show memcached's writes
-// to this process in another order.
+// ErrArchitecture means that the processor is not an amd64. Other processors may show memcached's writes to
+// this process in another order.
 var ErrArchitecture = errors.New("items are read from memory on amd64 only, this is " + runtime.GOARCH)
 
 // Reader reads the items in a file that a running memcached has mapped.
@@ -32,13 +31,12 @@ type Reader struct {
 	file *os.File
 	mem  []byte
 	live *warmfile.Live
-	page []byte // room for one
-	// second tells whether the header is looked at again. Tests leave it out.
+	page []byte // room for one page
+	// second tells whether the header is read again. Tests turn it off.
 	second bool
 }
 
-// NewReader maps the file. live describes the memcached that has mapped it. The file stays open
-// until Close.
+// NewReader maps the file. live describes the memcached that has mapped it. The file stays open until Close.
 func NewReader(file *os.File, live *warmfile.Live) (*Reader, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, ErrArchitecture
@@ -61,31 +59,31 @@ func NewReader(file *os.File, live *warmfile.Live) (*Reader, error) {
 // Close unmaps the file.
 func (r *Reader) Close() { _ = unix.Munmap(r.mem) }
 
-// Pages of the file.
+// Pages returns the number of the file's pages.
 func (r *Reader) Pages() int { return len(r.mem) / warmfile.SlabPageSize }
 
-// Band is the last accesses from From on and before To, in seconds of memcached's own clock.
+// Band is a range of last accesses, from From and before To, in seconds of memcached's own clock.
 type Band struct{ From, To uint32 }
 
 // Batch collects what was read.
 type Batch struct {
-	// Records are those of package wire.
+	// Records are in the format of package wire.
 	Records []byte
 	Items   int
-	// keys, one after the other, that memcached has to be asked for.
+	// keys are the keys that memcached has to be asked for, one after the other.
 	keys []byte
 	asks []ask
 	// unsure counts what could not be read.
 	unsure int
 }
 
-// ask is a key by its end in keys, and when the item expires, as far as is known.
+// ask is a key, by its end in keys, and when its item expires if that is known.
 type ask struct {
 	end      int
 	expireAt int64
 }
 
-// mark is a place in a batch.
+// mark is a position in a batch.
 type mark struct{ records, items, keys, asks int }
 
 func (b *Batch) mark() mark { return mark{len(b.Records), b.Items, len(b.keys), len(b.asks)} }
@@ -94,7 +92,7 @@ func (b *Batch) rewind(m mark) {
 	b.Records, b.Items, b.keys, b.asks = b.Records[:m.records], m.items, b.keys[:m.keys], b.asks[:m.asks]
 }
 
-// ask notes a key. Its slot may have been given to another one meanwhile, so elsewhere judges the copy.
+// ask records a key. Its slot may have been given to another item meanwhile, so elsewhere judges the copy.
 func (b *Batch) ask(key []byte, expireAt int64, elsewhere func(key []byte) bool) {
 	start := len(b.keys)
 	if b.keys = append(b.keys, key...); !elsewhere(b.keys[start:]) {
@@ -104,8 +102,8 @@ func (b *Batch) ask(key []byte, expireAt int64, elsewhere func(key []byte) bool)
 	b.asks = append(b.asks, ask{len(b.keys), expireAt})
 }
 
-// Read adds the items of a page that elsewhere wants and that were last accessed in the band.
-// An error is one of the disk under a mapped file.
+// Read adds the items of a page that elsewhere accepts and that were last accessed in the band. An error
+// comes from the disk under a mapped file.
 func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Batch) (err error) {
 	defer item.Faults(&err)()
 	mem, class, ok := r.used(page)
@@ -119,7 +117,7 @@ func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Bat
 	for at := 0; at+size <= len(mem); at += size {
 		r.slot(mem[at:at+size:at+size], class, in, elsewhere, b)
 	}
-	// A page that was cut anew meanwhile has had headers where values are now.
+	// If the page was cut anew meanwhile, the places of its headers may have had values.
 	if again, ok := r.live.Class(mem, head(mem), r.page); !ok || again != class {
 		b.rewind(before)
 		b.unsure++
@@ -131,8 +129,8 @@ func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Bat
 func (r *Reader) used(page int) (mem []byte, class uint8, ok bool) {
 	at := page * warmfile.SlabPageSize
 	mem = r.mem[at : at+warmfile.SlabPageSize : at+warmfile.SlabPageSize]
-	// It is read, not touched: touching a page of a file in memory that memcached has not used
-	// would make the kernel allocate it.
+	// It is read and not touched: touching a page of a file in memory that memcached has not used would make
+	// the kernel allocate it.
 	if _, err := r.file.ReadAt(r.page[:warmfile.PageHeader], int64(at)); err != nil {
 		panic(&os.PathError{Op: "read", Path: r.file.Name(), Err: err})
 	}
@@ -143,12 +141,12 @@ func (r *Reader) used(page int) (mem []byte, class uint8, ok bool) {
 	return mem, class, ok
 }
 
-// word is read at once.
+// word reads a word atomically.
 func word(slot []byte, at int) uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&slot[at])))
 }
 
-// head reads the CAS before the state: see slot.
+// head reads the CAS before the state; slot says why.
 func head(slot []byte) warmfile.Head {
 	cas := word(slot, warmfile.WordCAS)
 	return warmfile.Head{CAS: cas, State: word(slot, warmfile.WordState), Class: word(slot, warmfile.WordClass), Times: word(slot, warmfile.WordTimes)}
@@ -156,16 +154,16 @@ func head(slot []byte) warmfile.Head {
 
 // slot adds the item in slot, or asks for it.
 //
-// Source: memcached's items.c, memcached.c, slabs.c. Whatever changes an item in place (incr,
-// decr, touch, a meta delete that marks it as stale, the slab mover) has a reference to it
-// meanwhile, and an incr gives it another CAS. So
+// Source: memcached's items.c, memcached.c, slabs.c. Everything that changes an item in place (incr, decr,
+// touch, a meta delete that marks it as stale, the slab mover) holds a reference to it meanwhile, and an incr
+// gives it another CAS. So
 //
-//   - the first header is of an item that is whole: its CAS was there before the refcount was 1;
-//   - in the second one, the refcount was 1 before the CAS was the same: what changed the item
-//     since would have had a reference then, or have left another CAS;
-//   - a slot that was given to another item has another CAS: numbers aren't used twice. For a
-//     moment, a new item that is linked but in no LRU yet may show the CAS of the slot's last
-//     one. So the item must be in an LRU.
+//   - the first header shows a whole item: its CAS was there before the refcount was 1;
+//   - in the second header, the refcount was 1 before the CAS was the same: a change since then would have
+//     had a reference at that time, or have left another CAS;
+//   - a slot that was given to another item has another CAS, because numbers aren't used twice. For a moment,
+//     a new item that is linked but in no LRU yet may show the CAS of the slot's last item. So the item must
+//     be in an LRU.
 func (r *Reader) slot(slot []byte, class uint8, in Band, elsewhere func(key []byte) bool, b *Batch) {
 	if !warmfile.Linked(word(slot, warmfile.WordState)) {
 		return
@@ -195,7 +193,7 @@ func (r *Reader) slot(slot []byte, class uint8, in Band, elsewhere func(key []by
 	b.ask(key, r.live.ExpireAt(first), elsewhere)
 }
 
-// copied appends the item and tells whether it is right.
+// copied appends the item and tells whether the copy is right.
 func (r *Reader) copied(slot []byte, first warmfile.Head, p warmfile.Parts, b *Batch) bool {
 	at := len(b.Records)
 	it := item.Item{Key: slot[p.Key:p.KeyEnd], Value: slot[p.Value:p.ValueEnd], Flags: r.live.ClientFlags(slot, p), CAS: first.CAS,
@@ -209,7 +207,7 @@ func (r *Reader) copied(slot []byte, first warmfile.Head, p warmfile.Parts, b *B
 	return !number(value) && (!r.second || r.same(slot, first, p, b.Records[at:len(b.Records)-len(value)]))
 }
 
-// same looks at the header again; record ends with the key that was copied.
+// same reads the header again and compares; record ends with the key that was copied.
 func (r *Reader) same(slot []byte, first warmfile.Head, p warmfile.Parts, record []byte) bool {
 	if !bytes.HasSuffix(record, slot[p.Key:p.KeyEnd]) {
 		return false
@@ -222,10 +220,10 @@ func (r *Reader) same(slot []byte, first warmfile.Head, p warmfile.Parts, record
 		word(slot, warmfile.WordCAS) == first.CAS
 }
 
-// number tells whether a value may be one that memcached changes in place. That is safe to
-// read all the same; it is asked for in case a version changes it in another way.
+// number tells whether a value may be one that memcached changes in place. Reading it is safe with known
+// versions. It is asked for nevertheless, in case a version changes it in another way.
 func number(value []byte) bool {
-	const longest = 20 // digits of 64 bits
+	const longest = 20 // digits of a 64-bit number
 	if len(value) == 0 || len(value) > longest {
 		return false
 	}

@@ -21,35 +21,34 @@ import (
 )
 
 const (
-	// mostConns bounds the connections at a time, and begin how long one may take to say
-	// what it wants. If there are more, the one that has been silent for longest is closed, so
-	// that a mover gets in.
+	// mostConns bounds the open connections. begin is how long a connection may take to send its request. If
+	// there are too many, the one that has been silent for longest is closed, so that a mover gets in.
 	mostConns = 8
 	begin     = 10 * time.Second
-	// complainEvery and the length of a line bound the log: anybody may connect, and much of what he
-	// says may be in the error.
+	// complainEvery, and the length of a line, bound the log: any client may connect, and an error may quote much of
+	// what it sent.
 	complainEvery = time.Second
-	// mostLogin bounds the bytes of a login.
+	// mostLogin bounds a login, in bytes.
 	mostLogin = 1 << 10
 )
 
-// Server streams the items of one memcached. There is one stream at a time: a new one ends
-// the one before, whose mover may be gone.
+// Server streams the items of one memcached. There is one stream at a time: a new one ends the previous one,
+// whose mover may be gone.
 type Server struct {
 	Memcached
-	// VerifyClients: the mover must have a certificate, as memcached's clients must.
+	// VerifyClients means that the mover must have a certificate, as memcached's clients must.
 	VerifyClients bool
 	Logf          func(format string, args ...any)
 
 	mu     sync.Mutex
 	newest context.CancelFunc
 	done   chan struct{} // closed at the newest stream's end
-	// silent have not said yet what they want, the oldest first.
+	// silent are connections that have not sent their request yet, the oldest first.
 	silent     []net.Conn
 	complained time.Time
 }
 
-// Serve accepts movers until ctx ends.
+// Serve serves movers until ctx ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -60,7 +59,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 		switch {
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // for one, too many open files
+		case err != nil: // for example, too many open files
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():
@@ -100,7 +99,7 @@ func (s *Server) complain(conn net.Conn, err error) {
 	}
 }
 
-// closeSilent closes the connection that has said nothing for longest.
+// closeSilent closes the connection that has been silent for longest.
 func (s *Server) closeSilent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +108,7 @@ func (s *Server) closeSilent() {
 	}
 }
 
-// isSilent notes whether a connection has said yet what it wants.
+// isSilent records whether a connection has yet to send its request.
 func (s *Server) isSilent(conn net.Conn, silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +118,7 @@ func (s *Server) isSilent(conn net.Conn, silent bool) {
 	}
 }
 
-// serve speaks to one mover.
+// serve serves one mover.
 func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	accepted := conn
 	if err := conn.SetDeadline(time.Now().Add(begin)); err != nil {
@@ -147,7 +146,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	return s.stream(ctx, request, conn, r)
 }
 
-// alone ends the stream before, and waits for its end.
+// alone ends the previous stream, and waits for its end.
 func (s *Server) alone(ctx context.Context) (own context.Context, release func()) {
 	own, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -165,7 +164,7 @@ func (s *Server) alone(ctx context.Context) (own context.Context, release func()
 	}
 }
 
-// greet answers until the mover has logged in and said what it wants.
+// greet answers until the mover has logged in and sent its request.
 func (s *Server) greet(conn net.Conn, r *bufio.Reader) (*wire.Request, error) {
 	welcome := s.Dialer.AuthFile == ""
 	const mostLines = 8

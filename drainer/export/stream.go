@@ -23,18 +23,18 @@ const (
 	// shipBytes and askKeys are how much is collected before it is sent, or asked for.
 	shipBytes = 256 << 10
 	askKeys   = 256
-	// patience bounds the wait for an answer of memcached.
+	// patience bounds the wait for memcached's answer.
 	patience = 30 * time.Second
-	// sayEvery is how often a mover is told that a pass goes on which finds nothing.
+	// sayEvery is how often a mover is told that a pass without items is still going on.
 	sayEvery = 10 * time.Second
 )
 
-// Memcached is the one whose items are read.
+// Memcached is the memcached whose items are read.
 type Memcached struct {
 	Dialer  memcache.Dialer
 	Address string
 	PID     int
-	// Path of the file that it has mapped, and the command that it was started with.
+	// Path is the file that memcached has mapped, Command the command that it was started with.
 	Path    string
 	Command []string
 }
@@ -52,13 +52,13 @@ type stream struct {
 	reader    *Reader
 	survey    survey
 	passes    int
-	said      time.Time // when the mover was sent something last
+	said      time.Time // when the mover was last sent something
 	batch     Batch
 	request   []byte
 	end       wire.End
 }
 
-// newStream connects to memcached, and looks through its file.
+// newStream connects to memcached, and scans its file.
 func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net.Conn) (s *stream, err error) {
 	s = &stream{Memcached: m, conn: conn, patience: patience}
 	defer func() {
@@ -74,7 +74,7 @@ func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net
 	if s.asked, err = m.Dialer.Dial(dialCtx, m.Address); err != nil {
 		return s, err
 	}
-	s.unwatch = context.AfterFunc(ctx, func() { s.asked.Close() }) // nobody waits for a slow memcached then
+	s.unwatch = context.AfterFunc(ctx, func() { s.asked.Close() }) // so that a slow memcached is not waited for
 	live, err := s.refresh()
 	if err != nil {
 		return s, err
@@ -93,7 +93,7 @@ func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net
 	return s, err
 }
 
-// elsewhere tells which keys others own, but for the items that each member has of its own.
+// elsewhere tells which keys others own, except the items that each member has of its own.
 func elsewhere(request *wire.Request) (func(key []byte) bool, error) {
 	var servers []routing.Server
 	if n := len(request.Servers); n > wire.MaxServers {
@@ -130,7 +130,7 @@ func (s *stream) close() {
 	}
 }
 
-// refresh asks memcached for the settings and times that tell which items are alive.
+// refresh asks memcached for the settings and times that show which items are alive.
 func (s *stream) refresh() (*warmfile.Live, error) {
 	if err := s.asked.SetDeadline(time.Now().Add(s.patience)); err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (s *stream) band(ctx context.Context, band Band) error {
 		if s.passes == 1 && !band.overlaps(s.survey.pages[page]) {
 			continue
 		}
-		if err := ctx.Err(); err != nil { // before each page: a member that ends waits for this
+		if err := ctx.Err(); err != nil { // before each page, because a member that ends waits for this
 			return err
 		}
 		if err := s.reader.Read(page, band, s.elsewhere, &s.batch); err != nil {
@@ -209,8 +209,8 @@ func (s *stream) band(ctx context.Context, band Band) error {
 	return s.ship()
 }
 
-// ship sends what was read, unless clients have flushed memcached meanwhile, and then what it
-// answers to the rest.
+// ship sends what was read, unless clients have flushed memcached meanwhile, and then memcached's answers for
+// the rest.
 func (s *stream) ship() error {
 	if s.batch.Items > 0 {
 		flushed, err := s.flushed()
@@ -295,14 +295,15 @@ func (s *stream) askFor(asks []ask, keys []byte, from int) error {
 		if s.request, err = memcache.AppendFetch(s.request, keys[from:a.end]); err == nil {
 			readable, starts = append(readable, a), append(starts, from)
 		} else {
-			s.batch.unsure++ // the text protocol doesn't carry it: the next pass may read it
+			s.batch.unsure++ // the text protocol can't carry the key; the next pass may read the item
 		}
 		from = a.end
 	}
 	sent := make(chan error, 1)
 	go func() { sent <- s.asked.Send(s.request) }()
 	for i, a := range readable {
-		// Of each answer alone: between two, frames are sent as fast as the mover takes them.
+		// The deadline is for each answer: between two answers, frames are sent as fast as the mover takes
+		// them.
 		var v *memcache.Value
 		if err = s.asked.SetReadDeadline(time.Now().Add(s.patience)); err == nil {
 			v, err = s.asked.Fetched()
@@ -335,8 +336,8 @@ func (s *stream) answered(key []byte, expireAt int64, v *memcache.Value) error {
 	return s.send()
 }
 
-// moves reads the counters of memcached's slab mover, which gives items other places. It
-// returns "moving" while that is at work, or if nobody can tell.
+// moves reads the counters of memcached's slab mover, which moves items to other places. It returns "moving"
+// while the mover works, or if that is unknown.
 func (s *stream) moves() (string, error) {
 	if !s.image.SlabReassign {
 		return "", nil

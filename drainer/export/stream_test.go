@@ -77,7 +77,7 @@ func (m *member) open(d memcache.Dialer) *wire.Stream {
 	return s
 }
 
-// all items of a pass, copied.
+// all returns copies of all items of a pass.
 func (m *member) all(s *wire.Stream) map[string]item.Item {
 	m.t.Helper()
 	all := map[string]item.Item{}
@@ -95,8 +95,8 @@ func (m *member) all(s *wire.Stream) map[string]item.Item {
 	return all
 }
 
-// TestAStreamHasEverything that others own, as memcached would tell it: texts, numbers, binary
-// keys, large values in chunks, flags and times; and says so.
+// It has all that others own, as memcached would answer it: texts, numbers, binary keys, large values in
+// chunks, flags and times. Its end says that it is complete.
 func TestAStreamHasEverything(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	objects := drainertest.Objects(11, 600)
@@ -123,7 +123,7 @@ func TestAStreamHasEverything(t *testing.T) {
 				continue
 			}
 			if want++; strings.HasPrefix(key, "chunked:") || strings.HasPrefix(key, "number:") {
-				asked++ // memcached changes a number where it is
+				asked++ // memcached changes a number in place
 			}
 			left := it.ExpireAt - memcachedtest.Clock(t, c)
 			if !bytes.Equal(it.Value, v.Data) || it.Flags != v.Flags || it.CAS != v.CAS || it.State != item.Live ||
@@ -137,7 +137,7 @@ func TestAStreamHasEverything(t *testing.T) {
 	}
 }
 
-// TestStaleItemsAreStreamedAsSuch: the mover deletes them.
+// The mover deletes them.
 func TestStaleItemsAreStreamedAsSuch(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	raw := m.Raw()
@@ -156,13 +156,13 @@ func TestStaleItemsAreStreamedAsSuch(t *testing.T) {
 	}
 }
 
-// TestTheHottestItemsComeFirst, or last where the mover asks for that: the first pass is made in
-// bands of last access. Every item comes once.
+// They come last if the mover asks for that. The first pass is made in bands of last access. Every item comes
+// once.
 func TestTheHottestItemsComeFirst(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	raw, value := m.Raw(), bytes.Repeat([]byte("v"), 2000)
 	const each = 60
-	for i := range each { // those of one age are on all pages
+	for i := range each { // items of one age are on all pages
 		for minutes := 10; minutes <= 10*bands; minutes += 10 {
 			raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", drainertest.AgedKey(minutes, i), len(value)), value)
 		}
@@ -188,8 +188,7 @@ func TestTheHottestItemsComeFirst(t *testing.T) {
 	}
 }
 
-// TestWhatIsStoredAfterTheSurvey: memcached had no items then. It stores them in pages that it has had
-// from its start.
+// memcached has no items during the survey. It stores them in pages that it has had since its start.
 func TestWhatIsStoredAfterTheSurvey(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	s, raw, want := m.open(memcache.Dialer{}), m.Raw(), 0
@@ -203,8 +202,7 @@ func TestWhatIsStoredAfterTheSurvey(t *testing.T) {
 	}
 }
 
-// TestAMoverThatIsSlow: memcached is not taken for silent while the mover doesn't take what it has
-// answered.
+// memcached doesn't count as silent while the mover doesn't read memcached's answers.
 func TestAMoverThatIsSlow(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	const chunked = 4
@@ -218,8 +216,7 @@ func TestAMoverThatIsSlow(t *testing.T) {
 	wait.AtSomeSpeed(t, 100*time.Millisecond, func(rest time.Duration) error { return m.slowMover(rest, chunked) })
 }
 
-// slowMover rests before each frame, of which there are so many. memcached may be silent for half of
-// that time.
+// slowMover waits before each of the frames. memcached may be silent for half of the whole time.
 func (m *member) slowMover(rest time.Duration, chunked int) error {
 	m.t.Helper()
 	mover, conn := net.Pipe()
@@ -265,7 +262,7 @@ func (m *member) slowMover(rest time.Duration, chunked int) error {
 	}
 }
 
-// TestAStreamThatEndsDoesNotWaitForMemcached, which may be slow.
+// memcached may be slow.
 func TestAStreamThatEndsDoesNotWaitForMemcached(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -294,7 +291,7 @@ func TestAStreamThatEndsDoesNotWaitForMemcached(t *testing.T) {
 	s.close()
 }
 
-// TestTheNewestStreamWins: a mover that is gone must not be in the way.
+// A mover that is gone must not be in the way.
 func TestTheNewestStreamWins(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	raw := m.Raw()
@@ -313,7 +310,7 @@ func TestTheNewestStreamWins(t *testing.T) {
 	}
 }
 
-// TestWhoMayStream: a mover needs the certificate and the login that memcached's clients need.
+// A mover needs the certificate and the login that memcached's clients need.
 func TestWhoMayStream(t *testing.T) {
 	secured := memcachedtest.NewSecured(t)
 	c := secured.Connection()
@@ -351,7 +348,7 @@ func TestWhoMayStream(t *testing.T) {
 	}
 }
 
-// TestToReadTakesNoMemory: what memcached has not used of its file stays as it is.
+// The parts of the file that memcached has not used stay unallocated.
 func TestToReadTakesNoMemory(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	raw := m.Raw()
@@ -374,8 +371,7 @@ func TestToReadTakesNoMemory(t *testing.T) {
 	}
 }
 
-// TestAMoverGetsIn: others have connected before, as many as there may be and more, and say
-// nothing.
+// Other clients have connected before, more than are allowed, and send nothing.
 func TestAMoverGetsIn(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	for _, others := range []int{mostConns, 2 * mostConns} {
@@ -390,7 +386,7 @@ func TestAMoverGetsIn(t *testing.T) {
 	}
 }
 
-// TestWhatNoMoverAsks is refused, and costs little.
+// Such a request is refused, and costs little.
 func TestWhatNoMoverAsks(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	for name, change := range map[string]func(r *wire.Request){
@@ -417,7 +413,7 @@ func TestWhatNoMoverAsks(t *testing.T) {
 	}
 }
 
-// TestWhatIsLoggedIsShort, whoever connects and whatever he says.
+// This holds for every client and everything that it sends.
 func TestWhatIsLoggedIsShort(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	logged := make(chan string, 1)
@@ -446,7 +442,7 @@ func TestWhatIsLoggedIsShort(t *testing.T) {
 	}
 }
 
-// FuzzGreet: a client that says anything gets a stream only for a request, after a login.
+// Whatever a client sends, it gets a stream only for a request, after a login.
 func FuzzGreet(f *testing.F) {
 	dir := f.TempDir()
 	file := filepath.Join(dir, "auth")

@@ -8,22 +8,22 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// The most recently used items come first, as they do in a drain: the file is read once for
-// each of a few bands of their last access. memcached keeps that to a minute.
+// The most recently used items come first, as in a drain: the file is read once for each of a few bands of
+// the last access. memcached keeps last accesses with a resolution of a minute.
 const (
 	bands     = 8
 	ageStep   = 60
 	ages      = 30 * 24 * 60
-	surveyOne = 64 // one item in so many is asked who owns it
+	surveyOne = 64 // the owner is computed for one of so many items
 )
 
-// survey is a look at all headers.
+// survey is the result of a pass over all headers.
 type survey struct {
-	// expected is about how many items others own.
+	// expected is roughly how many items others own.
 	expected int64
-	// order of the bands.
+	// order is the order of the bands.
 	order []Band
-	// pages have the first and the last access of their items.
+	// pages has, for each page, the first and the last access of its items.
 	pages []Band
 }
 
@@ -40,7 +40,7 @@ func (r *Reader) Survey(ctx context.Context, now uint32, elsewhere func(key []by
 		s.pages[page] = Band{math.MaxUint32, 0}
 		mem, class, _ := r.used(page)
 		if class == 0 {
-			s.pages[page] = Band{0, math.MaxUint32} // it may be used by then
+			s.pages[page] = Band{0, math.MaxUint32} // it may be in use later
 			continue
 		}
 		size := r.live.Size(class)
@@ -65,7 +65,7 @@ func (r *Reader) Survey(ctx context.Context, now uint32, elsewhere func(key []by
 			}
 		}
 		if p := &s.pages[page]; p.From > p.To {
-			*p = Band{now, math.MaxUint32} // it may get items by then
+			*p = Band{now, math.MaxUint32} // it may get items later
 		}
 	}
 	s.order = cut(byAge, now)
@@ -80,8 +80,8 @@ func ageOf(now, accessed uint32) int {
 	return int(min((now-accessed)/ageStep, ages-1))
 }
 
-// cut divides the items into bands of about the same number of bytes, the most recently used
-// first. A band without items has no place.
+// cut divides the items into bands of about the same number of bytes, the most recently used first. It omits
+// bands without items.
 func cut(byAge []int64, now uint32) []Band {
 	total := int64(0)
 	for _, n := range byAge {
@@ -93,7 +93,7 @@ func cut(byAge []int64, now uint32) []Band {
 		if n == 0 || sum == total || sum < total*int64(len(order)+1)/bands || len(order) == bands-1 {
 			continue
 		}
-		older := uint32(age+1) * ageStep // items of the next age are at least so old
+		older := uint32(age+1) * ageStep // the minimum age of the next step's items
 		if older > now {
 			break
 		}
@@ -106,6 +106,5 @@ func cut(byAge []int64, now uint32) []Band {
 // everything is the band of all items.
 var everything = Band{0, math.MaxUint32}
 
-// overlaps tells whether a page that had items of those last accesses may have some of the
-// band.
+// overlaps tells whether a page that had items with those last accesses may have items of the band.
 func (b Band) overlaps(page Band) bool { return page.From < b.To && page.To >= b.From }

@@ -1,9 +1,10 @@
-// Package httpserver serves HTTP to the kubelet, to Prometheus and to the operator, from processes that share a
-// container's memory with a cache. Anybody in the cluster may be able to connect, so connections, time and headers are
-// bounded.
+// Package httpserver serves HTTP to the kubelet, to Prometheus and to the operator, from processes that share
+// a container's memory with a cache. Any pod of the cluster may be able to connect, so the number of
+// connections, their duration and the size of headers are bounded.
 package httpserver
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"slices"
@@ -12,21 +13,23 @@ import (
 )
 
 const (
-	// most connections at a time. Each may take some twenty KiB.
+	// most bounds the number of open connections. Each may take about 20 KiB.
 	most = 64
-	// patience is how long a client may take for a request, or for an answer, and may rest.
+	// patience bounds how long a client may take to send a request, to read the answer, and between requests.
 	patience = 10 * time.Second
-	// header is the size of a request's header at most, in bytes.
+	// rest is how long a listener that fails is left alone.
+	rest = 100 * time.Millisecond
+	// header bounds the size of a request's header, in bytes.
 	header = 16 << 10
 )
 
-// New returns a server within bounds. It is to serve a Listener.
+// New returns a server with these bounds. It has to serve a Listener.
 func New(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: header}
 }
 
-// Listener returns one with few connections at a time: for one more, the oldest is closed. So the kubelet's is served
-// while somebody holds others open.
+// Listener returns a listener with few open connections: when another one comes, it closes the oldest. So the
+// kubelet is served while another client holds connections open.
 func Listener(l net.Listener) net.Listener { return &listener{Listener: l} }
 
 type listener struct {
@@ -35,10 +38,16 @@ type listener struct {
 	open []*conn // the oldest first
 }
 
+// Accept fails only when the listener is closed. Whatever else the kernel says of a connection (its client is gone, there
+// is no memory or no open file for it) would end net/http's server, and with it the process.
 func (l *listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for err != nil {
+		if errors.Is(err, net.ErrClosed) {
+			return nil, err
+		}
+		time.Sleep(rest)
+		accepted, err = l.Listener.Accept()
 	}
 	c := &conn{Conn: accepted, of: l}
 	l.mu.Lock()
@@ -54,7 +63,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// conn is one that counts until it is closed.
+// conn counts as open until it is closed.
 type conn struct {
 	net.Conn
 	of *listener

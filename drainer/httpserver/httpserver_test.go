@@ -4,13 +4,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"syscall"
 	"testing"
 
 	"example.com/memcached-operator/test/wait"
 )
 
-// Whoever opens connections and says nothing, or half of a request, keeps nobody else out, and no more than so many.
-func TestManyConnectionsKeepNobodyOut(t *testing.T) {
+// Clients that open connections and send nothing, or half of a request, keep no other client out, and the
+// number of connections stays bounded.
+func TestManyConnectionsKeepNoClientOut(t *testing.T) {
 	t.Parallel()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,5 +59,45 @@ func TestManyConnectionsKeepNobodyOut(t *testing.T) {
 		if err := wait.Receive(t, "the end of the oldest ones", closed); err == nil {
 			t.Error("half of a request was answered")
 		}
+	}
+}
+
+// failing is a listener whose first connections fail.
+type failing struct {
+	net.Listener
+	why []error
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if len(f.why) > 0 {
+		err := f.why[0]
+		f.why = f.why[1:]
+		return nil, &net.OpError{Op: "accept", Err: err}
+	}
+	return f.Listener.Accept()
+}
+
+// A connection that the kernel can't make does not end the server.
+func TestAConnectionThatFailsEndsNoServer(t *testing.T) {
+	t.Parallel()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- server.Serve(Listener(&failing{plain, []error{syscall.ENOBUFS, syscall.ENOMEM, syscall.EMFILE, syscall.EPROTO, syscall.EPERM}}))
+	}()
+	answer, err := http.Get("http://" + plain.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait.Receive(t, "the server's end", ended); err != http.ErrServerClosed {
+		t.Errorf("it ended: %v", err)
 	}
 }

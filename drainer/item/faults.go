@@ -7,11 +7,11 @@ import (
 	"runtime/debug"
 )
 
-// ErrFault means that a mapped file can't be read: its disk has failed, or somebody has cut it.
+// ErrFault means that a mapped file can't be read: its disk has failed, or another process has truncated it.
 var ErrFault = errors.New("the mapped file can't be read")
 
-// Faults turns faults of mapped memory into an ErrFault. The returned function is to be deferred, in
-// the goroutine that reads.
+// Faults turns faults of mapped memory into an ErrFault. The returned function has to be deferred in the
+// goroutine that reads.
 func Faults(err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {

@@ -1,15 +1,15 @@
 package item
 
-// Bytes that client flags other than 0 take in an item.
+// How many bytes client flags other than 0 take in an item.
 const (
 	SmallFlags = 4
-	// LargeFlags are those of a memcached that was built with --enable-large-client-flags.
+	// LargeFlags is for a memcached that was built with --enable-large-client-flags.
 	LargeFlags = 8
 )
 
-// FlagsBytes returns how many bytes client flags have in a memcached, given its answer to
-// "stats settings"; 0 unknown. Versions that can be built with large flags tell (from
-// 1.6.22 on). Whether a memcached takes flags of 2^32 doesn't: some cut them silently.
+// FlagsBytes returns how many bytes client flags take in a memcached, given its answer to "stats settings"; 0
+// unknown. Versions that can be built with large flags (from 1.6.22 on) report it. A test with a flag of 2^32
+// would not show it, because some versions silently truncate it.
 func FlagsBytes(settings map[string]string) int {
 	switch settings["client_flags_size"] {
 	case "", "4":

@@ -1,4 +1,4 @@
-// Package item is what readers of a source give to the writers: one cached item.
+// Package item has one cached item, as the readers of a source pass it to the writers.
 package item
 
 // State says whether clients could still get an item from its server.
@@ -10,34 +10,32 @@ const (
 	Live State = iota
 	// Expired items are past their time of expiry.
 	Expired
-	// Invalidated items were flushed, or marked stale by a client, or have been replayed: what
-	// became of them then is in what is newer.
+	// Invalidated items were flushed, or marked stale by a client, or have been replayed: then a newer layer
+	// or the running memcached has their present state.
 	Invalidated
 )
 
-// Item is one cached item. Its slices belong to whoever produced it and are
-// valid until the next one is asked for.
+// Item is one cached item. Its slices belong to its producer and are valid until the next item is asked for.
 type Item struct {
-	// Key is 1 to 250 bytes, any bytes.
+	// Key has 1 to 250 bytes of any value.
 	Key []byte
 	// Value is without memcached's trailing "\r\n".
 	Value []byte
-	// Flags are the client's own. Only a memcached that was built for it takes more than
-	// 32 bits.
+	// Flags are the client's. Only a memcached that was built for it accepts more than 32 bits.
 	Flags uint64
-	// ExpireAt is in Unix seconds; 0 never.
+	// ExpireAt is in Unix seconds; 0 means never.
 	ExpireAt int64
-	// LastAccess is in Unix seconds, as exact as memcached keeps it (a minute).
+	// LastAccess is in Unix seconds, with memcached's own resolution of a minute.
 	LastAccess int64
-	// CAS is the item's unique number on its server, 0 if that keeps none.
+	// CAS is the item's unique number on its server, 0 if the server keeps none.
 	CAS uint64
-	// BinaryKey: the key was sent base64-encoded, and answers show it so.
+	// BinaryKey means that the key was sent base64-encoded, and answers show it encoded.
 	BinaryKey bool
 	State     State
-	// Page is the memory that Value lies in; nil if that can't be held.
+	// Page is the memory of Value; nil if it can't be held.
 	Page *Page
-	// Place is where the item lies in its source, counted from 1, the same in every pass; 0 if
-	// the source doesn't say.
+	// Place is the item's position in its source, counted from 1, and the same in every pass; 0 if the source
+	// doesn't have it.
 	Place int64
 }
 

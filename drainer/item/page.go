@@ -2,20 +2,20 @@ package item
 
 import "sync/atomic"
 
-// Page is memory in which items of a source lie. Whoever needs an item's value for longer than
-// the item is valid holds its page.
+// Page is memory with items of a source. A consumer that needs an item's value for longer than the item is
+// valid holds its page.
 type Page struct {
-	// Data is the page's bytes. The source gives it some when it has taken the page.
+	// Data are the page's bytes. The source allocates them when it has taken the page.
 	Data []byte
 
 	pages *Pages
-	holds atomic.Int32 // the source's own is one of them
-	lent  atomic.Bool  // somebody else holds it, or did
+	holds atomic.Int32 // includes the source's own hold
+	lent  atomic.Bool  // a consumer holds it, or did
 }
 
-// Hold keeps the page's bytes as they are until Release. It is only for who has an item of
-// the page that is still valid. False: so many pages are held that the source would run out of
-// them, and a copy has to do.
+// Hold keeps the page's bytes unchanged until Release. The caller must have an item of the page that is still
+// valid. Hold returns false if so many pages are held that the source would run out of them; then the caller
+// has to copy.
 func (p *Page) Hold() bool {
 	if !p.lent.Load() {
 		if p.pages.lent.Add(1) > p.pages.lendable {
@@ -23,7 +23,7 @@ func (p *Page) Hold() bool {
 			return false
 		}
 		if !p.lent.CompareAndSwap(false, true) {
-			p.pages.lent.Add(-1) // another worker was faster
+			p.pages.lent.Add(-1) // another goroutine was faster
 		}
 	}
 	p.holds.Add(1)
@@ -41,14 +41,14 @@ func (p *Page) Release() {
 	p.pages.free <- p
 }
 
-// Pages are a fixed number of pages, which bounds the memory of a source.
+// Pages is a fixed number of pages, which bounds the memory of a source.
 type Pages struct {
 	free     chan *Page
 	lent     atomic.Int32
 	lendable int32
 }
 
-// NewPages returns so many pages, without memory: own for the source, and lendable for others.
+// NewPages returns pages without memory: own for the source, and lendable for consumers.
 func NewPages(own, lendable int) *Pages {
 	p := &Pages{free: make(chan *Page, own+lendable), lendable: int32(lendable)}
 	for range cap(p.free) {
@@ -57,8 +57,8 @@ func NewPages(own, lendable int) *Pages {
 	return p
 }
 
-// Free is where a source takes a page from. It owns the page, and releases it after its last
-// item; see Take.
+// Free returns the channel from which a source takes a page. The source owns the page, and releases it after
+// its last item; see Take.
 func (p *Pages) Free() <-chan *Page { return p.free }
 
 // Take makes the source the holder of a page that came from Free.
@@ -67,5 +67,5 @@ func (p *Page) Take() *Page {
 	return p
 }
 
-// Held tells whether somebody else than the source holds the page, or did.
+// Held tells whether a consumer holds the page, or did.
 func (p *Page) Held() bool { return p.lent.Load() }

@@ -7,36 +7,35 @@ import (
 
 // Source is where the items of a member are read from.
 type Source interface {
-	// Items yields every item; each is valid until the next one. An error is
-	// the last thing yielded, and says that not all items were. It may be called
-	// again, for another pass.
+	// Items yields every item; each is valid until the next one. An error is the last thing yielded, and
+	// means that items are missing. Items may be called again, for another pass.
 	Items(ctx context.Context) iter.Seq2[*Item, error]
-	// Expected number of items, 0 unknown; an estimate unless Clean.
+	// Expected returns the expected number of items, 0 unknown; it is an estimate unless Clean.
 	Expected() int64
-	// Size of the source and how much of it has been read, in bytes.
+	// Size is the size of the source, and Done how much of it has been read, in bytes.
 	Size() int64
 	Done() int64
-	// Used is how much of it the items can take at most, in bytes.
+	// Used is how many bytes of it the items can take at most.
 	Used() int64
-	// Lacking is an error if parts of the source are missing, after Items has yielded the
-	// items of all others.
+	// Lacking returns an error if parts of the source are missing, after Items has yielded the items of all
+	// other parts.
 	Lacking() error
-	// Clean: the member had saved.
+	// Clean tells whether the member had saved.
 	Clean() bool
-	// Version of the memcached that wrote the source, "" unknown.
+	// Version returns the version of the memcached that wrote the source, "" unknown.
 	Version() string
 }
 
 // Shared is a Source that several goroutines can read together.
 type Shared interface {
 	Source
-	// Shares are n sequences, one for each goroutine, which together yield every item once.
-	// All must be read; if one goroutine has had enough, the others may be told an error.
-	// Items may lie in mapped memory: see Faults.
+	// Shares returns n sequences, one for each goroutine, which together yield every item once. All must be
+	// read; if one goroutine stops early, the others may get an error. Items may be in mapped memory; see
+	// Faults.
 	Shares(ctx context.Context, n int) []iter.Seq2[*Item, error]
 }
 
-// Shares of a source: one, if it is not Shared.
+// Shares returns the shares of a source: one share, if it is not Shared.
 func Shares(ctx context.Context, s Source, n int) []iter.Seq2[*Item, error] {
 	if shared, ok := s.(Shared); ok {
 		return shared.Shares(ctx, n)
@@ -44,15 +43,14 @@ func Shares(ctx context.Context, s Source, n int) []iter.Seq2[*Item, error] {
 	return []iter.Seq2[*Item, error]{s.Items(ctx)}
 }
 
-// Layered is a Source in several layers, newest first. A layer is read after
-// everything in the ones before it has an outcome, so that the newest value of
-// a key is the one that is added.
+// Layered is a Source with several layers, newest first. A layer is read after all items of the layers before
+// it have an outcome, so that the newest value of a key is the one that is added.
 type Layered interface {
 	Source
 	Layers() []Source
 }
 
-// LayersOf a source: the source itself, if it has no layers.
+// LayersOf returns the layers of a source: the source itself, if it has no layers.
 func LayersOf(s Source) []Source {
 	if l, ok := s.(Layered); ok {
 		return l.Layers()
@@ -60,12 +58,12 @@ func LayersOf(s Source) []Source {
 	return []Source{s}
 }
 
-// Through is a Source of which each sequence of items, and what it lacks, passes through functions.
+// Through is a Source whose sequences of items, and whose errors about missing parts, pass through functions.
 type Through struct {
 	Source
-	// Sequence is what becomes of one of items; nil: nothing.
+	// Sequence returns the sequence that replaces one of Source; nil replaces none.
 	Sequence func(iter.Seq2[*Item, error]) iter.Seq2[*Item, error]
-	// Err is what becomes of the error that says what the source lacks; nil: nothing.
+	// Err returns the error that replaces one about missing parts; nil replaces none.
 	Err func(error) error
 }
 

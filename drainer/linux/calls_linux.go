@@ -1,5 +1,5 @@
-// Package linux has the calls that only Linux has. Everything here compiles and can be tested on other
-// systems, too: what is only faster there is left out, and what can't be done says so.
+// Package linux has the system calls that only Linux has. Everything here also compiles and can be tested on
+// other systems: a call that only makes things faster does nothing there, and any other returns an error.
 package linux
 
 import (
@@ -13,29 +13,30 @@ import (
 // Direct is the flag of os.OpenFile that reads or writes past the page cache.
 const Direct = unix.O_DIRECT
 
-// Advice about a file's pages.
+// Kinds of advice about a file's pages.
 const (
 	Sequential = unix.FADV_SEQUENTIAL
 	DontNeed   = unix.FADV_DONTNEED
 )
 
-// Advise tells the kernel how a part of a file is used; no length is the rest of it. It is only advice.
+// Advise tells the kernel how a part of a file is used; length 0 is the rest of the file. Its errors don't
+// matter.
 func Advise(file *os.File, offset, length int64, advice int) error {
 	return unix.Fadvise(int(file.Fd()), offset, length, advice)
 }
 
-// SyncData is file.Sync without the file's times.
+// SyncData is file.Sync without the file's timestamps.
 func SyncData(file *os.File) error { return unix.Fdatasync(int(file.Fd())) }
 
-// Allocate makes room on the disk for a file of that size. The error is EOPNOTSUPP or ENOSYS if that
+// Allocate allocates room on the disk for a file of that size. The error is EOPNOTSUPP or ENOSYS if that
 // isn't possible.
 func Allocate(file *os.File, size int64) error { return unix.Fallocate(int(file.Fd()), 0, 0, size) }
 
 // PunchHole is the mode of Fallocate that gives a part of a file back to the disk.
 const PunchHole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 
-// Fallocate makes room on the disk for a part of a file, or gives it back. The error is EOPNOTSUPP or ENOSYS if that
-// isn't possible.
+// Fallocate allocates room on the disk for a part of a file, or gives it back. The error is EOPNOTSUPP or
+// ENOSYS if that isn't possible.
 func Fallocate(fd int, mode uint32, offset, length int64) error {
 	return unix.Fallocate(fd, mode, offset, length)
 }
@@ -49,8 +50,8 @@ func InMemory(dir string) (bool, error) {
 	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
 }
 
-// WriteOut has the disk write a part of a file, and waits for it if asked to. The error is ENOSYS,
-// EINVAL, ESPIPE or EOPNOTSUPP if that isn't possible.
+// WriteOut makes the kernel write a part of a file to the disk, and waits for it if wait is set. The error is
+// ENOSYS, EINVAL, ESPIPE or EOPNOTSUPP if that isn't possible.
 func WriteOut(file *os.File, offset, length int64, wait bool) error {
 	flags := unix.SYNC_FILE_RANGE_WRITE
 	if wait {
@@ -59,11 +60,11 @@ func WriteOut(file *os.File, offset, length int64, wait bool) error {
 	return unix.SyncFileRange(int(file.Fd()), offset, length, flags)
 }
 
-// Populate reads the pages of mapped memory. An error says that they can't be read, where touching
-// them would be a fault.
+// Populate reads the pages of mapped memory. It returns an error if they can't be read, while touching them
+// would be a fault.
 func Populate(memory []byte) error { return unix.Madvise(memory, unix.MADV_POPULATE_READ) }
 
-// FreeBytes is the room on the volume of dir.
+// FreeBytes returns the free room on the volume of dir.
 func FreeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -72,32 +73,32 @@ func FreeBytes(dir string) (int64, error) {
 	return freeBytes(&st), nil
 }
 
-// freeBytes is what a file system says is free. Its blocks are counted in fragments, which on some
-// are smaller than Bsize, the size that suits transfers best (statvfs(3)).
+// freeBytes returns the free room of a file system. Blocks are counted in fragments, which on some file
+// systems are smaller than Bsize, the optimal size of transfers (statvfs(3)).
 func freeBytes(st *unix.Statfs_t) int64 {
 	return int64(st.Bavail) * cmp.Or(st.Frsize, st.Bsize)
 }
 
-// DiesWithParent kills a child when the thread that started it ends.
+// DiesWithParent makes the kernel kill a child when the thread that started it ends.
 func DiesWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// DieWithParent kills this process when the thread that started it ends.
+// DieWithParent makes the kernel kill this process when the thread that started it ends.
 func DieWithParent() error { return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) }
 
 // AdoptOrphans makes this process the parent of its descendants whose own parent has ended.
 func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// Unsent is how many bytes of a connection its other end has not acknowledged.
+// Unsent returns how many bytes of a connection its other end has not acknowledged.
 func Unsent(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.SIOCOUTQ) }
 
-// zfsMagic is the type of OpenZFS, which Linux has no name for.
+// zfsMagic is the type of OpenZFS, for which Linux has no name.
 const zfsMagic = 0x2fc12fc1
 
-// CopiesOnWrite tells whether the file system of dir is known to write each block to a new place. btrfs is asked
-// for room by each page of mapped memory that is written, also where the file has some, and in a file
-// without copies (chattr +C), too.
+// CopiesOnWrite tells whether the file system of dir is known to write each block to a new place. btrfs needs
+// room for each page of mapped memory that is written, even if the file has that page already, and even in a
+// file without copies (chattr +C).
 func CopiesOnWrite(dir string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && copiesOnWrite(st.Type)

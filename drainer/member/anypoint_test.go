@@ -17,8 +17,8 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 )
 
-// TestASaveKilledAtAnyPoint: the next pod has every item of the pages that are whole, and no
-// other. The test finds these pages and their items without the reader's help.
+// The next pod has every item of the pages that are whole, and no other. The test finds these pages and their
+// items without the reader.
 func TestASaveKilledAtAnyPoint(t *testing.T) {
 	drainertest.ForSeeds(t, 2, func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -30,7 +30,7 @@ func TestASaveKilledAtAnyPoint(t *testing.T) {
 		p := newPod(t)
 		s := p.start("", "-m", "96", "-f", "4")
 		drainertest.Store(t, s.Address(), objects)
-		// One of the workers gets so far. It has written nothing at its first call.
+		// One of the workers gets that far. It has written nothing at its first call.
 		fault{call: "pwrite64", file: unfinishedSave, n: 2 + r.IntN(6)}.on(p.volume).attach(s)
 		s.Signal(syscall.SIGTERM)
 		if code := s.Wait(); code == 0 {
@@ -38,16 +38,15 @@ func TestASaveKilledAtAnyPoint(t *testing.T) {
 		}
 		pages, all, whole := p.inWholePages(objects)
 		t.Logf("%d of %d pages are whole, with %d of %d items", pages, all, len(whole), len(objects))
-		s = p.again().start("")
+		s = p.nextPod().start("")
 		s.WaitFor(fmt.Sprintf("%d of the %d pages of the save are missing or damaged", all-pages, all))
 		s.ExpectItems(whole)
 		s.End("saved")
 	})
 }
 
-// inWholePages returns the objects that are on a page that the unfinished save has, byte for
-// byte, in a slot of the layout that package snapshot documents. The pod's own file, in
-// memory, is still there.
+// inWholePages returns the objects whose pages are in the unfinished save, byte for byte, in a slot of the
+// layout that package snapshot documents. The pod's own file, in memory, is still there.
 func (p *pod) inWholePages(objects map[string]drainertest.Object) (pages, all int, whole map[string]drainertest.Object) {
 	p.t.Helper()
 	file, err := os.ReadFile(filepath.Join(p.memory, contract.WarmFile))

@@ -12,46 +12,46 @@ import (
 	"example.com/memcached-operator/drainer/start"
 )
 
-// A memcached that restarts from its warm file looks at every item of it before it has a thread
-// that could answer. With a sound file that takes seconds, with a large one on a slow disk an hour.
-// So a start is not bounded by a time alone. memcached is killed, and its items are replayed or it
-// starts cold, if it has not begun to serve, no thread of it waits for a disk, and one of these is
-// true:
+// A memcached that restarts from its warm file looks at every item in the file before it has a thread that
+// could answer. With a sound file that takes seconds; with a large file on a slow disk it can take an hour.
+// So time alone does not bound a start. memcached is killed if it has not begun to serve, no thread of it
+// waits for a disk, and one of the conditions below is true. Then its items are replayed, or it starts cold.
 //
-//   - it has used HangAfter of CPU time, and has mapped nothing more of the file meanwhile. A
-//     sound start maps 1 MiB in less than a millisecond. One that has locked its memory (-k) has
-//     mapped everything before it looks at anything, so this says nothing of it;
-//   - for HangAfter it has used no CPU;
-//   - it has taken startSpins times HangAfter, and HangAfter more for each GiB of the file.
+//   - It has used HangAfter of CPU time without mapping more of the file. A sound start maps 1 MiB in less
+//     than a millisecond. A memcached that has locked its memory (-k) maps the whole file first, so for it
+//     this condition means nothing.
+//   - It has used no CPU for HangAfter.
+//   - It has run for startSpins times HangAfter, and HangAfter more for each GiB of the file.
 
-// startSpins times HangAfter are the time for the smallest file.
+// startSpins times HangAfter is the time allowed for the smallest file.
 const startSpins = 10
 
-// mostThreads are those of a memcached that restarts from its file: the main one, and the log's.
+// mostThreads is how many threads a memcached has while it restarts from its file: the main one and the
+// log's.
 const mostThreads = 2
 
-// stage is what is seen of a memcached that starts.
+// stage is the observed state of a memcached that starts.
 type stage struct {
-	// begun: it has threads that answer its clients.
+	// begun means that it has threads that answer its clients.
 	begun, diskWait bool
-	// locked: all of the file was mapped at once.
+	// locked means that all of the file was mapped at once.
 	locked bool
 	cpu    time.Duration
-	// mapped is how much of its file it has mapped, in bytes, and faults how often it had to read
-	// some from the disk.
+	// mapped is how many bytes of its file it has mapped. faults is how many pages had to be read from the
+	// disk.
 	mapped, faults int64
 }
 
-// startJudgement of whether a start ever ends, from one look to the next.
+// startJudgement is the state between two looks at a start that may never end.
 type startJudgement struct {
 	after, most time.Duration
-	// took is how long the start takes; still is for how long it has mapped nothing more, and cpu
-	// what it had used before.
+	// took is the duration of the start so far. still is how long it has mapped nothing more, and cpu is the
+	// CPU time that it had used before that.
 	took, still, cpu time.Duration
 	mapped, faults   int64
 }
 
-// look tells why the start never ends, "" if it may.
+// look returns why the start never ends, "" if it may end.
 func (j *startJudgement) look(s stage, since time.Duration) (why string) {
 	since = min(since, 2*lookAtVitals)
 	if s.diskWait || s.mapped > j.mapped || s.faults > j.faults {
@@ -74,7 +74,7 @@ func (j *startJudgement) look(s stage, since time.Duration) (why string) {
 	return ""
 }
 
-// watchStart kills a memcached whose start never ends, until it has answered or ctx ends.
+// watchStart kills a memcached whose start never ends. It returns when memcached has answered or ctx ends.
 func (s *supervisor) watchStart(ctx context.Context) {
 	gib := time.Duration(start.MemoryLimit(s.Command) >> 30)
 	j := startJudgement{after: s.HangAfter, most: (startSpins + gib) * s.HangAfter}
@@ -82,7 +82,7 @@ func (s *supervisor) watchStart(ctx context.Context) {
 		now := time.Now()
 		seen, err := lookAtStart(s.child.pid)
 		if err != nil || s.saving.Load() {
-			return // it has ended, or is told to, and endHung looks at it
+			return // it has ended, or it was told to end, and endHung watches it
 		}
 		select {
 		case <-s.manifest.answered:
@@ -102,7 +102,7 @@ func (s *supervisor) watchStart(ctx context.Context) {
 	}
 }
 
-// lookAtStart looks at a process.
+// lookAtStart reads the state of a process.
 func lookAtStart(pid int) (s stage, err error) {
 	process := "/proc/" + strconv.Itoa(pid)
 	threads, err := os.ReadDir(process + "/task")
@@ -115,7 +115,7 @@ func lookAtStart(pid int) (s stage, err error) {
 	for _, t := range threads {
 		stat, err := readStat(process + "/task/" + t.Name() + "/stat")
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		s.diskWait = s.diskWait || stat.state == 'D'
 		s.cpu += stat.cpu
@@ -125,8 +125,8 @@ func lookAtStart(pid int) (s stage, err error) {
 	return s, err
 }
 
-// mappedBytes are those of files, in memory or on a disk, that a process has mapped and looked at.
-// locked: its memory stays in memory.
+// mappedBytes returns how many bytes of files, in memory or on a disk, a process has mapped and touched.
+// locked means that its memory is locked.
 func mappedBytes(path string) (sum int64, locked bool, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// TestAStartIsJudgedByWhatItDoes: a large file on a slow disk is waited for, and a small CPU share,
-// but nothing for ever.
+// A large file on a slow disk is waited for, and so is a small CPU share, but nothing is waited for forever.
 func TestAStartIsJudgedByWhatItDoes(t *testing.T) {
 	t.Parallel()
 	const after = 10 * time.Second
 	for name, test := range map[string]struct {
-		// second is what is seen after so many seconds.
+		// second returns the stage after so many seconds.
 		second func(n int) stage
-		want   int // when it is over; 0 never
+		want   int // the second at which the start is over; 0 never
 	}{
 		"it works and maps nothing more":   {func(n int) stage { return stage{cpu: time.Duration(n) * time.Second, mapped: 5} }, 11},
 		"it works, and has all in memory":  {func(n int) stage { return stage{cpu: time.Duration(n) * time.Second, mapped: 5, locked: true} }, 110},

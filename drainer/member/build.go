@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// maxAsk bounds how long a memcached is asked which one it is.
+// maxAsk bounds how long the supervisor asks a memcached for its version and flags.
 const maxAsk = 30 * time.Second
 
 // askBuild is a start.Ask.
@@ -29,8 +29,9 @@ func askBuild(ctx context.Context, program string) (version string, flagsBytes i
 	return version, askFlags(ctx, program)
 }
 
-// checkVersion refuses a memcached that is too old, before anything is changed for it. Later, the reaper
-// of memcached could take the exit code of the program that tells the version.
+// checkVersion refuses a memcached that is too old, before anything is changed for it. It can't run later:
+// the goroutine that waits for memcached could then take the exit code of the program that prints the
+// version.
 func (s *supervisor) checkVersion(ctx context.Context) error {
 	s.version = askVersion(ctx, s.Command[0])
 	err := memcache.CheckVersion(s.version)
@@ -44,7 +45,7 @@ func askVersion(ctx context.Context, program string) string {
 	ctx, cancel := context.WithTimeout(ctx, maxAsk)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "-V")
-	cmd.WaitDelay = time.Second // a child of the program may hold the output
+	cmd.WaitDelay = time.Second // a child of the program may keep the output open
 	defer endWithUs(cmd)()
 	out, err := cmd.Output()
 	name, version, ok := strings.Cut(strings.TrimSpace(string(out)), " ")
@@ -54,18 +55,16 @@ func askVersion(ctx context.Context, program string) string {
 	return version
 }
 
-// endWithUs lets the kernel kill the command's process if this one is killed. The death signal is
-// tied to the thread that starts the process, so that thread stays until the returned function is
-// called.
+// endWithUs makes the kernel kill the command's process when this process is killed. The death signal depends
+// on the thread that starts the process, so that thread stays until release is called.
 func endWithUs(cmd *exec.Cmd) (release func()) {
 	runtime.LockOSThread()
 	cmd.SysProcAttr = linux.DiesWithParent()
 	return runtime.UnlockOSThread
 }
 
-// askFlags starts a memcached without items to ask it, for no option of the command line
-// tells. From the file of a memcached that was built otherwise it would resume, and serve
-// wrong values.
+// askFlags starts a memcached without items to ask it, because no option of the command line prints the size
+// of client flags. A memcached of another build would resume from the file and serve wrong values.
 func askFlags(ctx context.Context, program string) int {
 	ctx, cancel := context.WithTimeout(ctx, maxAsk)
 	defer cancel()
@@ -102,7 +101,7 @@ func askFlags(ctx context.Context, program string) int {
 	return 0
 }
 
-// settingsOf asks the memcached at address, if it is process pid.
+// settingsOf returns the settings of the memcached at address, if it is process pid.
 func settingsOf(ctx context.Context, address string, pid int) (map[string]string, bool) {
 	conn, err := memcache.Dialer{}.Dial(ctx, address)
 	if err != nil {

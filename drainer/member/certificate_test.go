@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// The operator may read no Secret, so the member tells when its certificate ends, and what is wrong with
+// The operator may read no Secret, so the member reports when its certificate expires, and what is wrong with
 // the files.
 func TestAMemberTellsHowItsCertificateStands(t *testing.T) {
 	t.Parallel()

@@ -8,29 +8,27 @@ import (
 	"example.com/memcached-operator/drainer/linux"
 )
 
-// child is the supervised process. As process 1 the supervisor is the parent
-// of every orphan, too, and reaps it.
+// child is the supervised process. As process 1, the supervisor is also the parent of every orphan, and reaps
+// them.
 type child struct {
 	pid    int
 	exited chan syscall.WaitStatus
 }
 
-// startChild runs argv with this process's standard streams and, if there is
-// one, another open file. The child is killed when this process dies: it must
-// not go on without its supervisor.
+// startChild runs argv with this process's standard streams and, if inherited is not nil, that open file. The
+// child is killed when this process dies, because it must not run without its supervisor.
 func startChild(argv []string, inherited *os.File) (*child, error) {
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	if inherited != nil {
 		files = append(files, inherited)
 	}
-	// Orphans come to this process, not to one further up; if this fails, they are
-	// reaped there.
+	// With this, orphans become this process's children. If it fails, a process further up reaps them.
 	_ = linux.AdoptOrphans()
 	c := &child{exited: make(chan syscall.WaitStatus, 1)}
 	started := make(chan error)
 	go func() {
-		// The death signal is tied to the thread that starts the child, so
-		// that thread stays: it waits for the child's end.
+		// The death signal depends on the thread that starts the child, so that thread stays: it waits for
+		// the child's end.
 		runtime.LockOSThread()
 		p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
 			Files: files,
@@ -48,7 +46,7 @@ func startChild(argv []string, inherited *os.File) (*child, error) {
 	return c, <-started
 }
 
-// reap collects every child that ends, and reports the end of memcached.
+// reap collects every child that ends, and reports memcached's end.
 func (c *child) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -65,6 +63,5 @@ func (c *child) reap() {
 	}
 }
 
-// signal sends a signal. An error would only say that the child has ended, which reap
-// reports.
+// signal sends a signal. It ignores the error, which only means that the child has ended; reap reports that.
 func (c *child) signal(sig syscall.Signal) { _ = syscall.Kill(c.pid, sig) }

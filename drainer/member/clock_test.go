@@ -15,14 +15,14 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// clockCases are how a member ended whose clock was not the present one's. A node whose
-// clock was behind when it saved is missing: an hour may have passed since.
+// clockCases are ends of a member whose clock differed from the present one. A node whose clock was behind
+// during the save is missing, because an hour may have passed since.
 var clockCases = []struct {
 	how   string
 	ahead time.Duration
 }{{"saved", time.Hour}, {"killed", time.Hour}, {"killed", -time.Hour}}
 
-// expiring are n objects, a half of which have less time left than the clocks differ by.
+// expiring returns n objects, half of which have less time left than the difference of the clocks.
 func expiring(n int) map[string]drainertest.Object {
 	all := map[string]drainertest.Object{}
 	for i := range n {
@@ -31,8 +31,8 @@ func expiring(n int) map[string]drainertest.Object {
 	return all
 }
 
-// TestReplayByTheClockOfTheMember: items have as much time left as the memcached that
-// held them says, whatever its node's clock was.
+// Items have as much time left as by the clock of the memcached that held them, whatever its node's clock
+// was.
 func TestReplayByTheClockOfTheMember(t *testing.T) {
 	for _, test := range clockCases {
 		how, ahead := test.how, test.ahead
@@ -60,9 +60,8 @@ func TestReplayByTheClockOfTheMember(t *testing.T) {
 	}
 }
 
-// TestNothingIsDeletedForAClock: a save that is of the future by this node's clock is
-// resumed from, also if the volume has no room for anything else, and memcached's clock
-// is right from then on.
+// A save that is of the future by this node's clock is resumed from, even if the volume has no room for
+// anything else, and memcached's clock is right from then on.
 func TestNothingIsDeletedForAClock(t *testing.T) {
 	const noRoom = freeIs + "0"
 	check := func(t *testing.T, start func() *drainertest.Served, all map[string]drainertest.Object) {
@@ -70,7 +69,7 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 		begun := time.Now()
 		s := start()
 		s.ExpectItems(all)
-		// What a start takes is lost to memcached's clock, and both count in whole seconds.
+		// memcached's clock loses the duration of a start, and both clocks count whole seconds.
 		off := memcachedtest.Clock(t, s.Memcached().DialFor(t)) - time.Now().Unix()
 		if took := int64(time.Since(begun)/time.Second) + 2; off > 1 || off < -took {
 			t.Errorf("memcached's clock is off by %d s, after at most %d s", off, took)
@@ -96,8 +95,8 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 		s := p.start(memcachedtest.ClockAhead(t, time.Hour), "-m", "128")
 		drainertest.Store(t, s.Address(), all)
 		s.End("saved")
-		check(t, func() *drainertest.Served { return p.again().start("", "-m", "128") }, all)
-		check(t, func() *drainertest.Served { return p.again().start("", "-m", "128") }, all)
+		check(t, func() *drainertest.Served { return p.nextPod().start("", "-m", "128") }, all)
+		check(t, func() *drainertest.Served { return p.nextPod().start("", "-m", "128") }, all)
 	})
 	t.Run("Saved, the same pod", func(t *testing.T) {
 		tier.Second(t, "TestNothingIsDeletedForAClock")
@@ -110,8 +109,8 @@ func TestNothingIsDeletedForAClock(t *testing.T) {
 	})
 }
 
-// TestFlushByTheClockOfTheMember: a flush_all that clients have seen done is done, and
-// one that they ordered for later is not, whatever the node's clock was.
+// A flush_all that clients have seen take effect has taken effect, and one that they ordered for later has
+// not, whatever the node's clock was.
 func TestFlushByTheClockOfTheMember(t *testing.T) {
 	tier.Second(t, "TestFlushedByTheClockOfTheMemcached")
 	for _, test := range clockCases {
@@ -123,7 +122,7 @@ func TestFlushByTheClockOfTheMember(t *testing.T) {
 				command, live, gone = "flush_all 1800", 1000, 0
 			}
 			dir := t.TempDir()
-			// Otherwise the flushed items would be removed from the file.
+			// Otherwise memcached would remove the flushed items from the file.
 			args := []string{"-m", "128", "-o", "no_lru_crawler,no_lru_maintainer"}
 			s := drainertest.ServeWith(t, memcachedtest.ClockAhead(t, ahead), dir, memcachedtest.FreePort(t), args...)
 			raw := s.Memcached().RawFor(t)
@@ -133,7 +132,7 @@ func TestFlushByTheClockOfTheMember(t *testing.T) {
 			s.Memcached().WaitSecond(t)
 			raw.Must("OK", command, nil)
 			s.Memcached().WaitSecond(t)
-			for i := range 50 { // in a slab class of their own
+			for i := range 50 { // in a separate slab class
 				raw.Must("STORED", fmt.Sprintf("set new%d 0 0 3", i), []byte("new"))
 			}
 			wait.For(t, "the manifest to know of the flush", func() error {

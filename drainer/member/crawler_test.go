@@ -17,8 +17,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestAMemcachedThatListsItsItemsEndsInTime: at its end it waits for its crawler, and the
-// crawler for whoever reads its list. It is killed in time for a save, which has all items.
+// At its end memcached waits for its crawler, and the crawler waits for the client that reads its list. So
+// memcached is killed in time for a save, which has all items.
 func TestAMemcachedThatListsItsItemsEndsInTime(t *testing.T) {
 	tier.Second(t, "TestAMemcachedThatHangsAtItsEndIsKilledAndKeepsItsItems")
 	for name, perSecond := range map[string]int{"the reader stalls": 0, "the reader is slow": 64 << 10} {
@@ -52,7 +52,7 @@ func TestAMemcachedThatListsItsItemsEndsInTime(t *testing.T) {
 	}
 }
 
-// longKeys are objects whose list is long: a key takes three times its length there.
+// longKeys returns objects whose list is long: in it, a key takes three times its length.
 func longKeys(n int) map[string]drainertest.Object {
 	all := map[string]drainertest.Object{}
 	for i := range n {

@@ -25,8 +25,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestManifestGetsItsNameWhenItIsOnTheDisk: otherwise a node that goes down may leave an
-// empty one, which reads as corrupt.
+// Otherwise a crash of the node may leave an empty manifest, which reads as corrupt.
 func TestManifestGetsItsNameWhenItIsOnTheDisk(t *testing.T) {
 	t.Parallel()
 	dir, log := t.TempDir(), filepath.Join(t.TempDir(), "calls")
@@ -64,13 +63,13 @@ func TestManifestGetsItsNameWhenItIsOnTheDisk(t *testing.T) {
 			t.Errorf("its name never was on the disk: %s", l)
 		}
 	}
-	if found < 2 { // it follows, and is saved; it is counted if that is done in time
+	if found < 2 { // the save's manifest follows; it has a count if counting is done in time
 		t.Errorf("it was written %d times: %s", found, text)
 	}
 }
 
-// TestManifestCatchesUp: one that could not be written is written when that is possible
-// again, though memcached has not changed since.
+// A manifest that could not be written is written when that is possible again, even if memcached has not
+// changed since.
 func TestManifestCatchesUp(t *testing.T) {
 	tier.Second(t, "TestTheManifestSaysWhatAReaderNeedsAfterACrash")
 	t.Parallel()
@@ -85,11 +84,11 @@ func TestManifestCatchesUp(t *testing.T) {
 	s.End("saved")
 }
 
-// inNamespace: this process may mount what it likes.
+// inNamespace marks a process that may mount file systems.
 const inNamespace = "DRAINER_TEST_NAMESPACE"
 
-// TestLostWriteIsNoSave: the disk does not take a page of the file, and memcached's own
-// msync is told of it. The supervisor must still know: what is on the disk is no save.
+// The disk does not take a page of the file, and the kernel reports that to memcached's own msync. The
+// supervisor must know nevertheless that the file on the disk is no save.
 func TestLostWriteIsNoSave(t *testing.T) {
 	if os.Getenv(inNamespace) != "" {
 		lostWrite(t)
@@ -127,7 +126,7 @@ func lostWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	drainertest.Store(t, s.Address(), large('a', 120)) // more than the pages that memcached has written to at its start
+	drainertest.Store(t, s.Address(), large('a', 120)) // more than the pages that memcached writes to at its start
 	if err := errors.Join(file.Sync(), file.Close()); err == nil {
 		t.Fatal("the disk has taken every page, or does not tell what it has lost: no supervisor can know")
 	}
@@ -146,7 +145,7 @@ func lostWrite(t *testing.T) {
 	s.End("saved")
 }
 
-// thinDisk is a file system on a disk that promises more room than there is.
+// thinDisk is a file system on a disk that pretends to have more room than it has.
 type thinDisk struct {
 	t            *testing.T
 	backing, dir string
@@ -178,7 +177,7 @@ func newThinDisk(t *testing.T) *thinDisk {
 	return d
 }
 
-// resize makes so much room for what the disk really has.
+// resize sets the room that the disk really has.
 func (d *thinDisk) resize(size int64) {
 	d.t.Helper()
 	if err := unix.Mount("none", d.backing, "tmpfs", unix.MS_REMOUNT, "size="+strconv.FormatInt(size, 10)); err != nil {
@@ -186,7 +185,7 @@ func (d *thinDisk) resize(size int64) {
 	}
 }
 
-// fill takes what room there is, and grow gives it back.
+// fill takes all the room, and grow gives it back.
 func (d *thinDisk) fill() {
 	d.t.Helper()
 	d.inPages()
@@ -201,7 +200,7 @@ func (d *thinDisk) fill() {
 
 func (d *thinDisk) grow() { d.resize(256 << 20) }
 
-// sync brings everything to the disk.
+// sync flushes everything to the disk.
 func (d *thinDisk) sync() {
 	d.t.Helper()
 	f, err := os.Open(d.dir)
@@ -214,9 +213,9 @@ func (d *thinDisk) sync() {
 	}
 }
 
-// inPages has the kernel write to the disk page by page, until the test ends. A loop device says
-// of a write that it is done if there was room for the first bytes of it; the pages' sizes here
-// and there are the same, so a page is written as a whole or not at all.
+// inPages makes the kernel write to the disk page by page, until the test ends. A loop device reports a write
+// as done if there was room for its first bytes. Here and there the pages have the same size, so a page is
+// written as a whole or not at all.
 func (d *thinDisk) inPages() {
 	d.t.Helper()
 	var st unix.Stat_t
@@ -234,7 +233,7 @@ func (d *thinDisk) inPages() {
 	d.t.Cleanup(func() { _ = os.WriteFile(path, before, 0) })
 }
 
-// TestDamagedIsNeverRead: whatever else speaks for the file.
+// No other sign that the file is sound matters.
 func TestDamagedIsNeverRead(t *testing.T) {
 	t.Parallel()
 	dir := drainertest.Leaving(t, "saved", drainertest.Objects(98, 100))
@@ -247,7 +246,7 @@ func TestDamagedIsNeverRead(t *testing.T) {
 	}
 }
 
-// trace attaches strace to a supervisor that runs, until detach is called or the test ends.
+// trace attaches strace to a running supervisor, until detach is called or the test ends.
 func trace(s *drainertest.Served, arguments ...string) (detach func()) {
 	s.T.Helper()
 	tracer := exec.Command(memcachedtest.Program(s.T, "strace"), append(arguments, "-p", strconv.Itoa(s.Cmd.Process.Pid))...)

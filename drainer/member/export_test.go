@@ -9,11 +9,11 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// SetReplaySource lets tests step in between a generation and its replay.
+// SetReplaySource replaces replaySource.
 func SetReplaySource(with func(context.Context, item.Source) item.Source) { replaySource = with }
 
-// SetHangClock lets tests say when a second has passed for those who judge whether memcached hangs: next
-// returns then. told is called when memcached is asked something (pending), and when it has answered.
+// SetHangClock replaces the clock by which memcached is judged to hang: next returns after a second. told is
+// called when memcached is sent a request (pending), and when it has answered.
 func SetHangClock(next func(ctx context.Context, toldToEnd bool) error, told func(pending bool)) {
 	untilNextLook = func(ctx context.Context, of threads) (time.Duration, error) {
 		return lookAtVitals, next(ctx, of == allThreads)

@@ -13,10 +13,10 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// progressLogged is how often the log says how far a save is.
+// progressLogged is how often the log reports the progress of a save.
 const progressLogged = 10 * time.Second
 
-// finish brings the warm file to the disk and tells how memcached ended.
+// finish brings the warm file to the disk and returns how memcached ended.
 func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 	code := codeOf(status)
 	began := time.Now()
@@ -38,9 +38,9 @@ func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 	return code, err
 }
 
-// keep brings to the disk what memcached has left, and tells whether it had saved. If
-// nothing was stored, the volume becomes what it was before: the note that it is in use goes,
-// and so does the empty file, which looks like a used one after the node's next boot.
+// keep brings memcached's file to the disk, and tells whether memcached had saved. If nothing was stored, the
+// volume is restored to its earlier state: the note that it is in use is removed, and so is the empty file,
+// which would look like a used one after the node's next boot.
 func (s *supervisor) keep() (saved bool, err error) {
 	untouched, err := s.manifest.untouched()
 	if err != nil {
@@ -62,15 +62,14 @@ func (s *supervisor) keep() (saved bool, err error) {
 		err = s.saveToVolume(saved)
 	}
 	if err != nil && s.Saves() && !untouched {
-		// A drain says so, if the disk takes at least that.
+		// A drain reports the error, if the disk takes at least that note.
 		_ = volume.NoteUnsaved(s.Volume, err)
 	}
 	return saved, err
 }
 
-// putBack is for a memcached in which no client can have stored anything. It restores the
-// earlier note. A file in memory of which there is no save is saved, because it goes with the
-// pod.
+// putBack is for a memcached in which no client can have stored anything. It restores the earlier note. If a
+// file in memory has no save, it saves the file, because the file is lost with the pod.
 func (s *supervisor) putBack() error {
 	if err := volume.PutNoteBack(s.Volume, s.noteBefore); err != nil {
 		return err
@@ -78,14 +77,15 @@ func (s *supervisor) putBack() error {
 	return s.saveMemory()
 }
 
-// saveMemory saves what an earlier memcached of this pod has left in memory, if no save has it.
+// saveMemory saves the file that an earlier memcached of this pod has left in memory, unless a save has all
+// of it.
 func (s *supervisor) saveMemory() error {
 	saved, err := start.SaveMemory(s.Member, s.saveOptions())
 	if err != nil {
-		return fmt.Errorf("save what an earlier memcached of this pod left in memory: %w", err)
+		return fmt.Errorf("save the file that an earlier memcached of this pod left in memory: %w", err)
 	}
 	if saved {
-		s.std.Logf("what an earlier memcached of this pod left in memory is saved")
+		s.std.Logf("the file that an earlier memcached of this pod left in memory is saved")
 	}
 	return nil
 }
@@ -94,8 +94,8 @@ func (s *supervisor) uncounted(why error) {
 	s.std.Logf("the saved items can't be counted, and are saved all the same: %s", args.OneLine(why))
 }
 
-// saveToVolume writes the save, in memory until now, to the volume. saved: memcached had
-// ended in good order.
+// saveToVolume writes the save, which was in memory until now, to the volume. saved tells whether memcached
+// had ended in good order.
 func (s *supervisor) saveToVolume(saved bool) error {
 	written, err := volume.Save(context.Background(), s.Memory, s.Volume, s.saveOptions())
 	if err != nil || written == nil {
@@ -106,7 +106,7 @@ func (s *supervisor) saveToVolume(saved bool) error {
 	case written.Counted:
 		s.manifest.counted(written.Items)
 	case saved:
-		s.uncounted(errors.New("a page of the file doesn't tell"))
+		s.uncounted(errors.New("a page of the file doesn't show its number of items"))
 	}
 	return nil
 }
@@ -119,14 +119,14 @@ func (s *supervisor) saveOptions() volume.SaveOptions {
 	return o
 }
 
-// progress returns what tells how far a save is: the kubelet's file at each call, in case
-// that the member is killed, and the log now and then.
+// progress returns a function that reports how far a save is. It writes to the kubelet's file at each call,
+// in case the member is killed, and to the log now and then.
 func (s *supervisor) progress() func(done, all int64) {
 	began := time.Now()
 	logged := began
 	return func(done, all int64) {
 		rate := int64(float64(done) / time.Since(began).Seconds())
-		// Only the save counts.
+		// An error here doesn't matter: only the save counts.
 		_ = s.termination.saving(contract.Saving{SavedBytes: done, SaveBytes: all, BytesPerSecond: rate})
 		if time.Since(logged) < progressLogged {
 			return

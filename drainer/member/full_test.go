@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestASaveThatFindsNoRoomAtAllSaysSo: what is outdated was dropped, and that was not enough.
+// Everything outdated was dropped before, and that was not enough.
 func TestASaveThatFindsNoRoomAtAllSaysSo(t *testing.T) {
 	tier.Second(t, "TestASaveThatFindsTheDiskFullDropsWhatIsOutdated")
 	t.Parallel()
@@ -20,7 +20,7 @@ func TestASaveThatFindsNoRoomAtAllSaysSo(t *testing.T) {
 	s := p.start("", fewPages...)
 	drainertest.Store(t, s.Address(), midsize('a', 80))
 	s.End("saved")
-	p = p.again()
+	p = p.nextPod()
 	s = p.start("")
 	all := midsize('b', 80)
 	drainertest.Store(t, s.Address(), all)

@@ -14,61 +14,58 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// A memcached that hangs is killed by its supervisor. Its container ends, as after a
-// crash: the kubelet starts it again, and its items are brought back. The kubelet's own
-// probes can't tell a memcached that hangs from a busy one: at the limit of connections
-// it refuses new ones, and one that is stopped still accepts them, by the kernel. So
-// the supervisor keeps a connection that it has opened before there were clients.
-// memcached hangs if all of this is true, without a break, for HangAfter:
+// The supervisor kills a memcached that hangs. Then its container ends, as after a crash: the kubelet starts
+// it again, and its items are restored. The kubelet's own probes can't tell a memcached that hangs from a
+// busy one: at the limit of connections memcached refuses new ones, and for a stopped memcached the kernel
+// still accepts them. So the supervisor keeps a connection that it opened before there were clients.
+// memcached hangs if all of this is true, without interruption, for HangAfter:
 //
-//   - a question on that connection, which had been answered before, is not answered;
-//   - memcached uses no CPU. One that is loaded, throttled or putting items back does. What
-//     its main thread uses doesn't count: it accepts connections, and answers nothing;
-//   - no thread of it waits for a disk. Killing it would not help.
+//   - A request on that connection gets no answer, and an earlier one got one.
+//   - memcached uses no CPU. A memcached that is loaded, throttled or restoring items does use some. The CPU
+//     time of its main thread doesn't count, because that thread only accepts connections and answers
+//     nothing.
+//   - No thread of it waits for a disk. A kill would not help then.
 //
-// One that works all the time and answers nothing hangs after ten times HangAfter. Time
-// in which the supervisor itself did not run, because its pod was frozen, doesn't
-// count.
+// A memcached that works all the time and answers nothing hangs after ten times HangAfter. Time in which the
+// supervisor itself did not run, because its pod was frozen, doesn't count.
 const (
 	// HangAfter is the default.
 	HangAfter = time.Minute
 	// GracePeriod is the default, which is Kubernetes' own.
 	GracePeriod = 30 * time.Second
-	// hangWhenAsked is HangAfter for a memcached that was told to end: it works until it
-	// has ended.
+	// hangWhenAsked is HangAfter for a memcached that was told to end: it uses CPU until it has ended.
 	hangWhenAsked = 10 * time.Second
-	// idleCPU is more than an idle memcached's clock and maintenance use in that time,
-	// and far less than the least share of a CPU that a container can be given.
+	// idleCPU is more than the clock and maintenance of an idle memcached use in that time, and far less than
+	// the smallest CPU share that a container can be given.
 	idleCPU = 100 * time.Millisecond
-	// lookAtVitals is how often memcached is looked at, askEvery how often it is asked:
-	// more often than its shortest idle_timeout, which would close the connection.
-	// dialEvery is how often a connection is tried while it accepts none.
+	// lookAtVitals is how often the supervisor looks at memcached. askEvery is how often it sends a request:
+	// more often than memcached's shortest idle_timeout, which would close the connection. dialEvery is how
+	// often it tries to connect while memcached accepts no connection.
 	lookAtVitals = time.Second
 	askEvery     = 500 * time.Millisecond
 	dialEvery    = 5 * time.Second
-	// spins is how many times HangAfter it may work and not answer.
+	// spins is how many times HangAfter memcached may work without an answer.
 	spins = 10
 )
 
-// vitals are what is seen of a memcached at one moment.
+// vitals are the observed state of a memcached at one moment.
 type vitals struct {
-	// silent: it has not answered yet.
+	// silent means that the last request has no answer yet.
 	silent bool
-	// cpu that its threads but the main one have used since it started, and whether a
+	// cpu is the CPU time that its threads but the main one have used since it started. diskWait means that a
 	// thread waits for a disk.
 	cpu      time.Duration
 	diskWait bool
 }
 
-// judgement of whether memcached hangs, from one look to the next.
+// judgement is the state between two looks at a memcached that may hang.
 type judgement struct {
-	// after is how long memcached may neither answer nor work, most how long it may
-	// work and not answer; 0 is forever.
+	// after is how long memcached may neither answer nor work. most is how long it may work without an
+	// answer; 0 is forever.
 	after, most time.Duration
-	// mute is for how long it has not answered, quiet for how long it has not worked
-	// either.
+	// mute is how long memcached has not answered. quiet is how long it has not worked either.
 	mute, quiet time.Duration
-	// cpu when that began.
+	// cpu is the CPU time when that began.
 	cpu time.Duration
 }
 
@@ -88,11 +85,11 @@ func (j *judgement) look(v vitals, since time.Duration) bool {
 	return j.quiet >= j.after || j.most > 0 && j.mute >= j.most
 }
 
-// pulse asks memcached for its version, over and over, on a connection of its own.
+// pulse asks memcached for its version repeatedly, on a connection of its own.
 type pulse struct {
 	mu sync.Mutex
-	// proven: the connection has brought an answer. pending: it has not brought the
-	// next one, since the time asked.
+	// proven means that the connection has brought an answer. pending means that it has not brought the next
+	// one, since the time asked.
 	proven, pending bool
 	asked           time.Time
 }
@@ -103,7 +100,7 @@ func (p *pulse) set(proven, pending bool) {
 	p.proven, p.pending, p.asked = proven, pending, time.Now()
 }
 
-// silent tells whether an answer is missing on a connection that has brought some.
+// silent tells whether an answer is missing on a connection that has brought an earlier one.
 func (p *pulse) silent() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +114,7 @@ func (p *pulse) answers(now time.Time) bool {
 	return p.proven && (!p.pending || now.Sub(p.asked) < lookPeriod)
 }
 
-// run asks until ctx ends, on another connection when one is lost.
+// run asks until ctx ends, and connects again when a connection is lost.
 func (p *pulse) run(ctx context.Context, d memcache.Dialer, address string) {
 	pause := firstLook
 	for err := ctx.Err(); err == nil; err = wait(ctx, pause) {
@@ -129,12 +126,12 @@ func (p *pulse) run(ctx context.Context, d memcache.Dialer, address string) {
 	}
 }
 
-// askOn asks on one connection until that breaks, and tells whether there was an
-// answer. It waits for an answer without a bound: untilItHangs measures how late it is.
+// askOn asks on one connection until that breaks, and tells whether there was an answer. It waits for an
+// answer without a bound: untilItHangs measures how late the answer is.
 func (p *pulse) askOn(ctx context.Context, d memcache.Dialer, address string) (answered bool) {
 	dialCtx, cancel := context.WithTimeout(ctx, lookPeriod)
 	defer cancel()
-	d.Anybody = true // it is asked below, without a bound
+	d.AnyServer = true // the version is asked for below, without a bound
 	conn, err := d.Dial(dialCtx, address)
 	if err != nil {
 		return false
@@ -168,30 +165,29 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// watchForHang kills memcached when it hangs, until ctx ends.
+// watchForHang kills memcached when it hangs, and returns when ctx ends.
 func (s *supervisor) watchForHang(ctx context.Context, address string) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	asking.Go(func() { s.pulse.run(ctx, s.Dialer, address) })
 	defer asking.Wait()
 	defer cancel()
-	// endHung judges a memcached that was told to end.
+	// A memcached that was told to end is left to endHung.
 	if s.untilItHangs(ctx, judgement{after: s.HangAfter, most: spins * s.HangAfter}, workers, func() bool { return s.pulse.silent() && !s.saving.Load() }) && !s.saving.Load() {
 		s.std.Logf("memcached hangs: it has not answered for %s or more; it is killed and started again", s.HangAfter)
 		s.child.signal(syscall.SIGKILL)
 	}
 }
 
-// endWithin is how long memcached may take to end: a third of the grace period. The rest is
-// for the save.
+// endWithin is how long memcached may take to end: a third of the grace period. The rest is for the save.
 func (s *supervisor) endWithin() time.Duration { return max(leastToEnd, s.GracePeriod/3) }
 
-// leastToEnd is what memcached needs: it looks once a second whether it was told to end.
+// leastToEnd is how long memcached needs at least: it checks once a second whether it was told to end.
 const leastToEnd = 2 * time.Second
 
-// endHung kills a memcached that was told to end and does nothing, or has not ended in
-// time. It waits for its crawler, and that for the client that reads a list of its items,
-// however slowly. A kill loses no items, and leaves time to save them.
+// endHung kills a memcached that was told to end and does nothing, or has not ended in time. memcached waits
+// for its crawler, and the crawler waits for a client that reads a list of items, however slowly. A kill
+// loses no items, and leaves time to save them.
 func (s *supervisor) endHung(ctx context.Context) {
 	began := time.Now()
 	within := max(leastToEnd, s.endWithin()-began.Sub(s.asked))
@@ -201,7 +197,7 @@ func (s *supervisor) endHung(ctx context.Context) {
 	}
 }
 
-// untilItHangs looks at memcached until it hangs, or ctx ends.
+// untilItHangs returns when memcached hangs or ctx ends.
 func (s *supervisor) untilItHangs(ctx context.Context, j judgement, of threads, silent func() bool) bool {
 	for {
 		since, err := untilNextLook(ctx, of)
@@ -210,7 +206,7 @@ func (s *supervisor) untilItHangs(ctx context.Context, j judgement, of threads, 
 		}
 		v, err := look(s.child.pid, of, silent())
 		if err != nil {
-			v = vitals{} // it has ended, or nothing is known
+			v = vitals{} // memcached has ended, or its state is unknown
 		}
 		if j.look(v, since) {
 			return true
@@ -218,19 +214,19 @@ func (s *supervisor) untilItHangs(ctx context.Context, j judgement, of threads, 
 	}
 }
 
-// untilNextLook waits until memcached is to be looked at again, and returns for how long. Tests step
-// in, and hold this clock.
+// untilNextLook waits until the next look at memcached, and returns how long that took. Tests replace it to
+// control this clock.
 var untilNextLook = func(ctx context.Context, _ threads) (time.Duration, error) {
 	began := time.Now()
 	err := wait(ctx, lookAtVitals)
 	return time.Since(began), err
 }
 
-// onPulse is called when memcached is asked (pending), and when it has answered. Tests step in.
+// onPulse is called when memcached is sent a request (pending), and when it has answered. Tests replace it.
 var onPulse = func(pending bool) {}
 
-// threads are those of memcached whose CPU time counts. The main thread accepts
-// connections; only at memcached's end does it do all the work.
+// threads says which threads' CPU time counts. The main thread accepts connections; only at memcached's end
+// does it do all the work.
 type threads bool
 
 const (
@@ -238,8 +234,8 @@ const (
 	allThreads threads = true
 )
 
-// look takes the process's vitals. They cost a file for each thread, so they are only
-// read if an answer is missing.
+// look reads the process's vitals. That costs one file for each thread, so it is only done if an answer is
+// missing.
 func look(pid int, of threads, silent bool) (vitals, error) {
 	if !silent {
 		return vitals{}, nil
@@ -254,7 +250,7 @@ func look(pid int, of threads, silent bool) (vitals, error) {
 	for _, t := range all {
 		stat, err := readStat(tasks + "/" + t.Name() + "/stat")
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		v.diskWait = v.diskWait || stat.state == 'D'
 		if of == allThreads || t.Name() != main {
@@ -264,9 +260,8 @@ func look(pid int, of threads, silent bool) (vitals, error) {
 	return v, nil
 }
 
-// threadStat is what the kernel tells of a process or a thread: its state, the CPU time that it has
-// used, in hundredths of a second, and how often it has waited for a page from a disk
-// (proc_pid_stat(5)).
+// threadStat is what the kernel reports about a process or a thread: its state, the CPU time that it has
+// used, in hundredths of a second, and how often it has waited for a page from a disk (proc_pid_stat(5)).
 type threadStat struct {
 	state  byte
 	cpu    time.Duration
@@ -279,7 +274,7 @@ func readStat(path string) (s threadStat, err error) {
 	if err != nil {
 		return s, err
 	}
-	// The second field, a name in parentheses, may be anything.
+	// The second field is a name in parentheses, which may have any characters.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) <= systemTime {
 		return s, fmt.Errorf("%s has %d fields", path, len(fields))

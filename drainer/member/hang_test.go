@@ -26,16 +26,17 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// clock is that by which a supervisor judges whether its memcached hangs. The test holds it.
+// clock is the clock by which a supervisor judges whether its memcached hangs. The test controls it.
 type clock struct {
 	s   *drainertest.Served
 	dir string
 }
 
-// Of two that look at memcached each has its own second: one while it runs, one when it was told to end.
+// Two goroutines look at memcached, and each has its own seconds: one while memcached runs, one when it was
+// told to end.
 var seconds = map[bool]string{false: "while it runs", true: "when it was told to end"}
 
-// What a supervisor that follows a clock says.
+// The lines that a supervisor with such a clock writes.
 const (
 	answered = "memcached has answered"
 	asked    = "memcached is asked"
@@ -51,8 +52,8 @@ func startWithClock(t *testing.T, c contract.Supervise, env ...string) (*drainer
 	return s, clock{s, dir}
 }
 
-// followClock is the supervisor's part: a second passes when there is a file of its name. The
-// supervisor removes it when it has looked.
+// followClock is the supervisor's part: a second passes when there is a file with its name. The supervisor
+// removes the file when it has looked.
 func followClock(dir string) {
 	var runs, ends bool // it has looked at this second
 	next := func(ctx context.Context, toldToEnd bool) error {
@@ -79,7 +80,7 @@ func followClock(dir string) {
 	})
 }
 
-// pass lets a second pass; false: the supervisor has killed memcached for it.
+// pass lets a second pass; it returns false if the supervisor has killed memcached.
 func (c clock) pass(toldToEnd bool) bool {
 	c.s.T.Helper()
 	file, killed := filepath.Join(c.dir, seconds[toldToEnd]), false
@@ -99,7 +100,8 @@ func (c clock) pass(toldToEnd bool) bool {
 	return !killed
 }
 
-// untilKilled lets seconds pass until memcached is killed, and returns how many. between is done before each.
+// untilKilled lets seconds pass until memcached is killed, and returns how many. It calls between before
+// each.
 func (c clock) untilKilled(toldToEnd bool, between func()) (n int) {
 	c.s.T.Helper()
 	for n = 1; ; n++ {
@@ -110,7 +112,7 @@ func (c clock) untilKilled(toldToEnd bool, between func()) (n int) {
 	}
 }
 
-// waitForQuestion waits until memcached, which does not answer any more, is asked.
+// waitForQuestion waits until memcached, which no longer answers, is sent a request.
 func waitForQuestion(s *drainertest.Served) {
 	s.T.Helper()
 	wait.For(s.T, "a question without an answer", func() error {
@@ -155,7 +157,7 @@ func TestAMemcachedThatHangsIsReplacedAndKeepsItsItems(t *testing.T) {
 	}
 }
 
-// stopMemcached makes it hang.
+// stopMemcached makes memcached hang.
 func stopMemcached(t *testing.T, s *drainertest.Served) {
 	t.Helper()
 	if err := syscall.Kill(s.PID(), syscall.SIGSTOP); err != nil {
@@ -163,7 +165,7 @@ func stopMemcached(t *testing.T, s *drainertest.Served) {
 	}
 }
 
-// A memcached whose workers are stuck goes on accepting connections.
+// A memcached whose workers are stuck still accepts connections.
 func TestAMemcachedWhoseWorkersHangIsReplacedThoughClientsConnect(t *testing.T) {
 	t.Parallel()
 	s, clock := startWithClock(t, newPod(t).serve("-m", "128"))
@@ -190,7 +192,7 @@ func stopWorkers(t *testing.T, pid int) {
 	}
 	stopped := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // they are this thread's, and go on when it ends
+		runtime.LockOSThread() // the threads stop for this thread, and continue when it ends
 		var failed error
 		var stuck []int
 		for _, thread := range threads {
@@ -205,7 +207,7 @@ func stopWorkers(t *testing.T, pid int) {
 			stuck = append(stuck, id)
 		}
 		stopped <- failed
-		for _, id := range stuck { // their end is told to this thread first
+		for _, id := range stuck { // the kernel reports their end to this thread first
 			_, _ = syscall.Wait4(id, nil, syscall.WALL, nil)
 		}
 	}()
@@ -235,8 +237,8 @@ func TestAMemcachedThatHangsAtItsEndIsKilledAndKeepsItsItems(t *testing.T) {
 				t.Errorf("it was killed after %d s", after)
 			}
 			s.Wait()
-			if mode == "Saved" { // what was in memory goes with the pod
-				p = p.again()
+			if mode == "Saved" { // the file in memory is lost with the pod
+				p = p.nextPod()
 			}
 			again := p.start("")
 			again.WaitFor("replayed generation-1: 1000 items found: 1000 added")
@@ -246,7 +248,7 @@ func TestAMemcachedThatHangsAtItsEndIsKilledAndKeepsItsItems(t *testing.T) {
 	}
 }
 
-// Whatever its clients do to it, a memcached that works isn't killed.
+// Whatever its clients do, a memcached that works isn't killed.
 func TestABusyMemcachedIsNotKilled(t *testing.T) {
 	const told = "it refuses connections"
 	for name, args := range map[string][]string{
@@ -285,7 +287,7 @@ func occupy(t *testing.T, s *drainertest.Served, n int) (all []net.Conn) {
 	return all
 }
 
-// worksOn checks that memcached lives on, in two minutes of which it works a hundredth of each second.
+// worksOn checks that memcached survives two minutes, in which it works a hundredth of each second.
 func worksOn(t *testing.T, clock clock, on []net.Conn) {
 	t.Helper()
 	const seconds = 120
@@ -308,7 +310,7 @@ func worksOn(t *testing.T, clock clock, on []net.Conn) {
 	}
 }
 
-// cpuTicks that a process has used, hundredths of a second (proc_pid_stat(5)).
+// cpuTicks returns the CPU time of a process, in hundredths of a second (proc_pid_stat(5)).
 func cpuTicks(t *testing.T, pid int) int {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -325,10 +327,10 @@ func cpuTicks(t *testing.T, pid int) int {
 	return user + system
 }
 
-// load asks on some of these connections, over and over, until it is stopped.
+// load sends requests on some of these connections, repeatedly, until stop is called.
 func load(t *testing.T, s *drainertest.Served, on []net.Conn) (stop func()) {
 	t.Helper()
-	request := []byte(strings.Repeat("mg a-key-that-nobody-has v\r\n", 500) + "mn\r\n")
+	request := []byte(strings.Repeat("mg a-key-that-is-missing v\r\n", 500) + "mn\r\n")
 	if len(on) < 8 {
 		t.Fatalf("%d connections only: %s", len(on), s.Err.String())
 	}
@@ -360,7 +362,7 @@ func load(t *testing.T, s *drainertest.Served, on []net.Conn) (stop func()) {
 	}
 }
 
-// TestAMemcachedThatReplaysIsNotKilled: a replay that stalls is no hang.
+// A replay that stalls is no hang.
 func TestAMemcachedThatReplaysIsNotKilled(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(93, 3000)

@@ -22,9 +22,9 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestWhatIsDeletedAfterItsReplayStaysDeleted: a replay is interrupted, and clients have deleted
-// keys whose items had come back. Neither the next replay nor a drain brings them back. What had
-// not been replayed yet does come back, and what had been and wasn't deleted is still there.
+// A replay is interrupted, and clients have deleted keys whose items had been restored. Neither the next
+// replay nor a drain brings them back. Items that had not been replayed yet do come back, and those that had
+// been and weren't deleted are still there.
 func TestWhatIsDeletedAfterItsReplayStaysDeleted(t *testing.T) {
 	for _, mode := range []string{"Mapped", "Saved"} {
 		for _, how := range []string{"supervisor and memcached killed", "memcached killed", "stopped", "drained"} {
@@ -33,8 +33,8 @@ func TestWhatIsDeletedAfterItsReplayStaysDeleted(t *testing.T) {
 					tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 				}
 				t.Parallel()
-				// A batch has at most 2048 of these: before the item at which the replay stops, two of
-				// them have been answered.
+				// A batch has at most 2048 of these: two batches have been answered before the item at which
+				// the replay stops.
 				all := map[string]drainertest.Object{}
 				for i := range 6000 {
 					all[fmt.Sprintf("key:%04d", i)] = drainertest.Object{Value: []byte(strings.Repeat("v", 100))}
@@ -92,7 +92,7 @@ func TestWhatIsDeletedAfterItsReplayStaysDeleted(t *testing.T) {
 	}
 }
 
-// interruptible returns how to start a member, again and again, whose items have to be replayed.
+// interruptible returns a function that starts a member repeatedly whose items have to be replayed.
 func interruptible(t *testing.T, mode string, all map[string]drainertest.Object) (start func(env string) *drainertest.Served) {
 	t.Helper()
 	if mode == "Mapped" {
@@ -101,13 +101,12 @@ func interruptible(t *testing.T, mode string, all map[string]drainertest.Object)
 			return drainertest.ServeWith(t, env, dir, memcachedtest.FreePort(t), "-m", "128")
 		}
 	}
-	p := savedPod(t, all).again()
+	p := savedPod(t, all).nextPod()
 	return func(env string) *drainertest.Served { return p.start(env, "-m", "160") }
 }
 
-// TestAKilledReplayLosesOnlyWhatWasUnderWay: memcached is killed with items on their way to it.
-// Nothing tells which of them it had stored, and clients deleted, so none of them comes back:
-// eight batches at most. All others do.
+// memcached is killed while items are being sent to it. It is unknown which of them it had stored and clients
+// had deleted, so none of them comes back: at most eight batches. All others do.
 func TestAKilledReplayLosesOnlyWhatWasUnderWay(t *testing.T) {
 	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
@@ -122,7 +121,7 @@ func TestAKilledReplayLosesOnlyWhatWasUnderWay(t *testing.T) {
 	}
 	c := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), "-m", "128")
 	s := drainertest.SuperviseCommand(t, holdBy+hold, c, holdAt+"10000")
-	const before = 4 * 2048 // at least so many have been answered when it holds
+	const before = 4 * 2048 // so many have at least been answered when it stalls
 	wait.For(t, "items to come back", func() error {
 		if n := s.Memcached().Items(t); n < before {
 			return fmt.Errorf("%d items", n)
@@ -155,7 +154,7 @@ func TestAKilledReplayLosesOnlyWhatWasUnderWay(t *testing.T) {
 	again.End("saved")
 }
 
-// marked is how many items of a generation are marked as replayed.
+// marked returns how many items of a generation are marked as replayed.
 func marked(t *testing.T, dir string, generation int) (n int) {
 	t.Helper()
 	marks, err := os.ReadFile(filepath.Join(dir, volume.GenerationName(generation, false), contract.ReplayedFile))
@@ -168,8 +167,8 @@ func marked(t *testing.T, dir string, generation int) (n int) {
 	return n
 }
 
-// stalled is a source that calls do before its n-th item, when every item before that has an outcome:
-// nothing is under way then, which a kill would lose.
+// stalled is a source that calls do before its n-th item, when every item before that has an outcome: then a
+// kill loses no item that is being sent.
 type stalled struct {
 	item.Source
 	n  int

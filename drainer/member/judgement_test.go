@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// TestWhatCountsAsHanging: what is seen each second, for so many seconds, and when it is
-// killed for it.
+// Each case has the state in each second, and when memcached is killed.
 func TestWhatCountsAsHanging(t *testing.T) {
 	works := func(v vitals, second int) vitals { v.cpu = time.Duration(second) * time.Second; return v }
 	for name, test := range map[string]struct {
 		seen func(second int) vitals
-		at   int // second, 0 for never
+		at   int // the second; 0 for never
 	}{
 		"it answers":                    {func(s int) vitals { return works(vitals{}, s) }, 0},
 		"it does nothing":               {func(int) vitals { return vitals{silent: true} }, 60},

@@ -24,13 +24,13 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// fault is what befalls a supervisor: strace ends it, or lets a system call fail, when
-// one of its threads (each counts by itself) comes to the n-th such call on the file.
+// fault is a failure of a supervisor: strace kills it, or makes a system call fail, when one of its threads
+// (each counts separately) makes the n-th such call on the file.
 type fault struct {
-	call string // as strace takes it
+	call string // in strace's form
 	file string
-	n    int    // 0: each
-	fail string // the error, or empty: SIGKILL, before the call
+	n    int    // 0: each call
+	fail string // the error, or, if empty, SIGKILL before the call
 }
 
 func (f fault) arguments() []string {
@@ -46,7 +46,7 @@ func (f fault) arguments() []string {
 		"-e", "inject=" + f.call + ":" + inject + ":when=" + when}
 }
 
-// on the file in this directory.
+// on returns the fault for the file in this directory.
 func (f fault) on(dir string) fault {
 	f.file = filepath.Join(dir, f.file)
 	return f
@@ -54,15 +54,15 @@ func (f fault) on(dir string) fault {
 
 const renames = "/^rename"
 
-// attach lets the fault befall a supervisor that runs.
+// attach makes the fault happen to a running supervisor.
 func (f fault) attach(s *drainertest.Served) {
 	s.T.Helper()
 	trace(s, f.arguments()...)
 }
 
-// expectWhatIsWhole looks at what a pod leaves whose save was cut short: a drain moves the
-// items of the pages that are whole, says that there were others, and fails; the next pod
-// puts them back. some: there are such pages.
+// expectWhatIsWhole checks what is left of a pod whose save was cut short: a drain moves the items of the
+// whole pages, reports that there were others, and fails; the next pod restores those items. some means that
+// there are whole pages.
 func (p *pod) expectWhatIsWhole(all map[string]drainertest.Object, some bool) {
 	p.t.Helper()
 	_, addresses := drainertest.Survivors(p.t, 1)
@@ -73,7 +73,7 @@ func (p *pod) expectWhatIsWhole(all map[string]drainertest.Object, some bool) {
 		r.Receipt.Added != int64(len(left)) || len(left) == len(all) || (len(left) > 0) != some {
 		p.t.Errorf("exit code %d, %d of %d items are left, %+v", r.Code, len(left), len(all), r.Receipt)
 	}
-	s := p.again().start("")
+	s := p.nextPod().start("")
 	s.WaitFor("memcached would start cold: its save was cut short")
 	s.WaitFor("pages of the save are missing or damaged")
 	s.ExpectItems(left)
@@ -82,14 +82,14 @@ func (p *pod) expectWhatIsWhole(all map[string]drainertest.Object, some bool) {
 	p.expectAllOrNothing(left, false)
 }
 
-// fewPages lets memcached have few slab classes: each of them has a page before its first
-// item, and these pages are saved first.
+// fewPages makes memcached have few slab classes: each has a page before its first item, and these pages are
+// saved first.
 var fewPages = []string{"-m", "128", "-f", "16"}
 
-// large are objects that take a while to save: dozens of pages.
+// large returns objects that take a while to save: dozens of pages.
 func large(value byte, n int) map[string]drainertest.Object { return sized(value, n, 700_000) }
 
-// midsize are objects without chunks: each is on one page.
+// midsize returns objects without chunks, each on one page.
 func midsize(value byte, n int) map[string]drainertest.Object { return sized(value, n, 300_000) }
 
 func sized(value byte, n, size int) map[string]drainertest.Object {
@@ -100,8 +100,8 @@ func sized(value byte, n, size int) map[string]drainertest.Object {
 	return all
 }
 
-// expectAllOrNothing looks at what a pod that is lost leaves: a drain finds all of
-// what was there last, or refuses what is older, and so does the next pod.
+// expectAllOrNothing checks what is left of a lost pod: a drain finds all of the last items, or refuses what
+// is older, and so does the next pod.
 func (p *pod) expectAllOrNothing(all map[string]drainertest.Object, lost bool, reason ...warmfile.Reason) {
 	p.t.Helper()
 	_, addresses := drainertest.Survivors(p.t, 1)
@@ -116,7 +116,7 @@ func (p *pod) expectAllOrNothing(all map[string]drainertest.Object, lost bool, r
 		p.t.Errorf("%v: %+v", err, r.Receipt)
 	}
 	drainertest.Check(p.t, m.Client, addresses, all)
-	s := p.again().start("")
+	s := p.nextPod().start("")
 	if lost {
 		s.WaitFor("memcached starts cold")
 	}
@@ -124,7 +124,7 @@ func (p *pod) expectAllOrNothing(all map[string]drainertest.Object, lost bool, r
 	s.End("saved")
 }
 
-// What a save is worth that was cut short.
+// The result of a save that was cut short.
 const (
 	nothing = "nothing"
 	some    = "some"
@@ -132,9 +132,9 @@ const (
 	all     = "all"
 )
 
-// TestSupervisorKilledWhileSaving: at each step, by SIGKILL or by an error of the disk. If
-// the pod is lost, the pages that were written are worth their items, and what was there
-// before is not served; the container that starts again has it all.
+// The supervisor is ended at each step, by SIGKILL or by an error of the disk. If the pod is lost, the items
+// of the written pages are used, and the items from before are not served. The container that starts again
+// has them all.
 func TestSupervisorKilledWhileSaving(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault fault
@@ -162,7 +162,7 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.fault.fail == "ENOSPC" {
-				return // it drops the save of before: TestASaveThatFindsTheDiskFullDropsWhatIsOutdated
+				return // it drops the previous save; see TestASaveThatFindsTheDiskFullDropsWhatIsOutdated
 			}
 			if name != "between its pages" {
 				tier.Second(t, "TestSupervisorKilledWhileSaving")
@@ -172,7 +172,7 @@ func TestSupervisorKilledWhileSaving(t *testing.T) {
 			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), midsize('a', 80))
 			s.End("saved")
-			p = p.again()
+			p = p.nextPod()
 			before := fileOf(t, p.volume, contract.SaveFile)
 			s = p.start("")
 			all := midsize('b', 80)
@@ -232,8 +232,7 @@ func fileOf(t *testing.T, dir, name string) os.FileInfo {
 	return info
 }
 
-// TestSupervisorKilledWhileLoading: at each step, by SIGKILL. The save stays current
-// until the note says that it is not.
+// The supervisor is killed at each step. The save stays current until the note says that it is not.
 func TestSupervisorKilledWhileLoading(t *testing.T) {
 	tier.Second(t, "TestSupervisorKilledWhileSaving")
 	for name, test := range map[string]struct {
@@ -254,7 +253,7 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 				s := p.start("", fewPages...)
 				drainertest.Store(t, s.Address(), all)
 				s.End("saved")
-				p = p.again()
+				p = p.nextPod()
 				dir := p.memory
 				if slices.Contains([]string{contract.InUse, "."}, test.fault.file) {
 					dir = p.volume
@@ -276,9 +275,9 @@ func TestSupervisorKilledWhileLoading(t *testing.T) {
 	}
 }
 
-// TestKilledWhileItSavesAfterACrash: memcached has crashed, in its own save if the pod is lost, and its
-// supervisor is killed in the middle of the save. The container that starts again still has the file in memory, with
-// everything in it; the part on the volume is only for the case that the pod is lost.
+// memcached has crashed, in its own save if the pod is lost, and its supervisor is killed in the middle of
+// the save. The container that starts again still has the whole file in memory. The part on the volume is
+// only for the case that the pod is lost.
 func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 	tier.Second(t, "TestSupervisorKilledWhileSaving")
 	for name, lost := range map[string]bool{"the container starts again": false, "the pod is lost": true} {
@@ -308,13 +307,12 @@ func TestKilledWhileItSavesAfterACrash(t *testing.T) {
 	}
 }
 
-// TestNothingOlderComesBackBehindAPartOfASave: what an interrupted replay had not put back is
-// older than what is missing of the save.
+// Items that an interrupted replay had not restored are older than the missing items of the save.
 func TestNothingOlderComesBackBehindAPartOfASave(t *testing.T) {
 	tier.Second(t, "TestOutdatedSaveIsNeverServed")
 	t.Parallel()
 	newer := midsize('b', 80)
-	p := savedPod(t, midsize('a', 80)).again()
+	p := savedPod(t, midsize('a', 80)).nextPod()
 	s := p.start(stallAt+"1", "-m", "160", "-f", "16")
 	s.WaitFor("stalled before item")
 	drainertest.Store(t, s.Address(), newer)
@@ -327,8 +325,7 @@ func TestNothingOlderComesBackBehindAPartOfASave(t *testing.T) {
 	p.expectWhatIsWhole(newer, true)
 }
 
-// TestALoadThatFails: the member does not start, and says why; the save stays current, and
-// the next start has it all.
+// The member does not start, and reports why. The save stays current, and the next start has all items.
 func TestALoadThatFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault fault
@@ -351,7 +348,7 @@ func TestALoadThatFails(t *testing.T) {
 			s := p.start("", fewPages...)
 			drainertest.Store(t, s.Address(), all)
 			s.End("saved")
-			p = p.again()
+			p = p.nextPod()
 			dir := p.memory
 			if test.fault.file == contract.SaveFile {
 				dir = p.volume
@@ -395,7 +392,7 @@ func (p *pod) runCommandUnder(f fault, member contract.Supervise) (out string, e
 	defer cancel()
 	cmd := exec.CommandContext(ctx, memcachedtest.Program(p.t, "strace"), append(append(f.arguments(), self), member.Args()...)...)
 	cmd.Env = append(os.Environ(), drainertest.BeDrainer+"=1")
-	// The container goes with its tracer where the fault doesn't happen.
+	// The container ends with its tracer if the fault doesn't happen.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
@@ -406,8 +403,7 @@ func (p *pod) runCommandUnder(f fault, member contract.Supervise) (out string, e
 	return string(b), err
 }
 
-// TestMemcachedDiesWhileItSaves: what it left in memory is brought to the volume all
-// the same, as after any crash.
+// The file in memory is saved to the volume nevertheless, as after any crash.
 func TestMemcachedDiesWhileItSaves(t *testing.T) {
 	tier.Second(t, "TestSupervisorKilledWhileSaving")
 	t.Parallel()
@@ -422,7 +418,7 @@ func TestMemcachedDiesWhileItSaves(t *testing.T) {
 	p.expectAllOrNothing(all, false)
 }
 
-// dieInItsSave kills a memcached that was told to save, before it comes to it.
+// dieInItsSave kills a memcached that was told to save, before it begins.
 func dieInItsSave(s *drainertest.Served) {
 	s.T.Helper()
 	pid := s.PID()

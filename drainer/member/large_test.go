@@ -17,8 +17,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// flagged are objects of every kind that 64-bit client flags lay out differently: values
-// that end as a shorter one would, flags of all sizes, chunks; most is the highest flag.
+// flagged returns objects of every kind for which 64-bit client flags change the layout: values that end as a
+// shorter one would, flags of all sizes, chunks; most is the highest flag.
 func flagged(n int, most uint64) map[string]drainertest.Object {
 	all := map[string]drainertest.Object{}
 	for i := range n {
@@ -35,7 +35,7 @@ func flagged(n int, most uint64) map[string]drainertest.Object {
 	return all
 }
 
-// serveBuild runs a member whose memcached is that program; memory is "" for Mapped.
+// serveBuild runs a member with that memcached; memory is "" for Mapped.
 func serveBuild(t *testing.T, program, dir, memory string, args ...string) *drainertest.Served {
 	t.Helper()
 	c := drainertest.MemberArgs(contract.Connection{}, dir, memcachedtest.FreePort(t), args...)
@@ -43,7 +43,7 @@ func serveBuild(t *testing.T, program, dir, memory string, args ...string) *drai
 	return drainertest.SuperviseCommand(t, "", c)
 }
 
-// largeSurvivors take client flags of 64 bits.
+// largeSurvivors accept client flags of 64 bits.
 func largeSurvivors(t *testing.T, n int) (addresses []string) {
 	t.Helper()
 	for range n {
@@ -52,8 +52,7 @@ func largeSurvivors(t *testing.T, n int) (addresses []string) {
 	return addresses
 }
 
-// TestLargeClientFlags: a memcached that was built with 64-bit client flags leaves what a
-// drain, its own replay and its own restart read exactly.
+// A drain, a replay and a restart read the file of a memcached with 64-bit client flags exactly.
 func TestLargeClientFlags(t *testing.T) {
 	program := memcachedtest.Large(t)
 	for _, mode := range []string{"Mapped", "Saved"} {
@@ -62,7 +61,7 @@ func TestLargeClientFlags(t *testing.T) {
 				t.Parallel()
 				all, dir, memory := flagged(1000, 1<<64-1), t.TempDir(), ""
 				if mode == "Mapped" {
-					all = flagged(1000, 0) // no item shows which build it is
+					all = flagged(1000, 0) // no item shows which build wrote it
 				}
 				if mode == "Saved" {
 					memory = t.TempDir()
@@ -71,7 +70,7 @@ func TestLargeClientFlags(t *testing.T) {
 				drainertest.Store(t, s.Address(), all)
 				s.Settle(len(all))
 				if how == "killed" && mode == "Saved" {
-					s.KillMemcached() // the supervisor lives to save
+					s.KillMemcached() // the supervisor survives and saves
 				} else {
 					s.End(how)
 				}
@@ -96,7 +95,7 @@ func TestLargeClientFlags(t *testing.T) {
 	}
 }
 
-// TestTheBuildIsRecorded: a save says how its memcached was built, and so does a crash.
+// The manifest has the build of memcached after a save and after a crash.
 func TestTheBuildIsRecorded(t *testing.T) {
 	for _, how := range []string{"saved", "killed"} {
 		t.Run(how, func(t *testing.T) {
@@ -118,8 +117,7 @@ func TestTheBuildIsRecorded(t *testing.T) {
 	}
 }
 
-// A memcached never resumes from the file of a build that lays it out
-// differently: it would serve wrong values.
+// A memcached never resumes from the file of a build with another layout: it would serve wrong values.
 func TestMemcachedNeverResumesFromAFileOfAnotherLayout(t *testing.T) {
 	large := memcachedtest.Large(t)
 	small := memcachedtest.Binary(t)
@@ -138,8 +136,8 @@ func TestMemcachedNeverResumesFromAFileOfAnotherLayout(t *testing.T) {
 	}
 }
 
-// TestFlagsThatNoSurvivorTakes: flags of 2^32 and more end a drain and a move with
-// what is wrong, which no other attempt mends; all other items are moved.
+// Flags of 2^32 and more make a drain and a move fail with that reason, which a retry can't fix; all other
+// items are moved.
 func TestFlagsThatNoSurvivorTakes(t *testing.T) {
 	program := memcachedtest.Large(t)
 	all, taken := flagged(500, 1<<64-1), flagged(500, 1<<32-1)
@@ -174,7 +172,7 @@ func TestFlagsThatNoSurvivorTakes(t *testing.T) {
 	})
 }
 
-// TestACountThatFailsCostsNoSave: the items of a file that can't be counted are saved.
+// The items of a file that can't be counted are saved.
 func TestACountThatFailsCostsNoSave(t *testing.T) {
 	t.Parallel()
 	all, p := drainertest.Objects(31, 500), newPod(t)
@@ -185,5 +183,5 @@ func TestACountThatFailsCostsNoSave(t *testing.T) {
 		t.Fatalf("%v\n%s", err, s.Err.String())
 	}
 	s.WaitFor("can't be counted")
-	p.again().start("", "-m", "128").ExpectItems(all)
+	p.nextPod().start("", "-m", "128").ExpectItems(all)
 }

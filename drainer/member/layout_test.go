@@ -21,15 +21,14 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestArgumentsOfMemcachedAreReadAsMemcachedReadsThem, so what the supervisor refuses is refused in
-// each form, before anything is touched.
+// So the supervisor refuses each form of a refused option, before anything is changed.
 func TestArgumentsOfMemcachedAreReadAsMemcachedReadsThem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for what, all := range map[string][]forms.Form{"not for the user to set": forms.Supervisors, "memcached never restarts": forms.ShortPages} {
 		for _, f := range all {
 			if !f.Refused {
-				continue // package commandline has a test of these
+				continue // package commandline tests these
 			}
 			line := append([]string{"supervise", "--dir=" + dir, "--", "memcached"}, f.Arguments...)
 			if r := drainertest.RunMain(t, line...); r.Code != contract.ExitUsage || !strings.Contains(r.Err, what) {
@@ -42,8 +41,8 @@ func TestArgumentsOfMemcachedAreReadAsMemcachedReadsThem(t *testing.T) {
 	}
 }
 
-// program is a script that is run as memcached. It says which one it is, and how many bytes its
-// client flags have, as memcached does.
+// program is a script that runs in place of memcached. It reports a version, and how many bytes its client
+// flags take, as memcached does.
 func program(t *testing.T, text string) string {
 	t.Helper()
 	memcached := memcachedtest.Binary(t)
@@ -55,8 +54,7 @@ func program(t *testing.T, text string) string {
 	return path
 }
 
-// TestAMemcachedThatWouldNeverRestartIsEnded: an image adds the arguments, so that only memcached
-// itself tells.
+// An image adds the arguments, so that only memcached itself shows them.
 func TestAMemcachedThatWouldNeverRestartIsEnded(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -72,7 +70,7 @@ func TestAMemcachedThatWouldNeverRestartIsEnded(t *testing.T) {
 	}
 }
 
-// TestAFileOfShortPagesIsNotRead: an earlier version let memcached make it.
+// An earlier version let memcached make it.
 func TestAFileOfShortPagesIsNotRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -89,12 +87,11 @@ func TestAFileOfShortPagesIsNotRead(t *testing.T) {
 	}
 }
 
-// spin is a memcached that has read its .meta and then works for ever, as one does whose file has
-// short pages.
+// spin is a memcached that has read its .meta and then works forever, as one does whose file has short pages.
 const spin = `rm -f "$2.meta"
 while :; do :; done`
 
-// TestAStartThatNeverEndsIsBounded: its memcached is killed, and the next one has all items.
+// memcached is killed, and the next one has all items.
 func TestAStartThatNeverEndsIsBounded(t *testing.T) {
 	for mode, text := range map[string]string{"Mapped": spin, "Saved": spin, "Mapped, and it does nothing": "rm -f \"$2.meta\"\nexec sleep 3600"} {
 		t.Run(mode, func(t *testing.T) {
@@ -124,7 +121,7 @@ func TestAStartThatNeverEndsIsBounded(t *testing.T) {
 	}
 }
 
-// TestSlabSizesThatEndWithTheLargestAreReadAfterACrash: memcached adds a class of that size.
+// memcached adds a class of that size.
 func TestSlabSizesThatEndWithTheLargestAreReadAfterACrash(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(38, 500)

@@ -19,39 +19,39 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// listPeriod is how often the operator's list is looked at, and the item that clients find
-// it in: a flush or an eviction may have taken that away.
+// listPeriod is how often the supervisor looks at the operator's list, and at the item in which clients find
+// the list: a flush or an eviction may have removed that item.
 const listPeriod = time.Second
 
-// namesWithin is how long a list with new names is held back until these can be looked up. Some
-// clients look them up once, when they get the list: google's gomemcache keeps its old servers
-// then until the list after that.
+// namesWithin is how long a list with new names is held back until these names can be looked up. Some clients
+// look them up once, when they get the list. If that fails, google's gomemcache keeps its old servers until
+// the next list.
 const namesWithin = 5 * time.Second
 
-// list is what clients are told of the cluster. The operator writes it to an annotation of
-// the pod, which the kubelet shows in a file at once. A new pod has none until the operator
-// has seen it, so it begins with the list of its last start.
+// list is the clients' list of the cluster. The operator writes it to an annotation of the pod, which the
+// kubelet shows in a file immediately. A new pod has no annotation until the operator has seen the pod, so it
+// begins with the list of its last start.
 type list struct {
 	s       *supervisor
 	address string
 	now     atomic.Pointer[contract.List]
 	conn    *memcache.Conn
-	// kept is the text of the item when it had that CAS, for as long as conn is open.
+	// kept is the item's text when its CAS was keptCAS. It is valid as long as conn is open.
 	kept    string
 	keptCAS uint64
-	// held is a list that waits for its names, since then.
+	// held is the version of a list that waits for its names; heldSince is since when.
 	held      int64
 	heldSince time.Time
-	// complaint is what was logged last.
+	// complaint is the last logged failure.
 	complaint string
 }
 
-// run follows the list, and tells clients of it, until ctx ends.
+// run follows the list and updates what clients are given, until ctx ends.
 func (l *list) run(ctx context.Context) {
 	if kept, err := volume.KeptList(l.s.Volume); err == nil {
 		l.now.Store(kept)
 	}
-	l.complain(ctx, l.read(ctx, true)) // first: clients may have been told of it since the last start
+	l.complain(ctx, l.read(ctx, true)) // at first, because clients may have been given it since the last start
 	var serving sync.WaitGroup
 	serving.Go(func() { l.serve(ctx) })
 	defer serving.Wait()
@@ -64,7 +64,7 @@ func (l *list) run(ctx context.Context) {
 	}
 }
 
-// complain logs a failure once. That memcached can't be asked is told elsewhere.
+// complain logs a failure once. It ignores that memcached can't be asked, which is logged elsewhere.
 func (l *list) complain(ctx context.Context, err error) {
 	complaint := ""
 	if err != nil {
@@ -76,7 +76,7 @@ func (l *list) complain(ctx context.Context, err error) {
 	l.complaint = complaint
 }
 
-// read takes the operator's list over if it is a later one, at once or when its names are known.
+// read adopts the operator's list if it is newer: at once, or when its names can be looked up.
 func (l *list) read(ctx context.Context, atOnce bool) error {
 	told, err := volume.ReadList(l.s.ListFile)
 	switch info, _ := os.Stat(l.s.ListFile); {
@@ -110,7 +110,7 @@ func (l *list) holds(version int64) bool {
 	return time.Since(l.heldSince) < namesWithin
 }
 
-// resolves tells whether all names can be looked up that the list before didn't have.
+// resolves tells whether all names that the previous list didn't have can be looked up.
 func resolves(ctx context.Context, before, now *contract.List) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookPeriod)
 	defer cancel()
@@ -126,7 +126,7 @@ func resolves(ctx context.Context, before, now *contract.List) bool {
 	return true
 }
 
-// keepItem sets the item that has the list, unless it is there.
+// keepItem sets the item with the list, unless the item is there.
 func (l *list) keepItem(ctx context.Context) (err error) {
 	list := l.now.Load()
 	if list == nil {
@@ -151,7 +151,7 @@ func (l *list) setItem(text string) error {
 	if err := l.conn.SetDeadline(time.Now().Add(lookPeriod)); err != nil {
 		return err
 	}
-	// It doesn't count as a client's command. A mover waits until there are none.
+	// This request doesn't count as a client's command. A mover waits until there are none.
 	cas, err := l.conn.CAS([]byte(contract.ListKey))
 	if err != nil || cas != 0 && cas == l.keptCAS && text == l.kept {
 		return err
@@ -181,7 +181,7 @@ func (l *list) disconnect() {
 	}
 }
 
-// serve answers clients by the protocol, at the port for it.
+// serve answers clients of the discovery protocol on its port.
 func (l *list) serve(ctx context.Context) {
 	server := l.server()
 	complained := false
@@ -198,7 +198,7 @@ func (l *list) serve(ctx context.Context) {
 	}
 }
 
-// server has the members' TLS and logins. Their files are read for each connection.
+// server uses the members' TLS and logins. It reads their files for each connection.
 func (l *list) server() *discovery.Server {
 	d := l.s.Dialer
 	s := &discovery.Server{List: l.now.Load, Version: l.s.version}

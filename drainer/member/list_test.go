@@ -24,12 +24,12 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// told is a member whose supervisor has a list.
+// told is a member with a supervisor that has a list.
 type told struct {
 	*drainertest.Served
 	t      *testing.T
 	dialer memcache.Dialer
-	// list is the kubelet's file, and address where clients ask.
+	// list is the kubelet's file, and address is where clients ask.
 	list, address string
 }
 
@@ -41,7 +41,7 @@ func serveTold(t *testing.T, c contract.Connection, dir, list string, port int, 
 	return &told{drainertest.SuperviseCommand(t, "", args), t, memcache.Dialer{Connection: c, Unverified: true}, list, address}
 }
 
-// tell replaces the file as a whole, as the kubelet does.
+// tell replaces the file atomically, as the kubelet does.
 func tell(t *testing.T, path string, list *contract.List) {
 	t.Helper()
 	if err := errors.Join(os.WriteFile(path+".new", []byte(list.String()), 0o644), os.Rename(path+".new", path)); err != nil {
@@ -49,7 +49,7 @@ func tell(t *testing.T, path string, list *contract.List) {
 	}
 }
 
-// config is the answer to a client's question.
+// config returns the answer to a client's request.
 func (m *told) config() (string, error) {
 	ctx, cancel := context.WithDeadline(m.t.Context(), wait.Deadline())
 	defer cancel()
@@ -83,7 +83,7 @@ func (m *told) config() (string, error) {
 	return body, nil
 }
 
-// item is what clients find at the member itself.
+// item returns the list that clients find at the member itself.
 func (m *told) item() (string, error) {
 	conn, err := m.dialer.Dial(m.t.Context(), m.Address())
 	if err != nil {
@@ -97,7 +97,7 @@ func (m *told) item() (string, error) {
 	return string(v.Data), nil
 }
 
-// itemsCAS tells whether the item was stored anew.
+// itemsCAS returns the item's CAS, which changes if the item is stored anew.
 func (m *told) itemsCAS() uint64 {
 	m.t.Helper()
 	conn, err := m.dialer.Dial(m.t.Context(), m.Address())
@@ -180,7 +180,7 @@ func TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins(t *testing.T) {
 				(&told{m.Served, t, stranger, list, m.address}).refuses("CLIENT_ERROR unauthenticated")
 			}
 
-			// Another pod, of which the operator doesn't know yet.
+			// This is another pod, which the operator doesn't know yet.
 			m.End("saved")
 			again := serveTold(t, c, dir, filepath.Join(t.TempDir(), "list"), port)
 			again.says("the list of the last start", listOf(11, 2))
@@ -188,7 +188,7 @@ func TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins(t *testing.T) {
 			again.says("the next list", listOf(12, 4))
 			again.End("saved")
 
-			// A pod that the operator has told before it starts.
+			// This is a pod whose list the operator has written before it starts.
 			newest := filepath.Join(t.TempDir(), "list")
 			tell(t, newest, listOf(13, 5))
 			third := serveTold(t, c, dir, newest, port)
@@ -198,7 +198,7 @@ func TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins(t *testing.T) {
 	}
 }
 
-// firstAnswers checks the first answer: none may have an older list.
+// firstAnswers checks the first answers: none may have an older list.
 func (m *told) firstAnswers(want *contract.List) {
 	m.t.Helper()
 	wait.For(m.t, "an answer", func() error {
@@ -210,7 +210,7 @@ func (m *told) firstAnswers(want *contract.List) {
 	})
 }
 
-// refuses a client for one of these reasons.
+// refuses expects that a client is refused for one of these reasons.
 func (m *told) refuses(why ...string) {
 	m.t.Helper()
 	_, err := m.config()
@@ -219,8 +219,7 @@ func (m *told) refuses(why ...string) {
 	}
 }
 
-// TestTheSupervisorAsksForACertificateWhereMemcachedDoes: a client without one is told where the
-// members are, and streamed their items, only if it may ask them, too.
+// A client without a certificate is given the list, and the stream, only if it may ask the members, too.
 func TestTheSupervisorAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 	t.Parallel()
 	c := memcachedtest.NewSecured(t).Connection()
@@ -248,7 +247,8 @@ func TestTheSupervisorAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 			m.says("the list to a client with a certificate", listOf(10, 3))
 			without := &told{m.Served, t, memcache.Dialer{Connection: none, Unverified: true}, args.List, args.Discovery}
 			if asks {
-				// With TLS 1.3 the client may write before it hears why, and find the connection closed.
+				// With TLS 1.3 the client may write before it gets the reason, and find the connection
+				// closed.
 				without.refuses("certificate required", "broken pipe", "connection reset")
 				m.says("the list to a client with a certificate, still", listOf(10, 3))
 			} else {
@@ -271,8 +271,7 @@ func TestTheSupervisorAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 	}
 }
 
-// TestTheListsItemIsPutBackAfterAnEviction: memcached evicts it as any other item that nobody
-// asks for.
+// memcached evicts it as any other item that is not asked for.
 func TestTheListsItemIsPutBackAfterAnEviction(t *testing.T) {
 	tier.Second(t, "TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins")
 	t.Parallel()
@@ -288,7 +287,7 @@ func TestTheListsItemIsPutBackAfterAnEviction(t *testing.T) {
 	defer conn.Close()
 	value := strings.Repeat("v", len(listOf(10, 3).String()))
 	missed := false
-	for i := 0; !missed; i++ { // of the size of the item: they share its slab class
+	for i := 0; !missed; i++ { // of the item's size, so that they share its slab class
 		if i == 4_000_000 {
 			t.Fatal("the item was never evicted: this shows nothing")
 		}
@@ -309,8 +308,8 @@ func TestTheListsItemIsPutBackAfterAnEviction(t *testing.T) {
 	m.says("the list again", listOf(10, 3))
 }
 
-// TestDiscoveryNamesMemcachedsVersion: clients choose their commands by it. It is asked while
-// no reaper of memcached may take the answer's exit code.
+// Clients choose their commands by the version. memcached is asked for it before the goroutine runs that
+// could take the answer's exit code.
 func TestDiscoveryNamesMemcachedsVersion(t *testing.T) {
 	t.Parallel()
 	starts := 1
@@ -333,7 +332,7 @@ func TestDiscoveryNamesMemcachedsVersion(t *testing.T) {
 	}
 }
 
-// version is what is said at an address.
+// version returns the version that is reported at an address.
 func (m *told) version(address string) (string, error) {
 	conn, err := m.dialer.Dial(m.t.Context(), address)
 	if err != nil {
@@ -347,7 +346,7 @@ func (m *told) version(address string) (string, error) {
 	return string(line), err
 }
 
-// TestTheListsItemStaysWithItsMember: no drain, replay or move takes it along.
+// Drains, replays and moves leave it where it is.
 func TestTheListsItemStaysWithItsMember(t *testing.T) {
 	tier.Second(t, "TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins")
 	t.Parallel()
@@ -366,7 +365,7 @@ func TestTheListsItemStaysWithItsMember(t *testing.T) {
 	for _, m := range members {
 		before = append(before, m.itemsCAS())
 	}
-	for _, source := range servers[:2] { // a third of all keys, and the list's item, are elsewhere now
+	for _, source := range servers[:2] { // a third of all keys, and the list's item, belong elsewhere now
 		args := drainertest.MoveArgs(t, "gomemcache", source, servers)
 		if r := drainertest.Move(t, args); r.Receipt.AddsUp(args.SourceID) != nil {
 			t.Errorf("receipt %+v\n%s", r.Receipt, r.Err)
@@ -379,7 +378,7 @@ func TestTheListsItemStaysWithItsMember(t *testing.T) {
 		}
 	}
 	leaving := members[2]
-	left := leaving.Memcached().Items(t) - 1 // but the list's
+	left := leaving.Memcached().Items(t) - 1 // without the list's
 	number := contract.RingNumber(7, "")
 	leaving.Memcached().RawFor(t).Must("STORED", fmt.Sprintf("set %s 0 0 %d", contract.RingNumberKey, len(number)), []byte(number))
 	leaving.End("saved")
@@ -401,8 +400,7 @@ func TestTheListsItemStaysWithItsMember(t *testing.T) {
 	}
 }
 
-// TestTheListsItemIsNoClientsCommand: a member that keeps it has settled when no client calls any
-// more. The item stays with it.
+// A member that has it settles when no client calls any more. The item stays there.
 func TestTheListsItemIsNoClientsCommand(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "list")

@@ -14,9 +14,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A drainer that finds its member's memcached still at work, as
-// after a pod was deleted by force, waits until that has ended, and then finds
-// everything that it was given meanwhile.
+// A drainer whose volume is still in use by the member's memcached, as after a pod was deleted by force,
+// waits until that has ended. Then it finds all items that were stored meanwhile.
 func TestADrainerWaitsForTheMemberOfItsVolume(t *testing.T) {
 	t.Parallel()
 	dir, all := t.TempDir(), drainertest.Objects(31, 500)
@@ -35,8 +34,8 @@ func TestADrainerWaitsForTheMemberOfItsVolume(t *testing.T) {
 	}
 }
 
-// One that is started while another one has the volume waits,
-// and comes up with all that the first one had; it ends at once when asked to.
+// A member that is started while another one has the volume waits, and then starts with everything that the
+// first one had; it ends at once when it is told to.
 func TestASecondMemberOfAVolumeWaits(t *testing.T) {
 	t.Parallel()
 	dir, all := t.TempDir(), drainertest.Objects(32, 500)

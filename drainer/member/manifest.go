@@ -14,14 +14,14 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// manifest of a member that runs, kept current on its disk.
+// manifest is the manifest of a running member, kept current on the disk.
 type manifest struct {
 	dir string
 	mu  sync.Mutex
 	volume.Manifest
-	// answered is closed when the running memcached is first described.
+	// answered is closed when the manifest first describes the running memcached.
 	answered chan struct{}
-	// file is the warm file; nil before memcached has made it.
+	// file is the warm file; nil until memcached has made it.
 	file *os.File
 	// lost is why a part of the file did not reach the disk.
 	lost error
@@ -31,15 +31,13 @@ func keepManifest(dir string, first *volume.Manifest) *manifest {
 	return &manifest{dir: dir, answered: make(chan struct{}), Manifest: *first}
 }
 
-// write brings the manifest to the disk, and with its name what else has changed in the
-// directory: memcached has unlinked its .meta, which must not come back when the node goes
-// down.
+// write brings the manifest to the disk, and with its name the other changes of the directory: memcached has
+// unlinked its .meta, which must not come back when the node crashes.
 func (m *manifest) write() error { return volume.WriteManifest(m.dir, &m.Manifest) }
 
-// hold opens the warm file, before memcached starts or as soon as it has made the file.
-// The kernel tells of a page that the disk did not take once, to each descriptor that was
-// open then. memcached ignores that in its own msync at the end, and a descriptor that is
-// opened later is told nothing.
+// hold opens the warm file, before memcached starts or as soon as memcached has made the file. If the disk
+// did not take a page, the kernel reports that once to each descriptor that was open at that time. memcached
+// ignores the error of its own msync at the end, and a descriptor that is opened later gets no error.
 func (m *manifest) hold() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,13 +59,13 @@ func (m *manifest) flush() error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.lost == nil { // the next fsync would be told nothing
+	if m.lost == nil { // the next fsync would not report it again
 		m.lost = m.file.Sync()
 	}
 	return m.lost
 }
 
-// running records what the server says of itself.
+// running records the server's own description.
 func (m *manifest) running(pid int, image *warmfile.Image) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,16 +90,16 @@ func (m *manifest) note(text string) {
 	m.Note = text
 }
 
-// notes for people, so far.
+// notes returns the sentences so far.
 func (m *manifest) notes() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.Note
 }
 
-// secure brings the running member's file and manifest to the disk. From then on no
-// older generation is needed: the mapping outlives the process. It does not outlive the
-// node, but that is so of every running member.
+// secure brings the running member's file and manifest to the disk. From then on no older generation is
+// needed, because the mapping outlives the process. It does not outlive the node, but neither does that of
+// any other running member.
 func (m *manifest) secure() error {
 	if err := m.flush(); err != nil {
 		return err
@@ -111,7 +109,7 @@ func (m *manifest) secure() error {
 	return m.write()
 }
 
-// close lets go of the file.
+// close closes the file.
 func (m *manifest) close() {
 	if m.file != nil {
 		m.file.Close()
@@ -127,8 +125,8 @@ func (m *manifest) items() int64 {
 	return 0
 }
 
-// untouched tells, at memcached's end, whether it had resumed from nothing, and nothing
-// was stored: what it was started with is still all there is.
+// untouched tells, at memcached's end, whether memcached had resumed nothing and no client has stored
+// anything, so that the state from before the start is still complete.
 func (m *manifest) untouched() (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,14 +143,13 @@ func (m *manifest) untouched() (bool, error) {
 // maxCount bounds how much of the pod's grace period counting may take.
 const maxCount = 2 * time.Second
 
-// finish is called after memcached's end. It brings everything to the disk and records
-// what is now true of the file, in any boot: it is saved, or it is as the crash left
-// it.
+// finish is called after memcached's end. It brings everything to the disk and records the state of the file,
+// which holds in any boot: it is saved, or it is as the crash left it.
 func (m *manifest) finish(logf func(string, ...any)) (saved bool, err error) {
 	meta, metaErr := volume.ReadMeta(m.dir)
 	saved = metaErr == nil
 	if !saved && m.Image == nil {
-		return false, nil // it never answered: the state stays Starting
+		return false, nil // memcached never answered: the state stays Starting
 	}
 	if err := m.flush(); err != nil {
 		return saved, errors.Join(err, m.damaged())
@@ -178,8 +175,7 @@ func (m *manifest) finish(logf func(string, ...any)) (saved bool, err error) {
 	return saved, m.write()
 }
 
-// damaged records that the disk has not taken all of the file: what is there now may be of
-// any age.
+// damaged records that the disk has not taken all of the file: parts of its content may be of any age.
 func (m *manifest) damaged() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +187,7 @@ func (m *manifest) damaged() error {
 	return m.write()
 }
 
-// sync flushes the warm file's .meta, and the names.
+// sync flushes the warm file's .meta and the directory.
 func (m *manifest) sync(saved bool) error {
 	paths := []string{m.dir}
 	if saved {
@@ -205,10 +201,9 @@ func (m *manifest) sync(saved bool) error {
 	return nil
 }
 
-// count writes the exact number of items in the saved file on the volume, so that a drain
-// notices when the file is no longer the one that was saved. The save is safe before; a
-// file too large to be counted in time, or that can't be, goes without. A file in memory
-// is not counted: its save has the number.
+// count writes the exact number of items in the saved file on the volume, so that a drain notices if the file
+// is no longer the saved one. The save is safe before that. A file that can't be counted, or not in time, has
+// no count. A file in memory is not counted, because its save has the number.
 func (m *manifest) count() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -230,7 +225,7 @@ func (m *manifest) count() error {
 	return m.write()
 }
 
-// counted takes over the number of items that a save has.
+// counted adopts the number of items that a save has.
 func (m *manifest) counted(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package member supervises one memcached from start to save: it prepares the start,
-// watches the process and the Secrets, replays generations, passes signals on,
-// and saves at the end.
+// Package member supervises one memcached from start to save: it prepares the start, watches the process and
+// the Secrets, replays generations, passes signals on, and saves at the end.
 package member
 
 import (
@@ -27,27 +26,26 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// Config of a member.
+// Config is the configuration of a member.
 type Config struct {
-	// Member's volume may be empty if there are Secrets to watch, and nothing is to be
-	// saved.
+	// Member.Volume may be empty if there are Secrets to watch, and nothing is to be saved.
 	start.Member
-	// Port that memcached listens on.
+	// Port is where memcached listens.
 	Port int
-	// ExportPort is where items are streamed to those who move them; 0 nowhere.
+	// ExportPort is where items are streamed to movers; 0 if nowhere.
 	ExportPort int
-	// ProbePort is where the kubelet is told whether memcached answers; 0 nowhere.
+	// ProbePort is where the kubelet's probe is answered; 0 if nowhere.
 	ProbePort int
-	// Dialer of connections to it.
+	// Dialer connects to memcached.
 	Dialer memcache.Dialer
-	// TerminationLog is the kubelet's; "" if there is none.
+	// TerminationLog is the kubelet's file; "" if there is none.
 	TerminationLog string
 	// HangAfter is how long memcached may hang.
 	HangAfter time.Duration
 	// GracePeriod is how long after SIGTERM the kubelet kills the member.
 	GracePeriod time.Duration
-	// ListFile has the clients' list, and Discovery is the address where they ask for it;
-	// empty for none.
+	// ListFile has the clients' list, and Discovery is the address where clients ask for it; both may be
+	// empty.
 	ListFile, Discovery string
 }
 
@@ -55,34 +53,33 @@ type Config struct {
 type supervisor struct {
 	Config
 	std args.IO
-	// lock on the volume, which memcached has, too; nil if there are none.
+	// lock is the lock on the volume, which memcached inherits; nil if there is no volume.
 	lock     *os.File
 	manifest *manifest
-	// noteBefore is the note on the volume before this start left its own; nil if there
-	// was none.
+	// noteBefore is the note that was on the volume before this start wrote its own; nil if there was none.
 	noteBefore *volume.InUse
 	child      *child
 	saving     atomic.Bool
-	// version of memcached, for clients of discovery; empty if it doesn't say.
+	// version is memcached's, for clients of discovery; empty if memcached doesn't say.
 	version string
-	// asked is when it was told to end.
+	// asked is when memcached was told to end.
 	asked       time.Time
 	termination termination
 	pulse       pulse
-	// unstarted: memcached never came to serve, and was killed. unfit: it runs in a way from which
-	// it would never start again.
+	// unstarted means that memcached never began to serve and was killed. unfit means that memcached runs in
+	// a way in which it would never start again.
 	unstarted, unfit atomic.Bool
-	// pending: something is to be replayed.
+	// pending means that something is to be replayed.
 	pending bool
 	// stopEnding ends the watch over a memcached that was told to end.
 	stopEnding context.CancelFunc
-	// stopReplay ends a replay that a save must not wait for. replayed is closed when it has ended, and quiet
-	// when memcached may be told to end.
+	// stopReplay ends a replay that a save must not wait for. replayed is closed when the replay has ended,
+	// and quiet when memcached may be told to end.
 	stopReplay      context.CancelFunc
 	replayed, quiet chan struct{}
 }
 
-// Serve runs a member, and returns the exit code that the container should end with.
+// Serve runs a member, and returns the exit code for the container.
 func Serve(ctx context.Context, c Config, std args.IO) (int, error) {
 	s := supervisor{Config: c, std: std, termination: termination{path: c.TerminationLog}}
 	if err := s.check(); err != nil {
@@ -118,7 +115,7 @@ func (s *supervisor) check() error {
 		return err
 	}
 	if s.ProbePort < 0 || s.ProbePort > 65535 || s.ProbePort != 0 && (s.ProbePort == s.Port || s.ProbePort == s.ExportPort) {
-		return args.Usagef("--%s: %d is not a port, or another one's", contract.FlagProbePort, s.ProbePort)
+		return args.Usagef("--%s: %d is not a port, or it is used already", contract.FlagProbePort, s.ProbePort)
 	}
 	if len(s.Command) == 0 {
 		return args.Usagef("drainer supervise needs memcached's command line after --")
@@ -154,7 +151,7 @@ func (s *supervisor) checkOptions() error {
 	return nil
 }
 
-// errShortPages is about a memcached that would never start again.
+// errShortPages means that memcached would never start again.
 var errShortPages = errors.New("memcached never restarts from the file of one that moves no slab pages and has slots of a whole page: " +
 	"leave out no_modern, no_slab_reassign or no_chunked_items of -o, or set slab_chunk_max to less than 1 MiB")
 
@@ -183,8 +180,7 @@ func (s *supervisor) checkDiscovery() error {
 
 func (s *supervisor) path(name string) string { return filepath.Join(s.Dir(), name) }
 
-// run starts memcached and returns, when that has ended, the exit code that
-// the container should end with.
+// run starts memcached and returns, when memcached has ended, the exit code for the container.
 func (s *supervisor) run(ctx context.Context) (int, error) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
@@ -240,8 +236,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	return code, err
 }
 
-// runPlain is for a member without a volume. Nothing is saved: the supervisor is there
-// for changes of the Secrets.
+// runPlain is for a member without a volume. Nothing is saved: the supervisor only watches the Secrets.
 func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (int, error) {
 	if err := s.untilAsked(ctx, signals, s.checkVersion); err != nil {
 		return contract.ExitFailed, err
@@ -262,9 +257,9 @@ func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (in
 	return codeOf(status), nil
 }
 
-// saveUnstarted saves, if the kubelet asked this process to end before memcached was started,
-// what an earlier memcached of this pod has left in memory: it goes with the pod. Without
-// the lock, an earlier process may still use the volume.
+// saveUnstarted is for a supervisor that the kubelet told to end before memcached was started. It saves what
+// an earlier memcached of this pod has left in memory, which is lost with the pod. Without the lock it does
+// nothing, because an earlier process may still use the volume.
 func (s *supervisor) saveUnstarted() error {
 	if s.asked.IsZero() || s.lock == nil || !s.Saves() {
 		return nil
@@ -275,7 +270,7 @@ func (s *supervisor) saveUnstarted() error {
 	return s.termination.write("")
 }
 
-// untilAsked runs do. Its context ends when the kubelet asks this process to end.
+// untilAsked runs do. Its context ends when the kubelet tells this process to end.
 func (s *supervisor) untilAsked(ctx context.Context, signals <-chan os.Signal, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -300,8 +295,7 @@ func (s *supervisor) untilAsked(ctx context.Context, signals <-chan os.Signal, d
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// prepareToBegin waits for an earlier pod's processes, and prepares what memcached
-// starts with.
+// prepareToBegin waits for an earlier pod's processes, and prepares memcached's start.
 func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	if s.lock, err = volume.LockToServe(ctx, s.Volume, s.std.Logf); err != nil {
 		return err
@@ -323,8 +317,8 @@ func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	return nil
 }
 
-// reserve takes the room for a warm file on the volume. A memcached that changes its user couldn't
-// open a file that this process has made.
+// reserve allocates room for a warm file on the volume. It does not for a memcached that changes its user,
+// which couldn't open a file that this process has made.
 func (s *supervisor) reserve(ctx context.Context) error {
 	options := commandline.Parse(s.Command[1:])
 	if user, other := options.Last(commandline.User); s.Saves() || other && user != "root" && os.Geteuid() == 0 {
@@ -342,8 +336,7 @@ func (s *supervisor) unlock() {
 	}
 }
 
-// begin starts memcached, after the note on the volume says that its saves are outdated
-// from now on.
+// begin starts memcached, after the note on the volume says that the volume's saves are outdated from now on.
 func (s *supervisor) begin() (err error) {
 	if s.Saves() {
 		if s.noteBefore, err = volume.NoteInUse(s.Volume); err != nil {
@@ -356,7 +349,7 @@ func (s *supervisor) begin() (err error) {
 		err = volume.MarksRefused(kept)
 	}
 	if err != nil {
-		err = fmt.Errorf("look for what is to be replayed: %w", err)
+		err = fmt.Errorf("look for generations to replay: %w", err)
 		if s.Saves() {
 			err = errors.Join(err, s.putBack())
 		}
@@ -373,8 +366,8 @@ func (s *supervisor) begin() (err error) {
 	return nil
 }
 
-// memcached's command line. Our arguments come before the user's, so that none of the
-// user's flags can take one of ours as its value.
+// memcached returns memcached's command line. The supervisor's arguments come before the user's, so that no
+// flag of the user can take one of them as its value.
 func (s *supervisor) memcached() []string {
 	line := []string{s.Command[0], "-e", s.path(contract.WarmFile)}
 	if s.pending {
@@ -405,8 +398,8 @@ func (s *supervisor) attend(ctx context.Context, signals <-chan os.Signal) sysca
 	}
 }
 
-// handle turns the kubelet's SIGTERM into a save. Signals that concern only
-// this process, or that every process gets, are not passed on.
+// handle turns the kubelet's SIGTERM into a save. It does not pass on signals that only concern this process,
+// or that every process gets.
 func (s *supervisor) handle(sig syscall.Signal) {
 	switch sig {
 	case syscall.SIGTERM, syscall.SIGINT:
@@ -418,10 +411,10 @@ func (s *supervisor) handle(sig syscall.Signal) {
 	}
 }
 
-// save asks memcached, once, to write its warm file and to end. memcached looks for the
-// request when its clock ticks, once a second, or when it has accepted a connection. Nobody connects
-// to make it look at once: its clock would then lose half a second in each warm restart, and
-// all items would live that much longer.
+// save tells memcached, once, to write its warm file and to end. memcached looks for the request when its
+// clock ticks, once a second, or when it has accepted a connection. The supervisor does not connect to make
+// memcached look sooner: memcached's clock would then lose half a second in each warm restart, and all items
+// would live that much longer.
 func (s *supervisor) save() {
 	if s.saving.Swap(true) {
 		return
@@ -439,12 +432,12 @@ func (s *supervisor) save() {
 		select {
 		case <-s.replayed:
 		case <-time.After(s.endWithin() / 2):
-			s.std.Logf("what was sent to memcached for the replay has no answer yet: it may be lost")
+			s.std.Logf("items of the replay have no answer of memcached yet: they may be lost")
 		}
 	}(s.quiet)
 }
 
-// endMemcached tells memcached to end. What a replay has sent to it has an outcome by then.
+// endMemcached tells memcached to end. All that a replay has sent has an outcome by then.
 func (s *supervisor) endMemcached(sig syscall.Signal) {
 	s.dropSpare()
 	ctx, stop := context.WithCancel(context.Background())
@@ -453,7 +446,7 @@ func (s *supervisor) endMemcached(sig syscall.Signal) {
 	s.child.signal(sig)
 }
 
-// dropSpare makes room for what is written at the end.
+// dropSpare removes the spare file, to make room for what is written at the end.
 func (s *supervisor) dropSpare() {
 	if s.Dir() == "" || s.Saves() {
 		return
@@ -463,7 +456,7 @@ func (s *supervisor) dropSpare() {
 	}
 }
 
-// codeOf memcached's end is the exit code that a shell would report.
+// codeOf returns the exit code that a shell would report for memcached's end.
 func codeOf(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())

@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// TestAListWaitsForItsNames: clients that look names up once, when they get the list, can. It
-// doesn't wait for ever, and not for what can be looked up.
+// So clients that look names up once, when they get the list, find them. The list doesn't wait forever, and
+// doesn't wait for names that can be looked up.
 func TestAListWaitsForItsNames(t *testing.T) {
 	t.Parallel()
 	known, added := contract.Node{Host: "cache-0.cache.shop.svc", IP: "10.0.0.1", Port: 11211}, contract.Node{Host: "localhost", IP: "10.0.0.2", Port: 11211}

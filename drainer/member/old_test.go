@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
-// A supervisor starts no memcached that is too old to be a member, says why, and leaves the volume as it
-// is: with a newer memcached the member starts warm.
+// A supervisor starts no memcached that is too old to be a member, reports why, and leaves the volume
+// unchanged: with a newer memcached the member starts warm.
 func TestAMemcachedThatIsTooOldDoesNotStart(t *testing.T) {
 	t.Parallel()
 	old := memcachedtest.Suite(t, "bullseye")

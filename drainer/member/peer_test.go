@@ -20,15 +20,15 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// clients are real libraries that ask for the list by the discovery protocol, and how to
-// start each: with the address for discovery. `make clients` installs them.
+// clients are real libraries that use the discovery protocol, and the command that starts each with the
+// discovery address. `make clients` installs them.
 var clients = map[string][]string{
 	"gomemcache":  {"gomemcache"},
 	"Thanos":      {"thanos"},
 	"elasticache": {"node", "elasticache.js"},
 }
 
-// peer is a library that runs.
+// peer is a running library.
 type peer struct {
 	requests *json.Encoder
 	answers  *json.Decoder
@@ -55,7 +55,7 @@ func startPeer(t *testing.T, client, address string) *peer {
 	return &peer{json.NewEncoder(in), json.NewDecoder(out)}
 }
 
-// store keys, and return how many it could not.
+// store stores keys, and returns how many it could not store.
 func (p *peer) store(keys []string) (failed int, err error) {
 	for _, key := range keys {
 		var answer struct{ Error string }
@@ -72,7 +72,7 @@ func (p *peer) store(keys []string) (failed int, err error) {
 	return failed, nil
 }
 
-// holders are the members that have one of the keys.
+// holders returns the members that have one of the keys.
 func holders(t *testing.T, members []*told, keys []string) map[int]int {
 	t.Helper()
 	held := map[int]int{}
@@ -93,8 +93,7 @@ func holders(t *testing.T, members []*told, keys []string) map[int]int {
 	return held
 }
 
-// TestRealClientsFollow each list by themselves, while they store items all the time: 3 → 5
-// → 2 → 3 members.
+// Real clients follow each list by themselves, while they store items all the time: 3 → 5 → 2 → 3 members.
 func TestRealClientsFollow(t *testing.T) {
 	tier.Second(t, "TestJourneyOfClientsThatFollow")
 	t.Parallel()

@@ -12,18 +12,18 @@ import (
 	"example.com/memcached-operator/drainer/httpserver"
 )
 
-// The kubelet's probe of a TCP port opens a connection and closes it. Where memcached takes TLS, each is
-// a handshake that fails, which memcached counts. So there the supervisor answers the kubelet by
-// plain HTTP, from what memcached answers on the supervisor's own connection.
+// The kubelet's probe of a TCP port opens a connection and closes it. If memcached uses TLS, each probe is a
+// failed handshake, which memcached counts. In that case the supervisor answers the kubelet by plain HTTP,
+// and knows from its own connection whether memcached answers.
 
-// answerProbes until ctx ends.
+// answerProbes answers until ctx ends.
 func (s *supervisor) answerProbes(ctx context.Context) {
 	if s.ProbePort == 0 {
 		return
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(s.ProbePort)))
 	if err != nil {
-		s.std.Logf("the kubelet can't be told that memcached answers: %v", err)
+		s.std.Logf("the kubelet's probe can't be answered: %v", err)
 		return
 	}
 	mux := http.NewServeMux()
@@ -36,6 +36,6 @@ func (s *supervisor) answerProbes(ctx context.Context) {
 	server := httpserver.New(mux)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.Serve(httpserver.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
-		s.std.Logf("the kubelet is told no longer whether memcached answers: %v", err)
+		s.std.Logf("the kubelet's probe is no longer answered: %v", err)
 	}
 }

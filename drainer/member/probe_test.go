@@ -17,8 +17,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// The kubelet's probe of a member by TLS is answered by the supervisor, from what memcached answers it.
-// memcached counts no failed handshake.
+// If a member uses TLS, its supervisor answers the kubelet's probe, by memcached's answers to it. memcached
+// counts no failed handshake.
 func TestProbesAreNoFailedHandshakes(t *testing.T) {
 	t.Parallel()
 	c := memcachedtest.NewSecured(t).Connection()

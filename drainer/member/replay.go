@@ -19,28 +19,27 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// replay adds the items of the generations to the running
-// memcached, after live traffic, newest first. A generation is removed when all of its
-// items have an outcome; if anything ends the replay before that, the next start finds
-// it again, and goes on with the items that have not been sent yet: clients may have deleted
-// the others since. While it runs, nothing is moved to the member or from it.
+// replay adds the items of the generations to the running memcached, after live traffic, newest first. A
+// generation is removed when all of its items have an outcome. If the replay ends before that, the next start
+// continues with the items that have not been sent yet; the others are not sent again, because clients may
+// have deleted them since. During a replay nothing is moved to the member or from it.
 type replay struct {
 	s       *supervisor
 	address string
-	// life ends with memcached: what was sent to it has an outcome until then.
+	// life ends with memcached; all that was sent to memcached has an outcome by then.
 	life context.Context
-	// left: the generation that is replayed is no more on the volume.
+	// left means that the generation being replayed is no longer on the volume.
 	left atomic.Bool
 }
 
-// replaySource lets tests step in between a generation and its replay.
+// replaySource wraps a generation's source. Tests replace it.
 var replaySource = func(_ context.Context, s item.Source) item.Source { return s }
 
 // run replays until all is done or ctx ends.
 func (r *replay) run(ctx context.Context) {
 	r.all(ctx)
 	if !r.s.pending || ctx.Err() != nil {
-		return // it ends: what others added now would come before the rest of the replay
+		return // the member is ending: items that drains and moves added now would win over the rest of the replay
 	}
 	err := memcache.Insist(ctx, maxSilence, func(string) {}, func(timeout time.Duration) error {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -118,8 +117,7 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	lacking := reader.Lacking()
 	switch {
 	case receipt.Reason == string(warmfile.ReasonSaveIncomplete):
-		// All there is has come back. Older generations may have older values of what is
-		// missing.
+		// All that is there has been restored. Older generations may have older values of the missing items.
 	case receipt.ExitCode == contract.ExitUnrecoverable && !r.left.Load():
 		return false, errors.Join(errors.New(receipt.Message), volume.GiveUp(g))
 	case !receipt.Complete || receipt.Failed > 0:
@@ -143,27 +141,28 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	return true, volume.Discard(g)
 }
 
-// maxSilence bounds how long the member may not answer its own replay.
+// maxSilence bounds how long the member may leave its own replay without an answer.
 const maxSilence = time.Minute
 
-// notes on which items of a generation have been sent to memcached.
+// notes record which items of a generation have been sent to memcached.
 type notes struct {
-	// leave removes the generation and all that is older.
+	// leave removes the generation and all older ones.
 	leave func(why error) error
 	mu    sync.Mutex
 	// marks are nil if the generation has left the volume.
 	marks *volume.Marks
 }
 
-// notesOn begins them. If they can't be had, the generation leaves the volume, with all that is older,
-// before its next item is sent. The replay goes on with its open file, and what is still to be sent when
-// it is interrupted is lost. If it stayed, the next start would send again what clients have deleted since.
+// notesOn begins the notes. If they can't be written, the generation leaves the volume, with all older ones,
+// before its next item is sent. The replay continues from the open file, and an interruption loses the items
+// that are not sent yet. If the generation stayed, the next start would send again what clients have deleted
+// since.
 func (r *replay) notesOn(g volume.Generation, older []volume.Generation, size int64) (*notes, error) {
 	name := filepath.Base(g.Dir)
 	n := &notes{leave: func(why error) error {
-		r.s.std.Logf("%s leaves the volume while it is replayed, because nothing can note what has been: %s", name, args.OneLine(why))
+		r.s.std.Logf("%s leaves the volume during its replay, because its replayed items can't be recorded: %s", name, args.OneLine(why))
 		if err := volume.DiscardAll(append([]volume.Generation{g}, older...)); err != nil {
-			return fmt.Errorf("note which items are replayed: %w", errors.Join(why, err))
+			return fmt.Errorf("record which items have been replayed: %w", errors.Join(why, err))
 		}
 		r.left.Store(true)
 		return nil

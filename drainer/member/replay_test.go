@@ -31,10 +31,10 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// Variables that make a drainer process stop before the n-th item of each
-// replay, wait with the first (or another one) as long as a file is there, see so much room on
-// the volume, fail to count what was saved, have a file system without direct I/O, judge whether
-// memcached hangs by the clock in a directory, or find no room for the marks of a replay.
+// Variables that change a drainer process: it stops before the n-th item of each replay, waits with the first
+// (or another) item as long as a file exists, sees another size of room on the volume, fails to count the
+// saved items, has a file system without direct I/O, judges by the clock in a directory whether memcached
+// hangs, or finds no room for the marks of a replay.
 const (
 	stallAt    = "DRAINER_TEST_STALL="
 	holdBy     = "DRAINER_TEST_HOLD="
@@ -46,7 +46,7 @@ const (
 	noMarks    = "DRAINER_TEST_NO_MARKS="
 )
 
-// stepIn does in a drainer process what the variables say.
+// stepIn does what the variables say.
 func stepIn() {
 	if n, err := strconv.Atoi(os.Getenv(strings.TrimSuffix(stallAt, "="))); err == nil {
 		member.SetReplaySource(func(ctx context.Context, s item.Source) item.Source {
@@ -70,7 +70,7 @@ func stepIn() {
 		volume.FreeBytes = func(string) (int64, error) { return n, nil }
 		volume.Fallocate = func(fd int, mode uint32, offset, length int64) error {
 			if mode != 0 {
-				return unix.EOPNOTSUPP // nothing is given back
+				return unix.EOPNOTSUPP // the file system takes nothing back
 			}
 			return unix.Fallocate(fd, mode, offset, length)
 		}
@@ -99,8 +99,8 @@ func stepIn() {
 	}
 }
 
-// Whatever makes memcached start cold, the member comes back with
-// its items, and the volume is as before: one file.
+// Whatever makes memcached start cold, the member's items are restored, and the volume is as before: one
+// file.
 func TestAMemberThatStartsColdComesBackWithItsItems(t *testing.T) {
 	meta := func(change func(data []byte) []byte) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
@@ -197,10 +197,9 @@ func editManifest(change func(m *volume.Manifest)) func(t *testing.T, dir string
 	}
 }
 
-// TestKilledWhileReplaying: at the first item, in the middle, before the last
-// one; twice in a row. The next start brings all items back, and of a key that
-// was written meanwhile the newest value. A drain of the volume as the kill
-// left it finds the same.
+// The member is killed at the first item, in the middle, before the last item, and twice in a row. The next
+// start restores all items, with the newest value of a key that was written meanwhile. A drain of the volume
+// after the kill finds the same.
 func TestKilledWhileReplaying(t *testing.T) {
 	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 	for _, n := range []int{1, 700, 5999} {
@@ -254,8 +253,8 @@ func TestKilledWhileReplaying(t *testing.T) {
 	}
 }
 
-// TestStoppedWhileReplaying: SIGTERM saves at once; the next start is warm and
-// replays the rest behind it. Until that is done the member isn't ready.
+// SIGTERM saves at once. The next start is warm, and replays the rest afterwards. The member isn't ready
+// before that is done.
 func TestStoppedWhileReplaying(t *testing.T) {
 	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
@@ -289,8 +288,7 @@ func TestStoppedWhileReplaying(t *testing.T) {
 	again.End("saved")
 }
 
-// replaying is a member that has crashed with objects and doesn't have them back
-// before it is released.
+// replaying returns a member that has crashed with objects, which are not restored before release is called.
 func replaying(t *testing.T, all map[string]drainertest.Object, args ...string) (s *drainertest.Served, release func()) {
 	t.Helper()
 	dir, hold := drainertest.Leaving(t, "killed", all), filepath.Join(t.TempDir(), "hold")
@@ -306,9 +304,8 @@ func replaying(t *testing.T, all map[string]drainertest.Object, args ...string) 
 	}
 }
 
-// TestMovesWaitForAReplay: what a member had when it crashed is newer than what a drain
-// or a move brings, and comes back after live traffic. So both wait, each time
-// that they connect.
+// The items that a member had when it crashed are newer than those of a drain or a move, and are restored
+// after live traffic. So drains and moves wait, each time they connect.
 func TestMovesWaitForAReplay(t *testing.T) {
 	all := func(value string) map[string]drainertest.Object {
 		keys := map[string]drainertest.Object{}
@@ -353,8 +350,8 @@ func TestMovesWaitForAReplay(t *testing.T) {
 	}
 }
 
-// TestReplayIsToldOf: from a member's first answer to the replay's end, unless a
-// setting of the user's own is in the way.
+// memcached shows the replay from its first answer to the replay's end, unless a setting of the user prevents
+// that.
 func TestReplayIsToldOf(t *testing.T) {
 	tier.Second(t, "TestAMemcachedThatReplaysIsNotKilled")
 	t.Parallel()
@@ -387,7 +384,7 @@ func TestReplayIsToldOf(t *testing.T) {
 	}
 }
 
-// TestFlushWhileReplaying: what clients flush does not come back.
+// Items that clients flush do not come back.
 func TestFlushWhileReplaying(t *testing.T) {
 	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
@@ -402,13 +399,13 @@ func TestFlushWhileReplaying(t *testing.T) {
 	again.End("saved")
 }
 
-// Said on stderr and in the manifest, and memcached starts cold. The
-// kubelet, too, would find it after a crash, and nothing after a save.
+// The reason is on stderr and in the manifest, and memcached starts cold. The kubelet would find it after a
+// crash, too, and nothing after a save.
 func TestAStartWithoutRoomSaysSoAndIsCold(t *testing.T) {
 	t.Parallel()
 	dir := drainertest.Leaving(t, "killed", drainertest.Objects(24, 500))
 	s := drainertest.ServeWith(t, freeIs+strconv.Itoa(127<<20), dir, memcachedtest.FreePort(t), "-m", "128")
-	const want = "lacks 2 MiB of room for a second file of 128 MiB" // one, and the marks of what is replayed
+	const want = "lacks 2 MiB of room for a second file of 128 MiB" // the file, and the marks of replayed items
 	s.WaitFor(want)
 	m, err := volume.ReadManifest(dir)
 	if err != nil || !strings.Contains(m.Note, want) {
@@ -434,8 +431,7 @@ func TestAStartWithoutRoomSaysSoAndIsCold(t *testing.T) {
 	}
 }
 
-// TestInstallTellsOfAColdStart: in a new pod, before memcached is there to say
-// so, and only where it will be one.
+// The message comes in a new pod before memcached could report it, and only where memcached will start cold.
 func TestInstallTellsOfAColdStart(t *testing.T) {
 	t.Parallel()
 	memcachedtest.Binary(t)
@@ -472,7 +468,7 @@ func TestInstallTellsOfAColdStart(t *testing.T) {
 	}
 }
 
-// TestOldestMakesRoom: a third file is made room for by the first.
+// Room for a third file is made by removing the first.
 func TestOldestMakesRoom(t *testing.T) {
 	tier.Second(t, "TestACacheThatIsNotFullIsReplayedOnAVolumeOfLessThanTwoFiles")
 	t.Parallel()
@@ -491,7 +487,7 @@ func TestOldestMakesRoom(t *testing.T) {
 	again.End("saved")
 }
 
-// The member serves, and has what is sound; the file stays where a drain finds it, and fails on it.
+// The member serves, and has the sound items. The file stays, and a drain fails on it.
 func TestWhatIsSoundBeforeADamageIsReplayed(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(27, 3000)
@@ -523,8 +519,8 @@ func TestWhatIsSoundBeforeADamageIsReplayed(t *testing.T) {
 	}
 }
 
-// TestMoveIsAtomic: killed between any two steps of keeping a file for a replay or of
-// removing a generation, the next start finds the items.
+// The member is killed between any two steps of keeping a file for a replay or of removing a generation. The
+// next start finds the items.
 func TestMoveIsAtomic(t *testing.T) {
 	all := drainertest.Objects(28, 500)
 	in := func(dir, name string) string { return filepath.Join(dir, contract.GenerationPrefix+"1", name) }

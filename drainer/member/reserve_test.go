@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// TestADiskThatIsTooSmallIsSaidAtTheStart, and not by the death of memcached at a store.
+// Otherwise memcached would die at a store.
 func TestADiskThatIsTooSmallIsSaidAtTheStart(t *testing.T) {
 	t.Parallel()
 	disk := newThinDisk(t) // of 256 MiB
@@ -38,7 +38,7 @@ func TestADiskThatIsTooSmallIsSaidAtTheStart(t *testing.T) {
 		t.Errorf("the file has %d bytes on the disk, %v", st.Blocks*512, err)
 	}
 	drainertest.Store(t, s.Address(), all)
-	// What a planned end writes has room as well.
+	// There is also room for what a planned end writes.
 	filler := fill(t, disk.dir)
 	s.End("saved")
 	if err := os.Remove(filler); err != nil {
@@ -52,7 +52,7 @@ func TestADiskThatIsTooSmallIsSaidAtTheStart(t *testing.T) {
 	again.End("saved")
 }
 
-// fill a disk to its last block, by a file.
+// fill fills a disk to its last block with a file.
 func fill(t *testing.T, dir string) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, "filler")

@@ -18,21 +18,20 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// pod is a member of mode Saved: a volume that outlives it, and a directory in
-// memory that doesn't.
+// pod is a member of mode Saved: a volume that outlives it, and a directory in memory that doesn't.
 type pod struct {
 	t              *testing.T
 	volume, memory string
-	// args are memcached's, of the latest start.
+	// args are memcached's in the latest start.
 	args []string
 }
 
-func newPod(t *testing.T) *pod { return (&pod{t: t, volume: t.TempDir()}).again() }
+func newPod(t *testing.T) *pod { return (&pod{t: t, volume: t.TempDir()}).nextPod() }
 
-// again is the next pod on the same volume.
-func (p *pod) again() *pod { return &pod{p.t, p.volume, p.t.TempDir(), p.args} }
+// nextPod returns the next pod with the same volume.
+func (p *pod) nextPod() *pod { return &pod{p.t, p.volume, p.t.TempDir(), p.args} }
 
-// savedPod is one that is gone, and has left a save of these.
+// savedPod returns a pod that has ended and left a save of these items.
 func savedPod(t *testing.T, all map[string]drainertest.Object) *pod {
 	t.Helper()
 	p := newPod(t)
@@ -42,8 +41,8 @@ func savedPod(t *testing.T, all map[string]drainertest.Object) *pod {
 	return p
 }
 
-// start runs the pod's container, for the first time or after it ended. Without args,
-// memcached has those of the latest start.
+// start runs the pod's container, for the first time or again. Without args, memcached has those of the
+// latest start.
 func (p *pod) start(env string, args ...string) *drainertest.Served {
 	p.t.Helper()
 	return drainertest.SuperviseCommand(p.t, env, p.serve(args...))
@@ -78,14 +77,13 @@ func (p *pod) expectFiles(want ...string) {
 	}
 }
 
-// TestSavedMemberRestartsWarm: the next pod has it all, and so has the one after
-// that; the volume holds one save.
+// The next pod has all items, and so has the one after that; the volume has one save.
 func TestSavedMemberRestartsWarm(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(70, 2000)
 	p := savedPod(t, all)
 	for round := range 2 {
-		p = p.again()
+		p = p.nextPod()
 		s := p.start("", "-m", "128")
 		drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
 		if said := s.Err.String(); !strings.Contains(said, "the save is loaded") || strings.Contains(said, "replay") {
@@ -101,8 +99,8 @@ func TestSavedMemberRestartsWarm(t *testing.T) {
 	p.expectFiles(contract.InUse, contract.LockFile, contract.SaveFile)
 }
 
-// TestSavedMemberReplays: what memcached would not take up comes back all the same,
-// from the volume, so that there is never more than one file in memory.
+// Items that memcached would not resume from are restored nevertheless, from the volume, so that there is
+// never more than one file in memory.
 func TestSavedMemberReplays(t *testing.T) {
 	tier.Second(t, "TestAMemberThatStartsColdComesBackWithItsItems")
 	for name, test := range map[string]struct {
@@ -132,7 +130,7 @@ func TestSavedMemberReplays(t *testing.T) {
 				s.End(test.how)
 			}
 			if !test.samePod {
-				p = p.again()
+				p = p.nextPod()
 			}
 			args := test.args
 			if args == nil {
@@ -144,20 +142,18 @@ func TestSavedMemberReplays(t *testing.T) {
 			drainertest.ExpectGenerations(t, p.volume)
 			drainertest.ExpectGenerations(t, p.memory)
 			s.End("saved")
-			s = p.again().start("", args...)
+			s = p.nextPod().start("", args...)
 			drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
 			s.End("saved")
 		})
 	}
 }
 
-// TestOutdatedSaveIsNeverServed: a pod that is lost without a save takes what
-// clients wrote with it, and what it was started from is not served in its place,
-// neither by the next pod nor by a drain. Both say so. A save that was cut short
-// is none.
+// When a pod is lost without a save, its clients' writes are lost, and the save that it was started from is
+// served neither by the next pod nor by a drain. Both report that. A save that was cut short doesn't count.
 func TestOutdatedSaveIsNeverServed(t *testing.T) {
 	for name, test := range map[string]struct {
-		before bool // there was a save, and the member started from it
+		before bool // there was a save, from which the member started
 		args   []string
 		cut    bool
 	}{
@@ -180,7 +176,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 				s := p.start("", "-m", "128")
 				drainertest.Store(t, s.Address(), old)
 				s.End("saved")
-				p = p.again()
+				p = p.nextPod()
 			}
 			args := append([]string{"-m", "128"}, test.args...)
 			s := p.start("", args...)
@@ -207,7 +203,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 			}
 
-			p = p.again()
+			p = p.nextPod()
 			log := filepath.Join(t.TempDir(), "termination-log")
 			install := contract.Install{To: t.TempDir(), Member: contract.Supervise{Dir: p.volume, MemoryDir: p.memory, TerminationLog: log, Command: append([]string{"memcached"}, args...)}}
 			if code := drainertest.Start(t, install.Args()...).Wait(); code != 0 {
@@ -224,23 +220,22 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 			p.expectFiles(contract.InUse, contract.LockFile)
 			drainertest.Store(t, s.Address(), newer)
 			s.End("saved")
-			s = p.again().start("", args...)
+			s = p.nextPod().start("", args...)
 			drainertest.Check(t, "gomemcache", []string{s.Address()}, newer)
 			s.End("saved")
 		})
 	}
 }
 
-// TestSavedMemberStopsWhileReplaying: what was replayed is in the save, the rest
-// stays a generation; a drain and the next pod find both.
+// The replayed items are in the save, the rest stays a generation; a drain and the next pod find both.
 func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
 	all := drainertest.Objects(73, 3000)
-	p := savedPod(t, all).again()
+	p := savedPod(t, all).nextPod()
 	s := p.start(stallAt+"1", "-m", "160")
-	s.WaitFor("stalled before item") // nothing is under way, which a kill would lose
-	s.End("killed")                  // the container: the next one goes on
+	s.WaitFor("stalled before item") // a kill then loses no item that is being sent
+	s.End("killed")                  // the container, whose next one continues
 	s = p.start(stallAt+"2000", "-m", "160")
 	s.WaitFor("stalled before item")
 	newer := map[string]drainertest.Object{"written while it replayed": {Value: []byte("v")}}
@@ -257,13 +252,13 @@ func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 	if drainertest.Fingerprint(t, p.volume) != before {
 		t.Error("the drain has changed the volume")
 	}
-	s = p.again().start("", "-m", "160")
+	s = p.nextPod().start("", "-m", "160")
 	s.WaitFor("replayed generation-1")
 	drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
 	s.End("saved")
 }
 
-// TestDrainOfASave: it is read as the warm file that it was made of.
+// It is read like the warm file that it was made of.
 func TestDrainOfASave(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(74, 2000)
@@ -281,8 +276,7 @@ func TestDrainOfASave(t *testing.T) {
 	}
 }
 
-// TestDamagedSaveOfAMember: the items of its other pages come back, and a drain moves them
-// and fails.
+// The items of its other pages are restored, and a drain moves them and fails.
 func TestDamagedSaveOfAMember(t *testing.T) {
 	tier.Second(t, "TestASaveIsWorthItsWholePages")
 	t.Parallel()
@@ -295,7 +289,7 @@ func TestDamagedSaveOfAMember(t *testing.T) {
 	if r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveIncomplete" || r.Receipt.Added != int64(len(left)) || len(left) == 0 || len(left) == len(all) {
 		t.Errorf("exit code %d, %d of %d items are left, %+v", r.Code, len(left), len(all), r.Receipt)
 	}
-	s := p.again().start("", "-m", "128")
+	s := p.nextPod().start("", "-m", "128")
 	s.WaitFor("memcached would start cold: its save is damaged")
 	s.ExpectItems(left)
 	drainertest.ExpectGenerations(t, p.volume)
@@ -303,7 +297,7 @@ func TestDamagedSaveOfAMember(t *testing.T) {
 	p.expectAllOrNothing(left, false)
 }
 
-// damage one page of a pod's save, far behind the empty ones.
+// damage changes one page of a pod's save, far after the empty ones.
 func damage(t *testing.T, p *pod) {
 	t.Helper()
 	path := filepath.Join(p.volume, contract.SaveFile)
@@ -318,8 +312,7 @@ func damage(t *testing.T, p *pod) {
 	}
 }
 
-// TestSavedMemcachedEndsAtOnce: a memcached that doesn't start outdates nothing,
-// with arguments that a save suits, and with others.
+// A memcached that doesn't start makes nothing outdated, with arguments that suit the save, and with others.
 func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 	for name, args := range map[string][]string{"same": {"-m", "128", "-t", "nonsense"}, "others": {"-m", "128", "-I", "1"}} {
 		t.Run(name, func(t *testing.T) {
@@ -328,7 +321,7 @@ func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 			}
 			t.Parallel()
 			all := drainertest.Objects(76, 500)
-			p := savedPod(t, all).again()
+			p := savedPod(t, all).nextPod()
 			for range 2 {
 				port := memcachedtest.FreePort(t)
 				c := p.command(port, append(append([]string{"memcached"}, memcachedtest.Args(port)...), args...)...)
@@ -336,7 +329,7 @@ func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 					t.Errorf("exit code %d", code)
 				}
 			}
-			s := p.again().start("", "-m", "128")
+			s := p.nextPod().start("", "-m", "128")
 			wait.For(t, "the items", func() error {
 				if n := s.Memcached().Items(t); n != 500 {
 					return errors.New(strconv.FormatInt(n, 10) + " items")
@@ -349,8 +342,7 @@ func TestSavedMemcachedEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoRoomForASave: it is foretold, and when it comes to it said; the save that
-// was there has made room in vain, and is not served.
+// It is predicted, and reported when it happens. The previous save was removed in vain, and is not served.
 func TestNoRoomForASave(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -367,13 +359,13 @@ func TestNoRoomForASave(t *testing.T) {
 	p.expectFiles(contract.InUse, contract.LockFile)
 }
 
-// TestMemberOfTheOtherMode: on the volume that a member of a cluster of the same name
-// has left, everything of that is there, and nothing twice or out of date afterwards.
+// The volume has been left by a member of a cluster with the same name. All of its items are there
+// afterwards, none twice or out of date.
 func TestMemberOfTheOtherMode(t *testing.T) {
 	tier.Second(t, "TestSavedMemberRestartsWarm")
 	memory := []string{"-m", "128"}
 	mapped := func(p *pod) *drainertest.Served { return drainertest.Serve(p.t, p.volume, memory...) }
-	saved := func(p *pod) *drainertest.Served { return p.again().start("", memory...) }
+	saved := func(p *pod) *drainertest.Served { return p.nextPod().start("", memory...) }
 	for name, test := range map[string]struct {
 		from, to func(*pod) *drainertest.Served
 		how      string
@@ -420,8 +412,7 @@ func TestMemberOfTheOtherMode(t *testing.T) {
 	}
 }
 
-// TestMappedFileIsOutdatedInMemory: what is replayed of it into memory is lost with
-// the pod, and not served again.
+// Items that are replayed from it into memory are lost with the pod, and not served again.
 func TestMappedFileIsOutdatedInMemory(t *testing.T) {
 	tier.Second(t, "TestOutdatedSaveIsNeverServed")
 	t.Parallel()
@@ -430,7 +421,7 @@ func TestMappedFileIsOutdatedInMemory(t *testing.T) {
 	drainertest.Store(t, s.Address(), drainertest.Objects(79, 1000))
 	s.Settle(1000)
 	s.End("saved")
-	for range 2 { // in one pod, which goes on
+	for range 2 { // in the same pod, which continues
 		s = p.start(stallAt+"500", "-m", "128")
 		s.WaitFor("stalled before item")
 		s.End("killed")
@@ -439,7 +430,7 @@ func TestMappedFileIsOutdatedInMemory(t *testing.T) {
 	if r := drainertest.Drain(t, drainertest.DrainArgs(t, p.volume, addresses)); r.Code != contract.ExitUnrecoverable || r.Receipt.Reason != "SaveOutdated" {
 		t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 	}
-	s = p.again().start("", "-m", "128")
+	s = p.nextPod().start("", "-m", "128")
 	s.WaitFor("memcached starts cold")
 	if n := s.Memcached().Items(t); n != 0 {
 		t.Errorf("%d items came back", n)
@@ -448,5 +439,5 @@ func TestMappedFileIsOutdatedInMemory(t *testing.T) {
 	p.expectFiles(contract.InUse, contract.LockFile, contract.SaveFile)
 }
 
-// unfinishedSave is one that is being written.
+// unfinishedSave is the name of a save that is being written.
 const unfinishedSave = contract.SaveFile + ".new"

@@ -19,9 +19,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// checkSecrets refuses a start that memcached would refuse, or after which it would let
-// nobody in. memcached reads the volume's .meta only once, so a start that fails would
-// use it up. The termination message says why.
+// checkSecrets refuses a start that memcached would refuse, or after which memcached would accept no client.
+// memcached reads the volume's .meta only once, so a failing start would use it up. The termination message
+// says why.
 func (s *supervisor) checkSecrets() error {
 	err := s.Dialer.CheckFiles(s.usages()...)
 	if err == nil {
@@ -31,8 +31,8 @@ func (s *supervisor) checkSecrets() error {
 	return errors.Join(err, jsonErr, s.termination.write(string(message)))
 }
 
-// usages of the member's certificate: it is the supervisor's, too, if memcached asks
-// its clients for one.
+// usages returns the required usages of the member's certificate. The supervisor uses it as a client's
+// certificate, too, if memcached asks its clients for one.
 func (s *supervisor) usages() []x509.ExtKeyUsage {
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	if s.verifiesClients() {
@@ -46,29 +46,29 @@ func (s *supervisor) verifiesClients() bool {
 	return slices.ContainsFunc(s.Command, func(a string) bool { return strings.Contains(a, contract.VerifyClients) })
 }
 
-// reloadPeriod is how often the files of a Secret are looked at. The kubelet
-// needs about a minute to bring a change.
+// reloadPeriod is how often the files of a Secret are looked at. The kubelet needs about a minute to update
+// them.
 const reloadPeriod = 2 * time.Second
 
-// reload has a running memcached use certificates and logins that have changed. Its
-// connections stay.
+// reload makes a running memcached use certificates and logins that have changed. memcached's connections
+// stay open.
 type reload struct {
 	s       *supervisor
 	address string
-	// tls and auth are sums of the files that memcached has, complaint what was
-	// told last.
+	// tls and auth are checksums of the files that memcached has loaded. complaint is the last logged
+	// failure.
 	tls, auth string
 	complaint string
 }
 
-// newReload records what memcached is started with.
+// newReload records the files that memcached is started with.
 func newReload(s *supervisor, address string) *reload {
 	r := &reload{s: s, address: address}
 	r.tls, r.auth = r.sums()
 	return r
 }
 
-// run looks until ctx ends.
+// run looks at the files until ctx ends.
 func (r *reload) run(ctx context.Context) {
 	if r.tls == "" && r.auth == "" {
 		return
@@ -92,12 +92,12 @@ func (r *reload) complain(ctx context.Context, err error) {
 		complaint = args.OneLine(err)
 	}
 	if ctx.Err() == nil && complaint != "" && complaint != r.complaint {
-		r.s.std.Logf("memcached goes on with the Secret's files that it has: %s", complaint)
+		r.s.std.Logf("memcached continues with its present files of the Secret: %s", complaint)
 	}
 	r.complaint = complaint
 }
 
-// sums are those of the present files, "" for what is not in use.
+// sums returns checksums of the present files, "" for files that are not in use.
 func (r *reload) sums() (tls, auth string) {
 	c := r.s.Dialer.Connection
 	if c.TLSDir != "" {
@@ -109,7 +109,7 @@ func (r *reload) sums() (tls, auth string) {
 	return tls, auth
 }
 
-// sum of the files' contents; one that can't be read counts as empty.
+// sum returns a checksum of the files' contents; a file that can't be read counts as empty.
 func sum(paths ...string) string {
 	h := sha256.New()
 	for _, path := range paths {
@@ -120,8 +120,8 @@ func sum(paths ...string) string {
 	return string(h.Sum(nil))
 }
 
-// look hands files that have changed, and are complete, to memcached. Logins come
-// first: the supervisor itself logs in by the new ones.
+// look makes memcached load files that have changed and are complete. The logins are loaded first, because
+// the supervisor itself logs in with the new ones.
 func (r *reload) look(ctx context.Context) error {
 	tls, auth := r.sums()
 	if tls == r.tls && auth == r.auth {
@@ -139,7 +139,7 @@ func (r *reload) look(ctx context.Context) error {
 	if auth != r.auth {
 		r.s.child.signal(syscall.SIGHUP)
 		r.auth = auth
-		r.s.std.Logf("memcached is told to use the new logins")
+		r.s.std.Logf("memcached is asked to use the new logins")
 	}
 	if tls == r.tls {
 		return nil

@@ -18,9 +18,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// By TLS, with certificates on both sides, and logins, a member is
-// saved, starts warm, is replayed after a crash, drained, and moved, as by
-// plain text. Nobody is told the password.
+// With TLS, certificates on both sides, and logins, a member is saved, starts warm, is replayed after a
+// crash, drained, and moved, as without them. No output has the password.
 func TestASecuredMemberDoesEverythingThatAPlainOneDoes(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t)
@@ -74,7 +73,7 @@ func TestASecuredMemberDoesEverythingThatAPlainOneDoes(t *testing.T) {
 	}
 }
 
-// streamsSecured moves what a supervisor streams.
+// streamsSecured moves the items that a supervisor streams.
 func streamsSecured(t *testing.T, c contract.Connection) {
 	t.Helper()
 	d, all := memcache.Dialer{Connection: c}, drainertest.Objects(71, 500)
@@ -100,8 +99,7 @@ func streamsSecured(t *testing.T, c contract.Connection) {
 	drainertest.CheckBy(t, d, "gomemcache", two[1:], all)
 }
 
-// A member that is given TLS and logins, or loses them, starts
-// warm: nothing of that is about its file.
+// A member that gets TLS and logins, or loses them, starts warm: its file doesn't depend on them.
 func TestAMemberThatIsSecuredLaterStartsWarm(t *testing.T) {
 	tier.Second(t, "TestASecuredMemberDoesEverythingThatAPlainOneDoes")
 	t.Parallel()
@@ -120,8 +118,7 @@ func TestAMemberThatIsSecuredLaterStartsWarm(t *testing.T) {
 	}
 }
 
-// A new certificate and new logins are taken up by a memcached that
-// goes on, and files that can't be taken up are not.
+// A running memcached loads a new certificate and new logins, and doesn't load unusable files.
 func TestNewCertificatesAndLoginsAreTakenUp(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t)
@@ -152,7 +149,7 @@ func TestNewCertificatesAndLoginsAreTakenUp(t *testing.T) {
 
 			files := secured.Authority.Files(t, []string{"127.0.0.1"})
 			secured.TLS.Write(map[string][]byte{contract.CertFile: files[contract.CertFile], contract.KeyFile: []byte("?"), contract.CAFile: files[contract.CAFile]})
-			p.WaitFor("goes on with the Secret's files that it has")
+			p.WaitFor("continues with its present files of the Secret")
 			secured.TLS.Write(files)
 			p.WaitFor("memcached serves the new certificate")
 			if after, err := d.Served(t.Context(), address); err != nil || after.Equal(before) {
@@ -180,8 +177,8 @@ func TestNewCertificatesAndLoginsAreTakenUp(t *testing.T) {
 	}
 }
 
-// A member doesn't start by files that memcached would refuse.
-// It says so, and its saved cache is there when it can start.
+// A member doesn't start with files that memcached would refuse. It reports that, and its saved cache is
+// there when it can start.
 func TestAMemberDoesntStartByFilesThatMemcachedRefuses(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t)

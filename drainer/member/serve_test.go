@@ -19,8 +19,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// The kubelet's SIGTERM, or SIGINT, saves the cache, and the
-// next start is warm, even within the same second.
+// The kubelet's SIGTERM, or SIGINT, saves the cache, and the next start is warm, even within the same second.
 func TestSIGTERMSavesTheCache(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": syscall.SIGINT} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +31,7 @@ func TestSIGTERMSavesTheCache(t *testing.T) {
 			s := drainertest.Serve(t, dir, "-m", "128")
 			drainertest.Store(t, s.Address(), all)
 			s.Signal(sig)
-			s.Signal(sig) // changes nothing
+			s.Signal(sig) // without effect
 			if code := s.Wait(); code != 0 {
 				t.Errorf("exit code %d: %s", code, s.Err.String())
 			}
@@ -50,7 +49,7 @@ func TestSIGTERMSavesTheCache(t *testing.T) {
 	}
 }
 
-// TestServeAtOnce: a signal that comes before memcached answers saves, too.
+// A signal that comes before memcached answers also saves.
 func TestServeAtOnce(t *testing.T) {
 	t.Parallel()
 	dir, all := t.TempDir(), drainertest.Objects(7, 500)
@@ -72,8 +71,7 @@ func TestServeAtOnce(t *testing.T) {
 	}
 }
 
-// While memcached runs, the manifest says what a reader
-// would need right after a crash.
+// While memcached runs, the manifest has what a reader would need right after a crash.
 func TestTheManifestSaysWhatAReaderNeedsAfterACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -94,8 +92,7 @@ func TestTheManifestSaysWhatAReaderNeedsAfterACrash(t *testing.T) {
 	}
 }
 
-// Its exit code becomes the container's, and what it left
-// behind is on the disk and can be drained, in any boot.
+// memcached's exit code becomes the container's, and the file is on the disk and can be drained, in any boot.
 func TestMemcachedsExitCodeIsTheContainers(t *testing.T) {
 	t.Parallel()
 	dir, all := t.TempDir(), drainertest.Objects(9, 500)
@@ -125,7 +122,7 @@ func TestMemcachedsExitCodeIsTheContainers(t *testing.T) {
 	again.End("saved")
 }
 
-// TestExitCodeIsKept: of a memcached that doesn't start.
+// This is about a memcached that doesn't start.
 func TestExitCodeIsKept(t *testing.T) {
 	t.Parallel()
 	memcachedtest.Binary(t)
@@ -136,8 +133,8 @@ func TestExitCodeIsKept(t *testing.T) {
 	}
 }
 
-// script runs a shell in memcached's place, to see what the supervisor does. It says its version, as
-// memcached does: one that says none is waited for.
+// script runs a shell in memcached's place, to observe the supervisor. It prints a version, as memcached
+// does, because a program without one is waited for.
 func script(t *testing.T, text string) *drainertest.Process {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "script")
@@ -147,7 +144,7 @@ func script(t *testing.T, text string) *drainertest.Process {
 	return drainertest.Start(t, "supervise", "--dir="+t.TempDir(), "--port=1", "--", path, "last")
 }
 
-// TestWarmFileGoesFirst: before arguments, one of which might take it.
+// It comes before arguments that might take it as a value.
 func TestWarmFileGoesFirst(t *testing.T) {
 	t.Parallel()
 	p := script(t, `echo "arguments: $1 ${2##*/} $3"`)
@@ -155,8 +152,8 @@ func TestWarmFileGoesFirst(t *testing.T) {
 	p.Wait()
 }
 
-// TestMemcachedEndsAtOnce: a member whose memcached doesn't start keeps what is
-// on its volume, however often it tries, and has it all when it does start.
+// A member whose memcached doesn't start keeps the files on its volume, however often it tries, and has all
+// items when it starts.
 func TestMemcachedEndsAtOnce(t *testing.T) {
 	tier.Second(t, "TestSavedMemcachedEndsAtOnce")
 	t.Parallel()
@@ -176,8 +173,8 @@ func TestMemcachedEndsAtOnce(t *testing.T) {
 	s.End("saved")
 }
 
-// TestSmallerItemsThanBefore: items that a lowered -I has no place for are
-// counted and told, on stderr and in the manifest; the others come back.
+// Items that are too large for a lowered -I are counted and reported, on stderr and in the manifest; the
+// others are restored.
 func TestSmallerItemsThanBefore(t *testing.T) {
 	tier.Second(t, "TestAMemberThatStartsColdComesBackWithItsItems")
 	t.Parallel()
@@ -196,7 +193,7 @@ func TestSmallerItemsThanBefore(t *testing.T) {
 	s.End("saved")
 }
 
-// TestSignalsArePassedOn: except those that are the supervisor's own.
+// The supervisor keeps its own signals.
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
 	p := script(t, `trap 'echo got HUP' HUP; trap 'echo got USR2' USR2; trap 'echo got WINCH' WINCH
@@ -220,7 +217,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 	}
 }
 
-// TestOrphansAreReaped: as process 1 would have to.
+// Process 1 would have to do that.
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	p := script(t, `trap 'exit 0' USR1; (sh -c 'echo orphan $$; exec sleep 0.1' &) ; while :; do sleep 0.05; done`)
@@ -237,8 +234,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	p.Wait()
 }
 
-// Arguments that can't work, in one line, before anything is
-// touched.
+// Arguments that can't work are reported in one line, before anything is changed.
 func TestArgumentsThatCantWorkAreRefusedFirst(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

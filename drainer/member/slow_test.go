@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// inject lets system calls on a save that is being written take longer, or end its supervisor.
+// inject makes system calls on a save that is being written take longer, or ends its supervisor.
 func inject(s *drainertest.Served, dir string, injections ...string) {
 	arguments := []string{"-f", "-qq", "-o", "/dev/null", "-P", filepath.Join(dir, unfinishedSave), "-e", "trace=fdatasync,pwrite64"}
 	for _, i := range injections {
@@ -25,16 +25,16 @@ func inject(s *drainertest.Served, dir string, injections ...string) {
 	trace(s, arguments...)
 }
 
-// What to inject: the second half of a save takes minutes, or its supervisor is killed there; or it takes two
-// seconds more.
+// The injections: the second half of a save takes minutes, or its supervisor is killed there; or it takes two
+// more seconds.
 const (
 	slowFromHalf  = "pwrite64:delay_enter=10s:when=7+"
 	killedHalfway = "pwrite64:signal=KILL:when=7"
 	beginsLate    = "fdatasync:delay_enter=2s:when=1"
 )
 
-// TestAMemberSaysHowFarItsSaveIs, in the log and in the termination message; if it is killed
-// in the middle, the message stays, and the pages that are written are worth their items.
+// The progress is in the log and in the termination message. If the member is killed in the middle, the
+// message stays, and the items of the written pages are used.
 func TestAMemberSaysHowFarItsSaveIs(t *testing.T) {
 	tier.Second(t, "TestProgressOfALeavingMember")
 	t.Parallel()
@@ -56,8 +56,7 @@ func TestAMemberSaysHowFarItsSaveIs(t *testing.T) {
 	p.expectWhatIsWhole(objects, true)
 }
 
-// TestTheRateOfASaveIsKept: the next save of the volume knows it, whatever became of the
-// one that it was measured at.
+// The next save of the volume knows it, whatever happened to the save in which it was measured.
 func TestTheRateOfASaveIsKept(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]bool{"of one that was completed": false, "of one that was cut short": true} {
@@ -82,7 +81,7 @@ func TestTheRateOfASaveIsKept(t *testing.T) {
 			if first <= 0 || first > 60<<20 {
 				t.Errorf("the rate is %d", first)
 			}
-			p = p.again()
+			p = p.nextPod()
 			s = p.start("")
 			drainertest.ExpectGenerations(t, p.volume)
 			if kept := volume.SaveRate(p.volume); kept != first {
@@ -93,7 +92,7 @@ func TestTheRateOfASaveIsKept(t *testing.T) {
 	}
 }
 
-// TestTooLittleTime: the member says so, and saves the most recently used items first.
+// The member reports that, and saves the most recently used items first.
 func TestTooLittleTime(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -131,7 +130,7 @@ func TestTooLittleTime(t *testing.T) {
 	}
 }
 
-// TestAFileSystemWithoutDirectIO: the save goes through the page cache.
+// The save goes through the page cache.
 func TestAFileSystemWithoutDirectIO(t *testing.T) {
 	tier.Second(t, "TestWithoutDirectIO")
 	t.Parallel()

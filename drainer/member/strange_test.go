@@ -19,8 +19,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestWhatIsNoFileOfOursIsUnrecoverable: a drain says so for good, and a member starts. It is
-// neither tried again for ever, nor a crash loop.
+// A drain reports it as final, and a member starts. There are neither endless retries nor a crash loop.
 func TestWhatIsNoFileOfOursIsUnrecoverable(t *testing.T) {
 	t.Parallel()
 	sound := drainertest.Leaving(t, "saved", drainertest.Objects(39, 50))
@@ -55,7 +54,7 @@ func TestWhatIsNoFileOfOursIsUnrecoverable(t *testing.T) {
 					if mode == "Saved" {
 						m.Memory = t.TempDir()
 					}
-					for range 2 { // the second one finds what the first has made of it
+					for range 2 { // the second one finds what the first one has left
 						if _, err := start.Prepare(t.Context(), m, nil, volume.SaveOptions{Logf: t.Logf}); err != nil {
 							t.Fatalf("a member does not start: %v", err)
 						}

@@ -13,16 +13,16 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// termination is the message that the kubelet finds when the container has ended. It
-// must be used by one goroutine at a time.
+// termination is the message that the kubelet finds when the container has ended. Only one goroutine may use
+// it at a time.
 type termination struct {
 	// path is the kubelet's file; "" if there is none.
 	path string
-	// written is what is there.
+	// written is the file's current content.
 	written string
 }
 
-// write makes message the one that the kubelet finds.
+// write makes message the content of the kubelet's file.
 func (t *termination) write(message string) error {
 	if message == t.written || t.path == "" {
 		return nil
@@ -31,7 +31,7 @@ func (t *termination) write(message string) error {
 	return os.WriteFile(t.path, []byte(message), 0o644)
 }
 
-// warning writes what is known of the next start, nil for nothing.
+// warning writes what is known of the next start; nil writes an empty message.
 func (t *termination) warning(c *contract.ColdStart) error {
 	if c == nil {
 		return t.write("")
@@ -52,7 +52,7 @@ func (t *termination) saving(s contract.Saving) error {
 	return t.write(string(b))
 }
 
-// trouble writes why the member does not run, if that is the disk or how memcached is started.
+// trouble writes why the member does not run, if the cause is the disk or memcached's arguments.
 func (t *termination) trouble(err error) error {
 	reason := volume.Trouble(err)
 	if errors.Is(err, errShortPages) {
@@ -71,7 +71,7 @@ func (t *termination) refuse(reason string, why error) error {
 	return errors.Join(err, t.write(string(message)))
 }
 
-// warn keeps current whether a start after a crash would be cold.
+// warn keeps the message about a start after a crash current: whether it would be cold.
 func (s *supervisor) warn() {
 	if s.termination.path == "" {
 		return
@@ -86,7 +86,8 @@ func (s *supervisor) warn() {
 	}
 }
 
-// warnOfNextStart says how the next container's memcached starts, whose memcached did not.
+// warnOfNextStart writes how the next container's memcached starts, for a member whose memcached did not
+// start.
 func (s *supervisor) warnOfNextStart(ctx context.Context) {
 	c, err := start.NextWarning(ctx, s.Member, s.std.Logf)
 	if err == nil {
@@ -97,8 +98,8 @@ func (s *supervisor) warnOfNextStart(ctx context.Context) {
 	}
 }
 
-// WarnOfNextStart writes to the kubelet's file what is known of the member's next start; it
-// runs in another container.
+// WarnOfNextStart writes what is known of the member's next start to the kubelet's file. It runs in another
+// container.
 func WarnOfNextStart(ctx context.Context, m start.Member, path string, std args.IO) {
 	c, err := start.NextWarning(ctx, m, std.Logf)
 	if err == nil {

@@ -17,8 +17,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// disks that don't take what is written to them: what a call answers, how people are told,
-// and in which words.
+// disks are disks that don't take what is written to them: a call's result, the reason that people are given,
+// and its words.
 var disks = map[string]struct{ answer, reason, words string }{
 	"a full disk":      {"ENOSPC", contract.ReasonVolumeFull, "no space left on device"},
 	"over the quota":   {"EDQUOT", contract.ReasonVolumeFull, "quota exceeded"},
@@ -26,7 +26,7 @@ var disks = map[string]struct{ answer, reason, words string }{
 	"a broken disk":    {"EIO", contract.ReasonVolumeFailed, "input/output error"},
 }
 
-// expectRefusal looks at what the kubelet finds.
+// expectRefusal checks the message that the kubelet finds.
 func expectRefusal(t *testing.T, log, reason, words string) {
 	t.Helper()
 	said, err := os.ReadFile(log)
@@ -35,8 +35,7 @@ func expectRefusal(t *testing.T, log, reason, words string) {
 	}
 }
 
-// TestWhyNothingWasSaved: the termination message, the log, a drain and the next pod say
-// what the disk did not take.
+// The termination message, the log, a drain and the next pod report what the disk did not take.
 func TestWhyNothingWasSaved(t *testing.T) {
 	for name, disk := range disks {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +60,7 @@ func TestWhyNothingWasSaved(t *testing.T) {
 				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
 			}
 
-			p = p.again()
+			p = p.nextPod()
 			log := filepath.Join(t.TempDir(), "termination-log")
 			install := contract.Install{To: t.TempDir(), Member: contract.Supervise{Dir: p.volume, MemoryDir: p.memory, TerminationLog: log, Command: []string{"memcached", "-m", "128"}}}
 			if code := drainertest.Start(t, install.Args()...).Wait(); code != 0 {
@@ -78,7 +77,7 @@ func TestWhyNothingWasSaved(t *testing.T) {
 	}
 }
 
-// TestAStartThatTheDiskRefuses tells why.
+// The termination message has the reason.
 func TestAStartThatTheDiskRefuses(t *testing.T) {
 	for name, disk := range disks {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// deaf is a member whose supervisor asks at another port than clients do, so it never gets
-// an answer.
+// deaf is a member whose supervisor asks at another port than clients do, so it never gets an answer.
 type deaf struct {
 	*drainertest.Process
 	memcached *memcachedtest.Server
@@ -41,7 +40,7 @@ func (p *pod) startDeaf(args ...string) *deaf {
 	return d
 }
 
-// killMemcached and leave the supervisor to do what it does then.
+// killMemcached kills memcached; the supervisor then does what it always does.
 func (d *deaf) killMemcached() {
 	d.T.Helper()
 	supervisor := strconv.Itoa(d.Cmd.Process.Pid)
@@ -59,15 +58,14 @@ func (d *deaf) killMemcached() {
 	d.Wait()
 }
 
-// TestWhoNeverAnsweredMayHaveServed: clients may have stored values at a memcached that
-// never answered its supervisor. If it is lost, no older values come back in their place.
-// If nothing was stored, the older ones are the newest.
+// Clients may have stored values at a memcached that never answered its supervisor. If that memcached is
+// lost, no older values come back in their place. If nothing was stored, the older values are the newest.
 func TestWhoNeverAnsweredMayHaveServed(t *testing.T) {
 	for _, mode := range []string{"Mapped", "Saved"} {
 		for _, end := range []string{"the container is killed", "memcached is killed"} {
 			for _, stored := range []bool{true, false} {
 				if mode == "Saved" && !stored && end == "the container is killed" {
-					continue // what is in memory goes with its pod: nobody can look
+					continue // the file in memory is lost with its pod, so it can't be read
 				}
 				t.Run(fmt.Sprintf("%s, %s, stored=%t", mode, end, stored), func(t *testing.T) {
 					if (mode == "Mapped") == stored || (end == "memcached is killed") == stored {
@@ -86,7 +84,7 @@ func TestWhoNeverAnsweredMayHaveServed(t *testing.T) {
 					drainertest.Store(t, s.Address(), older)
 					s.End("saved")
 					if mode == "Saved" {
-						p = p.again()
+						p = p.nextPod()
 					}
 					d := p.startDeaf("-m", "160") // replays
 					if stored {

@@ -20,9 +20,9 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestAReplayThatCannotBeNotedIsNotRepeated: there is no room to note which items have been replayed, or
-// the disk fails at it. All of them come back nevertheless; the next start sends none of them again, so what
-// clients have deleted stays deleted. If the replay is interrupted, the rest of it is lost.
+// There is no room to record which items have been replayed, or the disk fails at it. All of them are
+// restored nevertheless. The next start sends none of them again, so keys that clients have deleted stay
+// deleted. If the replay is interrupted, the rest is lost.
 func TestAReplayThatCannotBeNotedIsNotRepeated(t *testing.T) {
 	for _, test := range []struct {
 		name, end string
@@ -66,7 +66,7 @@ func TestAReplayThatCannotBeNotedIsNotRepeated(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.WaitFor("generation-1 leaves the volume while it is replayed")
+			s.WaitFor("generation-1 leaves the volume during its replay")
 			if test.end == "killed" {
 				s.WaitFor("stalled before item")
 			} else {
@@ -102,8 +102,8 @@ func TestAReplayThatCannotBeNotedIsNotRepeated(t *testing.T) {
 
 const marksFile = contract.GenerationPrefix + "1/" + contract.ReplayedFile
 
-// TestAStartThatCannotNoteItsReplayIsRefused: the disk fails at the marks themselves. memcached is not started,
-// since what clients store and delete while nothing is replayed would be overtaken by a later replay.
+// The disk fails at the marks themselves. memcached is not started, because a later replay would override
+// what clients store and delete while nothing is replayed.
 func TestAStartThatCannotNoteItsReplayIsRefused(t *testing.T) {
 	tier.Second(t, "TestAStartThatTheDiskRefuses")
 	t.Parallel()

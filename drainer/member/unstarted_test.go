@@ -19,13 +19,12 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestAskedToEndBeforeMemcachedAnswers: what an earlier memcached of the pod has left in memory
-// goes with the pod, so it is saved.
+// The file that an earlier memcached of the pod has left in memory is lost with the pod, so it is saved.
 func TestAskedToEndBeforeMemcachedAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
-		// leave ends the member before, so that its items are in memory alone.
+		// leave ends the member of before, so that its items are only in memory.
 		leave  func(p *pod, s *drainertest.Served)
-		script string // of the next memcached: it makes the file %s
+		script string // the next memcached's script, which makes the file %s
 	}{
 		"killed, then slow to say its version": {killed, neverSays},
 		"not saved, then slow to say it":       {notSaved, neverSays},
@@ -48,7 +47,7 @@ func TestAskedToEndBeforeMemcachedAnswers(t *testing.T) {
 			})
 			starting.Signal(syscall.SIGTERM)
 			starting.Wait()
-			s := p.again().start("")
+			s := p.nextPod().start("")
 			s.WaitFor("replayed generation-1: 80 items found: 80 added")
 			s.ExpectItems(all)
 			s.End("saved")
@@ -56,13 +55,13 @@ func TestAskedToEndBeforeMemcachedAnswers(t *testing.T) {
 	}
 }
 
-// Scripts of memcacheds.
+// Scripts in place of memcached.
 const (
 	neverSays    = "#!/bin/sh\n: >%s\nexec sleep 600\n"
 	neverAnswers = "#!/bin/sh\n[ \"$1\" != -V ] || exec memcached -V\n: >%s\nexec sleep 600\n"
 )
 
-// podWith is one that has left these items in memory alone.
+// podWith returns a pod that has left these items only in memory.
 func podWith(t *testing.T, leave func(p *pod, s *drainertest.Served)) (*pod, map[string]drainertest.Object) {
 	t.Helper()
 	p, all := newPod(t), midsize('a', 80)
@@ -73,10 +72,10 @@ func podWith(t *testing.T, leave func(p *pod, s *drainertest.Served)) (*pod, map
 	return p, all
 }
 
-// killed is the container, its supervisor too.
+// killed kills the container, including its supervisor.
 func killed(_ *pod, s *drainertest.Served) { s.End("killed") }
 
-// notSaved: memcached ended in good order, and the disk took no save.
+// notSaved ends memcached in good order, while the disk takes no save.
 func notSaved(p *pod, s *drainertest.Served) {
 	fault{call: "fallocate", file: unfinishedSave, n: 1, fail: "ENOSPC"}.on(p.volume).attach(s)
 	s.Signal(syscall.SIGTERM)
@@ -85,7 +84,7 @@ func notSaved(p *pod, s *drainertest.Served) {
 	}
 }
 
-// TestMemoryIsSavedOnce: what is in memory alone is saved, and then it isn't alone.
+// A file that is only in memory is saved, and then it isn't only there.
 func TestMemoryIsSavedOnce(t *testing.T) {
 	tier.Second(t, "TestAskedToEndBeforeMemcachedAnswers")
 	t.Parallel()
@@ -96,7 +95,7 @@ func TestMemoryIsSavedOnce(t *testing.T) {
 			t.Errorf("saved: %v, %v; want %v", saved, err, want)
 		}
 	}
-	s := p.again().start("")
+	s := p.nextPod().start("")
 	s.WaitFor("the save is loaded")
 	s.ExpectItems(all)
 	s.End("saved")
@@ -112,12 +111,12 @@ func noProgram(t *testing.T) string {
 	return program
 }
 
-// TestAMemcachedThatCannotRunOutdatesNothing: no client can have stored anything.
+// No client can have stored anything.
 func TestAMemcachedThatCannotRunOutdatesNothing(t *testing.T) {
 	tier.Second(t, "TestSavedMemcachedEndsAtOnce")
 	t.Parallel()
 	all := drainertest.Objects(78, 500)
-	p := savedPod(t, all).again()
+	p := savedPod(t, all).nextPod()
 	program := noProgram(t)
 	for range 2 {
 		c := drainertest.Start(t, p.command(memcachedtest.FreePort(t), program, "-m", "128").Args()...)
@@ -125,14 +124,13 @@ func TestAMemcachedThatCannotRunOutdatesNothing(t *testing.T) {
 			t.Errorf("exit code %d: %s", code, c.Err.String())
 		}
 	}
-	s := p.again().start("", "-m", "128")
+	s := p.nextPod().start("", "-m", "128")
 	s.WaitFor("500 items found: 500 added")
 	drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
 	s.End("saved")
 }
 
-// TestAFileInMemoryOutlivesASaveThatCannotBeRead: of a save that was cut short, nobody may
-// be able to tell which pages it has.
+// For a save that was cut short, it may be unknown which pages it has.
 func TestAFileInMemoryOutlivesASaveThatCannotBeRead(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		t.Run(fmt.Sprintf("read %d of each thread", n), func(t *testing.T) {
@@ -160,8 +158,7 @@ func TestAFileInMemoryOutlivesASaveThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestADiskThatFailsWhileTheCacheIsWritten: the kernel tells of it once, long before the
-// last fsync.
+// The kernel reports it once, long before the last fsync.
 func TestADiskThatFailsWhileTheCacheIsWritten(t *testing.T) {
 	t.Parallel()
 	p, all := newPod(t), midsize('a', 100)

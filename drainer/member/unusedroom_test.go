@@ -8,8 +8,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 )
 
-// TestACacheThatIsNotFullIsReplayedOnAVolumeOfLessThanTwoFiles: the present file's unused pages, which
-// were reserved while its memcached ran, make room for the new one.
+// The present file's unused pages, which were reserved while its memcached ran, make room for the new file.
 func TestACacheThatIsNotFullIsReplayedOnAVolumeOfLessThanTwoFiles(t *testing.T) {
 	t.Parallel()
 	disk := newThinDisk(t) // of 256 MiB, less what ext4 takes

@@ -14,8 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// How often the running memcached is asked, while it hasn't answered yet and
-// from then on.
+// How often the supervisor looks at the running memcached, before its first answer and after it.
 const (
 	firstLook  = 20 * time.Millisecond
 	nextLook   = time.Second
@@ -28,21 +27,21 @@ type watch struct {
 	address string
 	conn    *memcache.Conn
 	last    *warmfile.Image
-	// unwritten: the manifest of last could not be written.
+	// unwritten means that the manifest of last could not be written.
 	unwritten bool
-	// complained: the latest failure has been logged.
+	// complained means that the latest failure has been logged.
 	complained bool
 }
 
 func newWatch(s *supervisor) *watch { return &watch{s: s, address: s.address()} }
 
-// address is where memcached can be asked.
+// address is where memcached can be reached.
 func (s *supervisor) address() string {
 	return net.JoinHostPort(listenHost(s.Command, "127.0.0.1"), strconv.Itoa(s.Port))
 }
 
-// listenHost is where a memcached with these arguments can be asked; host if it listens
-// everywhere.
+// listenHost returns where a memcached with these arguments can be reached; it returns host if memcached
+// listens on all addresses.
 func listenHost(command []string, host string) string {
 	for _, o := range commandline.Parse(command[min(1, len(command)):]) {
 		if o.Letter != commandline.Listen || o.Value == "" {
@@ -56,7 +55,7 @@ func listenHost(command []string, host string) string {
 		case ip == nil || !ip.IsUnspecified():
 			host = first
 		case ip.To4() == nil && host != "":
-			host = "::1" // it takes no IPv4 there
+			host = "::1" // it accepts no IPv4 on that address
 		}
 	}
 	return host
@@ -80,8 +79,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// complain logs once, until a look succeeds again, that the manifest is out of date. At
-// the start and at the end of memcached that is normal.
+// complain logs that the manifest is out of date, once until a look succeeds again. While memcached starts or
+// ends, that is normal and not logged.
 func (w *watch) complain(ctx context.Context, err error) {
 	if err == nil || w.last == nil || w.complained || w.s.saving.Load() || ctx.Err() != nil {
 		return
@@ -146,11 +145,11 @@ func (w *watch) look(ctx context.Context) (err error) {
 	return err
 }
 
-// differs tells whether a crash right now would be read wrongly with the old
-// image: another flush, a node's clock that was set, or a number of items that is off by
+// differs tells whether the old image would be misread after a crash right now: another flush, a change of
+// the node's clock, or a number of items that is off by more than a tenth.
 // more than a tenth.
 func differs(a, b *warmfile.Image) bool {
-	const exact = 2 // seconds: the two clocks are read one after the other
+	const exact = 2 // in seconds: the two clocks are read one after the other
 	set := (a.Clock - a.NodeClock) - (b.Clock - b.NodeClock)
 	if a.OldestLive != b.OldestLive || a.ProcessStarted != b.ProcessStarted || max(set, -set) > exact {
 		return true

@@ -9,10 +9,10 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// maxKey is the longest key in a request, as it is written there.
+// maxKey bounds a key in a request, in bytes as it is written there.
 const maxKey = 250
 
-// keyForm is how a key is written into a request.
+// keyForm is how a key is written in a request.
 type keyForm uint8
 
 const (
@@ -20,9 +20,9 @@ const (
 	base64Key
 )
 
-// formOf chooses how to write key, or says that the text protocol can't carry it.
-// Sending such a key would be worse than an error: memcached would answer the command
-// line and then read the value as further commands.
+// formOf chooses how to write a key, and tells whether the text protocol can carry it. Sending such a key
+// anyway would be worse than an error: memcached would refuse the command line and then read the value as
+// further commands.
 func formOf(key []byte, preferBinary bool) (keyForm, bool) {
 	fits := base64.StdEncoding.EncodedLen(len(key)) <= maxKey
 	odd, breaking := preferBinary, false
@@ -48,38 +48,37 @@ func (f keyForm) appendTo(b, key []byte) []byte {
 	return append(b, key...)
 }
 
-// batch is a run of add commands, closed by a barrier, that is sent, and on a
-// broken connection sent again, as a whole.
+// batch is a run of add commands, closed by a barrier. It is sent as a whole, and sent again as a whole if
+// the connection breaks.
 type batch struct {
-	// buf has what is sent, but for the values that are held.
+	// buf has the bytes to send, except the values that are held.
 	buf       []byte
 	held      []held
 	heldBytes int
-	pages     []*item.Page // in which those lie
+	pages     []*item.Page // the pages with these values
 	adds      []add
 	bytes     int64
-	// flushed is the server's last flush that was known of when the first item was looked at,
-	// in Unix seconds.
+	// flushed is the server's last flush, in Unix seconds, that was known when the batch got its first item.
 	flushed int64
-	// copies: no value is held.
+	// copies means that no value is held.
 	copies bool
-	// again: it was sent before, and what is present may be its own.
-	again bool
-	// sent gets a token when a write of buf has returned. The answer may come earlier
-	// than that; buf may be filled again only after both.
+	// resent means that the batch was sent before, so a value that is present may be the batch's own.
+	resent bool
+	// sent gets a token when a write of buf has returned. The answer may come earlier; buf may be filled
+	// again only after both.
 	sent chan struct{}
 }
 
 func newBatch(copies bool) *batch { return &batch{sent: make(chan struct{}, 1), copies: copies} }
 
-// held is a value that is sent from where its source has it, after so many bytes of buf.
+// held is a value that is sent directly from its source's memory, after so many bytes of buf.
 type held struct {
 	at    int32
 	value []byte
 }
 
-// copyUpTo is the longest value, in bytes, that is copied into a batch. To send a longer one
-// from where it lies takes the kernel less time than the copy.
+// copyUpTo bounds the values that are copied into a batch, in bytes. For a longer value, a second buffer
+// costs the kernel less time than the copy.
 const copyUpTo = 512
 
 // add is one command of a batch, by the offsets of key and value in the batch's buf.
@@ -88,25 +87,25 @@ type add struct {
 	// held is the position, counted from 1, of a value that is held; 0 for none.
 	held  int32
 	flags uint64
-	// bytes of key and value.
+	// bytes is the size of key and value.
 	bytes uint32
 	// accessed is the item's last access, in Unix seconds.
 	accessed int64
-	// cas and place are the item's at its source.
+	// cas and place are those of the item at its source.
 	cas   uint64
 	place int64
 	form  keyForm
-	// classic adds are answered one after the other, without a token.
+	// classic means that such adds are answered one after the other, without a token.
 	classic bool
-	// present: the server had a value for the key, as a classic add's answer tells.
+	// present means that the server had a value for the key, as the answer to a classic add says.
 	present bool
 }
 
 func (b *batch) reset() {
-	b.buf, b.adds, b.bytes, b.flushed, b.again = b.buf[:0], b.adds[:0], 0, 0, false
+	b.buf, b.adds, b.bytes, b.flushed, b.resent = b.buf[:0], b.adds[:0], 0, 0, false
 }
 
-// release lets go of the pages that are held. The batch is not sent again.
+// release releases the held pages. The batch is not sent again.
 func (b *batch) release() {
 	for _, p := range b.pages {
 		p.Release()
@@ -116,10 +115,10 @@ func (b *batch) release() {
 	b.held, b.heldBytes, b.pages = b.held[:0], 0, b.pages[:0]
 }
 
-// size is how many bytes are sent, in all.
+// size returns how many bytes are sent in all.
 func (b *batch) size() int { return len(b.buf) + b.heldBytes }
 
-// appendTo appends what is sent to a list of buffers.
+// appendTo appends the bytes to send to a list of buffers.
 func (b *batch) appendTo(list net.Buffers) net.Buffers {
 	from := int32(0)
 	for i := range b.held {
@@ -130,8 +129,7 @@ func (b *batch) appendTo(list net.Buffers) net.Buffers {
 	return append(list, b.buf[from:])
 }
 
-// addQuiet appends a meta add that is answered only if it fails. The answer doesn't say which
-// one it is about.
+// addQuiet appends a meta add that is answered only if it fails. The answer doesn't say which add failed.
 func (b *batch) addQuiet(it *item.Item, form keyForm) {
 	a := add{form: form}
 	buf := append(b.buf, "ms "...)
@@ -155,9 +153,8 @@ func (b *batch) addQuiet(it *item.Item, form keyForm) {
 	b.finish(buf, it, a)
 }
 
-// addClassic appends a classic add, which is always answered. A server that can't make
-// room for a meta add deletes its value for the key, whatever the mode; for a classic
-// add it keeps that.
+// addClassic appends a classic add, which is always answered. A server that has no room for a meta add
+// deletes its value for the key, in every mode; for a classic add it keeps that value.
 func (b *batch) addClassic(it *item.Item) {
 	a := add{classic: true}
 	buf := append(b.buf, "add "...)
@@ -190,8 +187,8 @@ func (b *batch) finish(buf []byte, it *item.Item, a add) {
 	b.bytes += int64(a.bytes)
 }
 
-// holds makes sure that the item's value stays where it is until the batch is settled; false
-// if it has to be copied.
+// holds makes sure that the item's value stays in its memory until the batch is settled; false if it has to
+// be copied.
 func (b *batch) holds(it *item.Item) bool {
 	if b.copies || it.Page == nil || len(it.Value) <= copyUpTo {
 		return false
@@ -206,13 +203,13 @@ func (b *batch) holds(it *item.Item) bool {
 	return true
 }
 
-// barrier closes the batch: its answer comes after those of all its items, and tells
-// whether clients have flushed the server by then.
+// barrier closes the batch. The barrier's answer comes after those of all items, and tells whether clients
+// have flushed the server by then.
 func (b *batch) barrier() { b.buf = append(b.buf, barrier...) }
 
 const barrier = "stats settings\r\n"
 
-// places of the items in their source.
+// places returns the items' places in their source.
 func (b *batch) places() []int64 {
 	places := make([]int64, len(b.adds))
 	for i := range b.adds {
@@ -221,13 +218,13 @@ func (b *batch) places() []int64 {
 	return places
 }
 
-// keyOf returns the item's key, as it is.
+// keyOf returns the item's key in its original form.
 func (b *batch) keyOf(a *add) []byte {
 	written := b.buf[a.key:a.keyEnd]
 	if a.form == plainKey {
 		return written
 	}
-	key, _ := base64.StdEncoding.AppendDecode(nil, written) // it was encoded here
+	key, _ := base64.StdEncoding.AppendDecode(nil, written) // this package encoded it
 	return key
 }
 
@@ -238,24 +235,24 @@ func (b *batch) valueOf(a *add) []byte {
 	return b.buf[a.value:a.valueEnd]
 }
 
-// Answered are the items of a batch that the server has answered, in the order in which they
-// were handed over. It is valid until Options.Answered returns.
+// Answered has the items of a batch that the server has answered, in the order in which they were added. It
+// is valid until Options.Answered returns.
 type Answered struct {
 	b *batch
-	// Refused: the server has refused some of them. It doesn't say which.
+	// Refused means that the server has refused some of them. It doesn't say which.
 	Refused bool
 }
 
-// Len is the number of items.
+// Len returns the number of items.
 func (a Answered) Len() int { return len(a.b.adds) }
 
-// Key of an item, and its CAS at its source.
+// Key returns an item's key, and its CAS at its source.
 func (a Answered) Key(i int) (key []byte, cas uint64) {
 	it := &a.b.adds[i]
 	return a.b.keyOf(it), it.cas
 }
 
-// Value of an item, and its client flags.
+// Value returns an item's value, and its client flags.
 func (a Answered) Value(i int) (data []byte, flags uint64) {
 	it := &a.b.adds[i]
 	return a.b.valueOf(it), it.flags
@@ -264,7 +261,6 @@ func (a Answered) Value(i int) (data []byte, flags uint64) {
 // BinaryKey tells whether an item's key was sent base64-encoded.
 func (a Answered) BinaryKey(i int) bool { return a.b.adds[i].form == base64Key }
 
-// wireExpiry is an absolute time as memcached reads it, in a signed 32-bit number. The
-// caller has made sure that it is in the future, and so beyond the thirty days up to
-// which memcached would read it as relative.
+// wireExpiry returns an absolute time in memcached's form, a signed 32-bit number. The caller has made sure
+// that it is in the future, so it exceeds the thirty days up to which memcached would read it as relative.
 func wireExpiry(expireAt int64) int64 { return min(expireAt, math.MaxInt32) }

@@ -12,9 +12,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// BenchmarkAdd adds items of about 100 bytes to one memcached: what a batch costs beside
-// its items shows in the difference between large batches, of a drain to few servers, and
-// small ones, of a drain to many.
+// BenchmarkAdd adds items of about 100 bytes to one memcached. The cost of a batch is the difference between
+// large batches, as in a drain to few servers, and small ones, as in a drain to many.
 func BenchmarkAdd(b *testing.B) {
 	for _, batch := range []int{8 << 10, 128 << 10} {
 		b.Run(fmt.Sprintf("batches of %d KiB", batch>>10), func(b *testing.B) {

@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Certificate says how the certificate of the files stands. check says what else is wrong with them; nil
-// checks nothing else.
+// Certificate returns the state of the certificate in the files. check returns other problems with them; it
+// may be nil.
 func (d Dialer) Certificate(check func() error) contract.Certificate {
 	var c contract.Certificate
 	pair, err := d.certificate()
@@ -33,8 +33,7 @@ func (d Dialer) Certificate(check func() error) contract.Certificate {
 	return c
 }
 
-// CertificateHandler answers how the certificate stands. It reads the files once a second at most,
-// however often it is asked.
+// CertificateHandler serves the state of the certificate. It reads the files at most once a second.
 func (d Dialer) CertificateHandler(check func() error) http.Handler {
 	const fresh = time.Second
 	var mu sync.Mutex

@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Deletions is a run of deletes that only delete what hasn't changed. A delete that does is
-// not answered.
+// Deletions is a run of deletes by CAS, which only delete values that haven't changed. A delete that succeeds
+// is not answered.
 type Deletions struct {
 	buf []byte
 	n   int
@@ -20,7 +20,7 @@ type Deletions struct {
 // Reset empties the run.
 func (d *Deletions) Reset() { d.buf, d.n = d.buf[:0], 0 }
 
-// Append adds the delete of the key's value if it has that CAS.
+// Append adds a delete of the key's value, on condition that it has that CAS.
 func (d *Deletions) Append(key []byte, cas uint64) error {
 	form, ok := formOf(key, false)
 	if !ok {
@@ -37,16 +37,16 @@ func (d *Deletions) Append(key []byte, cas uint64) error {
 	return nil
 }
 
-// Deleted says which of a run's deletes found something else, or nothing, in the order
-// they were appended in. All others are done.
+// Deleted says which of a run's deletes found another value, or none, by the order of Append. All others
+// succeeded.
 type Deleted struct{ Changed, Missing []int }
 
-// Delete sends the run.
+// Delete sends the run and reads the answers.
 func (c *Conn) Delete(d *Deletions) (Deleted, error) {
 	if d.n == 0 {
 		return Deleted{}, nil
 	}
-	// A server that can't send its answers reads no more.
+	// A server that can't send its answers stops reading.
 	sent := make(chan error, 1)
 	go func() { sent <- c.Send(append(d.buf, "mn\r\n"...)) }()
 	deleted, err := c.deleted(d.n)
@@ -85,8 +85,8 @@ func (c *Conn) deleted(n int) (deleted Deleted, err error) {
 	return Deleted{}, fmt.Errorf("%w to md: more than %d answers", ErrProtocol, n)
 }
 
-// ErrRefused means that the server couldn't store an item: it is too large, or there is
-// no room. Afterwards the server has no value for its key.
+// ErrRefused means that the server couldn't store an item: it is too large, or there is no room. Afterwards
+// the server has no value for its key.
 var ErrRefused = errors.New("the server refuses the item")
 
 // Replace stores the item if the server's value has that CAS, and tells whether it did.

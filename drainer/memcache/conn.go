@@ -1,6 +1,5 @@
-// Package memcache speaks to memcached servers: a plain connection for statistics and
-// single items, and a Writer that adds items at the speed of the server, pipelined,
-// over connections that it re-establishes itself.
+// Package memcache speaks to memcached servers. A plain connection is for statistics and single items. A
+// Writer adds items at the speed of the server, pipelined, over connections that it re-establishes itself.
 package memcache
 
 import (
@@ -20,8 +19,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// ErrProtocol means that the server answered something that no memcached should.
-// Nothing that follows on the connection can be trusted.
+// ErrProtocol means that the server answered something that no memcached should. The rest of the connection
+// can't be trusted.
 var ErrProtocol = errors.New("unexpected answer")
 
 // Conn is a plain connection, for one request at a time.
@@ -47,7 +46,7 @@ func (c *Conn) Stats(arg string) (map[string]string, error) {
 	return c.heardStats(arg)
 }
 
-// heardStats is the answer.
+// heardStats reads the answer.
 func (c *Conn) heardStats(arg string) (map[string]string, error) {
 	stats := map[string]string{}
 	for range maxStats {
@@ -67,8 +66,8 @@ func (c *Conn) heardStats(arg string) (map[string]string, error) {
 	return nil, fmt.Errorf("%w to stats %s: more than %d lines", ErrProtocol, arg, maxStats)
 }
 
-// maxStats bounds the lines of an answer to stats: memcached has about 150, and 13 more for
-// each of 63 slab classes.
+// maxStats bounds the lines of an answer to stats: memcached has about 150, and 13 more for each of 63 slab
+// classes.
 const maxStats = 4096
 
 // Ping checks that the server speaks the meta protocol.
@@ -85,26 +84,24 @@ type Value struct {
 	Data  []byte
 	Flags uint64
 	CAS   uint64
-	// TTL is the number of seconds left, -1 never expires.
+	// TTL is the number of seconds left; -1 if the value never expires.
 	TTL int64
-	// Idle is the number of seconds since the last access, if AppendFetch asked for it.
+	// Idle is the number of seconds since the last access; only AppendFetch asks for it.
 	Idle int64
-	// Stale: a client marked the value as outdated.
+	// Stale means that a client marked the value as outdated.
 	Stale bool
-	// Claimed: a client was told to store a value, and hasn't yet.
+	// Claimed means that a client was told to store a value, and hasn't yet.
 	Claimed bool
-	// BinaryKey: the key was stored base64-encoded, although it is text.
-	// AppendFetch asks for it.
+	// BinaryKey means that the key was stored base64-encoded, although it is text; only AppendFetch asks for
+	// it.
 	BinaryKey bool
 }
 
-// Outdated tells whether a client has marked the value as stale, or was told to store one
-// and hasn't yet.
+// Outdated tells whether a client has marked the value as stale, or was told to store one and hasn't yet.
 func (v *Value) Outdated() bool { return v.Stale || v.Claimed && len(v.Data) == 0 }
 
-// ExpireAt is when the value expires, by the clock of its server, which is now: 0 never.
-// known is the exact time, if there is one; it is used unless a client has set another one
-// since.
+// ExpireAt returns when the value expires, by the clock of its server, which reads now; 0 if never. known is
+// the exact time, or 0. It is used unless a client has set another time since.
 func (v *Value) ExpireAt(known, now int64) int64 {
 	const exact = 2 // seconds
 	switch at := now + v.TTL; {
@@ -117,8 +114,8 @@ func (v *Value) ExpireAt(known, now int64) int64 {
 	}
 }
 
-// Get returns the server's value for key, nil if it has none. The item's place among
-// the recently used stays as it is.
+// Get returns the server's value for key, nil if there is none. It doesn't change the item's position in the
+// LRU.
 func (c *Conn) Get(key []byte) (*Value, error) {
 	request, err := appendGet(nil, key, " v f t c u\r\n")
 	if err != nil {
@@ -130,8 +127,8 @@ func (c *Conn) Get(key []byte) (*Value, error) {
 	return c.Fetched()
 }
 
-// CAS of the server's item for key, 0 if it has none, or keeps no CAS. Unlike Get it doesn't
-// count among the server's gets.
+// CAS returns the CAS of the server's item for key, 0 if there is no item, or the server has no CAS. Unlike
+// Get, it isn't counted in the server's statistics of gets.
 func (c *Conn) CAS(key []byte) (uint64, error) {
 	form, ok := formOf(key, false)
 	if !ok || form != plainKey {
@@ -153,25 +150,25 @@ func (c *Conn) CAS(key []byte) (uint64, error) {
 	return 0, fmt.Errorf("%w to me: %.80q", ErrProtocol, line)
 }
 
-// AppendFetch appends the request for everything that the server has for key; Fetched
-// reads the answers, in the order of the requests.
+// AppendFetch appends the request for everything that the server has for key. Fetched reads the answers, in
+// the order of the requests.
 func AppendFetch(b, key []byte) ([]byte, error) {
 	if form, _ := formOf(key, false); form == base64Key {
-		// Not asked for the key: some versions answer with its bytes as they are.
+		// It doesn't ask for the key: some versions answer with its bytes unencoded.
 		return appendGet(b, key, " v f t c l u\r\n")
 	}
 	return appendGet(b, key, " v f t c l u k\r\n")
 }
 
-// Sayable tells whether the text protocol carries the key. It doesn't carry those of more than 186
-// bytes that have spaces, line ends or zeros, which other protocols can store.
-func Sayable(key []byte) bool {
+// HasTextForm tells whether the text protocol can carry the key. It can't carry keys of more than 186 bytes
+// that have spaces, line ends or zeros, which other protocols can store.
+func HasTextForm(key []byte) bool {
 	_, ok := formOf(key, false)
 	return ok
 }
 
-// AppendKey appends the key as meta commands name it. base64: so it is, and they have the flag b.
-// It is an error if the text protocol doesn't carry the key.
+// AppendKey appends the key as meta commands name it. base64 means that it is encoded, and the commands need
+// the flag b. It returns an error if the text protocol can't carry the key.
 func AppendKey(b, key []byte) (text []byte, base64 bool, err error) {
 	form, ok := formOf(key, false)
 	if !ok {
@@ -201,8 +198,8 @@ func (c *Conn) Fetched() (*Value, error) {
 	return v, nil
 }
 
-// AppendFetched reads the answer to one request into v, whose Data it appends to b. found is false
-// if the server has no value.
+// AppendFetched reads the answer to one request into v, whose Data it appends to b. found is false if the
+// server has no value.
 func (c *Conn) AppendFetched(v *Value, b []byte) (_ []byte, found bool, err error) {
 	*v = Value{}
 	line, err := c.line()
@@ -213,7 +210,7 @@ func (c *Conn) AppendFetched(v *Value, b []byte) (_ []byte, found bool, err erro
 	if err != nil {
 		return b, false, err
 	}
-	// What a server says of its size is believed as the bytes come.
+	// Memory is only allocated for bytes that have arrived, whatever size the server announces.
 	const step = 1 << 20
 	start := len(b)
 	for left := size + len("\r\n"); left > 0; {
@@ -249,7 +246,7 @@ func (v *Value) parse(line []byte) (size int, err error) {
 	return int(n), nil
 }
 
-// nextField cuts the first of some fields off; it is empty if there is a space too many.
+// nextField returns the first field; it is empty if there is one space too many.
 func nextField(fields []byte) (field, rest []byte) {
 	if end := bytes.IndexByte(fields, ' '); end >= 0 {
 		return fields[:end], fields[end+1:]
@@ -257,7 +254,7 @@ func nextField(fields []byte) (field, rest []byte) {
 	return fields, nil
 }
 
-// set reads one flag of a "VA" line; unknown ones don't matter.
+// set reads one flag of a "VA" line; it ignores unknown ones.
 func (v *Value) set(flag byte, token []byte) (err error) {
 	switch flag {
 	case 'X':
@@ -272,7 +269,7 @@ func (v *Value) set(flag byte, token []byte) (err error) {
 		v.TTL, err = strconv.ParseInt(string(token), 10, 64)
 	case 'l':
 		if v.Idle, err = strconv.ParseInt(string(token), 10, 64); v.Idle > math.MaxInt32 {
-			v.Idle = 0 // the server's clock has gone back, and the number below 0
+			v.Idle = 0 // the server's clock was set back, and the number is below 0
 		}
 	case 'c':
 		v.CAS, err = strconv.ParseUint(string(token), 10, 64)
@@ -280,17 +277,16 @@ func (v *Value) set(flag byte, token []byte) (err error) {
 	return err
 }
 
-// Send sends bytes as they are: requests whose answers are read line by line.
+// Send sends requests whose answers are read line by line.
 func (c *Conn) Send(request []byte) error {
 	_, err := c.conn.Write(request)
 	return err
 }
 
-// Read reads what the server sends, as it is.
+// Read reads the server's bytes as they are.
 func (c *Conn) Read(b []byte) (int, error) { return c.r.Read(b) }
 
-// Line returns the next line of an answer without its end; valid until the
-// next read.
+// Line returns the next line of an answer without its line end; it is valid until the next read.
 func (c *Conn) Line() ([]byte, error) { return c.line() }
 
 func (c *Conn) roundTrip(request string) ([]byte, error) {
@@ -300,7 +296,7 @@ func (c *Conn) roundTrip(request string) ([]byte, error) {
 	return c.line()
 }
 
-// line returns the next line without its end; valid until the next read.
+// line returns the next line without its line end; it is valid until the next read.
 func (c *Conn) line() ([]byte, error) {
 	line, err := c.r.ReadSlice('\n')
 	if err != nil {

@@ -18,25 +18,26 @@ import (
 // ErrLogin means that the server accepts no login, or not this one.
 var ErrLogin = errors.New("the login was refused")
 
-// Dialer connects to servers as its files say: by TLS if there are certificates, with a
-// login if there is an auth file. The zero value speaks plain text. The files are read
-// for each connection, so a new connection uses new files.
+// Dialer connects to servers: by TLS if there are certificates, with a login if there is an auth file. The
+// zero value uses plain text. The files are read for each connection, so a new connection uses new files.
 type Dialer struct {
 	contract.Connection
-	// Unverified accepts any certificate of a server. It is for this process's own
-	// child: its certificate isn't for the loopback address, where nobody else listens.
+	// Unverified accepts any certificate of a server. It is for this process's own child: the certificate
+	// isn't for the loopback address, where no other process listens.
 	Unverified bool
-	// Settled: don't connect to a member during its replay, see ErrReplaying.
+	// Settled makes connections to a member fail during its replay; see ErrReplaying.
 	Settled bool
-	// Anybody allows a server that is no member. Otherwise each connection first asks the server
-	// whether it is a memcached that can do what is needed: see ErrTooOld.
-	Anybody bool
+	// AnyServer allows a server that is no member. Otherwise each connection first asks whether the server is
+	// a memcached that is new enough; see ErrTooOld.
+	AnyServer bool
+	// Places of the servers that are kept apart; nil: two addresses may lead to one.
+	Places *Places
 }
 
 // Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
 func Dial(ctx context.Context, address string) (*Conn, error) { return Dialer{}.Dial(ctx, address) }
 
-// readAtOnce is what a Conn reads of a server at once: some hundred short answers.
+// readAtOnce is how many bytes a Conn reads at once: a few hundred short answers.
 const readAtOnce = 16 << 10
 
 // Dial connects to HOST:PORT, or to a Unix socket where address starts with "/".
@@ -52,10 +53,10 @@ func (d Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	return &Conn{conn: conn, r: bufio.NewReaderSize(conn, readAtOnce)}, nil
 }
 
-// DialContext is net.Dialer's, followed by TLS, the login, and the questions whether the
-// server is a memcached that is new enough, and whether it is in a replay. ctx bounds all of it.
+// DialContext is net.Dialer's, followed by TLS, the login, and the questions whether the server is a
+// memcached that is new enough, and whether it is in a replay. ctx bounds all of these steps.
 func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	if d.Anybody {
+	if d.AnyServer {
 		return d.connect(ctx, network, address)
 	}
 	conn, _, err := d.DialMember(ctx, network, address)
@@ -64,8 +65,15 @@ func (d Dialer) DialContext(ctx context.Context, network, address string) (net.C
 
 func (d Dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err != nil || d.Connection == (contract.Connection{}) {
-		return conn, err
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Places.take(address, conn); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	if d.Connection == (contract.Connection{}) {
+		return conn, nil
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	secured, err := d.secure(ctx, conn, address)
@@ -102,11 +110,10 @@ func (d Dialer) secure(ctx context.Context, conn net.Conn, address string) (net.
 	return conn, login.present(conn)
 }
 
-// tlsConn writes so that memcached sees everything. memcached reads a record in part:
-// as much as its buffer has room for, or to the end of a value. Then it waits for the
-// socket, and overlooks what OpenSSL still has of that record. So no record is larger
-// than half of that buffer, and the last bytes are a record of their own, too small for
-// the end of a value and something after it.
+// tlsConn writes so that memcached reads everything. memcached reads a record in part: as much as its buffer
+// has room for, or up to the end of a value. Then it waits for the socket, and overlooks the rest of the
+// record, which OpenSSL still has. So no record is larger than half of that buffer, and the last bytes are a
+// separate record, too small for the end of a value and something after it.
 type tlsConn struct{ *tls.Conn }
 
 func (c tlsConn) Write(b []byte) (n int, err error) {
@@ -135,14 +142,14 @@ func (d Dialer) tlsConfig(address string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: host, InsecureSkipVerify: d.Unverified}
 	switch pair, err := d.certificate(); {
 	case err == nil:
-		config.Certificates = []tls.Certificate{pair} // shown to servers that ask for one
+		config.Certificates = []tls.Certificate{pair} // for servers that ask for a certificate
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, err
 	}
 	return config, nil
 }
 
-// authorities verify the servers' certificates.
+// authorities returns the authorities that verify the servers' certificates.
 func (d Dialer) authorities() (*x509.CertPool, error) {
 	pem, err := os.ReadFile(filepath.Join(d.TLSDir, contract.CAFile))
 	if err != nil {
@@ -163,9 +170,8 @@ func (d Dialer) certificate() (tls.Certificate, error) {
 	return pair, err
 }
 
-// Check says what is wrong with the files. If usages are given, there must be a
-// certificate that the authorities verify for each of them. Whether it is valid now is
-// checked by those that it is shown to.
+// Check returns what is wrong with the files. If usages are given, there must be a certificate that the
+// authorities verify for each usage. Check ignores the period of validity, which the peers check.
 func (d Dialer) Check(usages ...x509.ExtKeyUsage) error {
 	if d.TLSDir != "" {
 		if err := d.checkCertificate(usages); err != nil {
@@ -221,8 +227,8 @@ func readLogin(path string) (login, error) {
 	return login{first}, err
 }
 
-// present logs in if the server asks for it. A server that doesn't ask, because it has
-// not been restarted with an auth file yet, would store the password as an item.
+// present logs in if the server asks for a login. A server that doesn't ask, because it has not been
+// restarted with an auth file yet, would store the password as an item.
 func (l login) present(conn net.Conn) error {
 	answer, err := ask(conn, "version\r\n")
 	if err != nil || strings.HasPrefix(answer, "VERSION ") {
@@ -236,7 +242,7 @@ func (l login) present(conn net.Conn) error {
 	return err
 }
 
-// ask sends a request whose answer is one line: nothing is read beyond it.
+// ask sends a request whose answer is one line, and reads nothing beyond that line.
 func ask(conn net.Conn, request string) (string, error) {
 	if _, err := conn.Write([]byte(request)); err != nil {
 		return "", err

@@ -22,9 +22,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A server is spoken to by TLS, with a certificate of one's own and a
-// login, each alone and all together, over connections for single requests and by
-// the Writer.
+// A server is reached by TLS, with a client certificate and with a login, each alone and all together, over
+// connections for single requests and by the Writer.
 func TestAServerIsSpokenToByTLSAndALogin(t *testing.T) {
 	secured := memcachedtest.NewSecured(t)
 	both := secured.Connection()
@@ -57,7 +56,7 @@ func TestAServerIsSpokenToByTLSAndALogin(t *testing.T) {
 	}
 }
 
-// TestADialerRefusesWhatItCantTrust, and tells nobody the password.
+// It also doesn't reveal the password.
 func TestADialerRefusesWhatItCantTrust(t *testing.T) {
 	secured := memcachedtest.NewSecured(t)
 	c := secured.Connection()
@@ -81,7 +80,7 @@ func TestADialerRefusesWhatItCantTrust(t *testing.T) {
 	}{
 		"another authority":     {server.Address(), contract.Connection{TLSDir: files(foreign), AuthFile: c.AuthFile}, "unknown authority"},
 		"another server's name": {other.Address(), contract.Connection{TLSDir: c.TLSDir}, "127.0.0.1"},
-		"no certificate":        {server.Address(), contract.Connection{TLSDir: files(alone), AuthFile: c.AuthFile}, ""}, // a reset, or a word
+		"no certificate":        {server.Address(), contract.Connection{TLSDir: files(alone), AuthFile: c.AuthFile}, ""}, // a reset, or an error
 		"another password":      {server.Address(), contract.Connection{TLSDir: c.TLSDir, AuthFile: login("drainer:" + memcachedtest.Password + "x\n")}, "authentication failure"},
 		"no login":              {server.Address(), contract.Connection{TLSDir: c.TLSDir}, "unauthenticated"},
 		"plain text":            {server.Address(), contract.Connection{AuthFile: c.AuthFile}, ""},
@@ -103,8 +102,7 @@ func TestADialerRefusesWhatItCantTrust(t *testing.T) {
 	}
 }
 
-// TestNoPasswordForThoseThatDontAsk: a server without logins would keep it as an
-// item.
+// A server without logins would store it as an item.
 func TestNoPasswordForThoseThatDontAsk(t *testing.T) {
 	secured := memcachedtest.NewSecured(t)
 	s := memcachedtest.Start(t)
@@ -117,7 +115,7 @@ func TestNoPasswordForThoseThatDontAsk(t *testing.T) {
 	}
 }
 
-// After the connection too, in the handshake and in the login.
+// It also ends after the connection, in the handshake and in the login.
 func TestDialEndsWhenItsTimeIsUp(t *testing.T) {
 	silent := silentServer(t)
 	c := memcachedtest.NewSecured(t).Connection()
@@ -205,7 +203,7 @@ func with(files map[string][]byte, name string, from map[string][]byte) map[stri
 	return out
 }
 
-// numbered items, each with a value of its own.
+// numbered returns items with different values.
 func numbered(n int) []item.Item {
 	items := make([]item.Item, n)
 	for i := range items {
@@ -214,7 +212,7 @@ func numbered(n int) []item.Item {
 	return items
 }
 
-// silentServer accepts connections, and says nothing.
+// silentServer accepts connections, and sends nothing.
 func silentServer(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,18 +10,18 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// A flush_all is obeyed (invariant 11): what clients stored before it must not come back
-// from a volume, nor from another server. memcached remembers only when it was flushed
-// ("oldest" in stats settings), and compares that with each item's last access. So does a
-// Writer: it asks for each connection, and after each batch. An item of a batch that was
-// under way may have been added after the flush: it is taken back.
+// A flush_all is obeyed (invariant 11): what clients stored before it must not come back from a volume, nor
+// from another server. memcached remembers only the time of the last flush ("oldest" in stats settings), and
+// compares it with each item's last access. So does a Writer: it asks for each connection, and after each
+// batch. An item of a batch that was being sent may have been added after the flush; the Writer takes it
+// back.
 
-// serverClock converts a server's own time, which counts from its start, to Unix seconds of
-// this machine's clock.
+// serverClock converts a server's own time, which counts from its start, to Unix seconds of this machine's
+// clock.
 type serverClock struct{ started int64 }
 
-// at is that time, with the second that follows: memcached means the second before the
-// flush. 0 stays 0, and a flush that was ordered for the future is none yet.
+// at returns that time plus one second, because memcached's value is the second before the flush. 0 stays 0.
+// A flush that was ordered for the future has not happened.
 func (c serverClock) at(oldest int64) int64 {
 	const second = 1
 	if at := c.started + oldest + second; oldest > 0 && at <= time.Now().Unix()+second {
@@ -30,12 +30,12 @@ func (c serverClock) at(oldest int64) int64 {
 	return 0
 }
 
-// Flushes of a server so far.
+// Flushes are the flushes of a server so far.
 type Flushes struct {
-	// at is when the last one was, in Unix seconds of this machine's clock; 0 for never.
+	// at is the time of the last one, in Unix seconds of this machine's clock; 0 for never.
 	at    int64
 	clock serverClock
-	// effective is when that was by the server's clock, and ordered how many there were.
+	// effective is its time by the server's clock, and ordered is the number of flushes.
 	effective, ordered int64
 }
 
@@ -64,22 +64,21 @@ func (c *Conn) Flushes() (f Flushes, err error) {
 	if err != nil {
 		return f, fmt.Errorf("%w to stats settings: oldest=%q", ErrProtocol, settings["oldest"])
 	}
-	if f.at = f.clock.at(oldest); oldest <= uptime+ahead { // else it was ordered for the future
+	if f.at = f.clock.at(oldest); oldest <= uptime+ahead { // otherwise it was ordered for the future
 		f.effective = oldest
 	}
 	return f, nil
 }
 
-// Since tells whether the server was flushed since it had those.
+// Since tells whether the server was flushed after before.
 func (f Flushes) Since(before Flushes) bool {
 	return f.effective != 0 && (f.effective != before.effective || f.ordered > before.ordered)
 }
 
-// Removes tells whether the last one removes an item that was used last at that time, in Unix
-// seconds.
+// Removes tells whether the last flush removes an item that was last used at that time, in Unix seconds.
 func (f Flushes) Removes(accessed int64) bool { return isFlushed(accessed, f.at) }
 
-// lastFlush asks for the server's clock, and when it was flushed last; 0 never.
+// lastFlush asks for the server's clock and the time of its last flush; 0 for never.
 func (c *Conn) lastFlush() (serverClock, int64, error) {
 	if err := c.Send([]byte(AskFlushes)); err != nil {
 		return serverClock{}, 0, err
@@ -88,7 +87,7 @@ func (c *Conn) lastFlush() (serverClock, int64, error) {
 	return f.clock, f.at, err
 }
 
-// flushedAt notes a flush, and returns the last one that is known.
+// flushedAt records a flush, and returns the last known one.
 func (w *Writer) flushedAt(at int64) int64 {
 	for {
 		known := w.flushed.Load()
@@ -101,12 +100,12 @@ func (w *Writer) flushedAt(at int64) int64 {
 	}
 }
 
-// isFlushed tells whether a flush removes an item with that last access; both in Unix
-// seconds, 0 for no flush.
+// isFlushed tells whether a flush removes an item with that last access. Both are in Unix seconds; flushed is
+// 0 for no flush.
 func isFlushed(accessed, flushed int64) bool { return flushed != 0 && accessed <= flushed }
 
-// takeBack deletes those items of a batch that were flushed, and may have been added after
-// that. What a client has stored since stays.
+// takeBack deletes those items of a batch that were flushed, and may have been added after the flush. Values
+// that a client has stored since stay.
 func (l *lane) takeBack(b *batch, o *outcome) (err error) {
 	defer item.Faults(&err)()
 	ctx, cancel := context.WithTimeout(l.w.ctx, l.w.options.UnreachableTimeout)
@@ -121,7 +120,7 @@ func (l *lane) takeBack(b *batch, o *outcome) (err error) {
 	var items []item.Item
 	for i := range b.adds {
 		a := &b.adds[i]
-		if isFlushed(a.accessed, flushed) && (b.again || !a.present) {
+		if isFlushed(a.accessed, flushed) && (b.resent || !a.present) {
 			items = append(items, item.Item{Key: b.keyOf(a), Value: b.valueOf(a), Flags: a.flags})
 		}
 	}
@@ -132,9 +131,9 @@ func (l *lane) takeBack(b *batch, o *outcome) (err error) {
 	return err
 }
 
-// TakeBack deletes those of the items that the server has exactly so, by CAS, and returns
-// how many: an item that a client has stored since stays, also if it differs by its CAS
-// alone. A server without CAS keeps all of them.
+// TakeBack deletes, by CAS, those of the items that the server still has unchanged, and returns how many. An
+// item that a client has stored since stays, even if only its CAS differs. A server without CAS keeps all of
+// them.
 func (c *Conn) TakeBack(items []item.Item) (taken int64, err error) {
 	var d Deletions
 	for i := range items {

@@ -14,7 +14,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// old is what clients stored a while ago.
+// old returns items that clients stored a while ago.
 func old(n int) []item.Item {
 	var items []item.Item
 	for i := range n {
@@ -23,12 +23,12 @@ func old(n int) []item.Item {
 	return items
 }
 
-// later is after any flush of a test.
+// later returns a time after all flushes of a test.
 func later() int64 { return time.Now().Add(time.Hour).Unix() }
 
-// TestFlushIsObeyed: what clients stored before a flush_all does not come back.
+// Items that clients stored before a flush_all do not come back.
 func TestFlushIsObeyed(t *testing.T) {
-	// Each flushes at its own moment, and returns where the Writer finds the server.
+	// Each function flushes at its own moment, and returns the address for the Writer.
 	for when, flush := range map[string]func(t *testing.T, s *memcachedtest.Server) string{
 		"before the first connection": func(t *testing.T, s *memcachedtest.Server) string {
 			s.Raw().Must("OK", "flush_all", nil)
@@ -66,7 +66,7 @@ func TestFlushIsObeyed(t *testing.T) {
 				if bytes.Contains(sent, []byte("old0 ")) {
 					once.Do(func() {
 						raw.Must("OK", "flush_all", nil)
-						for i := range 10 { // as the server does when it gets the batch
+						for i := range 10 { // as if the server did it when it gets the batch
 							raw.Must("STORED", fmt.Sprintf("add old%d 7 0 3", i), []byte("old"))
 						}
 						stays = false
@@ -96,7 +96,7 @@ func TestFlushIsObeyed(t *testing.T) {
 			if v, err := c.Get([]byte("old1")); when == "while a batch is on its way" && (err != nil || v == nil || string(v.Data) != "newer") {
 				t.Errorf("what a client stored after the flush is %+v, %v", v, err)
 			}
-			// Whose it was that the second attempt found is not known when it is counted.
+			// When it is counted, it is unknown whose value the second attempt found.
 			if got := w.Tally(); got.Added+got.Present+got.Invalidated != 11 || got.Invalidated < 9 && got.Present < 9 {
 				t.Errorf("%+v", got)
 			}
@@ -104,8 +104,7 @@ func TestFlushIsObeyed(t *testing.T) {
 	}
 }
 
-// TestFlushBetweenBatches: the next batch learns of it by its answer, and the ones after
-// that are not sent.
+// The answer to the next batch shows it, and the ones after that are not sent.
 func TestFlushBetweenBatches(t *testing.T) {
 	s := memcachedtest.Start(t)
 	var sent atomic.Int64
@@ -133,7 +132,7 @@ func TestFlushBetweenBatches(t *testing.T) {
 	}
 }
 
-// TestFlushWhileAddWaits: the item that waits for a batch was looked at before the flush.
+// The item that waits for a batch was checked before the flush.
 func TestFlushWhileAddWaits(t *testing.T) {
 	s := memcachedtest.Start(t)
 	goOn := make(chan struct{})
@@ -175,7 +174,7 @@ func TestFlushWhileAddWaits(t *testing.T) {
 	}
 }
 
-// TestFlushOfTheFuture: one that was ordered for later is none yet.
+// A flush that was ordered for later has not happened.
 func TestFlushOfTheFuture(t *testing.T) {
 	s := memcachedtest.Start(t)
 	s.Raw().Must("OK", "flush_all 100", nil)
@@ -186,7 +185,7 @@ func TestFlushOfTheFuture(t *testing.T) {
 	}
 }
 
-// TestItemsOfAfterAFlush: what was used after the flush is added.
+// Items that were used after the flush are added.
 func TestItemsOfAfterAFlush(t *testing.T) {
 	s := memcachedtest.Start(t)
 	s.Raw().Must("OK", "flush_all", nil)

@@ -18,15 +18,14 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A value that is sent from its page arrives as it was, although the page is used for other
-// items at once when it is free, and connections break. Few pages may be held: the values of
-// the others are copied.
+// A value that is sent directly from its page arrives unchanged, although the page is reused at once when it
+// is free, and connections break. Few pages may be held: the other values are copied.
 func TestValuesOfPagesArriveAsTheyWere(t *testing.T) {
 	const pageSize, pages, valueSize = 64 << 10, 300, 3000
 	s := memcachedtest.Start(t, "-m", "128")
 	var sent atomic.Int64
 	through := memcachedtest.Between(t, s.Address(), func(b []byte) (stays bool) {
-		const breaks = 300 << 10 // bytes after which a connection does
+		const breaks = 300 << 10 // bytes after which a connection breaks
 		n := sent.Add(int64(len(b)))
 		return n/breaks == (n-int64(len(b)))/breaks
 	})
@@ -83,8 +82,8 @@ func TestValuesOfPagesArriveAsTheyWere(t *testing.T) {
 	}
 }
 
-// A page of a mapped file that can be read when its items are, and no more when their values are sent,
-// or compared after a flush: that is an error of the file, and not of the server.
+// A page of a mapped file can be read when its items are, but no longer when their values are sent, or
+// compared after a flush. That is an error of the file, and not of the server.
 func TestAHeldPageThatFails(t *testing.T) {
 	const valueSize = 3000
 	for _, when := range []string{"before it is sent", "when it was sent"} {

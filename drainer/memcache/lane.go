@@ -12,26 +12,25 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// lane is one connection of a Writer and its successors: when one breaks, the
-// batches without an outcome go over the next one, in full and in order. An
-// add that had been applied is then answered as already present, so that each
-// item is counted once, and the first value stays.
+// lane is one connection of a Writer and its successors. When a connection breaks, the batches without an
+// outcome are sent over the next one, in full and in order. An add that had been applied is then answered as
+// already present, so that each item is counted once, and the first value stays.
 type lane struct {
 	w *Writer
-	// number of the lane among the Writer's.
+	// number is the lane's number in the Writer.
 	number int
 	// resend has the batches without an outcome, oldest first.
 	resend   []*batch
 	patience patience
-	// waiting: the Writer's owner has been told that the server is silent.
+	// waiting means that the Writer's owner has been told that the server is silent.
 	waiting bool
 }
 
-// run sends batches until the context ends, which is its only end without an error, or
-// until it gives the server up.
+// run sends batches until the context ends, which is its only end without an error, or until it gives the
+// server up.
 func (l *lane) run(ctx context.Context) error {
 	for {
-		// Without work there is no connection: a server that nobody needs may be down.
+		// Without work there is no connection: a server that isn't needed may be down.
 		if len(l.resend) == 0 {
 			select {
 			case b := <-l.w.work:
@@ -45,7 +44,7 @@ func (l *lane) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !errors.Is(err, ErrProtocol) && !errors.Is(err, item.ErrFault) {
+		if !errors.Is(err, ErrProtocol) && !errors.Is(err, item.ErrFault) && !errors.As(err, new(*TwinError)) {
 			l.waiting = true
 			l.w.options.Waiting(err.Error())
 			err = l.patience.wait(ctx, err)
@@ -59,7 +58,7 @@ func (l *lane) run(ctx context.Context) error {
 	}
 }
 
-// answered notes that the server is alive.
+// answered records that the server is alive.
 func (l *lane) answered() {
 	l.patience.reset()
 	if l.waiting {
@@ -90,16 +89,15 @@ func (l *lane) connectAndPump(ctx context.Context) error {
 	}
 	l.w.flushedAt(flushed)
 	for _, b := range l.resend {
-		b.again = true
+		b.resent = true
 	}
 	p := pump{lane: l, conn: conn.conn, clock: clock, old: len(l.resend),
 		inflight: make(chan *batch, inFlight), broken: make(chan struct{})}
 	return p.run(ctx)
 }
 
-// pump moves batches over one connection: one goroutine writes, one reads. The reader
-// never waits for the writer, so the buffers of the two ends can't block each other
-// forever.
+// pump sends batches over one connection: one goroutine writes, one reads. The reader never waits for the
+// writer, so the buffers of the two ends can't block each other forever.
 type pump struct {
 	*lane
 	conn  net.Conn
@@ -107,12 +105,12 @@ type pump struct {
 	// old is the number of batches that an earlier connection left over.
 	old      int
 	inflight chan *batch
-	// broken is closed by the reader when it stops; unsettled is then the
-	// batch whose answers it didn't get, readErr the reason.
+	// broken is closed by the reader when it stops. Then unsettled is the batch whose answers it didn't get,
+	// and readErr is the reason.
 	broken    chan struct{}
 	unsettled *batch
 	readErr   error
-	// buffers is what a write is made of.
+	// buffers has the buffers of a write.
 	buffers net.Buffers
 }
 
@@ -132,7 +130,7 @@ func (p *pump) run(ctx context.Context) error {
 	for _, b := range p.resend {
 		select {
 		case <-b.sent:
-		default: // it was taken, or never written
+		default: // the token was taken, or the batch was never written
 		}
 	}
 	p.resend = append(p.resend, queue...)
@@ -142,8 +140,8 @@ func (p *pump) run(ctx context.Context) error {
 	return err
 }
 
-// letReaderEnd gives the reader a moment, after a write that failed, to find
-// the line in which the server said why it hung up.
+// letReaderEnd gives the reader a moment, after a failed write, to read the line in which the server said why
+// it closed the connection.
 func (p *pump) letReaderEnd(writeErr error) {
 	if writeErr != nil {
 		timer := time.AfterFunc(time.Second, func() { p.conn.Close() })
@@ -153,8 +151,8 @@ func (p *pump) letReaderEnd(writeErr error) {
 	p.conn.Close()
 }
 
-// write sends what is in queue and then what the Writer hands over. A batch is
-// in inflight before its first byte is on the wire.
+// write sends the batches in queue and then those that the Writer hands over. A batch is in inflight before
+// its first byte is sent.
 func (p *pump) write(ctx context.Context, queue *[]*batch) error {
 	for {
 		if len(*queue) == 0 {
@@ -196,9 +194,9 @@ func (p *pump) send(b *batch) error {
 		return err
 	}
 	p.buffers = b.appendTo(p.buffers[:0])
-	rest := p.buffers // is used up
+	rest := p.buffers // the write consumes it
 	_, err := rest.WriteTo(p.conn)
-	if errors.Is(err, syscall.EFAULT) { // says nothing about the server
+	if errors.Is(err, syscall.EFAULT) { // not the server's fault
 		err = fmt.Errorf("%w: %w", item.ErrFault, err)
 	}
 	return err

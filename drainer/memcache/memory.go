@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// A meta add that finds no memory deletes the value that is there, which may be newer than
-// the item; a classic one leaves it, and costs an answer. So meta adds are for servers that
-// have memory left which no slab class has taken: there no add is refused.
+// A meta add that finds no memory deletes the present value, which may be newer than the item. A classic add
+// leaves that value, but costs an answer. So meta adds are only for servers that have memory left which no
+// slab class has taken, because then no add is refused.
 const (
-	// freeEnough is so much that neither clients nor this Writer use it up between two
-	// looks: a page for each class, and what a fast network brings.
+	// freeEnough is more than clients and this Writer use up between two looks: a page for each class, and
+	// what a fast network brings.
 	freeEnough     = 64 << 20
 	memoryInterval = 100 * time.Millisecond
 )
 
-// freeMemory is the memory that no slab class has, in bytes, of most.
+// freeMemory returns how many of most bytes no slab class has.
 func (c *Conn) freeMemory(most int64, stats map[string]string) (int64, error) {
 	const page = 1 << 20
 	slabs, err := c.Stats("slabs")
@@ -30,13 +30,12 @@ func (c *Conn) freeMemory(most int64, stats map[string]string) (int64, error) {
 	}
 	pool, _ := strconv.ParseInt(stats["slab_global_page_pool"], 10, 64)
 	if active := slabs["active_slabs"]; taken == 0 && active != "" && active != "0" {
-		taken = most // after a warm restart it doesn't count what it has
+		taken = most // after a warm restart it doesn't count the restored memory
 	}
 	return max(0, most-taken) + pool*page, nil
 }
 
-// watchMemory lets the Writer be careful from the moment on when the server has little
-// memory left, or can't be asked.
+// watchMemory makes the Writer careful when the server has little memory left, or can't be asked.
 func (w *Writer) watchMemory() {
 	if w.careful.Load() {
 		return

@@ -14,13 +14,13 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestAddsAreClassicWhereMemoryIsShort: a meta add that finds no memory deletes what is
-// there, so it is sent only while the server has memory left.
+// A meta add that finds no memory deletes the present value, so meta adds are sent only while the server has
+// memory left.
 func TestAddsAreClassicWhereMemoryIsShort(t *testing.T) {
 	for what, test := range map[string]struct {
 		memory string // -m, in MiB
 		used   int    // by clients, before the second add, in MiB
-		first  string // command, and the second
+		first  string // the first command, and the second one
 		second string
 	}{
 		"there is enough":        {"256", 0, "ms ", "ms "},

@@ -13,8 +13,7 @@ const (
 	lastPause  = time.Second
 )
 
-// patience measures how long a server has not answered, and paces the attempts
-// to reach it.
+// patience measures how long a server has not answered, and paces the attempts to reach it.
 type patience struct {
 	limit time.Duration
 	since time.Time
@@ -26,19 +25,18 @@ func newPatience(limit time.Duration) patience {
 	return patience{limit: limit, since: time.Now(), pause: firstPause}
 }
 
-// reset starts over: the server has answered, or is asked only now.
+// reset starts over, because the server has answered, or is needed only from now on.
 func (p *patience) reset() { p.since, p.pause = time.Now(), firstPause }
 
-// attempt bounds a single attempt, so that a connection to a machine that is gone
-// without a notice is given up in time to try its successor.
+// attempt bounds a single attempt, so that an attempt to reach a vanished machine ends in time to try its
+// successor.
 func (p *patience) attempt() time.Duration {
 	return min(p.limit, max(time.Second, min(p.limit/3, 30*time.Second)))
 }
 
-// wait pauses before the next attempt after the one that failed with err. It returns
-// ErrUnreachable when the limit is used up, or the context's error. A server in a
-// replay does answer, so the limit doesn't apply: a replay ends with its supervisor at
-// the latest.
+// wait pauses after an attempt that failed with err. It returns ErrUnreachable when the limit is used up, or
+// the context's error. A server in a replay does answer, so the limit doesn't apply: a replay ends with its
+// supervisor at the latest.
 func (p *patience) wait(ctx context.Context, err error) error {
 	if errors.Is(err, ErrReplaying) {
 		p.since = time.Now()
@@ -59,7 +57,7 @@ func (p *patience) wait(ctx context.Context, err error) error {
 }
 
 // Insist repeats try until it succeeds: for limit at most, counted from the first
-// attempt. It doesn't repeat after an ErrProtocol. try is told how long it may take.
+// attempt. It doesn't repeat after an ErrProtocol or a TwinError. try is told how long it may take.
 // waiting is told why it waits, and "" when try has succeeded.
 func Insist(ctx context.Context, limit time.Duration, waiting func(why string), try func(timeout time.Duration) error) error {
 	p := newPatience(limit)
@@ -69,7 +67,7 @@ func Insist(ctx context.Context, limit time.Duration, waiting func(why string), 
 		case err == nil:
 			waiting("")
 			return nil
-		case errors.Is(err, ErrProtocol):
+		case errors.Is(err, ErrProtocol), errors.As(err, new(*TwinError)):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// Peers are those who have sent commands to a server lately.
+// Peers are the clients that have sent commands to a server recently.
 type Peers struct {
-	// connections of each address, and how many are of addresses beyond mostAddresses.
+	// connections has the number of connections of each address; others counts those of addresses beyond
+	// mostAddresses.
 	connections map[netip.Addr]int
 	others      int
 }
@@ -22,7 +23,7 @@ type Peers struct {
 // mostAddresses bounds the memory, whatever the server answers.
 const mostAddresses = 1 << 12
 
-// String names the three with the most connections.
+// String names the three addresses with the most connections.
 func (p *Peers) String() string {
 	const few = 3
 	all := slices.SortedFunc(maps.Keys(p.connections), func(a, b netip.Addr) int {
@@ -45,8 +46,9 @@ func (p *Peers) String() string {
 	return b.String()
 }
 
-// Peers are those who have sent a command within so long, but for this connection. Those on the
-// server's own machine don't count, unless this connection is from there, too: they are its
+// Peers returns the clients that have sent a command within that time, without this connection. It leaves out
+// those on the server's own machine, unless this connection is from there, too: they are the server's
+// supervisor.
 // supervisor.
 func (c *Conn) Peers(within time.Duration) (*Peers, error) {
 	if err := c.Send([]byte("stats conns\r\n")); err != nil {

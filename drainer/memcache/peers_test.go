@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// Those who have sent a command lately, the three with the most connections by their
-// addresses. This connection is none of them.
+// The peers are the clients that have sent a command recently; the three with the most connections are named
+// by address. This connection isn't one of them.
 func TestThePeersThatCallMostAreNamed(t *testing.T) {
 	s := memcachedtest.Start(t)
 	own, err := memcache.Dial(t.Context(), s.Address())
@@ -49,8 +49,7 @@ func TestThePeersThatCallMostAreNamed(t *testing.T) {
 	expect("; connections: 127.0.0.3 (3), 127.0.0.4 (2), 127.0.0.2 (1) and 2 more addresses")
 }
 
-// TestPeersOfAServerThatSaysAnything: what is no answer to the question is an error, and an address
-// that is none is left out.
+// An answer that isn't one is an error, and an invalid address is left out.
 func TestPeersOfAServerThatSaysAnything(t *testing.T) {
 	for answer, want := range map[string]string{
 		"STAT 1:addr tcp:[fe80::1]:5\r\nSTAT 1:secs_since_last_cmd 3\r\nEND\r\n":                                                                 "",
@@ -70,7 +69,7 @@ func TestPeersOfAServerThatSaysAnything(t *testing.T) {
 				_, _ = conn.Read(make([]byte, 100))
 			}
 		}()
-		conn, err := memcache.Dialer{Anybody: true}.Dial(t.Context(), listener.Addr().String())
+		conn, err := memcache.Dialer{AnyServer: true}.Dial(t.Context(), listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +81,7 @@ func TestPeersOfAServerThatSaysAnything(t *testing.T) {
 	}
 }
 
-// TestPeersWithoutEnd: whatever a server answers, so many addresses are kept.
+// Whatever a server answers, a bounded number of addresses is kept.
 func TestPeersWithoutEnd(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -103,7 +102,7 @@ func TestPeersWithoutEnd(t *testing.T) {
 		_ = w.Flush()
 		_, _ = conn.Read(make([]byte, 100))
 	}()
-	conn, err := memcache.Dialer{Anybody: true}.Dial(t.Context(), listener.Addr().String())
+	conn, err := memcache.Dialer{AnyServer: true}.Dial(t.Context(), listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,24 +5,22 @@ import (
 	"fmt"
 )
 
-// A member that ended without a save starts empty, and its supervisor puts its items
-// back by add. If another add brought an older value first, that would stay. So a
-// setting marks such a memcached until the end of its replay. It is there before the
-// first connection, no client can flush or evict it, and it ends with the process. The
-// value is how many items of a slab class the automatic crawler looks at: so many that
-// it means all of them.
+// A member that ended without a save starts empty, and its supervisor restores its items by add. If another
+// add brought an older value first, that value would stay. So a setting marks such a memcached until the end
+// of its replay. The mark is set before the first connection, no client can flush or evict it, and it ends
+// with the process. The setting is how many items of a slab class the automatic crawler looks at; the mark's
+// value is so large that it means all of them.
 const (
 	replaySetting = "lru_crawler_tocrawl"
 	replayMark    = "4294967291"
 )
 
-// ErrReplaying means that a member puts its items back after a crash. Until then
-// nothing may be moved to it or from it: what is moved could be older than what is
-// still to be put back.
+// ErrReplaying means that a member is restoring its items after a crash. Until it is done, nothing may be
+// moved to it or from it: moved items could be older than those that are still to be restored.
 var ErrReplaying = errors.New("it puts back what it held before it ended without a save")
 
-// ReplayingArgs are arguments for a memcached whose items are put back. A later
-// argument that gives the setting another value wins: then nobody waits.
+// ReplayingArgs returns the arguments for a memcached whose items are restored. If a later argument sets
+// another value, drains and moves don't wait.
 func ReplayingArgs() []string { return []string{"-o", replaySetting + "=" + replayMark} }
 
 // replaying returns ErrReplaying if the server has the mark.

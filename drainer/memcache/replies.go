@@ -7,16 +7,15 @@ import (
 	"strconv"
 )
 
-// Tally counts what became of items, each once.
+// Tally counts the outcomes of items, each once.
 type Tally struct {
 	Added, Present, Rejected int64
-	// TooLargeFlags counts those of the rejected ones whose client flags the server can't
-	// store.
+	// TooLargeFlags counts the rejected items whose client flags the server can't store.
 	TooLargeFlags int64
-	// Invalidated: clients have flushed the server since the item was last accessed.
+	// Invalidated counts items that were last accessed before clients flushed the server.
 	Invalidated int64
-	// Bytes of keys and values that were added. If a server doesn't say which items it
-	// has not added, these count with the batch's average size.
+	// Bytes is the size of keys and values that were added. If a server doesn't say which items it has not
+	// added, they count with the batch's average size.
 	Bytes int64
 }
 
@@ -29,19 +28,18 @@ func (t *Tally) add(o Tally) {
 	t.Bytes += o.Bytes
 }
 
-// outcome is what the server said to one batch.
+// outcome is the result of one batch.
 type outcome struct {
 	Tally
-	// refusal is the first line that rejected an item, quoted: it goes into the receipt,
-	// which has little room.
+	// refusal is the first line that rejected an item, quoted for the receipt, which has little room.
 	refusal string
-	// oldest is the server's last flush, in seconds of its own clock: items last accessed
-	// up to then are flushed. 0 for none.
+	// oldest is the server's last flush, in seconds of its own clock: items last accessed up to then are
+	// flushed. 0 for none.
 	oldest int64
 }
 
-// readReplies reads the answers to a batch up to its barrier. An error leaves
-// the batch without an outcome: its connection is of no further use.
+// readReplies reads the answers to a batch up to its barrier. After an error the batch has no outcome, and
+// its connection can't be used any more.
 func readReplies(r *bufio.Reader, b *batch) (outcome, error) {
 	var o outcome
 	removed, classic := int64(0), 0
@@ -89,7 +87,7 @@ func readReplies(r *bufio.Reader, b *batch) (outcome, error) {
 	}
 }
 
-// close computes what was added from what was refused.
+// close computes from the refusals how many items were added.
 func (o outcome) close(b *batch, removed int64) (outcome, error) {
 	o.Added = int64(len(b.adds)) - o.Present - o.Rejected
 	if o.Added < 0 {
@@ -102,13 +100,13 @@ func (o outcome) close(b *batch, removed int64) (outcome, error) {
 	return o, nil
 }
 
-// average size of the batch's items, 0 for an empty one.
+// average returns the average size of the batch's items, 0 for an empty batch.
 func (b *batch) average() int64 {
 	return b.bytes / int64(max(1, len(b.adds)))
 }
 
-// classic returns the next classic add from that position on, and passes it; nil where
-// there is none.
+// classic returns the next classic add from that position on, and moves the position behind it; nil if there
+// is none.
 func (b *batch) classic(next *int) *add {
 	for ; *next < len(b.adds); *next++ {
 		if a := &b.adds[*next]; a.classic {

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// threeItems of 10, 20 and 30 bytes.
+// threeItems returns a batch with items of 10, 20 and 30 bytes.
 func threeItems() *batch {
 	b := newBatch(false)
 	for n := 10; n <= 30; n += 10 {
@@ -115,8 +115,8 @@ func script(t *testing.T, answers map[string]string) string {
 	return l.Addr().String()
 }
 
-// What isn't a memcached with the meta protocol is refused
-// at once, before it could take values for commands.
+// A server that isn't a memcached with the meta protocol is refused at once, before it could read values as
+// commands.
 func TestWhatIsNoMemcachedIsRefusedAtOnce(t *testing.T) {
 	tests := map[string]map[string]string{
 		"no meta protocol": {"version": "VERSION 1.5.6\r\n", "mn": "ERROR\r\n"},
@@ -133,11 +133,11 @@ func TestWhatIsNoMemcachedIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestStatsAreBounded: a server that sends lines without an end costs little memory and time.
+// A server that sends lines without an end costs little memory and time.
 func TestStatsAreBounded(t *testing.T) {
 	lines := strings.Repeat("STAT a b\r\n", maxStats)
 	for answer, want := range map[string]error{lines[:len(lines)/maxStats*(maxStats-1)] + "END\r\n": nil, lines + "END\r\n": ErrProtocol} {
-		c, err := Dialer{Anybody: true}.Dial(t.Context(), script(t, map[string]string{"stats": answer}))
+		c, err := Dialer{AnyServer: true}.Dial(t.Context(), script(t, map[string]string{"stats": answer}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestAValueIsReadOrRefused(t *testing.T) {
 	}
 }
 
-// FuzzReplies: no answer panics, loops, or is counted as more than was asked.
+// No answer causes a panic or a loop, or is counted as more than was asked.
 func FuzzReplies(f *testing.F) {
 	for _, seed := range []string{"END\r\n", "NS O1\r\nEND\r\n", "STORED\r\nSERVER_ERROR x\r\nEND\r\n", "NS O\r\n"} {
 		f.Add([]byte(seed))
@@ -186,7 +186,7 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// FuzzConn: no answer to a plain request panics or allocates without bound.
+// No answer to a plain request causes a panic or unbounded memory.
 func FuzzConn(f *testing.F) {
 	f.Add([]byte("VA 2 f1 t-1 c5\r\nab\r\n"))
 	f.Add([]byte("STAT a b\r\nEND\r\n"))

@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// ServerTLS is for a server beside memcached that shows the same certificate, and asks clients
-// for theirs if memcached does. The files are read now.
+// ServerTLS returns the configuration of a server beside memcached that shows the same certificate, and asks
+// clients for a certificate if memcached does. It reads the files now.
 func (d Dialer) ServerTLS(verifyClients bool) (*tls.Config, error) {
 	pair, err := d.certificate()
 	if err != nil {
@@ -26,8 +26,7 @@ func (d Dialer) ServerTLS(verifyClients bool) (*tls.Config, error) {
 	return config, nil
 }
 
-// ServerTLSKept is ServerTLS for many connections: the files are read again when one of them has
-// changed, and not for each connection.
+// ServerTLSKept is ServerTLS for many connections: it reads the files again only if one of them has changed.
 func (d Dialer) ServerTLSKept(verifyClients bool) func() (*tls.Config, error) {
 	var mu sync.Mutex
 	var kept *tls.Config
@@ -35,7 +34,7 @@ func (d Dialer) ServerTLSKept(verifyClients bool) func() (*tls.Config, error) {
 	return func() (*tls.Config, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		// A change while they are read shows at the next connection.
+		// If the files change while they are read, the next connection notices it.
 		now, same := [3]os.FileInfo{}, kept != nil
 		for i, name := range []string{contract.CertFile, contract.KeyFile, contract.CAFile} {
 			now[i], _ = os.Stat(filepath.Join(d.TLSDir, name))
@@ -52,8 +51,8 @@ func (d Dialer) ServerTLSKept(verifyClients bool) func() (*tls.Config, error) {
 	}
 }
 
-// sameFile tells whether a file has not changed; nil is one that isn't there. A Secret's files are
-// others when it changes.
+// sameFile tells whether a file has not changed; nil is a missing file. An update of a Secret replaces its
+// files.
 func sameFile(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -61,7 +60,7 @@ func sameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// Logins that memcached accepts.
+// Logins returns the logins that memcached accepts.
 func (d Dialer) Logins() ([]contract.Login, error) {
 	text, err := os.ReadFile(d.AuthFile)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// TestARotatedCertificateIsTakenUpAndAnotherIsNotReadAgain, by a router and its many connections.
+// A router does so with its many connections.
 func TestARotatedCertificateIsTakenUpAndAnotherIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	secret := memcachedtest.NewSecured(t).TLS

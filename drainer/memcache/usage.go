@@ -11,10 +11,10 @@ type Usage struct {
 	counters [len(usage)]float64
 }
 
-// usage only grows, but for the last four after "stats reset".
+// The values of usage only grow, except the last four after "stats reset".
 var usage = [...]string{"uptime", "rusage_user", "rusage_system", "total_items", "total_connections", "bytes_read", "bytes_written"}
 
-// Usage of the server.
+// Usage asks for the server's usage.
 func (c *Conn) Usage() (u Usage, err error) {
 	stats, err := c.Stats("")
 	if err != nil {

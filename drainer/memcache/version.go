@@ -12,12 +12,12 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// ErrTooOld means that a server is older than contract.OldestMemcached. It is an ErrProtocol: such a
-// server takes some values for commands, and never deletes by CAS.
+// ErrTooOld means that a server is older than contract.OldestMemcached. It matches ErrProtocol: such a server
+// reads some values as commands, and never deletes by CAS.
 var ErrTooOld = fmt.Errorf("%w: this memcached is too old", ErrProtocol)
 
-// CheckVersion says why a memcached of that version is no member: it is older than
-// contract.OldestMemcached. A version that is no number is not known to be.
+// CheckVersion returns why a memcached of that version can't be a member: it is older than
+// contract.OldestMemcached. A version that isn't a number is accepted.
 func CheckVersion(version string) error {
 	if older, known := olderThan(version, contract.OldestMemcached); !known || !older {
 		return nil
@@ -25,13 +25,13 @@ func CheckVersion(version string) error {
 	return fmt.Errorf("%w: it is memcached %.40s, and %s or later is needed", ErrTooOld, version, contract.OldestMemcached)
 }
 
-// olderThan compares two versions; known is false if one has no three numbers.
+// olderThan compares two versions; known is false if one of them doesn't begin with three numbers.
 func olderThan(version, other string) (older, known bool) {
 	v, o := numbersOf(version), numbersOf(other)
 	return slices.Compare(v, o) < 0, len(v) == len(o)
 }
 
-// numbersOf "1.6.13"; nil if it doesn't begin with three numbers.
+// numbersOf returns the first three numbers of a version such as "1.6.13"; nil if it doesn't begin with them.
 func numbersOf(version string) []int {
 	n := make([]int, 3)
 	if read, _ := fmt.Sscanf(version, "%d.%d.%d", &n[0], &n[1], &n[2]); read != len(n) {
@@ -40,7 +40,7 @@ func numbersOf(version string) []int {
 	return n
 }
 
-// DialMember connects to a member, as DialContext does, and returns its version, too.
+// DialMember connects to a member, as DialContext does, and also returns its version.
 func (d Dialer) DialMember(ctx context.Context, network, address string) (conn net.Conn, version string, err error) {
 	if conn, err = d.connect(ctx, network, address); err != nil {
 		return nil, "", err
@@ -57,7 +57,7 @@ func (d Dialer) DialMember(ctx context.Context, network, address string) (conn n
 	return conn, version, nil
 }
 
-// askMember asks what the server can do, before it is asked anything else.
+// askMember asks for the server's version, before any other request.
 func (d Dialer) askMember(conn net.Conn) (version string, err error) {
 	c := &Conn{conn: conn, r: bufio.NewReader(conn)}
 	if version, err = c.Version(); err == nil {
@@ -69,7 +69,7 @@ func (d Dialer) askMember(conn net.Conn) (version string, err error) {
 	return version, err
 }
 
-// checkVersion is CheckVersion. A server that doesn't tell its version shows what it can do.
+// checkVersion is CheckVersion. If the server doesn't report its version, it tests what the server supports.
 func (c *Conn) checkVersion(version string) error {
 	if _, known := olderThan(version, contract.OldestMemcached); known {
 		return CheckVersion(version)
@@ -94,11 +94,11 @@ func (c *Conn) Version() (string, error) {
 	return version, nil
 }
 
-// takesMeta tells whether the server takes meta sets in their final form. Those before
-// 1.6.10 want the size in another place, and know no base64 keys: they refuse the
-// command line, and then read the value as further commands. This one's value is none.
+// takesMeta tells whether the server takes meta sets in their final form. Versions before 1.6.10 expect the
+// size in another position, and know no base64 keys: they refuse the command line, and then read the value as
+// further commands. Here the value is not a command.
 func (c *Conn) takesMeta() (bool, error) {
-	// A replace of a key that does not exist.
+	// This is a replace of a key that does not exist.
 	if err := c.Send([]byte("ms AG5vYm9keSBoYXMgdGhpcw0K 1 MR b\r\n0\r\nmn\r\n")); err != nil {
 		return false, err
 	}
@@ -109,7 +109,7 @@ func (c *Conn) takesMeta() (bool, error) {
 			return false, err
 		case string(line) == "MN":
 			return takes, nil
-		case lines > 0 && string(line) == "ERROR": // to mn: it knows no meta commands
+		case lines > 0 && string(line) == "ERROR": // the answer to mn: it knows no meta commands
 			return false, nil
 		}
 		takes = takes && (bytes.HasPrefix(line, []byte("NS")) || bytes.HasPrefix(line, []byte("HD")))
@@ -117,5 +117,5 @@ func (c *Conn) takesMeta() (bool, error) {
 	return false, fmt.Errorf("%w: it answers a request too often", ErrProtocol)
 }
 
-// mostAnswers to a meta set and its value that are read as requests.
+// mostAnswers bounds the answers to a meta set and its value that are read as requests.
 const mostAnswers = 8

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// Every connection to a member asks first what it can do: one that is too old is sent nothing else.
+// Every connection to a member first asks for its version: a member that is too old is sent nothing else.
 func TestAMemberThatIsTooOldIsAskedNothingElse(t *testing.T) {
 	t.Parallel()
 	const replace = "ms AG5vYm9keSBoYXMgdGhpcw0K 1 MR b"
@@ -60,7 +60,7 @@ func TestAMemberThatIsTooOldIsAskedNothingElse(t *testing.T) {
 	}
 }
 
-// The same by the memcached of Debian 11.
+// The same holds for the memcached of Debian 11.
 func TestARealMemberThatIsTooOldIsRefused(t *testing.T) {
 	t.Parallel()
 	s := memcachedtest.StartSuite(t, "bullseye")
@@ -73,7 +73,7 @@ func TestARealMemberThatIsTooOldIsRefused(t *testing.T) {
 	}
 }
 
-// listen serves each connection.
+// listen calls serve for each connection.
 func listen(t *testing.T, serve func(c net.Conn)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -21,65 +21,61 @@ var ErrUnreachable = errors.New("the server does not answer")
 type Options struct {
 	// Address is HOST:PORT; the name is resolved again for every connection.
 	Address string
-	// Dialer of the connections.
+	// Dialer opens the connections.
 	Dialer Dialer
-	// UnreachableTimeout bounds how long the server may not answer before the
-	// Writer gives up.
+	// UnreachableTimeout bounds how long the server may not answer before the Writer gives up.
 	UnreachableTimeout time.Duration
-	// Connections to the server, at least 1. A memcached thread serves each,
-	// so more than one keeps more of the server's threads busy.
+	// Connections is the number of connections, at least 1. A memcached thread serves each, so more
+	// connections keep more of the server's threads busy.
 	Connections int
-	// BatchBytes after which a run of adds is sent; a larger item is a batch
-	// of its own.
+	// BatchBytes is the size after which a batch of adds is sent; a larger item is a batch of its own.
 	BatchBytes int
-	// Sending, if it is not nil, is told the places of a batch's items before the first byte of the
-	// batch is sent. An error ends the Writer, and nothing is sent. Connections call it at once.
+	// Sending, if not nil, is called with the places of a batch's items before the first byte of the batch is
+	// sent. After an error the Writer ends, and sends nothing. Connections call it concurrently.
 	Sending func(places []int64) error
-	// Answered, if it is not nil, is given every batch that the server has answered, before its
-	// items have an outcome, by the connection with that number. An error ends the Writer.
+	// Answered, if not nil, is called with every batch that the server has answered, before its items have an
+	// outcome, by the connection with that number. After an error the Writer ends.
 	Answered func(connection int, a Answered) error
-	// Unsent, if it is not nil, is told by Add of an item that is not sent: it is refused, or
-	// else clients have flushed the server since its last access.
+	// Unsent, if not nil, is called by Add for an item that is not sent: the server would refuse it, or
+	// clients have flushed the server since its last access.
 	Unsent func(it *item.Item, refused bool)
-	// Waiting is told, with a sentence, when the server stops answering and
-	// with "" when it answers again. May be nil.
+	// Waiting, if not nil, is called with a sentence when the server stops answering, and with "" when it
+	// answers again.
 	Waiting func(why string)
 }
 
 // Limits of a server decide whether it can store an item.
 type Limits struct {
 	Version string
-	// Place is the address at which the server was reached.
+	// Place is the address where the server was reached.
 	Place string
-	// ItemSizeMax is -I: bytes that an item may take, with its header.
+	// ItemSizeMax is -I: how many bytes an item may take, with its header.
 	ItemSizeMax int
-	// CAS: each item carries 8 bytes more.
+	// CAS means that each item takes 8 bytes more.
 	CAS bool
-	// FlagsBytes is how many bytes client flags have, see item.FlagsBytes.
+	// FlagsBytes is how many bytes client flags take; see item.FlagsBytes.
 	FlagsBytes int
 	// EvictsToFree is false under -M: the server refuses when it is full.
 	EvictsToFree bool
 	// Evictions is the server's counter.
 	Evictions int64
-	// Room for more items before the server evicts, in bytes: -m less its items, and
-	// less a tenth of these for what slab classes waste.
+	// Room is how many bytes of items fit before the server evicts: -m less its items, and less a tenth of
+	// these for what slab classes waste.
 	Room int64
-	// Taken is what its items take, in bytes.
+	// Taken is the size of its items, in bytes.
 	Taken int64
-	// Free is the memory that no slab class has yet, in bytes: while there is some, no add
-	// is refused.
+	// Free is how many bytes no slab class has yet: while there are some, no add is refused.
 	Free int64
 }
 
-// Writer adds items to one server. It never overwrites a value of the server. Add,
-// Send, Flush, Pending and Close are for one goroutine; others hand over items by Feeders
-// of their own.
+// Writer adds items to one server. It never overwrites a value of the server. Add, Send, Flush, Pending and
+// Close are for one goroutine; other goroutines use their own Feeders.
 type Writer struct {
 	*Feeder
 	options Options
 	limits  Limits
-	// careful: use only commands that every version knows, and that keep the present
-	// value when the server is short of memory.
+	// careful means that only commands are used that every version knows, and that keep the present value
+	// when the server is short of memory.
 	careful atomic.Bool
 
 	free chan *batch
@@ -90,26 +86,25 @@ type Writer struct {
 	cancel      context.CancelCauseFunc
 	lanes       sync.WaitGroup
 
-	// flushed is when clients last flushed the server, in Unix seconds of this machine's
-	// clock: an item last accessed up to then must not come back. 0 for never.
+	// flushed is when clients last flushed the server, in Unix seconds of this machine's clock; 0 for never.
+	// An item last accessed up to then must not come back.
 	flushed atomic.Int64
 
 	mu      sync.Mutex
 	tally   Tally
 	refusal string
-	// handed counts the items given to Add; some may still be in batches.
+	// handed counts the items given to Add; some of them may still be in batches.
 	handed, done atomic.Int64
 }
 
-// mostAdds is how many items a batch has at most: what is kept of each takes more room than a
-// small item.
+// mostAdds bounds the items of a batch: the bookkeeping of an item takes more room than a small item.
 const mostAdds = 2048
 
 // inFlight is the number of batches that a lane sends ahead of the answers.
 const inFlight = 3
 
-// Batches is the number of batches that a Writer with so many connections
-// keeps in memory: those under way, one that waits, and the one being filled.
+// Batches returns the number of batches that a Writer with so many connections has in memory: those being
+// sent, one that waits, and the one being filled.
 func Batches(connections int) int { return connections*(inFlight+1) + 2 }
 
 // NewWriter returns a writer that isn't connected yet.
@@ -128,7 +123,7 @@ func NewWriter(o Options) *Writer {
 	return w
 }
 
-// newBatch copies values for a TLS connection, which makes records of them.
+// newBatch returns a batch. For a TLS connection it copies values, because TLS makes records of them.
 func (w *Writer) newBatch() *batch { return newBatch(w.options.Dialer.TLSDir != "") }
 
 // Feeder hands items to a Writer, for one goroutine. At the end, Send sends the last ones.
@@ -137,11 +132,11 @@ type Feeder struct {
 	current *batch
 }
 
-// NewFeeder returns one more. The Writer is connected.
+// NewFeeder returns another Feeder. The Writer must be connected.
 func (w *Writer) NewFeeder() *Feeder { return &Feeder{w, w.newBatch()} }
 
-// Connect waits until the server answers, learns its limits, and starts the
-// connections. ctx bounds the writer's whole life.
+// Connect waits until the server answers, reads its limits, and starts the connections. ctx bounds the
+// writer's whole life.
 func (w *Writer) Connect(ctx context.Context) error {
 	err := Insist(ctx, w.options.UnreachableTimeout, w.options.Waiting, func(timeout time.Duration) (err error) {
 		w.limits, err = w.options.Dialer.ReadLimits(ctx, w.options.Address, timeout)
@@ -171,7 +166,7 @@ func (w *Writer) start(ctx context.Context) {
 	}
 }
 
-// Prepare opens the connections, as the first items do.
+// Prepare opens the connections, which the first items would otherwise do.
 func (w *Writer) Prepare() error {
 	for range w.options.Connections {
 		if err := w.sendBarrier(); err != nil {
@@ -181,15 +176,15 @@ func (w *Writer) Prepare() error {
 	return w.Flush()
 }
 
-// Limits as they were when Connect returned.
+// Limits returns the limits from when Connect returned.
 func (w *Writer) Limits() Limits { return w.limits }
 
-// Add hands over an item, copying it. It waits while the server is slower than
-// the caller. The error is why the writer has given up.
+// Add copies an item and hands it over. It waits while the server is slower than the caller. The error is why
+// the Writer has given up.
 func (f *Feeder) Add(it *item.Item) error {
 	w := f.w
 	form, ok := formOf(it.Key, it.BinaryKey)
-	flushed := w.flushed.Load() // once: a batch must not count as of a later flush than its items
+	flushed := w.flushed.Load() // read once: a batch must not count as of a later flush than its items
 	switch {
 	case isFlushed(it.LastAccess, flushed):
 		w.invalidate(it)
@@ -230,7 +225,7 @@ func (w *Writer) Takes(flags uint64) bool {
 	return flags <= math.MaxUint32 || w.limits.FlagsBytes == item.LargeFlags
 }
 
-// Send sends what was handed over, without waiting for the answers.
+// Send sends the items handed over, without waiting for the answers.
 func (f *Feeder) Send() error {
 	if len(f.current.adds) == 0 {
 		return context.Cause(f.w.ctx)
@@ -238,8 +233,7 @@ func (f *Feeder) Send() error {
 	return f.sendBarrier()
 }
 
-// sendBarrier passes the current batch, which may have no items, to a connection and takes a
-// free one.
+// sendBarrier hands the current batch, which may be empty, to a connection and takes a free batch.
 func (f *Feeder) sendBarrier() error {
 	w := f.w
 	f.current.barrier()
@@ -286,7 +280,7 @@ func (w *Writer) Close() {
 	}
 }
 
-// settle counts the outcome of a batch and makes the batch free.
+// settle counts the outcome of a batch and frees the batch.
 func (w *Writer) settle(b *batch, o outcome) {
 	w.mu.Lock()
 	w.tally.add(o.Tally)
@@ -303,8 +297,8 @@ func (w *Writer) settle(b *batch, o outcome) {
 	w.free <- b
 }
 
-// reject counts an item that the server would refuse, without sending it: a server that
-// refuses a meta add for its size deletes its value for the key.
+// reject counts an item that the server would refuse, without sending it: a server that refuses a meta add
+// for its size deletes its value for the key.
 func (w *Writer) reject(it *item.Item, why string) {
 	if w.options.Unsent != nil {
 		w.options.Unsent(it, true)
@@ -331,28 +325,28 @@ func (w *Writer) invalidate(it *item.Item) {
 	w.tally.Invalidated++
 }
 
-// Tally of the items that the server has answered for.
+// Tally returns the counts of the items that the server has answered for.
 func (w *Writer) Tally() Tally {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tally
 }
 
-// Refusal is the first reason for a rejected item, "" if there is none.
+// Refusal returns the first reason for a rejected item, "" if there is none.
 func (w *Writer) Refusal() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.refusal
 }
 
-// Done counts the items that have an outcome.
+// Done returns the number of items that have an outcome.
 func (w *Writer) Done() int64 { return w.done.Load() }
 
-// Pending counts the items that were handed over and have none yet.
+// Pending returns the number of items that were handed over and have no outcome yet.
 func (w *Writer) Pending() int64 { return w.handed.Load() - w.done.Load() }
 
-// tooLarge follows memcached's item_size_ok: header, key and its NUL, flags if they
-// aren't 0, CAS, value and its line end.
+// tooLarge follows memcached's item_size_ok: header, key and its NUL, flags if they aren't 0, CAS, value and
+// its line end.
 func (l Limits) tooLarge(it *item.Item) bool {
 	size := 48 + len(it.Key) + 1 + len(it.Value) + 2
 	if it.Flags != 0 {
@@ -364,7 +358,7 @@ func (l Limits) tooLarge(it *item.Item) bool {
 	return l.ItemSizeMax > 0 && size > l.ItemSizeMax
 }
 
-// ReadLimits asks the server at address, waiting at most timeout.
+// ReadLimits asks the server at address for its limits, and waits at most timeout.
 func (d Dialer) ReadLimits(ctx context.Context, address string, timeout time.Duration) (Limits, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -378,7 +372,7 @@ func (d Dialer) ReadLimits(ctx context.Context, address string, timeout time.Dur
 	return c.Limits()
 }
 
-// Limits asks the server what it can store.
+// Limits asks the server for its limits.
 func (c *Conn) Limits() (Limits, error) {
 	l := Limits{Place: c.conn.RemoteAddr().String()}
 	var err error
@@ -399,7 +393,7 @@ func (c *Conn) Limits() (Limits, error) {
 	l.FlagsBytes = item.FlagsBytes(settings)
 	l.CAS = settings["cas_enabled"] != "no"
 	l.EvictsToFree = settings["evictions"] != "off"
-	// If the server doesn't say, no limit is known.
+	// If the server doesn't report it, no limit is known.
 	l.ItemSizeMax, _ = strconv.Atoi(settings["item_size_max"])
 	l.Evictions, _ = strconv.ParseInt(stats["evictions"], 10, 64)
 	most, _ := strconv.ParseInt(stats["limit_maxbytes"], 10, 64)

@@ -43,8 +43,7 @@ func addAll(t *testing.T, w *memcache.Writer, items ...item.Item) {
 	}
 }
 
-// TestAddKeepsWhatAnItemIs: key, value, flags and time arrive as they were,
-// whatever their bytes and sizes.
+// Key, value, flags and time arrive unchanged, whatever their bytes and sizes.
 func TestAddKeepsWhatAnItemIs(t *testing.T) {
 	s := memcachedtest.Start(t)
 	w := connect(t, memcache.Options{Address: s.Address(), Connections: 2})
@@ -86,7 +85,7 @@ func TestAddKeepsWhatAnItemIs(t *testing.T) {
 	}
 }
 
-// TestAddNeverOverwrites: what the server has stays, and is counted.
+// The server's values stay, and are counted.
 func TestAddNeverOverwrites(t *testing.T) {
 	for name, args := range map[string][]string{"evicting": nil, "refusing when full": {"-M"}} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +105,7 @@ func TestAddNeverOverwrites(t *testing.T) {
 	}
 }
 
-// TestRefusedItemsLeaveTheHeldValue: memcached answers a meta add that it has
-// no room for by deleting what it holds for the key. That must not happen.
+// If memcached has no room for a meta add, it deletes its value for the key. That must not happen.
 func TestRefusedItemsLeaveTheHeldValue(t *testing.T) {
 	t.Run("too large", func(t *testing.T) {
 		s := memcachedtest.Start(t, "-I", "512k", "-m", "64")
@@ -133,7 +131,7 @@ func TestRefusedItemsLeaveTheHeldValue(t *testing.T) {
 			filler.Key = fmt.Appendf(nil, "filler%d", i)
 			addAll(t, w, filler)
 		}
-		// The first thing that a writer is refused.
+		// It is the first item of a writer that is refused.
 		fresh := connect(t, memcache.Options{Address: s.Address()})
 		addAll(t, fresh, item.Item{Key: []byte("k"), Value: make([]byte, 900)})
 		if got := fresh.Tally(); got.Rejected != 1 {
@@ -145,9 +143,9 @@ func TestRefusedItemsLeaveTheHeldValue(t *testing.T) {
 	})
 }
 
-// TestRestartInTheMiddle: the server dies and comes back while items are added.
-// Each item is counted once, and all that were sent after the last answer
-// before its death are on it. It stays away until the writer has reported that it doesn't answer.
+// The server dies and comes back while items are added. Each item is counted once, and all items that were
+// sent after the last answer before its death are on it. It stays away until the writer has reported that it
+// doesn't answer.
 func TestRestartInTheMiddle(t *testing.T) {
 	s := memcachedtest.Start(t)
 	silent, once := make(chan bool), sync.Once{}
@@ -166,7 +164,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 				select {
 				case <-silent:
 				case <-wait.Over():
-					t.Error("nobody was told that the server does not answer")
+					t.Error("no message said that the server does not answer")
 				}
 				s.Restart()
 			})
@@ -192,8 +190,8 @@ func TestRestartInTheMiddle(t *testing.T) {
 	}
 }
 
-// A server that is not there, goes away, or stops answering
-// ends the writer after UnreachableTimeout, with an error that says so.
+// A server that is not there, disappears, or stops answering ends the writer after UnreachableTimeout, with
+// an error that says so.
 func TestAServerThatStopsAnsweringEndsTheWriter(t *testing.T) {
 	const patience = 5 * time.Second
 	t.Run("never there", func(t *testing.T) {

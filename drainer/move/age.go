@@ -9,48 +9,48 @@ import (
 
 // Items are divided into bands by the time of their last access.
 //
-// A server that is full evicts what it was given longest ago. So if servers are short of room, items
-// are added band by band. The least recently used come first, so that the most recently used are
-// left. Servers that refuse items when they are full (-M) get the most recently used first. The
-// items are read once per band, which bounds the memory.
+// A full server evicts the items that it was given first. So if servers are short of room, items are added
+// band by band. The least recently used band comes first, so that the most recently used items are left.
+// Servers that refuse items when they are full (-M) get the most recently used band first. The items are read
+// once for each band, which bounds the memory.
 
 const (
-	// bandCount is how many bands there are at most.
+	// bandCount is the maximum number of bands.
 	bandCount = 8
-	// step is how exactly memcached keeps the time of access, in seconds. Items that were not
-	// used for ages steps count as one age.
+	// step is the resolution of memcached's time of access, in seconds. Items that were not used for ages
+	// steps count as one age.
 	step = 60
 	ages = 30 * 24 * 60
 )
 
-// ageClock gives ages as of one moment, in Unix seconds.
+// ageClock computes ages at one moment, in Unix seconds.
 type ageClock int64
 
-// presentAges is the clock of this moment.
+// presentAges returns the clock of this moment.
 func presentAges() ageClock { return ageClock(time.Now().Unix()) }
 
-// Of an item, in minutes; those of a month and more are one age.
+// Of returns an item's age in minutes; ages of a month and more count as one.
 func (c ageClock) Of(it *item.Item) int {
 	return int(min(max(0, (int64(c)-it.LastAccess)/step), ages-1))
 }
 
-// band is the items whose age is at least From and less than To.
+// band has the items whose age is at least From and less than To.
 type band struct{ From, To int }
 
 // Has tells whether items of that age are in the band.
 func (b band) Has(age int) bool { return age >= b.From && age < b.To }
 
-// everyAge is the one band if there is room.
+// everyAge is the only band if there is enough room.
 var everyAge = []band{{0, ages}}
 
-// ageSizes are how many bytes the items of each age have.
+// ageSizes has the total size of the items of each age, in bytes.
 type ageSizes []int64
 
-// newAgeSizes has none.
+// newAgeSizes returns sizes without items.
 func newAgeSizes() ageSizes { return make(ageSizes, ages) }
 
-// bands of about the same number of bytes: the most recently used items are in the first one, or
-// in the last.
+// bands returns bands of about the same number of bytes, with the most recently used items in the first or
+// the last one.
 func (s ageSizes) bands(oldestFirst bool) []band {
 	total := int64(0)
 	for _, n := range s {

@@ -8,9 +8,17 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// While a member's pod is replaced, its name may still lead to where it was, which may be another member's place by
-// now. Items for both would be stored at one, where the next ring change finds them as old values; and an item that is
-// added where it already is, under another name, is then deleted there.
+// While a member's pod is replaced, its name may still lead to its old address, which another member may have
+// by now. Items for both members would be stored at one, where the next ring change finds them as old values.
+// And an item that is added to the member that has it already, under another name, is then deleted there.
+
+// keepPlaces lets all connections of this move note where they lead to. Once they are known to be apart, a later
+// connection that leads to the place of another ends the move: items may have gone to the wrong one of the two.
+func (e *Engine) keepPlaces() {
+	if e.Dialer.Places == nil {
+		e.Dialer.Places = &memcache.Places{}
+	}
+}
 
 // apart waits until no two servers are reached at the same place.
 func (e *Engine) apart(ctx context.Context) error {
@@ -27,7 +35,7 @@ func (e *Engine) apart(ctx context.Context) error {
 	known := true
 	waiting := func(why string) { e.waits.Set(twin.name, why) }
 	err := memcache.Insist(ctx, e.UnreachableTimeout, waiting, func(timeout time.Duration) error {
-		if known { // of a moment ago
+		if known { // known from a moment ago
 			known = false
 			return twin.err
 		}
@@ -52,7 +60,7 @@ func (e *Engine) apart(ctx context.Context) error {
 	return nil
 }
 
-// twin is the first server that is reached where one before it is; nil if there is none.
+// twin returns the first server that is reached at the address of an earlier one; nil if there is none.
 func (e *Engine) twin(places []string) *survivorError {
 	at := map[string]int{}
 	for i, place := range places {

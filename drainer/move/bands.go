@@ -7,14 +7,13 @@ import (
 )
 
 const (
-	// itemOverhead are an item's bytes besides key and value. Slab classes waste a
-	// tenth more.
+	// itemOverhead is how many bytes an item takes besides key and value. Slab classes waste another tenth.
 	itemOverhead = 60
 	slack        = 10
 )
 
-// bands returns those to read the layer in, in their order. A running member is read in
-// one: what a pass has found is deleted there, so no pass may be made only to count.
+// bands returns the bands in which the layer is read, in order. A running member is read in one: what a pass
+// has found is deleted there, so no pass may only count.
 func (e *Engine) bands(ctx context.Context, layer item.Source, now ageClock) ([]band, error) {
 	if _, running := layer.(*runningMember); running || e.roomForAll(layer.Used()) {
 		return everyAge, nil
@@ -39,8 +38,8 @@ func (e *Engine) bands(ctx context.Context, layer item.Source, now ageClock) ([]
 	return everyAge, nil
 }
 
-// roomForAll tells whether there is room wherever the items go: no survivor gets more
-// than twice its share of the used bytes, which include what slab classes waste.
+// roomForAll tells whether there is enough room on every survivor, if none gets more than twice its share of
+// the used bytes, which include what slab classes waste.
 func (e *Engine) roomForAll(used int64) bool {
 	most := used
 	if n := int64(len(e.writers)); n > 2 {
@@ -54,8 +53,8 @@ func (e *Engine) roomForAll(used int64) bool {
 	return true
 }
 
-// oldestFirst tells whether the most recently used items of a running member have to come
-// last, so that they are left: if others may be short of room, and evict.
+// oldestFirst tells whether the most recently used items of a running member have to come last, so that they
+// are not evicted by later ones. That is so if owners may be short of room and evict.
 func (e *Engine) oldestFirst(l *runningMember) bool {
 	if l.leaving != nil {
 		return !e.roomForAll(l.leaving.taken) && e.evict()

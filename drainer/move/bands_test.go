@@ -17,8 +17,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// aged is a source of items in random order, the n-th of them last used n
-// minutes ago.
+// aged is a source of items in random order, the n-th of which was last used n minutes ago.
 type aged struct {
 	n, size int
 	passes  int
@@ -47,10 +46,9 @@ func (a *aged) Lacking() error  { return nil }
 func (a *aged) Clean() bool     { return true }
 func (a *aged) Version() string { return "" }
 
-// TestMostRecentlyUsedStay: survivors that are too small for all items end with
-// those that were used last, whether they evict or refuse when they are full.
-// Every item is counted once. The survivors have one list of what they evict next: by several, of which
-// a thread takes care in its own time, which items are evicted depends on how fast the others come.
+// Survivors that are too small for all items end with those that were used last, whether they evict or refuse
+// when they are full. Every item is counted once. The survivors have a single LRU. With several, which a
+// thread of memcached maintains at its own pace, the evicted items would depend on how fast the others come.
 func TestMostRecentlyUsedStay(t *testing.T) {
 	tier.Second(t, "TestTheHottestItemsOfALeavingMemberMoveFirst")
 	t.Parallel()
@@ -92,7 +90,7 @@ func TestMostRecentlyUsedStay(t *testing.T) {
 	}
 }
 
-// TestRoomForAll: if there is room, the source is read once.
+// If there is enough room, the source is read once.
 func TestRoomForAll(t *testing.T) {
 	t.Parallel()
 	_, addresses := drainertest.Survivors(t, 2)

@@ -16,15 +16,15 @@ import (
 const (
 	// readEvery is how often the file that says when to begin is read.
 	readEvery = 10 * time.Millisecond
-	// surveyEvery is how often the supervisor looks through the items anew meanwhile, so that
-	// it knows which were used most recently. forever is never.
+	// surveyEvery is how often the supervisor scans the items again meanwhile, so that it knows which were
+	// used most recently. forever stands for never.
 	surveyEvery = 30 * time.Second
 	forever     = 1 << 62
 )
 
-// starting is a move that waits until it may begin. Nothing may be moved before clients are
-// told of the new ring: they would miss it where they look. But by then all else can be done
-// that a move does before its first item.
+// starting is a move that waits until it may begin. Nothing may be moved before clients are told of the new
+// ring: they would miss the item where they look. But everything that precedes the first item can be done
+// before.
 type starting struct {
 	contract.Begin
 	e     *Engine
@@ -32,19 +32,19 @@ type starting struct {
 	begun bool
 }
 
-// notBegun is the error of a move that was not told in time to begin.
+// notBegun means that a move was not told in time to begin.
 type notBegun struct{ contract.Begin }
 
 func (e *notBegun) Error() string {
 	return fmt.Sprintf("%s did not become %.80q within %s: nothing was moved", e.File, e.When, e.Within)
 }
 
-// Failure is its reason and its exit code.
+// Failure returns the receipt's reason and the exit code.
 func (e *notBegun) Failure() (reason string, exitCode int) {
 	return contract.ReasonNotBegun, contract.ExitFailed
 }
 
-// start waits until the move may begin, for at most so long, and tells whether it may.
+// start waits until the move may begin, for at most atMost, and tells whether it may.
 func (l *runningMember) start(ctx context.Context, atMost time.Duration) (begun bool, err error) {
 	s := l.starting
 	if s == nil || s.begun {
@@ -87,7 +87,8 @@ func (s *starting) prepare() error {
 	return nil
 }
 
-// says tells whether the file does, and whether leases are to be taken. It may not be there yet.
+// says returns whether the file tells the move to begin, and whether leases are to be taken. The file may not
+// exist yet.
 func (s *starting) says() (begin, leases bool) {
 	f, err := os.Open(s.File)
 	if err != nil {

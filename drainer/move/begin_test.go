@@ -14,8 +14,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestAMoveThatIsPreparedBeginsWhenItIsTold: until then it has moved nothing, and says that it is
-// prepared. What clients store meanwhile is moved, too. So it is if it is told to take leases.
+// Until then it has moved nothing, and reports that it is prepared. Items that clients store meanwhile are
+// moved, too. The same holds if it is told to take leases.
 func TestAMoveThatIsPreparedBeginsWhenItIsTold(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"told": "ring 2\n", "told to take leases": "ring 2+leases"} {
@@ -28,7 +28,7 @@ func begins(t *testing.T, text string) {
 		if streamed == strings.HasSuffix(text, contract.BeginLeases) {
 			tier.Second(t, "TestAMoveThatIsPreparedBeginsWhenItIsTold/told/streamed")
 		}
-		f := newFarewell(t, 1000, streamed)
+		f := newLeavingMember(t, 1000, streamed)
 		e := f.engine()
 		file := filepath.Join(t.TempDir(), "begin")
 		e.Begin = &contract.Begin{File: file, When: "ring 2", Within: wait.Long}
@@ -73,10 +73,10 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// TestAMoveThatNobodyTellsToBegin: it ends, and another one may be told.
-func TestAMoveThatNobodyTellsToBegin(t *testing.T) {
+// It ends, and another move may be told to begin.
+func TestAMoveThatIsNotToldToBeginEnds(t *testing.T) {
 	t.Parallel()
-	f := newFarewell(t, 100, true)
+	f := newLeavingMember(t, 100, true)
 	a := drainertest.MoveArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
 	a.ExportPort = int32(drainertest.MustParse(t, []string{f.export.Address})[0].Port)
 	a.Begin = contract.Begin{File: filepath.Join(t.TempDir(), "begin"), When: "2", Within: time.Second}

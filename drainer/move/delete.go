@@ -9,16 +9,16 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// changesFollowed is how often an item may change at the member while it is moved.
-// After that it waits for the next listing.
+// changesFollowed is how often an item may change at the member while it is moved. After that it waits for
+// the next listing.
 const changesFollowed = 10
 
-// remover deletes at the member what its owner has got. It is for one goroutine.
+// remover deletes at the member the items that their owners have got. It is for one goroutine.
 type remover struct {
 	*runningMember
 	deleter link // deletes at the member, and looks at what changed
 	owners  []link
-	// For one portion, whose first item was read after began:
+	// The following is for one portion, whose first item was read after began.
 	began time.Time
 	run   memcache.Deletions
 	items []misplaced
@@ -40,8 +40,8 @@ func (l *remover) close() {
 	}
 }
 
-// delete deletes at the member what was moved. What a client has deleted there meanwhile,
-// or what was evicted, is gone: it must not live on at its owner.
+// delete deletes the moved items at the member. An item that a client has deleted there meanwhile, or that
+// was evicted, is also deleted at its owner.
 func (l *remover) delete(ctx context.Context, p *portion) error {
 	l.began = p.began
 	changed, missing := l.deleteUnchanged(ctx, p)
@@ -58,11 +58,10 @@ func (l *remover) delete(ctx context.Context, p *portion) error {
 	return nil
 }
 
-// deleteUnchanged deletes the items of a portion together. It returns the items that changed
-// or were moved before, which have to be looked at one by one, and those that the member doesn't
-// have any more. All items count as changed if an owner refused one. They also do if the
-// connection is another than the one by which they were read, because a member that has
-// restarted counts its CAS values from the beginning.
+// deleteUnchanged deletes the items of a portion together. It returns the items that changed or were moved
+// before, which have to be looked at one by one, and the items that the member doesn't have any more. All
+// items count as changed if an owner refused one. They also do if the items were read over another
+// connection, because a member that has restarted counts its CAS values from the beginning.
 func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, missing []*misplaced) {
 	l.run.Reset()
 	there := l.there[:0]
@@ -81,7 +80,7 @@ func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, mis
 			continue
 		}
 		there = append(there, it)
-		_ = l.run.Append(it.Key, it.CAS) // the text protocol carries this key
+		_ = l.run.Append(it.Key, it.CAS) // the text protocol can carry this key
 	}
 	l.there = there
 	if p.rejected || l.deleter.conn == nil || l.deleter.opened.After(p.began) {
@@ -108,9 +107,9 @@ func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, mis
 	return changed, missing
 }
 
-// resolve deletes an item that may have changed at the member since it was read. An
-// item that goes on changing, and one that the owner doesn't have, stays for the next
-// listing. So does one that was stale when it was read, and that a client has stored anew.
+// resolve deletes an item that may have changed at the member since it was read. An item that keeps changing,
+// and an item that the owner doesn't have, stay for the next listing. So does an item that was stale when it
+// was read, and that a client has stored anew.
 func (l *remover) resolve(ctx context.Context, it *misplaced) error {
 	for range changesFollowed {
 		var now *memcache.Value
@@ -153,8 +152,7 @@ func drop(c *memcache.Conn, key []byte, cas uint64) error {
 	return err
 }
 
-// deleteOne deletes the item at the member if it has that CAS, and tells whether it is
-// gone.
+// deleteOne deletes the item at the member if it has that CAS, and tells whether it is gone.
 func (l *remover) deleteOne(ctx context.Context, it *misplaced, cas uint64) (done bool, err error) {
 	var d memcache.Deletions
 	if err := d.Append(it.Key, cas); err != nil {
@@ -173,10 +171,10 @@ func (l *remover) deleteOne(ctx context.Context, it *misplaced, cas uint64) (don
 	return len(deleted.Changed) == 0, err
 }
 
-// withdraw deletes the copy of an item at its owner, if that is still what was moved. If
-// the answer to a delete at the member was lost, nobody knows who deleted the item there:
-// the copy may be the only one, and stays. So it does if the member is another process by now:
-// one that comes back without its items has deleted none.
+// withdraw deletes the copy of an item at its owner, if the copy is unchanged. If the answer to a delete at
+// the member was lost, it is unknown whether this move or a client deleted the item there: the copy may be
+// the only one, and stays. It also stays if the member is another process by now: a process that comes back
+// without its items has deleted none.
 func (l *remover) withdraw(ctx context.Context, it *misplaced) error {
 	if it.State != item.Live || it.tried {
 		return nil
@@ -198,10 +196,9 @@ func (l *remover) withdraw(ctx context.Context, it *misplaced) error {
 	})
 }
 
-// follow replaces the owner's value by the member's, if the owner's is still the
-// member's earlier value: then nobody has stored a newer one there. So it is if the earlier one
-// was moved in a pass before. It tells whether
-// the owner has a value.
+// follow replaces the owner's value by the member's, if the owner's value is still an earlier value of the
+// member, which was read in this pass or moved in an earlier one: then no client has stored a newer value
+// there. It tells whether the owner has a value.
 func (l *remover) follow(ctx context.Context, it *misplaced, now *memcache.Value) (held bool, err error) {
 	sum, owner := l.sum(now.Data, now.Flags), l.owner.Owner(it.Key)
 	err = l.ask(ctx, &l.owners[owner], func(c *memcache.Conn) error {
@@ -221,7 +218,7 @@ func (l *remover) follow(ctx context.Context, it *misplaced, now *memcache.Value
 			return nil
 		}
 		if l.takes != nil && !l.takes(owner, now.Flags) {
-			held = false // it stays at the member, and the owner's is out of date
+			held = false // the item stays at the member, and the owner's value is out of date
 			return drop(c, it.Key, v.CAS)
 		}
 		replaced, err := c.Replace(&item.Item{Key: it.Key, Value: now.Data, Flags: now.Flags,
@@ -231,7 +228,7 @@ func (l *remover) follow(ctx context.Context, it *misplaced, now *memcache.Value
 			l.give(it)
 		}
 		if errors.Is(err, memcache.ErrRefused) {
-			held = false // the server dropped what it had
+			held = false // the server dropped its value
 			return nil
 		}
 		return err

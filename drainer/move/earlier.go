@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// earlier has what was moved: of each key, the sum of the value that its owner was given. A
-// client with an old list may store the key at the member again. Then the owner's value is not a
-// client's, but the member's earlier one.
+// earlier has, for each moved key, the sum of the value that its owner was given. A client with an old list
+// may store the key at the member again. Then the owner's value is not a client's, but the member's earlier
+// one.
 type earlier struct {
 	mu   sync.Mutex
 	seed maphash.Seed
-	// table has a place for each hash, and a few beside it. If they are taken, the key is not
-	// remembered. As a rule those that were used most recently are moved first.
+	// table has a place for each hash, and a few beside it. If they are taken, the key is not remembered.
+	// Usually the most recently used items are moved first.
 	table []remembered
 }
 
@@ -24,7 +24,7 @@ const (
 	placesOfOne = 8
 )
 
-// give notes that the owners of the items are given them, and what they were given before.
+// give records that the owners are given the items, and sets what they were given before.
 func (e *earlier) give(items ...*misplaced) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -44,7 +44,7 @@ func (e *earlier) give(items ...*misplaced) {
 	}
 }
 
-// sum is different for different values or flags.
+// sum returns different sums for different values or flags.
 func (e *earlier) sum(value []byte, flags uint64) uint64 {
 	var h maphash.Hash
 	h.SetSeed(e.seed)

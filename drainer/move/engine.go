@@ -1,7 +1,6 @@
-// Package move is the engine: it moves the items of a source to the servers where
-// clients look for them, each to its owner, and writes the receipt. A source is a
-// departed member's volume (a drain), a running member (a move), or a member's generations
-// (a replay).
+// Package move is the engine that moves the items of a source to the servers where clients look for them,
+// each to its owner, and writes the receipt. A source is a departed member's volume (a drain), a running
+// member (a move), or a member's generations (a replay).
 package move
 
 import (
@@ -22,14 +21,14 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// Memory and connections of a move.
+// Bounds of a move's memory and connections.
 const (
-	// batchMemory bounds the batches of all survivors together, in bytes, unless that
-	// would make batches smaller than smallBatch.
+	// batchMemory bounds the batches of all survivors together, in bytes, unless batches would become smaller
+	// than smallBatch.
 	batchMemory = 12 << 20
 	largeBatch  = 512 << 10
 	smallBatch  = 8 << 10
-	// fewSurvivors get two connections each: one keeps only one of a
+	// fewSurvivors is up to how many survivors get two connections each: one connection keeps only one of a
 	// memcached's threads busy.
 	fewSurvivors = 4
 )
@@ -40,50 +39,50 @@ type Engine struct {
 	SourceID string
 	Source   item.Source
 	Owner    routing.Owner
-	// Servers in the order of Owner's indexes.
+	// Servers are in the order of Owner's indexes.
 	Servers []routing.Server
-	// Lost tells which of them are not connected to; nil for none.
+	// Lost marks the servers that are not connected to; nil for none.
 	Lost []bool
-	// Export, if it is not nil, is where the supervisor of a running member streams its items.
+	// Export, if not nil, is where the supervisor of a running member streams its items.
 	Export *Export
-	// Begin, if it is not nil, is when a running member's first item is moved.
+	// Begin, if not nil, says when a running member's first item may be moved.
 	Begin *contract.Begin
-	// Leases: routers take leases while they change rings, so a running member's items are moved
+	// Leases means that routers take leases during the ring change, so a running member's items are moved
 	// under leases, too.
 	Leases bool
-	// Dialer of the connections to them.
+	// Dialer opens the connections to them.
 	Dialer             memcache.Dialer
 	UnreachableTimeout time.Duration
-	// Limit of what is added, over all survivors.
+	// Limit bounds what is added per second, over all survivors.
 	Limit pace.Limit
 	// SkipExpiringWithin leaves out, as expired, items that expire within this time.
 	SkipExpiringWithin time.Duration
 	// Progress is called once a second and at every change of phase.
 	Progress func(contract.Progress)
-	// Log takes single lines for people.
+	// Log gets single lines for people.
 	Log io.Writer
 
-	// sending, if it is not nil, is told the places of items before they are sent.
+	// sending, if not nil, is called with the places of items before they are sent.
 	sending func(places []int64) error
 
 	writers []*memcache.Writer
 	leased  *leased // nil: without leases
 	waits   waits
-	// counts are of the shares that have been read.
+	// counts are the sums of the shares that have been read.
 	counts    counts
 	skipped   atomic.Int64 // items that never reach a writer
-	bytesRead atomic.Int64 // of the source, the most so far
-	phase     atomic.Value // of running
+	bytesRead atomic.Int64 // of the source, the highest so far
+	phase     atomic.Value // has a value of type running
 	seconds   map[contract.Phase]float64
 }
 
-// Run adds items until every item has an outcome, or until it can't go on. The receipt
-// says which.
+// Run adds items until every item has an outcome, or until it can't go on. The receipt says which.
 func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	e.seconds, e.waits.Log = map[contract.Phase]float64{}, e.Log
 	e.phase.Store(running{contract.PhaseConnecting, time.Now()})
+	e.keepPlaces()
 	e.makeWriters()
 	defer e.closeWriters()
 	stop := e.reportEverySecond()
@@ -101,6 +100,7 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 		err = e.meet(ctx, member)
 	}
 	if err == nil {
+		e.Dialer.Places.KeepApart()
 		if !live || e.Begin == nil {
 			e.enter(contract.PhaseAdding)
 		}
@@ -133,7 +133,7 @@ func (e *Engine) enter(phase contract.Phase) {
 	e.report()
 }
 
-// account adds up the time of the present phase.
+// account adds the time of the present phase.
 func (e *Engine) account(now time.Time) {
 	present := e.phase.Load().(running)
 	e.seconds[present.Phase] += now.Sub(present.began).Seconds()
@@ -161,7 +161,7 @@ func (e *Engine) makeWriters() {
 	}
 }
 
-// connectionsTo each of so many servers.
+// connectionsTo returns the number of connections to each server.
 func connectionsTo(servers int) int {
 	if servers <= fewSurvivors {
 		return 2
@@ -175,13 +175,13 @@ func (e *Engine) closeWriters() {
 	}
 }
 
-// connect waits until every survivor answers: a drain that started without one would
-// have to keep, or lose, that survivor's share.
+// connect waits until every survivor answers: a drain that started without one would have to keep, or lose,
+// that survivor's share.
 func (e *Engine) connect(ctx context.Context) error {
 	return e.each(func(i int, w *memcache.Writer) error { return w.Connect(ctx) })
 }
 
-// noCASError: a server runs with -C.
+// noCASError means that a server runs with -C.
 type noCASError struct{ server string }
 
 func (e *noCASError) Error() string {
@@ -189,10 +189,10 @@ func (e *noCASError) Error() string {
 		"start it without -C, or set spec.routing.moves to Off", e.server)
 }
 
-// Failure is its reason and its exit code: no retry helps.
+// Failure returns the reason and the exit code: no retry helps.
 func (e *noCASError) Failure() (reason string, exitCode int) { return reasonNoCAS, contract.ExitUsage }
 
-// allKeepCAS tells which server, the member or an owner, keeps no CAS.
+// allKeepCAS returns an error if a server, the member or an owner, keeps no CAS.
 func (e *Engine) allKeepCAS() error {
 	for i, w := range e.writers {
 		if (e.Lost == nil || !e.Lost[i]) && !w.Limits().CAS {
@@ -202,7 +202,7 @@ func (e *Engine) allKeepCAS() error {
 	return nil
 }
 
-// each runs do for all writers at once and returns the errors by server.
+// each calls do for all writers concurrently and returns the errors by server.
 func (e *Engine) each(do func(i int, w *memcache.Writer) error) error {
 	errs := make([]error, len(e.writers))
 	var wg sync.WaitGroup
@@ -220,14 +220,14 @@ func (e *Engine) each(do func(i int, w *memcache.Writer) error) error {
 	return errors.Join(errs...)
 }
 
-// about says which server an error is about.
+// about adds to an error which server it is about.
 func (e *Engine) about(i int, err error) error {
 	name := e.Servers[i].String()
 	if errors.As(err, new(*sourceError)) || errors.As(err, new(*survivorError)) {
-		return err // a delete at the member after an add
+		return err // from a delete at the member after an add
 	}
 	if errors.Is(err, item.ErrFault) {
-		return err // the source's, of which a writer still sends values
+		return err // from the source, whose values a writer still sends
 	}
 	if name == e.waits.Source {
 		return &sourceError{name, err}
@@ -235,7 +235,7 @@ func (e *Engine) about(i int, err error) error {
 	return &survivorError{name, err}
 }
 
-// survivorError says which survivor an error is about.
+// survivorError is an error about a survivor.
 type survivorError struct {
 	name string
 	err  error
@@ -244,15 +244,15 @@ type survivorError struct {
 func (e *survivorError) Error() string { return fmt.Sprintf("survivor %s: %v", e.name, e.err) }
 func (e *survivorError) Unwrap() error { return e.err }
 
-// move reads the source, layer by layer, to its end. If parts of a layer are missing, no
-// older one is read: a newer value of the same key may have been there.
+// move reads the source, layer by layer, to its end. If parts of a layer are missing, it reads no older
+// layer: the missing part may have had a newer value of the same key.
 func (e *Engine) move(ctx context.Context, complete *bool) error {
 	for _, layer := range item.LayersOf(e.Source) {
 		if err := e.flush(); err != nil {
 			return err
 		}
 		err := e.read(ctx, layer)
-		if e.sending != nil && err != nil { // what is noted as sent is not read again
+		if e.sending != nil && err != nil { // items that are marked as sent are not read again
 			return cmp.Or(e.flush(), err)
 		}
 		if err != nil {
@@ -298,11 +298,10 @@ func (e *Engine) read(ctx context.Context, layer item.Source) error {
 	return nil
 }
 
-// mostReaders is how many goroutines read the source at most: one alone can be slower than many
-// survivors.
+// mostReaders bounds the goroutines that read the source: a single one can be slower than many survivors.
 const mostReaders = 4
 
-// readers is how many goroutines read the source. Only one can keep to a limit.
+// readers returns how many goroutines read the source. With a limit there is only one.
 func (e *Engine) readers() int {
 	if e.Limit != (pace.Limit{}) {
 		return 1
@@ -310,7 +309,7 @@ func (e *Engine) readers() int {
 	return min(mostReaders, len(e.Servers), runtime.GOMAXPROCS(0))
 }
 
-// readBand is one pass over the layer, for the items that are in the band.
+// readBand makes one pass over the layer, for the items in the band.
 func (e *Engine) readBand(ctx context.Context, layer item.Source, spread *pace.Pace, in func(*item.Item) bool) error {
 	shares := item.Shares(ctx, layer, e.readers())
 	errs := make([]error, len(shares))
@@ -335,7 +334,7 @@ func (e *Engine) readBand(ctx context.Context, layer item.Source, spread *pace.P
 	return firstCause(errs)
 }
 
-// firstCause leaves out that a goroutine was told to end because another has failed.
+// firstCause ignores the errors of goroutines that were ended because another has failed.
 func firstCause(errs []error) error {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -358,8 +357,8 @@ func (e *Engine) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// expiresSoon tells whether the item expires too soon to be added. The clock is only
-// read for items that expire.
+// expiresSoon tells whether the item expires too soon to be added. It reads the clock only for items that
+// expire.
 func (e *Engine) expiresSoon(it *item.Item) bool {
 	return e.SkipExpiringWithin > 0 && it.ExpireAt != 0 &&
 		it.ExpireAt <= time.Now().Add(e.SkipExpiringWithin).Unix()
@@ -372,8 +371,8 @@ func (e *Engine) receipt(err error) contract.Receipt {
 	r.Found, r.Expired, r.Invalidated = e.counts.found, e.counts.expired, e.counts.invalidated
 	r.Seconds = e.seconds
 	if e.leased != nil {
-		r.Unaskable = e.leased.unaskable
-		r.Found += r.Unaskable
+		r.NoTextForm = e.leased.noTextForm
+		r.Found += r.NoTextForm
 	}
 	tooLargeFlags := int64(0)
 	for i, w := range e.writers {
@@ -397,7 +396,7 @@ func (e *Engine) receipt(err error) contract.Receipt {
 	case r.Rejected > 0:
 		r.Reason, r.ExitCode = reasonRejected, contract.ExitRejected
 		r.Message = fmt.Sprintf("%d of %d items were rejected; the first: %s", r.Rejected, r.Found, e.firstRefusal())
-		if r.Rejected == tooLargeFlags { // another attempt can't help, only other servers
+		if r.Rejected == tooLargeFlags { // a retry can't help, only other servers can
 			r.Reason, r.ExitCode = reasonFlags, contract.ExitUsage
 		}
 	}
@@ -417,8 +416,8 @@ func (e *Engine) firstRefusal() string {
 	return "no reason given"
 }
 
-// countEvictions compares the survivors' counters with those at the start. A survivor
-// that no longer answers is left out; the items are counted either way.
+// countEvictions compares the survivors' counters with those at the start. It leaves out a survivor that no
+// longer answers; the items are counted anyway.
 func (e *Engine) countEvictions(ctx context.Context, r *contract.Receipt) {
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// largeFlags is a source of ten items, one with client flags of more than 32 bits.
+// largeFlags is a source of ten items, one of which has client flags of more than 32 bits.
 type largeFlags struct{ aged }
 
 func (s *largeFlags) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
@@ -30,8 +30,7 @@ func (s *largeFlags) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	}
 }
 
-// TestClientFlagsTooLarge: the cause is told, and not tried again, if nothing else is
-// wrong; all other items are added.
+// The cause is reported, and there is no retry if nothing else is wrong; all other items are added.
 func TestClientFlagsTooLarge(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -57,8 +56,7 @@ func TestClientFlagsTooLarge(t *testing.T) {
 	}
 }
 
-// TestChangedToFlagsThatTheOwnerDoesNotTake: the member's value stays there, and its
-// earlier one doesn't stay at the owner.
+// The member's value stays there, and its earlier value is removed from the owner.
 func TestChangedToFlagsThatTheOwnerDoesNotTake(t *testing.T) {
 	t.Parallel()
 	p := makePair(t, 3, "1")

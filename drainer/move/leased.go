@@ -18,30 +18,30 @@ import (
 	"example.com/memcached-operator/drainer/ringchange"
 )
 
-// leased moves the keys of a running member as routers do while they change rings: each under its
-// lease, so that no client of a router misses one, or sees an older value. It is for clusters that
-// only routers use: other clients would take a lease for a value. Stream and listing say which keys
-// there are; what a key's item is, is read under the lease.
+// leased moves the keys of a running member as routers do during a ring change: each under its lease, so that
+// no client of a router misses a key or sees an older value. It is for clusters that only routers use: other
+// clients would take a lease for a value. Streams and listings only say which keys there are; the item is
+// read under the lease.
 type leased struct {
 	l *runningMember
 	e *Engine
-	// pulls are to the servers, by their places.
+	// pulls are the moves to the servers, by the servers' indexes.
 	pulls pull.Pass
 
 	mu sync.Mutex
-	// tallies and refusals by server.
+	// tallies and refusals are by server.
 	tallies  []memcache.Tally
 	refusals []string
-	// read and told are keys of the present pass: those that it has come across, and those whose
-	// outcome is known.
+	// read and told count keys of the present pass: those that it has found, and those whose outcome is
+	// known.
 	read, told int64
-	// unaskable items of the last pass.
-	unaskable int64
-	// own deletes items that nobody is given.
+	// noTextForm counts the last pass's items whose keys have no text form.
+	noTextForm int64
+	// own deletes items that no server is given.
 	own *remover
 }
 
-// lease moves under leases from now on.
+// lease makes the move use leases from now on.
 func (l *runningMember) lease(e *Engine) {
 	if l.leased != nil {
 		return
@@ -64,13 +64,13 @@ func (v *leased) name(server int) string {
 	return v.l.servers[server].String()
 }
 
-// streamed is one pass over what the member's supervisor streams.
+// streamed makes one pass over the stream of the member's supervisor.
 func (v *leased) streamed(ctx context.Context, s *wire.Stream) (rejected bool, err error) {
 	if err := v.l.sameProcess(ctx); err != nil {
 		return false, err
 	}
 	v.l.once.Begin(s.Expected)
-	v.unaskable = 0
+	v.noTextForm = 0
 	rejected, err = v.pass(ctx, func(yield func(pull.Misplaced, error) bool) {
 		for it, err := range s.Items() {
 			if err != nil {
@@ -85,21 +85,21 @@ func (v *leased) streamed(ctx context.Context, s *wire.Stream) (rejected bool, e
 			}
 		}
 	})
-	s.End.Items -= v.unaskable
+	s.End.Items -= v.noTextForm
 	return rejected, err
 }
 
-// leavesOut tells whether no client of a router can ask for a key, because the text protocol doesn't
-// carry it. Its item is not moved, and nobody waits for it.
+// leavesOut tells whether no client of a router can ask for a key, because the text protocol can't carry it.
+// Its item is not moved, and the move doesn't wait for it.
 func (v *leased) leavesOut(key []byte) bool {
-	if memcache.Sayable(key) {
+	if memcache.HasTextForm(key) {
 		return false
 	}
-	v.unaskable++
+	v.noTextForm++
 	return true
 }
 
-// listed moves what memcached has listed.
+// listed moves the items of a list.
 func (v *leased) listed(ctx context.Context, list *crawl.List) (found, error) {
 	v.l.once.Begin(list.Len())
 	rejected, err := v.pass(ctx, func(yield func(pull.Misplaced, error) bool) {
@@ -119,7 +119,7 @@ func (v *leased) listed(ctx context.Context, list *crawl.List) (found, error) {
 	return some, err
 }
 
-// pass moves each key once, at the pace that is allowed, and tells whether an owner refused some.
+// pass moves each key once, at the allowed pace, and tells whether an owner refused some.
 func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]) (rejected bool, err error) {
 	v.own = v.l.remover()
 	defer v.own.close()
@@ -179,8 +179,8 @@ func (v *leased) finds() {
 	v.e.counts.found++
 }
 
-// moved counts what came of the keys, and deletes what is outdated. Keys that somebody else has in
-// hand are left for the next pass, which finds them again.
+// moved counts the outcomes of the keys, and deletes outdated items. Keys whose lease another process has are
+// left for the next pass, which finds them again.
 func (v *leased) moved(ctx context.Context, server int, keys []pull.Key) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -189,7 +189,7 @@ func (v *leased) moved(ctx context.Context, server int, keys []pull.Key) error {
 		k := &keys[i]
 		v.told++
 		switch k.Outcome {
-		case pull.Later, pull.Unsayable:
+		case pull.Later, pull.NoTextForm:
 			v.e.counts.found--
 			continue
 		case pull.Moved:

@@ -21,7 +21,7 @@ import (
 )
 
 // leaveLeased is leave under leases.
-func (f *farewell) leaveLeased(patience time.Duration) <-chan contract.Receipt {
+func (f *leavingMember) leaveLeased(patience time.Duration) <-chan contract.Receipt {
 	done := make(chan contract.Receipt, 1)
 	source := drainertest.MustParse(f.t, []string{f.member.Address()})[0]
 	e := f.engine()
@@ -30,8 +30,8 @@ func (f *farewell) leaveLeased(patience time.Duration) <-chan contract.Receipt {
 	return done
 }
 
-// nothingLeft tells whether some progress has said so.
-func (f *farewell) nothingLeft() bool {
+// nothingLeft tells whether some progress has reported that.
+func (f *leavingMember) nothingLeft() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.progress {
@@ -42,12 +42,12 @@ func (f *farewell) nothingLeft() bool {
 	return false
 }
 
-// Routers no longer ask a leaving member once its mover says that nothing is left. So it doesn't say
-// so while somebody else has the lease of a key, however long that takes.
+// Routers no longer ask a leaving member once its mover reports that nothing is left. So it doesn't report
+// that while another process has the lease of a key, however long that takes.
 func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 	tier.Second(t, "TestWhateverClientsDoAtTheMember")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		f := newFarewell(t, 100, streamed)
+		f := newLeavingMember(t, 100, streamed)
 		f.member.Raw().Must("STORED", "set held 0 0 1", []byte("v"))
 		f.all["held"] = drainertest.Object{Value: []byte("v")}
 		owner := f.servers[f.owner.Owner([]byte("held"))].Raw()
@@ -86,7 +86,7 @@ func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 	})
 }
 
-// storeBinary stores an item by memcached's binary protocol, which carries any key.
+// storeBinary stores an item by memcached's binary protocol, which can carry any key.
 func storeBinary(t *testing.T, s *memcachedtest.Server, key, value string) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Address())
@@ -108,14 +108,14 @@ func storeBinary(t *testing.T, s *memcachedtest.Server, key, value string) {
 	}
 }
 
-// Items that no client of a router can ask for stay. They don't keep the move from its end, and the
-// receipt has them. Those with the flags of a lease are moved as any other.
+// Items that no client of a router can ask for stay. They don't prevent the move from ending, and the receipt
+// has them. Items with the flags of a lease are moved like any other.
 func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		if !streamed {
 			tier.Second(t, "TestWhatCanNotBeAskedForDoesNotHoldAMoveUp/streamed")
 		}
-		f := newFarewell(t, 100, streamed)
+		f := newLeavingMember(t, 100, streamed)
 		for i := range 3 {
 			storeBinary(t, f.member, fmt.Sprintf("%d%s", i, strings.Repeat(" k", 100)), "v")
 		}
@@ -123,7 +123,7 @@ func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 		f.all["flags"] = drainertest.Object{Value: []byte("v"), Flags: ringchange.LeaseFlags}
 		select {
 		case r := <-f.leaveLeased(wait.Long):
-			if err := r.AddsUp("the-claim"); err != nil || !r.Settled || r.Unaskable != 3 || r.Found != int64(len(f.all))+3 {
+			if err := r.AddsUp("the-claim"); err != nil || !r.Settled || r.NoTextForm != 3 || r.Found != int64(len(f.all))+3 {
 				t.Errorf("%d objects: %v: %+v", len(f.all), err, r)
 			}
 		case <-wait.Over():
@@ -141,7 +141,7 @@ func TestAForgottenKeyShowsInTheReceipt(t *testing.T) {
 		if streamed {
 			tier.Second(t, "TestAForgottenKeyShowsInTheReceipt/listed")
 		}
-		f := newFarewell(t, 100, streamed)
+		f := newLeavingMember(t, 100, streamed)
 		e := f.engine()
 		e.Leases = true
 		l := e.runningMember(drainertest.MustParse(t, []string{f.member.Address()})[0], nowhere, t.TempDir())

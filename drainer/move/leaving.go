@@ -16,41 +16,41 @@ import (
 )
 
 const (
-	// nowhere is the place among the servers of a member that leaves: it is none of them.
+	// nowhere is the index of a leaving member: it is none of the servers.
 	nowhere = -1
-	// quietFor is how long no client may have called a member until it settles.
+	// quietFor is how long clients must not have called a member before it settles.
 	quietFor = 5 * time.Second
-	// lookEvery is how often its counters are read, and nameEvery how often the clients.
+	// lookEvery is how often its counters are read, and nameEvery how often the clients are looked for.
 	lookEvery = 500 * time.Millisecond
 	nameEvery = 5 * time.Second
-	// shortRest is the time between two passes at least. For eagerFor, while most clients read the
-	// new list, passes take half of the time at most; after that one part of lateShare and one.
+	// shortRest is the minimum time between two passes. For eagerFor, while most clients get the new list,
+	// passes take at most half of the time; after that they take one part in lateShare plus one.
 	shortRest = 50 * time.Millisecond
 	eagerFor  = 5 * time.Second
 	lateShare = 4
 )
 
-// leaving is a member that is on no ring any more, and that clients with an old list still
-// call. It stays until none does, or until its patience is over. What they store there
-// meanwhile is moved as well.
+// leaving is a member that is on no ring any more, and that clients with an old list still call. It stays
+// until no client does, or until its patience is over. Items that they store there meanwhile are moved, too.
 type leaving struct {
 	l      *runningMember
 	enter  func(contract.Phase)
 	report func()
-	// patience is 0 if it waits for nobody; until is when it ends.
+	// patience is 0 if the move waits for no client; until is when it ends.
 	patience time.Duration
 	until    time.Time
-	// taken is what its items took at first, in bytes.
+	// taken is how many bytes its items took at first.
 	taken int64
 
 	watch link
-	// settling has begun. last: the present pass is the last one. quiet: it has settled.
+	// settling means that settling has begun. last means that the present pass is the last one. quiet means
+	// that it has settled.
 	settling, last, quiet bool
-	// began is when the present pass did, named when the callers were looked for.
+	// began is when the present pass began. named is when the callers were last looked for.
 	began, named time.Time
-	// empty: a pass has found nothing.
+	// empty means that a pass has found nothing.
 	empty atomic.Bool
-	// missed counts the deletes of clients that found nothing, since settling has begun.
+	// missed counts clients' deletes that found nothing, since settling began.
 	missed int64
 
 	mu      sync.Mutex
@@ -58,9 +58,9 @@ type leaving struct {
 	calling time.Time
 }
 
-// MoveFromLeaving moves all items of a running member that is none of the Servers, until a
-// pass has found nothing and no client has called it for five seconds, or until patience is
-// over, from the first item on. If patience is 0, it doesn't wait for clients.
+// MoveFromLeaving moves all items of a running member that is none of the Servers. It ends when a pass has
+// found nothing and no client has called the member for five seconds, or when patience is over, counted from
+// the first item. If patience is 0, it doesn't wait for clients.
 func (e *Engine) MoveFromLeaving(ctx context.Context, source routing.Server, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(source, nowhere, scratch)
 	l.leaving = &leaving{l: l, enter: e.enter, report: e.report, patience: patience, watch: l.link(source)}
@@ -71,7 +71,7 @@ func (e *Engine) MoveFromLeaving(ctx context.Context, source routing.Server, scr
 
 func (l *runningMember) settled() bool { return l.leaving != nil && l.leaving.quiet }
 
-// another is runningMember.another for a member that leaves.
+// another is runningMember.another for a leaving member.
 func (v *leaving) another(ctx context.Context, passes int, last found) (more bool, err error) {
 	took := time.Since(v.began)
 	defer func() { v.began = time.Now() }()
@@ -79,7 +79,7 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 		v.report() // routers wait for this
 	}
 	switch {
-	case v.last && passes > 0: // a stream may have broken in the last pass: then a listing is the last one
+	case v.last && passes > 0: // if a stream broke in the last pass, a listing is the last one
 		return false, nil
 	case passes == 0 && v.until.IsZero():
 		v.until = time.Now().Add(v.patience)
@@ -87,7 +87,7 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 	case passes == 0, !v.settling && passes < atOnce && last == some:
 		return true, nil
 	}
-	v.l.closeLinks() // memcached may close what is idle
+	v.l.closeLinks() // memcached may close idle connections
 	rest := v.l.pause(took, v.since())
 	if v.patience > 0 {
 		return v.settle(ctx, last, rest)
@@ -98,12 +98,12 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 	return true, sleep(ctx, rest)
 }
 
-// since is how long ago the move began.
+// since returns how long ago the move began.
 func (v *leaving) since() time.Duration { return v.patience - time.Until(v.until) }
 
-// settle waits until there is a reason for another pass, after that rest: the last one has found
-// items, or clients have stored some since. It ends when no client calls any more, or with a last
-// pass when patience is over.
+// settle waits, for at least rest, until there is a reason for another pass: the last one has found items, or
+// clients have stored some since. It ends when no client calls any more, or, when patience is over, with a
+// last pass.
 func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (more bool, err error) {
 	if !v.settling {
 		v.settling = true
@@ -128,8 +128,8 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 		before = now
 		quiet := heard.look(now)
 		first = heard.first
-		// Before the next pass: while clients store items, each rest is over at the first look. In one
-		// so short nobody may have called.
+		// This looks at the time before the next pass: while clients store items, each rest is over at the
+		// first look, and in such a short time no client may have called.
 		called := now.commands != first.commands
 		if now.at.Sub(v.named) >= nameEvery && (called || now.at.Sub(first.at) >= lookEvery) {
 			v.named = now.at
@@ -150,18 +150,18 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 	}
 }
 
-// counters of a member at one time.
+// counters are a member's counters at one time.
 type counters struct {
 	at time.Time
-	// commands of clients, and deletes among them that found nothing.
+	// commands counts clients' commands, missed their deletes that found nothing.
 	commands, missed int64
 	// linked is how many items were stored.
 	linked string
 }
 
-// calls are what the counters tell of clients.
+// calls is what the counters show of clients' calls.
 type calls struct {
-	// first is the first look, and still the one that saw the last call.
+	// first is the first look; still is the look that saw the last call.
 	first, still counters
 }
 
@@ -176,11 +176,11 @@ func (c *calls) look(now counters) (quiet bool) {
 	return !now.at.Before(c.quietAt())
 }
 
-// quietAt is when that is so if no client calls any more.
+// quietAt returns when that is the case if no client calls any more.
 func (c *calls) quietAt() time.Time { return c.still.at.Add(quietFor) }
 
-// clientCommands are what memcached counts of commands that clients use caches by. Not what
-// the supervisor, and those who measure, ask: "me", "version", "mn" and "stats" don't count.
+// clientCommands are the counters of commands with which clients use caches. They leave out the commands of
+// the supervisor and of monitoring: "me", "version", "mn" and "stats".
 var clientCommands = []string{"cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "delete_hits", "delete_misses", "incr_hits", "incr_misses", "decr_hits", "decr_misses"}
 
 // look reads the counters. Between two looks the mover itself sends no command that counts.
@@ -210,7 +210,7 @@ func (v *leaving) look(ctx context.Context) (now counters, err error) {
 	return now, err
 }
 
-// name notes which clients still call.
+// name records which clients still call.
 func (v *leaving) name(ctx context.Context, before, now counters) error {
 	callers := ""
 	if calls := now.commands - before.commands; calls != 0 {
@@ -237,7 +237,7 @@ func (v *leaving) name(ctx context.Context, before, now counters) error {
 	return nil
 }
 
-// waitsFor says which clients still call, and since when it waits for them.
+// waitsFor returns which clients still call, and how long the move has waited for them.
 func (v *leaving) waitsFor() (callers string, waiting time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -247,20 +247,20 @@ func (v *leaving) waitsFor() (callers string, waiting time.Duration) {
 	return v.callers, time.Since(v.calling)
 }
 
-// isServerError: the source is also a server.
+// isServerError means that the source is also a server.
 type isServerError struct{ source, server string }
 
 func (e *isServerError) Error() string {
 	return fmt.Sprintf("the source %s is the server %s under another name: items moved there would be lost", e.source, e.server)
 }
 
-// Failure is its reason and its exit code: no retry helps.
+// Failure returns the reason and the exit code: no retry helps.
 func (e *isServerError) Failure() (reason string, exitCode int) {
 	return reasonSourceIsServer, contract.ExitUsage
 }
 
-// meet waits until a member that leaves answers, and makes sure that it is none of the
-// servers under another name: each of its items would be found there, and deleted.
+// meet waits until a leaving member answers, and makes sure that it is none of the servers under another
+// name: each of its items would be found there, and deleted.
 func (e *Engine) meet(ctx context.Context, l *runningMember) error {
 	var limits memcache.Limits
 	err := l.ask(ctx, &l.leaving.watch, func(c *memcache.Conn) (err error) {
@@ -277,9 +277,9 @@ func (e *Engine) meet(ctx context.Context, l *runningMember) error {
 	return e.isNoServer(ctx, l)
 }
 
-// isNoServer returns an error if the member's process is a server's. It compares what both have
-// counted: counters only grow, so if they are one process, a server's counters lie between the
-// member's counters before and after.
+// isNoServer returns an error if the member's process is a server's. It compares the counters of both.
+// Counters only grow, so if both are one process, the server's counters are between those of the member
+// before and after.
 func (e *Engine) isNoServer(ctx context.Context, l *runningMember) error {
 	before, err := l.usage(ctx, &l.leaving.watch)
 	if err != nil {
@@ -305,7 +305,7 @@ func (e *Engine) isNoServer(ctx context.Context, l *runningMember) error {
 	return err
 }
 
-// isNot is isNoServer for one server, whose counters fit. It looks more than once.
+// isNot is isNoServer for one server whose counters fit. It looks more than once.
 func (l *runningMember) isNot(ctx context.Context, server routing.Server) error {
 	k := l.link(server)
 	defer k.close()

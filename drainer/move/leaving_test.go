@@ -23,8 +23,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// farewell is a member that leaves, and the servers of the new ring.
-type farewell struct {
+// leavingMember is a leaving member, and the servers of the new ring.
+type leavingMember struct {
 	t       *testing.T
 	mapped  *memcachedtest.Mapped
 	member  *memcachedtest.Server
@@ -38,11 +38,11 @@ type farewell struct {
 	progress []contract.Progress
 }
 
-// newFarewell stores n objects at the member. It streams its items, or they are listed.
-func newFarewell(t *testing.T, n int, streamed bool, args ...string) *farewell {
+// newLeavingMember stores n objects at the member. Its items are streamed, or else listed.
+func newLeavingMember(t *testing.T, n int, streamed bool, args ...string) *leavingMember {
 	t.Helper()
 	mapped := startMapped(t, "-f", "4", "-m", "64", "-I", "2m")
-	f := &farewell{t: t, mapped: mapped, member: mapped.Server, all: drainertest.Objects(9, n)}
+	f := &leavingMember{t: t, mapped: mapped, member: mapped.Server, all: drainertest.Objects(9, n)}
 	drainertest.Store(t, f.member.Address(), f.all)
 	if streamed {
 		f.export = &Export{Address: exporting(t, mapped), Client: "gomemcache"}
@@ -60,8 +60,8 @@ func newFarewell(t *testing.T, n int, streamed bool, args ...string) *farewell {
 	return f
 }
 
-// engine has not begun.
-func (f *farewell) engine() *Engine {
+// engine returns an engine that has not begun.
+func (f *leavingMember) engine() *Engine {
 	return &Engine{SourceID: "the-claim", Owner: f.owner, Servers: f.list, Export: f.export,
 		UnreachableTimeout: wait.Long, Log: io.Discard, Progress: func(p contract.Progress) {
 			f.mu.Lock()
@@ -70,13 +70,13 @@ func (f *farewell) engine() *Engine {
 		}}
 }
 
-func (f *farewell) leave(patience time.Duration) contract.Receipt {
+func (f *leavingMember) leave(patience time.Duration) contract.Receipt {
 	source := drainertest.MustParse(f.t, []string{f.member.Address()})[0]
 	return f.engine().MoveFromLeaving(f.t.Context(), source, f.t.TempDir(), patience)
 }
 
-// said are the messages of the phase.
-func (f *farewell) said(phase contract.Phase) (messages []string) {
+// said returns the messages of the phase.
+func (f *leavingMember) said(phase contract.Phase) (messages []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.progress {
@@ -87,8 +87,8 @@ func (f *farewell) said(phase contract.Phase) (messages []string) {
 	return messages
 }
 
-// check that every object is where clients look, and nothing at the member.
-func (f *farewell) check(r contract.Receipt) {
+// check checks that every object is where clients look, and nothing at the member.
+func (f *leavingMember) check(r contract.Receipt) {
 	f.t.Helper()
 	if err := r.AddsUp("the-claim"); err != nil {
 		f.t.Errorf("%v: %+v", err, r)
@@ -103,9 +103,9 @@ func (f *farewell) check(r contract.Receipt) {
 	}
 }
 
-// lateClient calls the member until it is told to stop: it goes on storing keys of its own, so
-// many of them, and reads.
-func (f *farewell) lateClient(keys int) (stop func()) {
+// lateClient calls the member until stop is called: it stores that many keys of its own, repeatedly, and
+// reads.
+func (f *leavingMember) lateClient(keys int) (stop func()) {
 	var stopped atomic.Bool
 	var running sync.WaitGroup
 	conn := f.member.Dial()
@@ -141,12 +141,11 @@ func bothWays(t *testing.T, test func(t *testing.T, streamed bool)) {
 	}
 }
 
-// TestAMemberThatNobodyCallsLeaves: all of its items are where clients look, and it waits until
-// nobody has called it for a while.
-func TestAMemberThatNobodyCallsLeaves(t *testing.T) {
+// All of its items are where clients look, and it waits until no client has called it for a while.
+func TestAMemberThatNoClientCallsLeaves(t *testing.T) {
 	tier.Second(t, "TestAMemberLeavesWhenItsLastClientHasGone")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		f := newFarewell(t, 3000, streamed)
+		f := newLeavingMember(t, 3000, streamed)
 		r := f.leave(wait.Long)
 		f.check(r)
 		if r.Found != 3000 || !r.Settled || r.Seconds[contract.PhaseSettling] < quietFor.Seconds() {
@@ -155,14 +154,14 @@ func TestAMemberThatNobodyCallsLeaves(t *testing.T) {
 	})
 }
 
-// TestAMemberLeavesWhenItsLastClientHasGone: what clients with an old list store there last is
-// where the others look, whatever was moved before, and status says who they are.
+// The last items that clients with an old list store there are where the other clients look, whatever was
+// moved before, and the status names those clients.
 func TestAMemberLeavesWhenItsLastClientHasGone(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		if streamed {
 			tier.Second(t, "TestAMemberLeavesWhenItsLastClientHasGone/listed")
 		}
-		f := newFarewell(t, 1000, streamed)
+		f := newLeavingMember(t, 1000, streamed)
 		stop := f.lateClient(100)
 		defer stop()
 		done := make(chan contract.Receipt, 1)
@@ -188,8 +187,7 @@ func TestAMemberLeavesWhenItsLastClientHasGone(t *testing.T) {
 	})
 }
 
-// A client that never stops is waited for so long, and no longer. The receipt
-// adds up.
+// A client that never stops is waited for until patience is over. The receipt adds up.
 func TestAClientThatNeverStopsIsWaitedForSoLong(t *testing.T) {
 	t.Parallel()
 	for _, patience := range []time.Duration{0, time.Millisecond, 3 * time.Second} {
@@ -198,7 +196,7 @@ func TestAClientThatNeverStopsIsWaitedForSoLong(t *testing.T) {
 				tier.Second(t, "TestAClientThatNeverStopsIsWaitedForSoLong/3s")
 			}
 			t.Parallel()
-			f := newFarewell(t, 1000, true)
+			f := newLeavingMember(t, 1000, true)
 			stop := f.lateClient(1 << 30)
 			defer stop()
 			r := f.leave(patience)
@@ -216,13 +214,12 @@ func TestAClientThatNeverStopsIsWaitedForSoLong(t *testing.T) {
 	}
 }
 
-// settles tells for each command whether a member settles while a client sends nothing else.
+// settles has, for each command, whether a member settles while a client sends nothing else.
 var settles = map[string]bool{"get nothing": false, "mg nothing": false, "gat 10 nothing": false, "touch nothing 1": false,
 	"delete nothing": false, "md nothing": false, "incr nothing 1": false, "decr nothing 1": false, "ma nothing": false, "flush_all": false,
 	"version": true, "mn": true, "stats": true, "me nothing": true}
 
-// TestWhatCountsAsACall: what a client reads counts, too. Statistics don't, for the supervisor asks for them,
-// and those who measure do.
+// Reads count as calls, too. Statistics don't, because the supervisor and monitoring ask for them.
 func TestWhatCountsAsACall(t *testing.T) {
 	p := makePair(t, 0, "")
 	v := leaving{l: p.l, watch: p.l.link(p.l.member)}
@@ -250,14 +247,14 @@ func TestWhatCountsAsACall(t *testing.T) {
 	}
 }
 
-// TestAClientWhoOnlyReads: it is waited for, too. A client who asks for statistics, as the
-// supervisor does and those who measure, is not.
+// A client that only reads is waited for, too. A client that only asks for statistics, as the supervisor and
+// monitoring do, is not.
 func TestAClientWhoOnlyReads(t *testing.T) {
 	for command, settles := range settles {
 		t.Run(command, func(t *testing.T) {
 			tier.Second(t, "TestWhatCountsAsACall")
 			t.Parallel()
-			f := newFarewell(t, 10, true)
+			f := newLeavingMember(t, 10, true)
 			ctx, cancel := context.WithCancel(t.Context())
 			var client sync.WaitGroup
 			conn := f.member.Dial()
@@ -283,8 +280,8 @@ func TestAClientWhoOnlyReads(t *testing.T) {
 	}
 }
 
-// TestSilenceIsCountedFromTheLastCall: a client that calls now and then is waited for as well as one that calls
-// all the time, and so is one after the counters were reset.
+// A client that calls now and then is waited for like one that calls all the time, and so is one after the
+// counters were reset.
 func TestSilenceIsCountedFromTheLastCall(t *testing.T) {
 	begun := time.Now()
 	at := func(after time.Duration, commands int64) counters {
@@ -313,11 +310,11 @@ func TestSilenceIsCountedFromTheLastCall(t *testing.T) {
 	}
 }
 
-// TestAClientWhoCallsEveryOtherSecond: it is waited for as well, to the end of patience.
+// Such a client is also waited for, until patience is over.
 func TestAClientWhoCallsEveryOtherSecond(t *testing.T) {
 	tier.Second(t, "TestSilenceIsCountedFromTheLastCall")
 	t.Parallel()
-	f := newFarewell(t, 10, true)
+	f := newLeavingMember(t, 10, true)
 	ctx, cancel := context.WithCancel(t.Context())
 	var client sync.WaitGroup
 	conn := f.member.Dial()
@@ -333,7 +330,7 @@ func TestAClientWhoCallsEveryOtherSecond(t *testing.T) {
 	}
 }
 
-// laterSecond waits until the clock shows more than so many whole seconds more.
+// laterSecond waits until the clock has advanced by more than so many whole seconds.
 func laterSecond(t *testing.T, more int64) {
 	t.Helper()
 	end := time.Now().Unix() + more
@@ -345,13 +342,13 @@ func laterSecond(t *testing.T, more int64) {
 	})
 }
 
-// TestALeavingMemberEndsMeanwhile: another attempt may find it again.
+// Another attempt may find it again.
 func TestALeavingMemberEndsMeanwhile(t *testing.T) {
 	tier.Second(t, "TestASurvivorThatRestartsGetsTheRest")
 	t.Parallel()
 	for name, then := range map[string]struct {
 		do     func(*memcachedtest.Server)
-		within time.Duration // it has to answer
+		within time.Duration // for its answer
 		reason string
 	}{"for good": {(*memcachedtest.Server).Kill, 5 * time.Second, reasonSource},
 		"and is back": {func(s *memcachedtest.Server) {
@@ -361,7 +358,7 @@ func TestALeavingMemberEndsMeanwhile(t *testing.T) {
 		}, wait.Long, reasonRestarted}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFarewell(t, 100, true)
+			f := newLeavingMember(t, 100, true)
 			e := f.engine()
 			e.UnreachableTimeout = then.within
 			source := drainertest.MustParse(t, []string{f.member.Address()})[0]
@@ -382,11 +379,11 @@ func TestALeavingMemberEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// TestALeavingMemberKeepsWhatIsRefused: it stays there, and the receipt says so.
+// The item stays there, and the receipt says so.
 func TestALeavingMemberKeepsWhatIsRefused(t *testing.T) {
 	tier.Second(t, "TestWhatAnOwnerRefusesStays")
 	bothWays(t, func(t *testing.T, streamed bool) {
-		f := newFarewell(t, 0, streamed, "-m", "2", "-M")
+		f := newLeavingMember(t, 0, streamed, "-m", "2", "-M")
 		large := map[string]drainertest.Object{}
 		for i := range 100 {
 			large["large:"+strconv.Itoa(i)] = drainertest.Object{Value: make([]byte, 100_000)}
@@ -402,10 +399,10 @@ func TestALeavingMemberKeepsWhatIsRefused(t *testing.T) {
 	})
 }
 
-// TestALeavingMemberIsNoServer: under another name it would lose each of its items: an add finds
-// the item there, and then it is deleted.
+// Under another name it would lose each of its items: an add finds the item there, and then the move deletes
+// it.
 func TestALeavingMemberIsNoServer(t *testing.T) {
-	f := newFarewell(t, 1000, true)
+	f := newLeavingMember(t, 1000, true)
 	port := strconv.Itoa(f.member.Port)
 	for name, address := range map[string]string{
 		"another name":      net.JoinHostPort("localhost", port),
@@ -424,10 +421,10 @@ func TestALeavingMemberIsNoServer(t *testing.T) {
 	}
 }
 
-// TestProgressOfALeavingMember: at most a line a second, but for the beginning of each phase.
+// There is at most a line a second, and one at the beginning of each phase.
 func TestProgressOfALeavingMember(t *testing.T) {
 	t.Parallel()
-	f := newFarewell(t, 100, false)
+	f := newLeavingMember(t, 100, false)
 	a := drainertest.MoveArgs(t, "gomemcache", f.member.Address(), []string{f.list[0].Address(), f.list[1].Address()})
 	a.Patience, a.Deadline = wait.Long, 2*wait.Long
 	r := drainertest.Move(t, a)
@@ -451,7 +448,7 @@ func TestProgressOfALeavingMember(t *testing.T) {
 	}
 }
 
-// TestALeavingMemberWithoutCAS: nothing is moved.
+// Nothing is moved.
 func TestALeavingMemberWithoutCAS(t *testing.T) {
 	member, owner := memcachedtest.Start(t, "-C"), memcachedtest.Start(t)
 	member.Raw().Must("STORED", "set key 0 0 1", []byte("v"))
@@ -461,16 +458,16 @@ func TestALeavingMemberWithoutCAS(t *testing.T) {
 	}
 }
 
-// agedFarewell is a leaving member with so many items of each of eight ages, of that size.
-func agedFarewell(t *testing.T, each, size int, streamed bool, args ...string) *farewell {
+// agedLeavingMember returns a leaving member with each items of that size, for each of eight ages.
+func agedLeavingMember(t *testing.T, each, size int, streamed bool, args ...string) *leavingMember {
 	t.Helper()
-	f := newFarewell(t, 0, streamed, args...)
+	f := newLeavingMember(t, 0, streamed, args...)
 	for i := range each {
 		for minutes := 10; minutes <= 80; minutes += 10 {
 			f.all[drainertest.AgedKey(minutes, i)] = drainertest.Object{Value: make([]byte, size)}
 		}
 	}
-	drainertest.Store(t, f.member.Address(), f.all) // those of one age are all over the file
+	drainertest.Store(t, f.member.Address(), f.all) // items of one age are all over the file
 	drainertest.Age(t, f.mapped)
 	if streamed {
 		f.export.Address = exporting(t, f.mapped)
@@ -478,7 +475,7 @@ func agedFarewell(t *testing.T, each, size int, streamed bool, args ...string) *
 	return f
 }
 
-// asked is an Owner that notes the ages of the keys that it is asked for, in their order.
+// asked is an Owner that records the ages of the keys that it is asked for, in order.
 type asked struct {
 	t     *testing.T
 	of    routing.Owner
@@ -494,12 +491,11 @@ func (a *asked) Owner(key []byte) int {
 	return a.of.Owner(key)
 }
 
-// TestTheHottestItemsOfALeavingMemberMoveFirst, for clients look for them first. They are given to the
-// connections of their owners in that order.
+// Clients look for them first. The connections of their owners get them in that order.
 func TestTheHottestItemsOfALeavingMemberMoveFirst(t *testing.T) {
 	t.Parallel()
 	const each = 250
-	f := agedFarewell(t, each, 200, true)
+	f := agedLeavingMember(t, each, 200, true)
 	order := &asked{t: t, of: f.owner, seen: map[string]bool{}}
 	f.owner = order
 	f.check(f.leave(0))
@@ -515,15 +511,15 @@ func TestTheHottestItemsOfALeavingMemberMoveFirst(t *testing.T) {
 	}
 }
 
-// TestOwnersThatEvictWhileALeavingMembersItemsCome: each item is given to its owner, and counted; once more,
-// if the owner evicted it before the member could be told to delete it. What is left in the end are those that were
-// used last, if the items come by age. The owners have one list of what they evict next: by several, of which a
-// thread takes care in its own time, which items are evicted depends on how fast the others come.
+// Each item is given to its owner and counted, once more if the owner evicted it before it could be deleted
+// at the member. If the items come by age, those that were used last are left in the end. The owners have a
+// single LRU. With several, which a thread of memcached maintains at its own pace, the evicted items would
+// depend on how fast the others come.
 func TestOwnersThatEvictWhileALeavingMembersItemsCome(t *testing.T) {
 	tier.Second(t, "TestTheHottestItemsOfALeavingMemberMoveFirst")
 	bothWays(t, func(t *testing.T, streamed bool) {
 		const each = 1000
-		f := agedFarewell(t, each, 4000, streamed, "-m", "8", "-f", "2", "-o", "no_lru_maintainer")
+		f := agedLeavingMember(t, each, 4000, streamed, "-m", "8", "-f", "2", "-o", "no_lru_maintainer")
 		r := f.leave(wait.Long)
 		if err := r.AddsUp("the-claim"); err != nil || r.Found < 8*each || r.Added != r.Found || !r.Settled || f.member.Items(t) != 0 {
 			t.Errorf("%v: %d items are left; %+v", err, f.member.Items(t), r)

@@ -7,4 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/drainertest"
 )
 
-func TestMain(m *testing.M) { drainertest.Main(m, cli.Main) }
+func TestMain(m *testing.M) {
+	drainertest.AnswerNames()
+	drainertest.Main(m, cli.Main)
+}

@@ -15,14 +15,13 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// TestWhatClientsDoToAnItemWhileItIsMoved: a client does something to an item at the
-// member, after the mover has read it and its owner has it, and before the mover deletes it
-// there. The mover lists the items, or the member's supervisor streams them.
+// A client does something to an item at the member, after the mover has read it and its owner has it, and
+// before the mover deletes it there. The mover lists the items, or the member's supervisor streams them.
 func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
 	tests := map[string]struct {
-		// before the move, and meanwhile; %s is the key.
+		// before and meanwhile are the client's commands; %s is the key.
 		before, meanwhile [][2]string
-		// want at the owner and at the member; empty for nothing.
+		// owner and member are the expected values; empty for none.
 		owner, member string
 	}{
 		"nothing":                      {nil, nil, "value", ""},
@@ -100,8 +99,8 @@ func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
 	})
 }
 
-// TestALostAnswerToADelete: the member has deleted an item for the mover, and the connection
-// breaks before it says so. The copy at the owner is the only one then, and stays.
+// The member has deleted an item for the mover, and the connection breaks before its answer. Then the owner's
+// copy is the only one, and stays.
 func TestALostAnswerToADelete(t *testing.T) {
 	for what, answered := range map[string]int{"of the run of deletes": 0, "of the delete of one": 1} {
 		t.Run(what, func(t *testing.T) {
@@ -113,7 +112,7 @@ func TestALostAnswerToADelete(t *testing.T) {
 					return true
 				}
 				switch n := int(seen.Add(1)); {
-				case n <= answered: // so that the mover looks at it alone
+				case n <= answered: // so that the mover looks at it separately
 					raw.Must("STORED", "set "+key+" 0 0 5", []byte("newer"))
 				case n == answered+1:
 					raw.Must("DELETED", "delete "+key, nil)

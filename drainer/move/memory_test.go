@@ -19,8 +19,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// flood is a source of much more than may be under way; each is called with the
-// number of every item.
+// flood is a source of many more items than a drain may keep in memory; each is called with the number of
+// every item.
 type flood struct {
 	aged
 	each func(i int)
@@ -46,8 +46,8 @@ func standstill(read *atomic.Int64) {
 	}
 }
 
-// TestMemoryIsBounded: whatever a survivor does, the drain waits for it rather
-// than read ahead: what was read and has no outcome stays within batchMemory.
+// Whatever a survivor does, the drain waits for it and does not read ahead: items without an outcome stay
+// within batchMemory.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const n, size = 8000, 10000
@@ -76,7 +76,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 			m := Engine{Owner: owner, Servers: list, UnreachableTimeout: wait.Long, Log: io.Discard}
 			if test.ends != contract.ExitOK {
-				m.UnreachableTimeout = 10 * time.Second // it bounds the connecting, too
+				m.UnreachableTimeout = 10 * time.Second // this also bounds connecting
 			}
 			most, read := int64(0), atomic.Int64{}
 			var back sync.WaitGroup
@@ -88,7 +88,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				}
 				most = max(most, (int64(i)-done)*size)
 				if read.Add(1); i%test.every == test.every/3 {
-					back.Wait() // what it does is over
+					back.Wait() // the survivor has done its part
 					test.do(servers[1])
 					if test.then != nil {
 						back.Go(func() {

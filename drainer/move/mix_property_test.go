@@ -25,13 +25,13 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestWhateverClientsAndServersDo: items come from a memcached that has seen deletes,
-// flushes and evictions, to ones with little memory (-m), without evictions (-M) or without
-// CAS (-C), while a client stores, deletes and flushes. In a move, a drain and a replay,
+// Items come from a memcached that has seen deletes, flushes and evictions. They go to memcacheds with little
+// memory (-m), without evictions (-M) or without CAS (-C), while a client stores, deletes and flushes. In a
+// move, a drain and a replay,
 //
-//   - nobody has a value that a client has replaced, deleted or flushed, except one whose
-//     newer value was deleted, or evicted, before it arrived (docs/hazards.md),
-//   - what is missing was evicted or rejected, which the servers and the receipt say,
+//   - no server has a value that a client has replaced, deleted or flushed, except one whose newer value was
+//     deleted, or evicted, before it arrived (docs/hazards.md),
+//   - missing items were evicted or rejected, which the servers and the receipt report,
 //   - a move that is refused has moved nothing.
 func TestWhateverClientsAndServersDo(t *testing.T) {
 	tier.Second(t, "TestWhateverClientsDoAtTheMember")
@@ -49,9 +49,9 @@ type mix struct {
 	t    *testing.T
 	r    *rand.Rand
 	kind string
-	// leases: it is a move under leases.
+	// leases means that it is a move under leases.
 	leases bool
-	// source is the first server of a move. volume is where a departed one has left its items.
+	// source is the first server of a move. volume is where a departed member has left its items.
 	source  *memcachedtest.Server
 	export  *Export
 	volume  string
@@ -61,7 +61,7 @@ type mix struct {
 	owner   routing.Owner
 	keys    []*mixed
 	flushes bool
-	// flushed: a client has done so.
+	// flushed means that a client has flushed the servers.
 	flushed bool
 }
 
@@ -70,17 +70,18 @@ type mixed struct {
 	key    string
 	owner  int
 	latest int
-	source int // the version that the source has, 0 none
-	// last is what the client did last at the owner, and acked the version of a set.
+	source int // the version that the source has, 0 for none
+	// last is the client's last command at the owner, and acked the version of a set.
 	last  string
 	acked int
-	// arrived: the source's version was at the owner when it was deleted.
+	// arrived means that the source's version was at the owner when it was deleted.
 	arrived bool
-	// flushed: its owner was flushed after the source had it, and then nothing was stored.
+	// flushed means that its owner was flushed after the source had it, and that nothing was stored after
+	// that.
 	flushed bool
 }
 
-const mixedBytes = 9000 // all values have the same slab class
+const mixedBytes = 9000 // so that all values have the same slab class
 
 func (k *mixed) value(version int) []byte {
 	return append(fmt.Appendf(nil, "%d %s ", version, k.key), bytes.Repeat([]byte("x"), mixedBytes)...)
@@ -127,7 +128,7 @@ func (m *mix) start(args []string) {
 	m.args = append(m.args, args)
 }
 
-// anyArgs has one of n times each of what makes a memcached special: so many MiB, for one.
+// anyArgs returns random arguments, each with a probability of one in n, such as little MiB of memory.
 func (m *mix) anyArgs(n, little int) []string {
 	args := []string{"-t", "1", "-m", "64"}
 	if m.r.IntN(n) == 0 {
@@ -142,12 +143,12 @@ func (m *mix) anyArgs(n, little int) []string {
 	return args
 }
 
-// fill lets clients use the source, and notes what it has in the end.
+// fill lets clients use the source, and records what it has in the end.
 func (m *mix) fill() {
 	m.t.Helper()
 	if m.kind != "move" {
 		m.volume = m.t.TempDir()
-		// With few slab classes: each of them has a page from the beginning.
+		// There are few slab classes, because each has a page from the beginning.
 		args := append([]string{"-e", filepath.Join(m.volume, contract.WarmFile), "-o", "no_lru_crawler", "-f", "4"}, m.anyArgs(3, 9)...)
 		m.source = memcachedtest.Start(m.t, args...)
 		defer m.leave(args)
@@ -168,7 +169,7 @@ func (m *mix) fill() {
 		}
 		if m.r.IntN(6*len(m.keys)) == 0 {
 			raw.Must("OK", "flush_all", nil)
-			m.source.WaitSecond(m.t) // what is stored in the same second may count as flushed
+			m.source.WaitSecond(m.t) // items of the same second may count as flushed
 		}
 	}
 	c := m.source.DialFor(m.t)
@@ -207,7 +208,7 @@ func (m *mix) leave(args []string) {
 
 func (m *mix) any() *mixed { return m.keys[m.r.IntN(len(m.keys))] }
 
-// version that a server has of a key, 0 none.
+// version returns the version that a server has of a key, 0 for none.
 func (m *mix) version(c *memcache.Conn, k *mixed) int {
 	m.t.Helper()
 	held, err := c.Get([]byte(k.key))
@@ -237,7 +238,7 @@ func (m *mix) run() {
 	m.use(m.r, m.r.IntN(10)) // before
 	go func() { done <- m.transfer(pace.Limit{Items: 500 + int64(seed%20_000)}) }()
 	r := rand.New(rand.NewPCG(seed, 6))
-	const most, between = 2000, time.Millisecond // things that the client does meanwhile
+	const most, between = 2000, time.Millisecond // the client's operations meanwhile
 	for range most {
 		select {
 		case receipt := <-done:
@@ -251,7 +252,7 @@ func (m *mix) run() {
 	m.check(&receipt)
 }
 
-// transfer is the move, the drain or the replay.
+// transfer makes the move, the drain or the replay.
 func (m *mix) transfer(limit pace.Limit) contract.Receipt {
 	if m.kind == "replay" {
 		reader, err := volume.Open(m.volume, volume.Options{})
@@ -286,13 +287,13 @@ func (m *mix) transfer(limit pace.Limit) contract.Receipt {
 	return e.Run(m.t.Context())
 }
 
-// use is n things that a client does.
+// use makes n operations of a client.
 func (m *mix) use(r *rand.Rand, n int) {
 	m.t.Helper()
 	for range n {
 		k := m.keys[r.IntN(len(m.keys))]
 		if m.servers[k.owner] == m.source {
-			continue // it stays where it is
+			continue // the key stays where it is
 		}
 		c := m.servers[k.owner].DialFor(m.t)
 		switch r.IntN(8) {
@@ -300,7 +301,7 @@ func (m *mix) use(r *rand.Rand, n int) {
 			k.latest++
 			answer, err := ask(c, fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", k.key, len(k.value(k.latest)), k.value(k.latest)))
 			if k.last, k.acked, k.flushed = "set", k.latest, false; err != nil || answer != "STORED" {
-				k.last = "refused" // and what was there before may be gone
+				k.last = "refused" // and the previous value may be gone
 			}
 		case 1:
 			there := m.version(c, k)
@@ -321,7 +322,7 @@ func (m *mix) use(r *rand.Rand, n int) {
 	}
 }
 
-// flush is what a person does: all servers.
+// flush flushes all servers, as a person would.
 func (m *mix) flush() {
 	m.t.Helper()
 	m.flushed = true
@@ -361,8 +362,8 @@ func (m *mix) check(receipt *contract.Receipt) {
 	}
 	missing := int64(0)
 	for _, k := range m.keys {
-		// A flush without CAS is also of what is stored in the same second, and what was added
-		// meanwhile can't be taken back.
+		// A flush without CAS also removes items that are stored in the same second, and items that were
+		// added meanwhile can't be taken back.
 		if m.servers[k.owner] == m.source || m.flushed && m.has(k.owner, "-C") {
 			continue
 		}
@@ -397,7 +398,7 @@ func (m *mix) anyWithout() bool {
 	return false
 }
 
-// wrong says why an owner must not have this version of a key.
+// wrong returns why an owner must not have this version of a key.
 func (m *mix) wrong(k *mixed, got int, refused, evicted bool) string {
 	switch {
 	case got == 0:
@@ -409,7 +410,7 @@ func (m *mix) wrong(k *mixed, got int, refused, evicted bool) string {
 	case k.last == "delete" && (got != k.source || k.arrived):
 		return "a client has deleted it"
 	case k.last == "" && (got != k.source || refused):
-		return "nobody has stored it there"
+		return "no client has stored it there"
 	}
 	return ""
 }

@@ -10,8 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
-// TestNothingIsMovedWithoutCAS: a delete by CAS is unconditional at a memcached that keeps
-// none.
+// At a memcached without CAS, a delete by CAS is unconditional.
 func TestNothingIsMovedWithoutCAS(t *testing.T) {
 	for what, args := range map[string][2][]string{
 		"at the member":  {{"-C"}, nil},

@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
-// Nothing is moved to a member that is too old, nor from one: it could not be deleted there.
+// Nothing is moved to a member that is too old, nor from one: items could not be deleted there.
 func TestNothingIsMovedWhereAMemberIsTooOld(t *testing.T) {
 	t.Parallel()
 	old := memcachedtest.StartSuite(t, "bullseye")

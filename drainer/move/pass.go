@@ -13,56 +13,55 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// In a move an item takes three steps: its owner's writer adds it, when that has answered a batch
-// the batch is deleted at the member, and then it has an outcome. Everything that may have happened
-// to an item between its read and its delete shows in the delete's answer.
+// In a move an item takes three steps: its owner's writer adds it; when the owner has answered a batch, the
+// batch is deleted at the member; then the item has an outcome. The answer to the delete shows everything
+// that may have happened to an item since it was read.
 
-// passing is what a pass has under way.
+// passing is the state of a pass.
 type passing struct {
-	// soon tells which items expire too soon to be added.
+	// soon tells whether an item expires too soon to be added.
 	soon func(*item.Item) bool
 	on   atomic.Bool
-	// For one pass:
+	// The following is for one pass.
 	ctx   context.Context
 	began time.Time
-	// own deletes what nobody is given, removers what the owners have.
+	// own deletes items that no server is given, removers delete those that the owners have.
 	own      *remover
 	removers map[lane]*remover
-	// left has items that no writer was given, or sent, and refused whether an owner refused
-	// the last one.
+	// left has items that no writer was given, or that a writer did not send. refused tells whether an owner
+	// refused the last one.
 	left            portion
 	notSent, refuse bool
 }
 
-// lane is a connection to an owner. Each has a remover, so that several of the member's
-// threads delete.
+// lane is a connection to an owner. Each has a remover, so that several of the member's threads delete.
 type lane struct{ server, connection int }
 
-// mostLeft is how many items that nobody is given are deleted at once.
+// mostLeft is how many of the items that no server is given are deleted at once.
 const mostLeft = 1024
 
-// portion is some items that are deleted at the member together.
+// portion has items that are deleted at the member together.
 type portion struct {
 	items []misplaced
-	// began is a moment before the first was read.
+	// began is a moment before the first item was read.
 	began time.Time
-	// rejected: an owner refused some of these items.
+	// rejected means that an owner refused some of these items.
 	rejected bool
 }
 
 // misplaced is an item of the member that another server owns.
 type misplaced struct {
 	item.Item
-	// sum of the value as it was read, to tell it from others; before is that of an earlier one
-	// that was moved, 0 none.
+	// sum identifies the value that was read; before is the sum of an earlier value that was moved, 0 for
+	// none.
 	sum, before uint64
-	// tried: it may have been deleted at the member, and the answer was lost.
+	// tried means that the item may have been deleted at the member, and the answer was lost.
 	tried bool
 }
 
-// pass moves the items of one pass, and tells whether an owner refused some: it would refuse
-// them again. What a stream that breaks has left under way is moved, too: a listing comes after it,
-// which doesn't know what was read before.
+// pass moves the items of one pass, and tells whether an owner refused some, which it would refuse again. If
+// a stream breaks, its items that are on their way are moved, too, because the listing that follows doesn't
+// know what was read before.
 func (l *runningMember) pass(ctx context.Context, items iter.Seq2[*item.Item, error], yield func(*item.Item) bool) (rejected bool, err error) {
 	before, err := l.begin(ctx)
 	if err != nil {
@@ -101,8 +100,8 @@ func (l *runningMember) readAll(ctx context.Context, items iter.Seq2[*item.Item,
 	return nil
 }
 
-// begin makes ready for a pass: what is deleted in it is deleted over connections from before
-// it, so that no CAS is another process'.
+// begin prepares a pass. Its deletes use connections from before the pass, so that no CAS is of another
+// process.
 func (l *runningMember) begin(ctx context.Context) (rejected int64, err error) {
 	if rejected, err = l.settle(); err != nil {
 		return 0, err
@@ -113,8 +112,8 @@ func (l *runningMember) begin(ctx context.Context) (rejected int64, err error) {
 	return rejected, nil
 }
 
-// connect opens the connections for deletes, before the first item is read. If that
-// fails, the first use tries again.
+// connect opens the connections for deletes, before the first item is read. If that fails, the first use
+// tries again.
 func (l *runningMember) connect(ctx context.Context) {
 	l.reader, l.own = l.link(l.member), l.remover()
 	_, _ = l.own.deleter.get(ctx, l.timeout)
@@ -128,7 +127,7 @@ func (l *runningMember) disconnect() {
 	}
 }
 
-// closeLinks closes the connections of the passes; the next one opens others.
+// closeLinks closes the connections of the passes; the next pass opens others.
 func (l *runningMember) closeLinks() {
 	l.disconnect()
 	l.closeRemovers()
@@ -146,7 +145,7 @@ func (l *runningMember) makeRemovers() {
 	}
 }
 
-// dialRemovers opens their connections. If that fails, the first use tries again.
+// dialRemovers opens the removers' connections. If that fails, the first use tries again.
 func (l *runningMember) dialRemovers(ctx context.Context) {
 	for _, r := range l.removers {
 		_, _ = r.deleter.get(ctx, l.timeout)
@@ -159,14 +158,14 @@ func (l *runningMember) closeRemovers() {
 	}
 }
 
-// unsent is told of items that a writer doesn't send.
+// unsent is called for items that a writer doesn't send.
 func (l *runningMember) unsent(_ *item.Item, refused bool) { l.notSent, l.refuse = true, refused }
 
-// leave deletes an item at the member that nobody is given. What an owner refuses is only
-// deleted if the owner has a value of its own.
+// leave deletes an item at the member that no server is given. An item that its owner refuses is only deleted
+// if the owner has a value of its own.
 func (l *runningMember) leave(ctx context.Context, it *item.Item) error {
-	if it.CAS == 0 || !memcache.Sayable(it.Key) {
-		return nil // it is gone, or stays because the text protocol doesn't carry its key
+	if it.CAS == 0 || !memcache.HasTextForm(it.Key) {
+		return nil // it is gone, or it stays because the text protocol can't carry its key
 	}
 	left := misplaced{Item: *it, sum: l.sum(it.Value, it.Flags)}
 	left.Key, left.Value, left.Page = bytes.Clone(it.Key), nil, nil
@@ -188,7 +187,7 @@ func (l *runningMember) deleteLeft(ctx context.Context) error {
 	return err
 }
 
-// answered deletes at the member what an owner has answered.
+// answered deletes at the member the items that an owner has answered for.
 func (l *runningMember) answered(server, connection int, a memcache.Answered) error {
 	if !l.on.Load() {
 		return nil
@@ -206,7 +205,7 @@ func (l *remover) batch(ctx context.Context, a memcache.Answered) error {
 	return l.delete(ctx, &p)
 }
 
-// moved is an item of a batch.
+// moved returns an item of a batch.
 func (l *remover) moved(a memcache.Answered, i int) misplaced {
 	key, cas := a.Key(i)
 	data, flags := a.Value(i)

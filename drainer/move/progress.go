@@ -23,8 +23,7 @@ func (e *Engine) report() {
 	if leaves && waitsFor == "" && now.Phase == contract.PhaseSettling {
 		waitsFor, waiting = member.leaving.waitsFor()
 	}
-	// Another pass over the source starts at its beginning, which must not look like a
-	// step back.
+	// Another pass over the source starts at its beginning, which must not look like a step back.
 	for read := e.Source.Done(); ; {
 		before := e.bytesRead.Load()
 		if read <= before || e.bytesRead.CompareAndSwap(before, read) {
@@ -45,7 +44,7 @@ func (e *Engine) report() {
 	})
 }
 
-// reportEverySecond returns a function that ends it.
+// reportEverySecond reports until stop is called.
 func (e *Engine) reportEverySecond() (stop func()) {
 	ticker := time.NewTicker(time.Second)
 	quit := make(chan struct{})

@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// Reasons in a receipt, besides those that a contract.Failure has.
+// The reasons in a receipt, besides those of a contract.Failure.
 const (
 	reasonInterrupted = "Interrupted"
 	reasonUnreachable = "SurvivorUnreachable"
@@ -22,7 +22,7 @@ const (
 	reasonRejected       = "ItemsRejected"
 	reasonFlags          = "ClientFlagsTooLarge"
 	reasonNoCAS          = "CASDisabled"
-	// reasonSourceIsServer: a source that leaves is one of the servers.
+	// reasonSourceIsServer: a leaving source is one of the servers.
 	reasonSourceIsServer = "SourceIsServer"
 	reasonFailed         = "Failed"
 )
@@ -31,15 +31,14 @@ func newReceipt(source string) contract.Receipt {
 	return contract.Receipt{Version: 1, Source: source}
 }
 
-// Failed is the receipt of a source that was not read at all.
+// Failed returns the receipt of a source that was not read at all.
 func Failed(source string, err error) contract.Receipt {
 	r := newReceipt(source)
 	failReceipt(&r, err)
 	return r
 }
 
-// failReceipt writes an error into a receipt: a reason, a sentence in one
-// line, and the exit code that goes with it.
+// failReceipt writes an error into a receipt: the reason, a sentence in one line, and the exit code.
 func failReceipt(r *contract.Receipt, err error) {
 	r.Message = strings.ReplaceAll(err.Error(), "\n", "; ")
 	var failure contract.Failure

@@ -11,8 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// TestADrainerThatWasStoppedDoesNotCallItselfADrain: it may have moved items of a running
-// member, or replayed them.
+// It may have moved items of a running member, or replayed them.
 func TestADrainerThatWasStoppedDoesNotCallItselfADrain(t *testing.T) {
 	r := Failed("source", fmt.Errorf("read: %w", context.Canceled))
 	const want = "a signal ended the drainer before the source was read to its end"
@@ -21,8 +20,7 @@ func TestADrainerThatWasStoppedDoesNotCallItselfADrain(t *testing.T) {
 	}
 }
 
-// TestAFaultIsTheSources: a writer still sends values of the source's pages, and finds that they can't
-// be read.
+// A writer still sends values of the source's pages, and finds that they can't be read.
 func TestAFaultIsTheSources(t *testing.T) {
 	e := &Engine{Servers: drainertest.MustParse(t, []string{"host:1"})}
 	err := e.about(0, fmt.Errorf("send: %w", item.ErrFault))

@@ -14,21 +14,20 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// Replay adds the items of a source to a member, after live traffic: the member is its own only
-// survivor.
+// Replay adds the items of a source to a member, after live traffic: the only survivor is the member itself.
 type Replay struct {
 	Source item.Source
-	// Sending is told the places of items before they are sent.
+	// Sending is called with the places of items before they are sent.
 	Sending func(places []int64) error
 	Dialer  memcache.Dialer
 	Address string
-	// Silence is how long the member may not answer.
+	// Silence bounds how long the member may not answer.
 	Silence time.Duration
 	Log     io.Writer
 }
 
-// Run replays until all is done, or reading ends, or ctx ends. When reading ends, the outcome of
-// what has been read is waited for.
+// Run replays until all items have an outcome, or reading or ctx ends. When reading ends, it waits for the
+// outcome of the items that have been read.
 func (r *Replay) Run(ctx, reading context.Context) (contract.Receipt, error) {
 	server, err := routing.ParseServer(r.Address)
 	if err != nil {
@@ -39,7 +38,7 @@ func (r *Replay) Run(ctx, reading context.Context) (contract.Receipt, error) {
 	return e.Run(ctx), nil
 }
 
-// until is a source whose end comes early when ctx ends.
+// until returns a source that ends early when ctx ends.
 func until(ctx context.Context, s item.Source) item.Source {
 	ended := ctx.Done()
 	return item.Through{Source: s, Sequence: func(items iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
@@ -59,10 +58,10 @@ func until(ctx context.Context, s item.Source) item.Source {
 	}}
 }
 
-// errEnded is the last thing that it yields then.
+// errEnded is the last thing that the source then yields.
 var errEnded = errors.New("the replay was told to end")
 
-// itself owns every key.
+// itself is an owner function with one server.
 type itself struct{}
 
 func (itself) Owner([]byte) int { return 0 }

@@ -20,36 +20,34 @@ import (
 )
 
 const (
-	// listings of a member before the run fails because clients still write to it. The
-	// pauses between them double; in all they are about the minute in which the last
-	// client learns of a new list.
+	// listings is the number of listings after which the move fails because clients still write to the
+	// member. The pauses between them double; together they take about the minute in which the last client
+	// learns of a new list.
 	listings  = 9
 	firstRest = time.Second
-	// longestList is the size of the list of keys at most, in bytes: about 20 million. The
-	// rest is listed when these are moved, mostCuts times.
+	// longestList bounds the list of keys, in bytes: about 20 million keys. The rest is listed when these are
+	// moved, at most mostCuts times.
 	longestList = 1 << 30
 	mostCuts    = 1000
 )
 
-// errStillStored: clients go on storing items where they should no longer look.
+// errStillStored: clients still store items where they should no longer look.
 var errStillStored = errors.New("clients still store items here whose owner is another server: they use another list of servers or another client library than --server and --client say")
 
 // errRestarted: a member's replay after a crash may add items after they were listed.
 var errRestarted = errors.New("it was restarted meanwhile, and its items have to be listed again")
 
-// runningMember is a Source: the items of a running member that others own. What it has
-// yielded is deleted at the member as soon as every owner has answered, unless it has
-// changed there meanwhile. So every key is always in at least one place, and the next
-// run finds one that a killed run left in both.
+// runningMember is a Source of the items of a running member that others own. A yielded item is deleted at
+// the member as soon as its owner has answered, unless it has changed there meanwhile. So every key is always
+// in at least one place, and the next run finds a key that a killed run left in both.
 type runningMember struct {
 	member  routing.Server
-	self    int // the member's place among servers, nowhere if it leaves
+	self    int // the member's index among servers, nowhere if it is leaving
 	servers []routing.Server
 	owner   routing.Owner
-	// lost tells which servers are lost, nil for none: the items that they own are
-	// deleted at the member.
+	// lost marks the lost servers, nil for none: the items that they own are deleted at the member.
 	lost []bool
-	// scratch is the directory of the list of keys, and longest how many bytes it takes.
+	// scratch is the directory of the list of keys, and longest bounds the list, in bytes.
 	scratch string
 	longest int64
 	dialer  memcache.Dialer
@@ -58,21 +56,20 @@ type runningMember struct {
 	// rest is the pause before the third listing.
 	rest    time.Duration
 	waiting func(name, why string)
-	// takes tells whether a server can store such client flags; nil: all can.
+	// takes tells whether a server can store such client flags; nil if all can.
 	takes func(server int, flags uint64) bool
-	// settle waits until every item that was yielded has an outcome, and returns
-	// how many of all the owners refused.
+	// settle waits until every yielded item has an outcome, and returns how many of them the owners refused.
 	settle func() (rejected int64, err error)
 
-	// leaving is nil if the member stays, starting if it begins at once.
+	// leaving is nil if the member stays, starting is nil if the move begins at once.
 	leaving  *leaving
 	staying  staying
 	starting *starting
 
 	version  string
-	started  int64        // when the member did, in Unix seconds; 0 not asked yet
+	started  int64        // when the member started, in Unix seconds; 0 unknown
 	linked   string       // how many items it had stored, before a pass
-	behind   atomic.Int64 // seconds that the member's clock is behind ours
+	behind   atomic.Int64 // seconds by which the member's clock is behind ours
 	expected atomic.Int64
 	reader   link // reads from the member
 	once     crawl.Once
@@ -83,7 +80,7 @@ type runningMember struct {
 	leased *leased
 }
 
-// link is a connection to one server, opened when it is needed.
+// link is a connection to one server that is opened when it is needed.
 type link struct {
 	server routing.Server
 	dialer memcache.Dialer
@@ -117,8 +114,8 @@ func (k *link) close() {
 	}
 }
 
-// ask repeats do on a link until it succeeds. If the connection breaks, what do has
-// sent may have been done or not.
+// ask repeats do on a link until it succeeds. If the connection breaks, the requests of do may have been
+// carried out or not.
 func (l *runningMember) ask(ctx context.Context, k *link, do func(*memcache.Conn) error) error {
 	err := memcache.Insist(ctx, l.timeout, func(why string) { l.waiting(k.server.String(), why) }, func(timeout time.Duration) error {
 		conn, err := k.get(ctx, timeout)
@@ -139,7 +136,7 @@ func (l *runningMember) ask(ctx context.Context, k *link, do func(*memcache.Conn
 	return &survivorError{k.server.String(), err}
 }
 
-// sourceError is about the member whose items are moved.
+// sourceError is an error about the member whose items are moved.
 type sourceError struct {
 	name string
 	err  error
@@ -148,10 +145,10 @@ type sourceError struct {
 func (e *sourceError) Error() string { return fmt.Sprintf("source %s: %v", e.name, e.err) }
 func (e *sourceError) Unwrap() error { return e.err }
 
-// Expected is the number of items that have been listed.
+// Expected returns the number of items that have been listed.
 func (l *runningMember) Expected() int64 { return l.expected.Load() }
 
-// There is no file, and clients go on adding items. A listing that breaks off is an error.
+// Size is unknown: there is no file, and clients go on adding items. A listing that breaks off is an error.
 func (l *runningMember) Size() int64     { return 0 }
 func (l *runningMember) Used() int64     { return 0 }
 func (l *runningMember) Done() int64     { return 0 }
@@ -182,7 +179,7 @@ func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] 
 		found, cut := some, false
 		for n := 0; ; n++ {
 			more, err := true, error(nil)
-			if cut && cuts < mostCuts { // the rest of a long list is no sign that clients still store items here
+			if cut && cuts < mostCuts { // the rest of a long list doesn't mean that clients still store items here
 				n, cuts = n-1, cuts+1
 			} else {
 				more, err = l.another(ctx, n, found)
@@ -203,22 +200,22 @@ func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] 
 	}
 }
 
-// found is what came of a pass.
+// found is the result of a pass.
 type found uint8
 
 const (
 	some found = iota
 	nothing
-	// refused: an owner refused an item, which stays here. It would refuse it again.
+	// refused: an owner refused an item, which stays here. It would refuse the item again.
 	refused
 )
 
-// atOnce is how many passes follow each other without a rest. Usually the second finds the few
-// items that were in use in the first, and the third nothing.
+// atOnce is how many passes follow each other without a rest. Usually the second finds the few items that
+// were in use during the first, and the third finds nothing.
 const atOnce = 3
 
-// another tells whether there is another pass after so many, of which the last found that,
-// and waits until its time.
+// another tells whether there is to be another pass after the given number of passes, of which the last found
+// last. It waits until that pass is due.
 func (l *runningMember) another(ctx context.Context, passes int, last found) (bool, error) {
 	switch {
 	case last == refused:
@@ -248,7 +245,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// round moves what a listing finds, and tells whether the listing was cut.
+// round moves the items that a listing finds, and tells whether the listing was cut.
 func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) (last found, cut bool, err error) {
 	list, err := l.list(ctx)
 	if err != nil {
@@ -273,7 +270,7 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 	return some, list.Cut(), nil
 }
 
-// asked yields what the member has of a list.
+// asked yields the member's items of a list.
 func (l *runningMember) asked(ctx context.Context, list iter.Seq2[*crawl.Entry, error]) iter.Seq2[*item.Item, error] {
 	f := fetch.Fetcher{Limit: l.limit, Behind: l.behind.Load,
 		Ask: func(ctx context.Context, do func(*memcache.Conn) error) error { return l.ask(ctx, &l.reader, do) }}
@@ -302,10 +299,10 @@ func (l *runningMember) asked(ctx context.Context, list iter.Seq2[*crawl.Entry, 
 	}
 }
 
-// MoveFrom moves the items of a running member, Servers[self], that others own, until no pass
-// has found any for five seconds. If clients still store some when patience is over, from the
-// first item on, it fails. If patience is 0, it ends with the first pass that has found nothing.
-// The list of its keys is in the directory scratch.
+// MoveFrom moves the items of a running member, Servers[self], that others own, until no pass has found any
+// for five seconds. It fails if clients still store some when patience is over, counted from the first item.
+// If patience is 0, it ends with the first pass that has found nothing. The list of its keys is in the
+// directory scratch.
 func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(e.Servers[self], self, scratch)
 	l.staying.patience = patience
@@ -315,6 +312,7 @@ func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string, patienc
 
 func (e *Engine) runningMember(member routing.Server, self int, scratch string) *runningMember {
 	e.waits.Source = member.String()
+	e.keepPlaces()
 	l := &runningMember{
 		member: member, self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,
 		dialer: e.Dialer, scratch: scratch, longest: longestList, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,
@@ -333,7 +331,7 @@ func (e *Engine) runningMember(member routing.Server, self int, scratch string) 
 	return l
 }
 
-// list lists what others own.
+// list lists the items that others own.
 func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) {
 	k := l.link(l.member)
 	defer k.close()
@@ -343,7 +341,7 @@ func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) 
 			return err
 		}
 		if l.leased != nil {
-			l.leased.unaskable = 0
+			l.leased.noTextForm = 0
 		}
 		list, err = crawl.Items(ctx, func(ctx context.Context) (*memcache.Conn, error) {
 			return l.dialer.Dial(ctx, l.member.Address())
@@ -368,7 +366,7 @@ func (l *runningMember) restarted(c *memcache.Conn) (bool, error) {
 	return l.isAnother(stats)
 }
 
-// isAnother tells by a process's statistics whether it is another one than before.
+// isAnother tells by a process's statistics whether it is another process than before.
 func (l *runningMember) isAnother(stats map[string]string) (bool, error) {
 	now, began, err := times(stats)
 	if err != nil {
@@ -380,7 +378,8 @@ func (l *runningMember) isAnother(stats map[string]string) (bool, error) {
 	return another, nil
 }
 
-// times of a process by its statistics, in Unix seconds of its own clock: now, and when it began.
+// times returns two times from a process's statistics, in Unix seconds of its own clock: now, and when it
+// began.
 func times(stats map[string]string) (now, began int64, err error) {
 	now, err = strconv.ParseInt(stats["time"], 10, 64)
 	if err != nil {
@@ -395,11 +394,11 @@ func times(stats map[string]string) (now, began int64, err error) {
 
 // isLater tells whether a process that began then is another one than before.
 func (l *runningMember) isLater(began int64) bool {
-	const exact = 1 // seconds, of each of the two
+	const exact = 1 // in seconds, for each of the two
 	return l.started != 0 && began > l.started+exact
 }
 
-// stillRuns is an error if the member is another process than at the beginning of the pass.
+// stillRuns returns an error if the member is another process than at the beginning of the pass.
 func (l *runningMember) stillRuns(ctx context.Context, k *link) error {
 	another := false
 	err := l.ask(ctx, k, func(c *memcache.Conn) error {
@@ -417,11 +416,11 @@ func (l *runningMember) stillRuns(ctx context.Context, k *link) error {
 	return err
 }
 
-// now is the member's own clock, by which its items expire. It loses up to a second in
-// each warm restart.
+// now returns the time of the member's own clock, by which its items expire. That clock loses up to a second
+// in each warm restart.
 func (l *runningMember) now() int64 { return time.Now().Unix() - l.behind.Load() }
 
-// ours is the time by our clock at which an item expires at the member; 0 is never.
+// ours returns the time by our clock at which an item expires at the member; 0 is never.
 func (l *runningMember) ours(at int64) int64 {
 	if at == 0 {
 		return 0
@@ -429,7 +428,7 @@ func (l *runningMember) ours(at int64) int64 {
 	return at - item.Ahead(-l.behind.Load(), 0)
 }
 
-// isLost tells whether the key's owner is.
+// isLost tells whether the key's owner is lost.
 func (l *runningMember) isLost(key []byte) bool {
 	return l.lost != nil && l.lost[l.owner.Owner(key)]
 }

@@ -23,19 +23,17 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestNothingIsOutdated: clients have changed from one list of servers to another, or
-// to another way of choosing. While they read and write where they look now, every
-// server is moved, with drainers killed at random moments, connections dropped,
-// and all of it begun again. At no time
+// Clients have changed from one list of servers to another, or to another way of choosing. While they read
+// and write where they look now, every server is moved. Drainers are killed at random moments, connections
+// dropped, and all of it is begun again. At no time
 //
-//   - is a value older than the last one that was acknowledged,
+//   - is a value older than the last acknowledged one,
 //   - is a key at neither place,
-//   - does a value come back that a client deleted when no other copy was there, or
-//     any other than the copy that was: docs/hazards.md tells of that one.
+//   - does a value come back that a client deleted when no other copy existed, or any other than that copy;
+//     docs/hazards.md describes that case.
 //
-// In the end every item is where its client looks and nowhere else, and the receipts
-// add up. With even seeds the items are streamed by the members' supervisors, and with every
-// sixth these streams break off.
+// In the end every item is where its client looks and nowhere else, and the receipts add up. With even seeds
+// the items are streamed by the members' supervisors, and with every sixth seed these streams break.
 func TestNothingIsOutdated(t *testing.T) {
 	t.Parallel()
 	drainertest.ForEachSeed(t, func(t *testing.T, seed uint64) { newReshuffle(t, seed).run() })
@@ -47,27 +45,27 @@ type reshuffle struct {
 	r             *rand.Rand
 	client        string
 	servers       []*memcachedtest.Server
-	list          []routing.Server // as the drainer is told
-	ring          int              // how many of them clients look at now; the others leave
+	list          []routing.Server // as the drainer gets it
+	ring          int              // how many of them clients look at now; the others are leaving
 	exports       []string         // addresses of the streams, if there are any
-	broken        bool             // the streams break off
+	broken        bool             // the streams break
 	before, after routing.Owner
 	keys          []*versioned
 	stop          atomic.Bool
 	undone        atomic.Int64 // deletes
 }
 
-// versioned is a key of which one client stores ever higher versions.
+// versioned is a key of which one client stores growing versions.
 type versioned struct {
 	key string
-	// acked is the latest version that a server acknowledged, or 0: deleted.
+	// acked is the latest version that a server acknowledged; 0 means deleted.
 	acked int
-	// copied is the version that was in the old place when the key was deleted, and
-	// may come back, or 0.
+	// copied is the version that was in the old place when the key was deleted, and that may come back; 0 for
+	// none.
 	copied int
-	// latest version that was stored; none comes twice.
+	// latest is the latest version that was stored; none is stored twice.
 	latest int
-	// seen: its owner had it once, so it must be there.
+	// seen means that its owner had it once, so it must be there.
 	seen bool
 }
 
@@ -109,7 +107,7 @@ func newReshuffle(t *testing.T, seed uint64) *reshuffle {
 	return s
 }
 
-// routed is the owner function; some clients hash what names resolve to.
+// routed returns the owner function; some clients hash what names resolve to.
 func (s *reshuffle) routed(client string, servers []routing.Server) routing.Owner {
 	s.t.Helper()
 	owner, err := routing.New(client, s.resolved(client, servers))
@@ -147,12 +145,12 @@ func (s *reshuffle) fill() {
 	}
 }
 
-// value of a version, of a length that differs.
+// value returns the value of a version; its length varies.
 func (v *versioned) value(version int) []byte {
 	return fmt.Appendf(nil, "%d %s %s", version, v.key, strings.Repeat("x", version*37%200))
 }
 
-// version that a server has, 0 if it holds nothing.
+// version returns the version that a server has, 0 for none.
 func (v *versioned) version(c *memcache.Conn) (int, error) {
 	held, err := c.Get([]byte(v.key))
 	if err != nil || held == nil {
@@ -190,7 +188,7 @@ func (s *reshuffle) run() {
 	s.t.Logf("%s: %d deletes were undone", s.client, s.undone.Load())
 }
 
-// each moves every server, all at once.
+// each moves every server, all at the same time.
 func (s *reshuffle) each(ctx context.Context, limit pace.Limit, done func(i int, r contract.Receipt)) {
 	var all sync.WaitGroup
 	for i := range s.list {
@@ -214,8 +212,8 @@ func (s *reshuffle) each(ctx context.Context, limit pace.Limit, done func(i int,
 	all.Wait()
 }
 
-// attempt ends the drainers after a while, slow as they are, in the middle of what
-// they do: their connections close, as they do when a process is killed.
+// attempt ends the slow drainers after a while, in the middle of their work: their connections close, as
+// those of a killed process do.
 func (s *reshuffle) attempt(after time.Duration) {
 	ctx, kill := context.WithTimeout(s.t.Context(), after)
 	defer kill()
@@ -249,7 +247,7 @@ func (s *reshuffle) check() {
 	}
 }
 
-// user is a client of the new list that has some keys for itself.
+// user is a client of the new list with its own keys.
 type user struct {
 	*reshuffle
 	r    *rand.Rand
@@ -308,8 +306,8 @@ func (u *user) remove(v *versioned, now, old *memcache.Conn) error {
 	return nil
 }
 
-// get reads where the client looks now; what isn't there yet has to be in its old
-// place, or be on its way.
+// get reads where the client looks now; an item that isn't there yet has to be in its old place, or is being
+// moved.
 func (u *user) get(v *versioned, now, old *memcache.Conn) error {
 	got, err := v.version(now)
 	if err == nil && got == 0 && !v.seen && v.acked > 0 {

@@ -29,10 +29,9 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestAMovePutsEveryItemWhereItsClientLooks is move's promise, for each client: when one more server
-// joins and each of the others has been looked through, every object is where its
-// client looks, and nowhere else; what clients had stored there meanwhile stays;
-// the receipts add up; and a second run finds nothing.
+// This is move's promise, for each client: when one more server joins and each of the others has been moved,
+// every object is where its client looks, and nowhere else. Items that clients had stored there meanwhile
+// stay, the receipts add up, and a second run finds nothing.
 func TestAMovePutsEveryItemWhereItsClientLooks(t *testing.T) {
 	t.Parallel()
 	tests := append(routing.Clients(), "gomemcache, under leases")
@@ -89,8 +88,8 @@ func TestAMovePutsEveryItemWhereItsClientLooks(t *testing.T) {
 	}
 }
 
-// TestMoveOfFullMembers: a cache that is full is the usual reason to scale up. Every
-// item that belongs elsewhere is handed over, and counted.
+// A full cache is the usual reason to scale up. Every item that belongs elsewhere is handed over, and
+// counted.
 func TestMoveOfFullMembers(t *testing.T) {
 	tier.Second(t, "TestAddsAreClassicWhereMemoryIsShort")
 	t.Parallel()
@@ -128,7 +127,7 @@ func TestMoveOfFullMembers(t *testing.T) {
 	}
 }
 
-// fill stores so many items, of a size that wastes nothing.
+// fill stores so many items, of a size that wastes no memory.
 func fill(t *testing.T, s *memcachedtest.Server, prefix string, n int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Address())
@@ -150,8 +149,8 @@ func fill(t *testing.T, s *memcachedtest.Server, prefix string, n int) {
 	}
 }
 
-// TestMoveByTheMembersClock: a memcached that has restarted warm often is
-// seconds behind, and what it says is left of an item's time is more than there is.
+// A memcached that has often restarted warm is seconds behind, and reports more remaining time of an item
+// than there is.
 func TestMoveByTheMembersClock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -186,7 +185,7 @@ func TestMoveByTheMembersClock(t *testing.T) {
 	if err := os.WriteFile(path, meta, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	laterSecond(t, 0) // it restarts warm in a later second only
+	laterSecond(t, 0) // it only restarts warm in a later second
 	member.Restart()
 	if clock := memcachedtest.Clock(t, member.Dial()); time.Now().Unix()-clock < behind-1 { // it may save a second that has not begun
 		t.Fatalf("the member is not behind: it shows %d", clock)
@@ -202,7 +201,7 @@ func TestMoveByTheMembersClock(t *testing.T) {
 	}
 }
 
-// pair is a member with what another server owns.
+// pair is a member with items that another server owns.
 type pair struct {
 	t             *testing.T
 	member, owner *memcachedtest.Server
@@ -217,7 +216,7 @@ func makePair(t *testing.T, n int, value string) *pair {
 	return pairOf(t, servers, "key:", n, value)
 }
 
-// pairOf is makePair for servers that others have used, with other keys.
+// pairOf is makePair with other keys, for servers that have been used before.
 func pairOf(t *testing.T, servers []*memcachedtest.Server, prefix string, n int, value string) *pair {
 	t.Helper()
 	addresses := []string{servers[0].Address(), servers[1].Address()}
@@ -267,7 +266,7 @@ func (p *pair) fetched() *portion {
 	return read
 }
 
-// holds fails where a server doesn't hold value under the key; "" is nothing.
+// holds fails the test if a server doesn't have value under the key; "" is nothing.
 func (p *pair) holds(s *memcachedtest.Server, key, value string) {
 	p.t.Helper()
 	v, err := s.Dial().Get([]byte(key))
@@ -283,15 +282,15 @@ func (p *pair) holds(s *memcachedtest.Server, key, value string) {
 	}
 }
 
-// TestChangedWhileItMoved: what happened between the read and the delete decides
-// what the owner has in the end, and what stays at the member.
+// Changes between the read and the delete decide which value the owner has in the end, and which one stays at
+// the member.
 func TestChangedWhileItMoved(t *testing.T) {
 	t.Parallel()
 	servers, _ := drainertest.Survivors(t, 2)
 	for name, test := range map[string]struct {
-		// member and owner do something to the key after it was read and added.
+		// member and owner change the key after it was read and added.
 		member, owner func(*memcachedtest.Raw, string)
-		// what is left.
+		// atMember and atOwner are the values that are left.
 		atMember, atOwner string
 	}{
 		"nothing":          {nil, nil, "", "1"},
@@ -327,14 +326,14 @@ func TestChangedWhileItMoved(t *testing.T) {
 	}
 }
 
-// TestStoredAgainAfterItMoved: a client with an old list stores a key at the member that was moved
-// before. That replaces the copy, and nothing else.
+// A client with an old list stores a key at the member that was moved before. That replaces the copy, and
+// nothing else.
 func TestStoredAgainAfterItMoved(t *testing.T) {
 	t.Parallel()
 	servers, _ := drainertest.Survivors(t, 2)
 	for name, test := range map[string]struct {
-		// member and owner do something to the key before the second pass, meanwhile at the
-		// member while it is made.
+		// member and owner change the key before the second pass, meanwhile changes it at the member during
+		// that pass.
 		member, owner, meanwhile func(*memcachedtest.Raw, string)
 		atOwner                  string
 	}{
@@ -361,7 +360,7 @@ func TestStoredAgainAfterItMoved(t *testing.T) {
 				}
 			}
 			pass(nil)
-			for range 2 { // what replaced the copy is the copy then
+			for range 2 { // the replaced copy is then a copy, too
 				for _, key := range p.keys {
 					test.member(member, key)
 					if test.owner != nil {
@@ -386,8 +385,8 @@ func set(value string) func(*memcachedtest.Raw, string) {
 
 func remove(r *memcachedtest.Raw, key string) { r.Must("DELETED", "delete "+key, nil) }
 
-// TestMemberRestartsWhileItsItemsMove: a member counts its CAS again after a start;
-// what has the number of what was read may be another value.
+// After a start, a member counts its CAS values from the beginning, so another value may have the CAS of the
+// value that was read.
 func TestMemberRestartsWhileItsItemsMove(t *testing.T) {
 	t.Parallel()
 	p := makePair(t, 1, "1")
@@ -396,7 +395,7 @@ func TestMemberRestartsWhileItsItemsMove(t *testing.T) {
 	p.member.Kill()
 	p.member.Restart()
 	p.member.Raw().Must("HD c1", "ms "+p.keys[0]+" 1 c", []byte("2"))
-	p.l.disconnect() // as an earlier portion's delete would, and connect again
+	p.l.disconnect() // an earlier portion's delete would do so, and connect again
 	p.l.connect(t.Context())
 	if err := p.l.own.delete(t.Context(), read); err != nil {
 		t.Fatal(err)
@@ -405,14 +404,14 @@ func TestMemberRestartsWhileItsItemsMove(t *testing.T) {
 	p.holds(p.owner, p.keys[0], "2")
 }
 
-// TestMemberRestartsBetweenListings: what it is putting back after a crash may come
-// after a listing found nothing, so the run fails, to be begun again.
+// After a crash the member may restore items after a listing found nothing, so the run fails, and has to
+// begin again.
 func TestMemberRestartsBetweenListings(t *testing.T) {
 	t.Parallel()
 	p := makePair(t, 1, "1")
 	m := &Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: wait.Long, Log: io.Discard}
 	p.l.settle = func() (int64, error) {
-		p.l.started -= 10 // it began before
+		p.l.started -= 10 // as if it had begun before
 		return m.settle()
 	}
 	r := m.Run(t.Context())
@@ -424,7 +423,7 @@ func TestMemberRestartsBetweenListings(t *testing.T) {
 	}
 }
 
-// TestRefusedItemsStay: what the owner can't store stays at the member, and is told.
+// Items that the owner can't store stay at the member, and are reported.
 func TestRefusedItemsStay(t *testing.T) {
 	t.Parallel()
 	member, owner := memcachedtest.Start(t), memcachedtest.Start(t, "-I", "512k")
@@ -451,8 +450,8 @@ func TestRefusedItemsStay(t *testing.T) {
 	}
 }
 
-// TestClientsThatGoOnStoring: that somebody stores at other servers than the owner
-// is told at last, not worked against for good.
+// If clients keep storing items at other servers than the owner, that is reported at last, and not worked
+// against forever.
 func TestClientsThatGoOnStoring(t *testing.T) {
 	t.Parallel()
 	p := makePair(t, 100, "1")
@@ -460,7 +459,7 @@ func TestClientsThatGoOnStoring(t *testing.T) {
 	m := &Engine{Source: p.l, Owner: p.l.owner, Servers: p.l.servers, UnreachableTimeout: wait.Long, Log: io.Discard}
 	n := 0
 	p.l.settle = func() (int64, error) {
-		// Never one that is on its way: the next listing finds it.
+		// The key must not be one that is being moved: the next listing finds it.
 		for n++; p.l.owner.Owner([]byte("again:"+strconv.Itoa(n))) == p.l.self; {
 			n++
 		}
@@ -473,8 +472,7 @@ func TestClientsThatGoOnStoring(t *testing.T) {
 	}
 }
 
-// TestMoveIsInterrupted: a signal ends it with a receipt, no item is lost, and
-// the next run moves the rest.
+// A signal ends it with a receipt, no item is lost, and the next run moves the rest.
 func TestMoveIsInterrupted(t *testing.T) {
 	t.Parallel()
 	p := makePair(t, 3000, "value")
@@ -507,19 +505,19 @@ func TestMoveIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestMoveNeedsItsSource: it is none of the servers by another address, and how it says
-// that one doesn't answer.
+// The source must not be one of the servers with another address. The test also checks the message about a
+// source that doesn't answer.
 func TestMoveNeedsItsSource(t *testing.T) {
 	t.Parallel()
 	_, addresses := drainertest.Survivors(t, 2)
-	nobody := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
-	a := drainertest.MoveArgs(t, "gomemcache", "cache-1="+nobody, []string{"cache-0=" + addresses[0], "cache-1=" + addresses[1]})
+	unreachable := "127.0.0.1:" + strconv.Itoa(memcachedtest.FreePort(t))
+	a := drainertest.MoveArgs(t, "gomemcache", "cache-1="+unreachable, []string{"cache-0=" + addresses[0], "cache-1=" + addresses[1]})
 	r := drainertest.Move(t, a)
 	r.OneLine(t, "has the name of the server at "+addresses[1])
 	if r.Code != contract.ExitUsage {
 		t.Errorf("exit code %d", r.Code)
 	}
-	l := &runningMember{member: drainertest.MustParse(t, []string{nobody})[0], timeout: 100 * time.Millisecond, waiting: func(string, string) {}, scratch: t.TempDir()}
+	l := &runningMember{member: drainertest.MustParse(t, []string{unreachable})[0], timeout: 100 * time.Millisecond, waiting: func(string, string) {}, scratch: t.TempDir()}
 	for _, err := range l.Items(t.Context()) {
 		failed := Failed("", err)
 		if failed.Reason != reasonSource || failed.ExitCode != contract.ExitUnreachable || !errors.Is(err, memcache.ErrUnreachable) {
@@ -535,7 +533,7 @@ func TestMoveNeedsItsSource(t *testing.T) {
 	}
 }
 
-// TestASilentSourceIsNoSurvivor: in the receipt, the log and the progress.
+// The receipt, the log and the progress say that it is the source.
 func TestASilentSourceIsNoSurvivor(t *testing.T) {
 	t.Parallel()
 	servers, addresses := drainertest.Survivors(t, 2)
@@ -556,9 +554,8 @@ func TestASilentSourceIsNoSurvivor(t *testing.T) {
 	}
 }
 
-// TestMoveWithoutALostServer: what the member has of a server that is lost is
-// deleted, and given to nobody; all else goes where clients look. Nobody waits for the
-// lost one, and a second run finds nothing.
+// The member's items that a lost server owns are deleted, and no server gets them. All other items go where
+// clients look. The move doesn't wait for the lost server, and a second run finds nothing.
 func TestMoveWithoutALostServer(t *testing.T) {
 	tier.Second(t, "TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo")
 	t.Parallel()
@@ -608,8 +605,7 @@ func TestMoveWithoutALostServer(t *testing.T) {
 	}
 }
 
-// TestMoveOfAMemberWhoseNodesClockWasWrong: its items have as much time left at their
-// owner as it says.
+// Its items keep, at their owner, the remaining time by the member's clock.
 func TestMoveOfAMemberWhoseNodesClockWasWrong(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
@@ -634,7 +630,7 @@ func TestMoveOfAMemberWhoseNodesClockWasWrong(t *testing.T) {
 	}
 }
 
-// TestAListOfKeysIsBounded: what doesn't fit into one list is moved by the next.
+// Keys that don't fit into one list are moved with the next.
 func TestAListOfKeysIsBounded(t *testing.T) {
 	const items = 5000
 	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
@@ -671,13 +667,12 @@ func TestAListOfKeysIsBounded(t *testing.T) {
 	}
 }
 
-// itAll: one server owns everything.
+// itAll is an owner function in which one server owns everything.
 type itAll struct{ server int }
 
 func (e itAll) Owner([]byte) int { return e.server }
 
-// TestAMemberThatComesBackEmpty while its items are moved: it has deleted none of them, so the
-// owner's copies stay.
+// It comes back while its items are moved. It has deleted none of them, so the owner's copies stay.
 func TestAMemberThatComesBackEmpty(t *testing.T) {
 	p := makePair(t, 3, "1")
 	p.l.started = time.Now().Add(-time.Hour).Unix() // when its process began

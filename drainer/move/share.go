@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/pace"
 )
 
-// share is the items of a pass that one goroutine reads, and hands to their owners' writers.
+// share has the items of a pass that one goroutine reads, and hands to their owners' writers.
 type share struct {
 	*Engine
 	feeders []*memcache.Feeder // of the writers, in their order
@@ -19,7 +19,7 @@ type share struct {
 	counts
 }
 
-// counts of items, as the receipt has them.
+// counts counts items, as the receipt does.
 type counts struct{ found, expired, invalidated int64 }
 
 func (c *counts) add(o *counts) {
@@ -28,7 +28,7 @@ func (c *counts) add(o *counts) {
 	c.invalidated += o.invalidated
 }
 
-// read hands over the items that are in the band.
+// read hands over the items in the band.
 func (s *share) read(ctx context.Context, items iter.Seq2[*item.Item, error], in func(*item.Item) bool) (err error) {
 	defer item.Faults(&err)()
 	for it, err := range items {
@@ -63,9 +63,9 @@ func (s *share) read(ctx context.Context, items iter.Seq2[*item.Item, error], in
 	return nil
 }
 
-// add hands a live item to its owner's writer, at the pace that is allowed.
+// add hands a live item to its owner's writer, at the allowed pace.
 func (s *share) add(ctx context.Context, it *item.Item) error {
-	if s.Limit != (pace.Limit{}) { // otherwise reading the clock would cost a quarter of an item's time
+	if s.Limit != (pace.Limit{}) { // without a limit, reading the clock would cost a quarter of an item's time
 		if ahead := s.pace.Next(time.Now(), it.Size()); ahead > 0 {
 			if err := s.pause(ctx, ahead); err != nil {
 				return err

@@ -17,13 +17,13 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestWhateverClientsDoAtTheMember: clients with an old list store, overwrite, append, increment,
-// touch, delete and flush at a member whose items are moved, while it evicts and its slab mover
-// moves. In the end the member has none of their items, and the owners
+// Clients with an old list store, overwrite, append, increment, touch, delete and flush at a member whose
+// items are moved, while it evicts and its slab mover moves. In the end the member has none of their items,
+// and the owners
 //
 //   - have the last value of each, unless it was deleted, flushed or evicted,
-//   - have no value that was deleted or flushed before it was moved. An earlier one that was moved
-//     may be there then (docs/hazards.md),
+//   - have no value that was deleted or flushed before it was moved; an earlier one that was moved may be
+//     there then (docs/hazards.md),
 //   - have no value that the key never had.
 func TestWhateverClientsDoAtTheMember(t *testing.T) {
 	t.Parallel()
@@ -44,10 +44,10 @@ type former struct {
 	engine *Engine
 	log    drainertest.Buffer
 	keys   []*stored
-	// flushes and slabMoves: clients flush, and let the slab mover move.
+	// flushes means that clients flush, slabMoves that they make the slab mover move.
 	flushes, slabMoves bool
 
-	// flushing: nobody else does anything meanwhile.
+	// flushing excludes all other commands during a flush.
 	flushing sync.RWMutex
 }
 
@@ -55,18 +55,18 @@ type former struct {
 type stored struct {
 	key   string
 	owner int
-	// last is the value of the last command that stored one, and had are all such values. The
-	// member has the last one, or none.
+	// last is the value of the last command that stored one, and had are all such values. The member has the
+	// last one, or none.
 	last string
 	had  map[string]bool
-	// dead are values that were deleted or flushed at the member. Of last it may be unknown.
+	// dead are values that were deleted or flushed at the member. For last this may be unknown.
 	dead    map[string]bool
 	unknown bool
 }
 
 const (
 	oldClients, keysOfOne = 2, 150
-	// commands of each, and how long a client rests after so many.
+	// commands of each client, and how long it rests after so many.
 	commands, atATime, rest = 600, 20, 10 * time.Millisecond
 )
 
@@ -74,7 +74,7 @@ func newFormer(t *testing.T, seed uint64, streamed bool) *former {
 	t.Helper()
 	f := &former{t: t, r: rand.New(rand.NewPCG(seed, 11))}
 	f.flushes, f.slabMoves = f.r.IntN(3) == 0, f.r.IntN(2) == 0
-	memory := []string{"9", "32"}[f.r.IntN(2)] // a third of what the items take, for one
+	memory := []string{"9", "32"}[f.r.IntN(2)] // the first is a third of what the items take
 	mapped := startMapped(t, "-f", "4", "-m", memory, "-t", "2", "-o", "slab_automove=0")
 	f.member = mapped.Server
 	var addresses []string
@@ -157,7 +157,7 @@ func (f *former) check(receipt *contract.Receipt) {
 		evicted, stats["slab_reassign_rescues"], stats["slabs_moved"], receipt.Summary())
 }
 
-// wrong says why the owner must not have this value of a key, "" for none.
+// wrong returns why the owner must not have this value of a key, "" if it may.
 func (k *stored) wrong(got string, evicted bool) string {
 	gone := evicted || k.unknown || k.dead[k.last]
 	switch {
@@ -175,7 +175,7 @@ func (k *stored) wrong(got string, evicted bool) string {
 	return ""
 }
 
-// at is what a server has of a key, without spaces: incr fills up with them, or doesn't.
+// at returns a server's value of a key, without spaces, because incr fills some values up with them.
 func (f *former) at(s *memcachedtest.Server, k *stored) string {
 	f.t.Helper()
 	c := s.DialFor(f.t)
@@ -190,7 +190,7 @@ func (f *former) at(s *memcachedtest.Server, k *stored) string {
 	return strings.ReplaceAll(string(v.Data), " ", "")
 }
 
-// oldClient has some keys for itself, and only calls the member.
+// oldClient has its own keys, and only calls the member.
 type oldClient struct {
 	*former
 	raw   *memcachedtest.Raw
@@ -225,7 +225,7 @@ func (c *oldClient) do() {
 	}
 }
 
-// expect returns one of these answers.
+// expect checks that got is one of these answers.
 func (c *oldClient) expect(got string, answers ...string) string {
 	for _, want := range answers {
 		if strings.HasPrefix(got, want) {
@@ -251,7 +251,7 @@ func (c *oldClient) set(k *stored) {
 	if c.expect(c.raw.Do(fmt.Sprintf("set %s 0 0 %d", k.key, len(value)), []byte(value)), "STORED", "SERVER_ERROR") == "STORED" {
 		k.has(value)
 	} else {
-		k.unknown = true // what was there is gone
+		k.unknown = true // the previous value is gone
 	}
 }
 
@@ -276,8 +276,8 @@ func (c *oldClient) add(k *stored) {
 	}
 }
 
-// flush flushes the member. What it had, and the owner doesn't have right after, was not moved
-// before, and must not be there later.
+// flush flushes the member. Items that it had, and that the owner doesn't have right after, were not moved
+// before, and must not be at the owner later.
 func (c *oldClient) flush() {
 	c.flushing.Lock()
 	defer c.flushing.Unlock()

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// staying is a member that stays. The list has changed a moment ago, and clients that have not
-// read it yet go on storing items here that others own now. So the move ends only when no pass
-// has found any for quietFor, or when patience is over.
+// staying is a member that stays. The list has just changed, and clients that have not got it yet still store
+// items here that others own now. So the move ends only when no pass has found any for quietFor, or when
+// patience is over.
 type staying struct {
 	patience time.Duration
-	// begin of the move and of the present pass, and the end of the last pass that found items.
+	// begin is the beginning of the move, began that of the present pass, and found the end of the last pass
+	// that found items.
 	begin, began, found time.Time
 }
 
@@ -20,7 +21,7 @@ func (s *staying) another(ctx context.Context, l *runningMember, passes int, las
 	took := now.Sub(s.began)
 	defer func() { s.began = time.Now() }()
 	if passes == 0 {
-		if s.found = now; s.begin.IsZero() { // else a listing goes on where a stream broke
+		if s.found = now; s.begin.IsZero() { // otherwise a listing continues where a stream broke
 			s.begin = now
 		}
 		return true, nil
@@ -40,12 +41,12 @@ func (s *staying) another(ctx context.Context, l *runningMember, passes int, las
 		}
 		return false, errStillStored
 	}
-	l.closeLinks() // memcached may close what is idle
+	l.closeLinks() // memcached may close idle connections
 	return true, sleep(ctx, l.pause(took, now.Sub(s.begin)))
 }
 
-// pause is how long there is no pass after one that took so long, as long after the beginning. It is
-// short: what clients store by the old list is old at the owner until the next pass.
+// pause returns the time without a pass after a pass that took took, at since after the beginning. It is
+// short: until the next pass, the owner has an older value of a key that a client stores by the old list.
 func (l *runningMember) pause(took, since time.Duration) time.Duration {
 	if since >= eagerFor {
 		took *= lateShare

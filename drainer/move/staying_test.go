@@ -17,7 +17,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// behind is a client that goes on storing keys at a member after another became their owner.
+// behind is a client with an old list: it keeps storing keys at a member after another one became their
+// owner.
 type behind struct {
 	t       *testing.T
 	member  *memcachedtest.Server
@@ -86,8 +87,8 @@ func (b *behind) arrived() {
 	})
 }
 
-// A client that learns late of the list stores keys where they no longer belong, after a
-// pass has found nothing more: they are moved too, and replace what was moved before.
+// A client that gets the list late stores keys where they no longer belong, after a pass has found nothing
+// more. These items are moved, too, and replace those that were moved before.
 func TestWhatIsStoredByAnEarlierListIsMovedToo(t *testing.T) {
 	tier.Second(t, "TestAMovePutsEveryItemWhereItsClientLooks")
 	bothWays(t, func(t *testing.T, streamed bool) {
@@ -105,7 +106,7 @@ func TestWhatIsStoredByAnEarlierListIsMovedToo(t *testing.T) {
 	})
 }
 
-// A client that never learns of the list is no late one: a person has to look.
+// A client that never gets the list is not just late: a person has to look.
 func TestAClientThatNeverLearnsOfTheListIsNamed(t *testing.T) {
 	t.Parallel()
 	b := newBehind(t, true)
@@ -120,7 +121,7 @@ func TestAClientThatNeverLearnsOfTheListIsNamed(t *testing.T) {
 	}
 }
 
-// Patience is from the first item on, also if the stream breaks and the rest is listed.
+// Patience counts from the first item, also if the stream breaks and the rest is listed.
 func TestPatienceDoesNotBeginAnewWithAListing(t *testing.T) {
 	s := staying{patience: time.Minute}
 	for range 2 { // the stream's first pass, and the listing's

@@ -12,26 +12,26 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// Export is where the supervisor of a running member streams its items, and how it can tell
-// which ones others own: the routing that Engine.Owner is of.
+// Export is where the supervisor of a running member streams its items, and how the supervisor finds those
+// that others own: by the routing of Engine.Owner.
 type Export struct{ Address, Client, KeyPrefix string }
 
-// streaming is what a move needs to be told the items by the supervisor.
+// streaming is the state of a move whose items the supervisor streams.
 type streaming struct {
 	*Export
-	// oldestFirst is the order in which the items are wanted.
+	// oldestFirst tells in which order the items are wanted.
 	oldestFirst func() bool
 	log         io.Writer
-	// allStreamed: memcached was asked for no listing.
+	// allStreamed means that memcached was asked for no listing.
 	allStreamed bool
 }
 
-// mostUnsure is how many passes in a row find nothing, and may have overlooked something,
-// before the member's memcached is asked for a listing.
+// mostUnsure is how many passes in a row may find nothing, and possibly overlook something, before the
+// member's memcached is asked for a listing.
 const mostUnsure = 3
 
-// streamed moves what the member's supervisor streams, pass after pass until one finds
-// nothing. done is false if the rest has to be listed.
+// streamed moves the items that the member's supervisor streams, pass after pass until one finds nothing.
+// done is false if the rest has to be listed.
 func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) bool) (done bool, err error) {
 	l.connect(ctx)
 	defer l.closeLinks()
@@ -69,7 +69,7 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 	}
 }
 
-// surveyed opens a stream, and returns when it may begin. It is nil if the member's supervisor
+// surveyed opens a stream, and returns it when the move may begin. It returns nil if the member's supervisor
 // streams nothing.
 func (l *runningMember) surveyed(ctx context.Context) (*wire.Stream, error) {
 	for {
@@ -91,7 +91,7 @@ func (l *runningMember) surveyed(ctx context.Context) (*wire.Stream, error) {
 	}
 }
 
-// brokenStream is an error of the stream, which says nothing about the member.
+// brokenStream is an error of the stream, which doesn't show how the member is.
 type brokenStream struct{ error }
 
 func (e *brokenStream) Unwrap() error { return e.error }
@@ -102,11 +102,11 @@ func (l *runningMember) open(ctx context.Context) (*wire.Stream, error) {
 		r.Servers = append(r.Servers, wire.Server{Name: s.Name, Host: s.Host, Port: s.Port})
 	}
 	d := l.dialer
-	d.Settled = false // the member was asked
+	d.Settled = false // the member was asked already
 	return wire.Open(ctx, d, l.Address, &r, l.timeout)
 }
 
-// streamedPass moves what is streamed in one pass, and tells whether an owner refused some.
+// streamedPass moves the items of one pass of the stream, and tells whether an owner refused some.
 func (l *runningMember) streamedPass(ctx context.Context, s *wire.Stream, yield func(*item.Item) bool) (rejected bool, err error) {
 	if l.leased != nil {
 		return l.leased.streamed(ctx, s)
@@ -118,11 +118,11 @@ func (l *runningMember) streamedPass(ctx context.Context, s *wire.Stream, yield 
 	return l.pass(ctx, l.misplaced(s.Items()), yield)
 }
 
-// misplaced yields what is streamed, with times by our clock.
+// misplaced yields the items of the stream, with times by our clock.
 func (l *runningMember) misplaced(streamed iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		for it, err := range streamed {
-			if err == nil && l.owner.Owner(it.Key) == l.self { // deleted here after an add here, it would be lost
+			if err == nil && l.owner.Owner(it.Key) == l.self { // its own item would be added here, and then deleted
 				err = errOtherRouting
 			}
 			if err != nil {
@@ -143,10 +143,10 @@ func (l *runningMember) misplaced(streamed iter.Seq2[*item.Item, error]) iter.Se
 	}
 }
 
-// errOtherRouting: the two are of different versions.
+// errOtherRouting: the mover and the supervisor are of different versions.
 var errOtherRouting = errors.New("the supervisor streams items that the member owns")
 
-// sameProcess is an error if the member is another process than before the last pass.
+// sameProcess returns an error if the member is another process than before the last pass.
 func (l *runningMember) sameProcess(ctx context.Context) error {
 	restarted := false
 	err := l.ask(ctx, &l.own.deleter, func(c *memcache.Conn) (err error) {

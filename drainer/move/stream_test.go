@@ -43,7 +43,7 @@ func exporting(t *testing.T, m *memcachedtest.Mapped) (address string) {
 	return listener.Addr().String()
 }
 
-// startMapped runs memcached with a warm file, and with the crawler, by which items are listed.
+// startMapped runs memcached with a warm file, and with the crawler, which lists items.
 func startMapped(t *testing.T, args ...string) *memcachedtest.Mapped {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
@@ -51,8 +51,7 @@ func startMapped(t *testing.T, args ...string) *memcachedtest.Mapped {
 	return &memcachedtest.Mapped{Server: memcachedtest.Start(t, args...), Path: path, Args: args}
 }
 
-// TestASupervisorOfAnotherRouting: a supervisor streams what the member owns by the mover's
-// routing. Nothing of that is moved, nor deleted.
+// A supervisor streams items that the member owns by the mover's routing. None of them is moved or deleted.
 func TestASupervisorOfAnotherRouting(t *testing.T) {
 	mapped := startMapped(t, "-f", "4", "-m", "16")
 	other := memcachedtest.Start(t)
@@ -82,8 +81,7 @@ func TestASupervisorOfAnotherRouting(t *testing.T) {
 	}
 }
 
-// TestWhatIsStreamedIsDeletedTogether: while no client calls, no item is looked at by itself, at
-// the member or at its owner.
+// While no client calls, no item is looked at separately, at the member or at its owner.
 func TestWhatIsStreamedIsDeletedTogether(t *testing.T) {
 	mapped := startMapped(t, "-f", "4", "-m", "16")
 	other := memcachedtest.Start(t)
@@ -110,8 +108,7 @@ func TestWhatIsStreamedIsDeletedTogether(t *testing.T) {
 	}
 }
 
-// TestAStreamOfWhatALostServerOwns: it is deleted at the member, and nobody is given it. What
-// others own is moved.
+// Such items are deleted at the member, and no server gets them. Items that other servers own are moved.
 func TestAStreamOfWhatALostServerOwns(t *testing.T) {
 	mapped := startMapped(t, "-f", "4", "-m", "16")
 	other := memcachedtest.Start(t)
@@ -140,8 +137,7 @@ func TestAStreamOfWhatALostServerOwns(t *testing.T) {
 	}
 }
 
-// TestWhatAnOwnerRefusesStays: an item that is too large for its owner stays at the member, and
-// the receipt says so.
+// An item that is too large for its owner stays at the member, and the receipt says so.
 func TestWhatAnOwnerRefusesStays(t *testing.T) {
 	mapped := startMapped(t, "-f", "4", "-m", "64", "-I", "2m")
 	other := memcachedtest.Start(t)
@@ -174,7 +170,7 @@ func TestWhatAnOwnerRefusesStays(t *testing.T) {
 	}
 }
 
-// Each member has its own list and number, wherever their keys are looked for.
+// Each member has its own list and number, whichever server owns their keys.
 func TestWhatEachMemberHasOfItsOwnStays(t *testing.T) {
 	for _, key := range []string{contract.ListKey, contract.RingNumberKey} {
 		for how, change := range map[string]func(*contract.Move){
@@ -207,17 +203,18 @@ func staysThere(t *testing.T, key string, change func(*contract.Move)) {
 	}
 }
 
-// streams plays a supervisor that streams these items in its first pass, and none in later ones.
+// streams returns the address of a supervisor that streams these items in its first pass, and none in later
+// ones.
 func streams(t *testing.T, items ...*item.Item) (address string) {
 	t.Helper()
 	return plays(t, func() ([]*item.Item, string) { return items, "" })
 }
 
-// unsure is how a pass ends that found nothing, and may have overlooked something.
+// unsure is the end of a pass that found nothing, and may have overlooked something.
 const unsure = "unsure"
 
-// plays a supervisor whose passes have these items, and end with that error, or are unsure. Later
-// passes have none.
+// plays returns the address of a supervisor whose passes have these items, and end with that error, or are
+// unsure. Later passes have none.
 func plays(t *testing.T, passes ...func() (items []*item.Item, problem string)) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -275,8 +272,7 @@ func storedAt(t *testing.T, s *memcachedtest.Server, key, value string) *item.It
 	return &item.Item{Key: []byte(key), Value: v.Data, CAS: v.CAS}
 }
 
-// leave moves the items of a member that leaves to the one server, by what the supervisor at that address
-// streams.
+// leave moves the items of a leaving member to the one server. The supervisor at that address streams them.
 func leave(t *testing.T, member *memcachedtest.Server, server, supervisor string, patience time.Duration) contract.Receipt {
 	t.Helper()
 	list := drainertest.MustParse(t, []string{server})
@@ -302,8 +298,8 @@ func has(t *testing.T, s *memcachedtest.Server, key, want string) {
 	}
 }
 
-// TestAStreamThatBreaks when its items are under way. What clients do to one of them at the member
-// counts, as in a pass that goes on.
+// It breaks while its items are being moved. The changes that clients make to one of them at the member
+// count, as in a complete pass.
 func TestAStreamThatBreaks(t *testing.T) {
 	for what, test := range map[string]struct {
 		command string
@@ -331,7 +327,7 @@ func TestAStreamThatBreaks(t *testing.T) {
 	}
 }
 
-// TestAStreamThatBreaksInTheLastPass, when patience is over: what it has not reached is listed.
+// Patience is over by then. The items that it has not reached are listed.
 func TestAStreamThatBreaksInTheLastPass(t *testing.T) {
 	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
 	supervisor := plays(t, func() ([]*item.Item, string) { return nil, "" }, func() ([]*item.Item, string) {
@@ -346,8 +342,7 @@ func TestAStreamThatBreaksInTheLastPass(t *testing.T) {
 	has(t, member, "key", "")
 }
 
-// TestAPassThatMayHaveOverlookedSomething is not the last one. After three of them memcached is asked for a
-// listing.
+// It is not the last one. After three of them memcached is asked for a listing.
 func TestAPassThatMayHaveOverlookedSomething(t *testing.T) {
 	none := func() ([]*item.Item, string) { return nil, unsure }
 	for what, test := range map[string]struct {
@@ -371,24 +366,24 @@ func TestAPassThatMayHaveOverlookedSomething(t *testing.T) {
 	}
 }
 
-// TestASupervisorThatCannotBeReached: memcached is asked for its items.
+// memcached is asked for its items.
 func TestASupervisorThatCannotBeReached(t *testing.T) {
 	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
 	storedAt(t, member, "key", "value")
-	nobody := fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t))
-	if r := leave(t, member, owner.Address(), nobody, 0); r.Added != 1 || r.Reader == contract.ReaderStream {
+	unreachable := fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t))
+	if r := leave(t, member, owner.Address(), unreachable, 0); r.Added != 1 || r.Reader == contract.ReaderStream {
 		t.Errorf("%+v", r)
 	}
 	has(t, owner, "key", "value")
 	has(t, member, "key", "")
 }
 
-// TestAKeyThatAPassComesAcrossTwice: a client has stored it anew meanwhile, in a slot that was
-// read later. Its last value is at the owner in the end, and not deleted as if a client had.
+// A client has stored it anew meanwhile, in a slot that was read later. In the end its last value is at the
+// owner, and not deleted as if a client had deleted it.
 func TestAKeyThatAPassComesAcrossTwice(t *testing.T) {
 	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
 	items := []*item.Item{storedAt(t, member, "key", "1")}
-	for i := range 100 { // so many that the two are sent in batches of their own
+	for i := range 100 { // so many that the two are in different batches
 		items = append(items, storedAt(t, member, fmt.Sprintf("other%d", i), strings.Repeat("v", 50_000)))
 	}
 	leave(t, member, owner.Address(), streams(t, append(items, storedAt(t, member, "key", "2"))...), 0)

@@ -13,8 +13,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A survivor that dies in the middle and comes back,
-// empty, gets the rest, and every item is counted once.
+// A survivor that dies in the middle and comes back empty gets the rest, and every item is counted once.
 func TestASurvivorThatRestartsGetsTheRest(t *testing.T) {
 	t.Parallel()
 	const n = 20000

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// waits are the servers that a move waits for, why, and since when. Several goroutines may use them.
+// waits has the servers that a move waits for, why, and since when. Several goroutines may use it.
 type waits struct {
-	// Source is the server whose items are moved, "" if none is. All others are survivors.
+	// Source is the server whose items are moved, "" if there is none. All others are survivors.
 	Source string
-	// Log takes a line when a wait begins, and when it ends.
+	// Log gets a line when a wait begins, and when it ends.
 	Log io.Writer
 
 	mu    sync.Mutex
@@ -21,7 +21,7 @@ type waits struct {
 	since map[string]time.Time
 }
 
-// Set says why the server of that name is waited for; "" if it isn't.
+// Set sets why the move waits for the server of that name; "" if it doesn't.
 func (w *waits) Set(name, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +52,7 @@ func (w *waits) role(name string) string {
 	return "survivor"
 }
 
-// Message names the servers that are waited for, "" if none is, and the longest of these waits;
+// Message names the servers that the move waits for, "" if there are none, and the longest of these waits;
 // source tells whether the source is one of them.
 func (w *waits) Message() (message string, longest time.Duration, source bool) {
 	w.mu.Lock()
@@ -69,7 +69,7 @@ func (w *waits) Message() (message string, longest time.Duration, source bool) {
 	return "waiting for " + strings.Join(sortedFew(parts), ", "), longest, source
 }
 
-// sortedFew sorts a list for a message and cuts it after three.
+// sortedFew returns a sorted list for a message, cut after three names.
 func sortedFew(names []string) []string {
 	const few = 3
 	slices.Sort(names)

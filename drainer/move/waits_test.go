@@ -9,7 +9,7 @@ func TestWaitsAreNamedUntilTheyEnd(t *testing.T) {
 	var log strings.Builder
 	w := waits{Source: "a", Log: &log}
 	if message, _, _ := w.Message(); message != "" {
-		t.Errorf("nobody is waited for: %q", message)
+		t.Errorf("no server is waited for: %q", message)
 	}
 	for _, name := range []string{"e", "d", "c", "b"} {
 		w.Set(name, "refused")

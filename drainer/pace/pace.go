@@ -1,30 +1,29 @@
-// Package pace keeps a move to a number of items, or bytes, per second. It is pure: the caller
-// has the clock, and waits.
+// Package pace limits a move to a number of items, or bytes, per second. It is pure: the caller has the
+// clock, and waits.
 package pace
 
 import "time"
 
-// Limit of what a move adds per second: items, bytes of keys and values; 0 no limit. If
-// both are set, both apply.
+// Limit bounds what a move adds per second: items, and bytes of keys and values; 0 is no limit. If both are
+// set, both apply.
 type Limit struct{ Items, Bytes int64 }
 
-// Pace spreads items over time, so that a second never sees more of them than
-// the limit and a burst of at most 50 ms' worth.
+// Pace spreads items over time, so that in no second there are more of them than the limit plus a burst of at
+// most 50 ms' worth.
 type Pace struct {
 	limit Limit
-	// due is when the next item may go if none is to be early.
+	// due is when the next item may go at the limit's exact rate.
 	due time.Time
 }
 
-// burst is how far ahead of its time an item may go: waiting for each item
-// alone would cost more than the item.
+// burst is how far ahead of its time an item may go: a wait for each item would cost more than the item.
 const burst = 50 * time.Millisecond
 
-// New keeps to the limit.
+// New returns a Pace with that limit.
 func New(l Limit) *Pace { return &Pace{limit: l} }
 
-// Next counts an item of size bytes and returns how long it has to wait, 0 if it may go
-// at once. Time that was not used is lost.
+// Next counts an item of size bytes and returns how long it has to wait, 0 if it may go at once. Unused time
+// is lost.
 func (p *Pace) Next(now time.Time, size int) time.Duration {
 	if p.limit == (Limit{}) {
 		return 0
@@ -40,7 +39,7 @@ func (p *Pace) Next(now time.Time, size int) time.Duration {
 	return ahead
 }
 
-// cost is the time that an item of size bytes takes at the limit.
+// cost returns the time that an item of size bytes takes at the limit.
 func (p *Pace) cost(size int) time.Duration {
 	var cost time.Duration
 	if p.limit.Items > 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestInNoSecondGoesMoreThanTheLimit and a burst.
+// A burst comes on top of the limit.
 func TestInNoSecondGoesMoreThanTheLimit(t *testing.T) {
 	for _, limit := range []Limit{{Items: 1000}, {Bytes: 100000}, {Items: 1000, Bytes: 100000}, {Items: 7}} {
 		p, r := New(limit), rand.New(rand.NewPCG(1, 2))
@@ -21,7 +21,7 @@ func TestInNoSecondGoesMoreThanTheLimit(t *testing.T) {
 			now = now.Add(p.Next(now, size))
 			all = append(all, sent{now, size})
 			if r.IntN(500) == 0 {
-				now = now.Add(3 * time.Second) // idle: not made up for
+				now = now.Add(3 * time.Second) // an idle time, which is not made up for
 			}
 		}
 		for from, items, bytes, to := 0, 0, 0, 0; from < len(all); from++ {

@@ -1,21 +1,21 @@
 // Package ringchange has the steps of one key whose owner changes: which command goes to which of its two
-// owners, and when the client is answered. Routers take them for a client's request, and routers and movers to
-// move the key. It is pure: the caller sends the commands, and says what was answered.
+// owners, and when the client is answered. Routers take these steps for a client's request, and routers and
+// movers to move the key. The package is pure: the caller sends the commands, and passes on the answers.
 //
 // An Op is a request and a Mover a move, as steps; TestARingChangeShowsNoOldValueAndNoMiss explores them. A
-// Request knows the bytes of a step in memcached's text protocol, and what an owner's answer means. A Task has
-// both, and is told answers and the time, in nanoseconds of any clock.
+// Request knows the bytes of a step in memcached's text protocol, and what an owner's answer means. A Task
+// has both, and is given answers and the time, in nanoseconds of any clock.
 //
-// All routers of a cluster go through the same states, in order. No router enters a
-// state before all are in the one before, and have answered all requests that began
-// earlier than that. So two routers are in the same state, or in adjacent ones.
+// All routers of a cluster go through the same states, in order. No router enters a state before all are in
+// the previous one, and have answered all requests that began earlier than that. So two routers are in the
+// same state, or in adjacent ones.
 //
-// Two things make it safe. First, a write leaves nothing at the other owner that a
-// router in an adjacent state could take for the key's value. Second, whoever moves an
-// item, makes one that was not there, or, from Settle on, changes one at its old owner,
-// first holds the lease of its key: a placeholder at the new owner. Only its holder
-// replaces it or takes it away, or a set, whose value is newer than all others. Reads take
-// it for a miss; what else needs the place waits.
+// Two rules make this safe. First, a write leaves nothing at the other owner that a router in an adjacent
+// state could take for the key's value. Second, a request or mover that moves an item, makes an item that was
+// not there, or, from Settle on, changes an item at its old owner, first takes the lease of its key: a
+// placeholder at the new owner. Only the lease's holder, or a set, whose value is newer than all others,
+// replaces the placeholder or deletes it. Reads treat it as a miss; all other requests that need the place
+// wait.
 package ringchange
 
 // State of a ring change, as a router knows it.
@@ -26,32 +26,32 @@ const (
 	Stable State = iota
 	// Prepare sets keys at the old owner, and looks for them at both.
 	Prepare
-	// Settle sets keys at the new owner. Nobody is in Stable any more.
+	// Settle sets keys at the new owner. No router is in Stable any more.
 	Settle
-	// Move moves keys to the new owner. Nobody is in Prepare any more.
+	// Move moves keys to the new owner. No router is in Prepare any more.
 	Move
-	// Finish knows no old owner: nothing is left there. There may be leases yet.
+	// Finish has no old owner: nothing is left there. There may still be leases.
 	Finish
 )
 
 var stateNames = [...]string{"stable", "prepare", "settle", "move", "finish"}
 
-// String is the state's name.
+// String returns the state's name.
 func (s State) String() string { return stateNames[s] }
 
-// Class of a request: what it may do to an item.
+// Class of a request says how the request may change an item.
 type Class uint8
 
 const (
 	// Read changes nothing.
 	Read Class = iota
-	// Set makes an item, whatever is there.
+	// Set makes an item, whether or not there is one.
 	Set
-	// Delete takes an item away, whatever it is.
+	// Delete deletes an item, whatever it is.
 	Delete
-	// Update changes an item that is there: incr, append, replace, cas, touch.
+	// Update changes an existing item: incr, append, replace, cas, touch.
 	Update
-	// Create makes an item where there is none: add.
+	// Create makes an item if there is none: add.
 	Create
 	// Upsert changes an item, or makes one: incr with an initial value.
 	Upsert
@@ -61,9 +61,9 @@ const (
 type Place uint8
 
 const (
-	// Old owner of the key.
+	// Old is the key's old owner.
 	Old Place = iota
-	// New owner of the key.
+	// New is the key's new owner.
 	New
 )
 
@@ -71,58 +71,59 @@ const (
 type Action uint8
 
 const (
-	// Done means that there is nothing more to do. See Op.Outcome.
+	// Done means that there is no further step. See Op.Outcome.
 	Done Action = iota
-	// Wait a little, and then go on: somebody else has the lease, or there are two items,
-	// and the set that one of them is of may be under way. The result is Found if all that
+	// Wait a little, and then go on: another request has the lease, or there are two items, and the set of
+	// one of them may not have ended. The result is Found if all requests that had begun before the first
+	// Wait have ended.
 	// was under way at the first Wait has ended.
 	Wait
 	// Ask is the client's command as it is.
 	Ask
-	// AskUpdate is the client's command if it can't make an item: an Upsert's first half.
+	// AskUpdate is the client's command in a form that can't make an item: an Upsert's first half.
 	AskUpdate
-	// Make is the client's command if it can only make an item: an Upsert's other half.
+	// Make is the client's command in a form that can only make an item: an Upsert's other half.
 	Make
-	// Guarded is the client's command if the item has this CAS value.
+	// Guarded is the client's command on condition that the item has this CAS value.
 	Guarded
-	// Look is a read of what is there, and of its CAS value.
+	// Look reads the item and its CAS value.
 	Look
 	// Lease adds a placeholder.
 	Lease
 	// Fill replaces the placeholder with this CAS value by the item that the client makes.
 	Fill
-	// Erase deletes what is there.
+	// Erase deletes the item.
 	Erase
-	// EraseIf deletes what is there if it has this CAS value.
+	// EraseIf deletes the item if it has this CAS value.
 	EraseIf
-	// Fetch reads the item with all that belongs to it.
+	// Fetch reads the item with all of its attributes.
 	Fetch
 	// Copy replaces the placeholder with this CAS value by the item that was fetched.
 	Copy
 )
 
-// Step is what to do next.
+// Step is the next step of an Op or a Mover.
 type Step struct {
 	Action Action
 	Place  Place
-	// CAS of Guarded, Fill, EraseIf and Copy.
+	// CAS is for Guarded, Fill, EraseIf and Copy.
 	CAS uint64
 }
 
-// Code is what an owner has answered.
+// Code is an owner's answer.
 type Code uint8
 
 const (
-	// Absent means that there is no item, or none that the command is for.
+	// Absent means that there is no item, or none that the command applies to.
 	Absent Code = iota
 	// Found means that there is an item, or the command was carried out.
 	Found
-	// Refused means that there is an item, and the command does not apply to it: a cas with another
-	// value, an incr of a text, an add. It is final.
+	// Refused means that there is an item, and the command does not apply to it: a cas with another value, an
+	// incr of a text, an add. It is final.
 	Refused
 	// Leased means that there is a placeholder.
 	Leased
-	// Changed means that there is something with another CAS value.
+	// Changed means that the item or placeholder has another CAS value.
 	Changed
 	// Failed means that the owner can't be asked, or has failed.
 	Failed
@@ -131,18 +132,18 @@ const (
 // Result of a step.
 type Result struct {
 	Code Code
-	// CAS of what is there: of Look, Lease, Make, Fetch and Copy.
+	// CAS is that of the item or placeholder, after Look, Lease, Make, Fetch and Copy.
 	CAS uint64
-	// Said: the owner has answered that it failed, so it is not carried out later.
+	// Said means that the owner has answered that the command failed, so it is not carried out later.
 	Said bool
 }
 
-// Outcome of a request: which answer the client gets.
+// Outcome of a request says which answer the client gets.
 type Outcome uint8
 
 const (
-	// Answered is what was answered to the last Ask, AskUpdate, Make, Guarded or Fill that was
-	// Found or Refused, else to the last one that was Absent.
+	// Answered is the answer to the last Ask, AskUpdate, Make, Guarded or Fill that was Found or Refused, or
+	// else to the last one that was Absent.
 	Answered Outcome = iota
 	// Missed is an answer as if there were no item.
 	Missed
@@ -150,11 +151,11 @@ const (
 	Exists
 	// Deleted is an answer as if a delete had found an item.
 	Deleted
-	// Unknown is an error. Whether the request was carried out is not known.
+	// Unknown is an error. It is not known whether the request was carried out.
 	Unknown
 )
 
-// Rules of the protocol. A router follows all of them; tests take them out, one at a time.
+// Rules of the protocol. A router follows all of them; tests leave them out, one at a time.
 type Rules uint16
 
 // The rules.
@@ -163,15 +164,15 @@ const (
 	EraseOther                    // a set deletes at the other owner
 	EraseBoth                     // a delete goes to both owners
 	KeepLease                     // no delete ends a lease: it waits
-	UpdateErase                   // an update at the new owner deletes at the old one
+	UpdateErase                   // an update in Prepare that finds two items waits
 	WaitForSet                    // an update in Prepare that finds two items waits
 	LookFirst                     // an update looks at the new owner first
-	Guard                         // an update at the new owner is for the item that was seen
+	Guard                         // an update at the new owner applies to the item that was seen
 	LeaseUpdate                   // from Settle on, an update at the old owner needs the lease
 	LeaseCreate                   // a create needs the lease
 	LeaseDelete                   // a delete needs the lease, or an item at the new owner
 	AskAgain                      // an update that has found nothing and lost its lease begins again
-	Undo                          // an item that was made at the old owner without the lease goes again
+	Undo                          // an item that was made at the old owner without the lease is deleted again
 	MoverLease                    // a move needs the lease
 	MoverBack                     // a mover that finds nothing to move gives the lease back
 )
@@ -180,72 +181,71 @@ const (
 type Op struct {
 	class   Class
 	state   State
-	without Rules // taken out, by tests
+	without Rules // left out, by tests
 	at      stage
 	outcome Outcome
 	found   bool   // some answer was Found or Refused
-	waited  bool   // long enough for a set that is under way
-	refused bool   // an owner has said that it failed: the lease is given back
-	full    bool   // the new owner has refused the lease: it has no memory for it
+	waited  bool   // long enough for every set that had begun
+	refused bool   // an owner has answered that it failed: the lease is given back
+	full    bool   // the new owner has refused the lease, because it has no memory for it
 	lease   uint64 // CAS of our placeholder
-	made    uint64 // CAS of what we have made at the old owner
-	seen    uint64 // CAS of what we have seen at the new owner
-	other   uint64 // CAS of what we have seen at the old owner
-	// Pull: the key was found at its old owner only, and should be moved.
+	made    uint64 // CAS of the item that we have made at the old owner
+	seen    uint64 // CAS of the item seen at the new owner
+	other   uint64 // CAS of the item seen at the old owner
+	// Pull means that the key was found at its old owner only, and should be moved.
 	Pull bool
-	// Repeatable: the request may be carried out twice, such as a touch.
+	// Repeatable means that the request, such as a touch, may be carried out twice.
 	Repeatable bool
 }
 
-// stage of an Op, or of a Mover: which step it waits for.
+// stage is the step that an Op or a Mover is at.
 type stage uint8
 
 const (
-	waiting    stage = iota
-	first            // of a read, a set or a delete
-	second           // of a read
-	third            // of a read
-	erasing          // at the other owner
-	cleaning         // looks for what is to be erased at the new owner
-	looking          // at the new owner
-	lookingOld       // at the old owner, from Settle on
-	guarding         // an update at the new owner
-	asking           // an update at the old owner, in Prepare
-	again            // looks at the new owner a second time
-	leasing          // the lease
-	holding          // a command to the old owner, with the lease
-	filling          // an item in place of the lease
-	confirming       // looks whether the key was moved while it was updated without a lease
-	releasing        // the lease
-	undoing          // what was made
-	outdating        // a mover: an outdated item at the old owner
+	waiting      stage = iota
+	first              // of a read, a set or a delete
+	second             // of a read
+	third              // of a read
+	erasing            // at the other owner
+	cleaning           // looks for what is to be erased at the new owner
+	looking            // at the new owner
+	lookingOld         // at the old owner, from Settle on
+	guarding           // an update at the new owner
+	asking             // an update at the old owner, in Prepare
+	lookingAgain       // looks at the new owner a second time
+	leasing            // the lease
+	holding            // a command to the old owner, with the lease
+	filling            // an item in place of the lease
+	confirming         // looks whether the key was moved while it was updated without a lease
+	releasing          // the lease
+	undoing            // what was made
+	outdating          // of a mover: an outdated item at the old owner
 )
 
-// Leaseless are the rules that can't be followed where direct clients share the cluster:
-// they would read a placeholder as a value. So there, an update may be lost to a move, two
-// adds at the same time may both make an item, an add may be taken by a delete that began before it,
-// and a key that is deleted while it is moved can be read for a round trip more.
+// Leaseless are the rules that can't be followed if direct clients share the cluster: they would read a
+// placeholder as a value. So in such a cluster an update may be lost to a move, two adds at the same time may
+// both make an item, an item of an add may be deleted by a delete that began before it, and a key that is
+// deleted during its move can be read for one more round trip.
 const Leaseless = LeaseUpdate | LeaseCreate | LeaseDelete | MoverLease
 
-// NewOp returns a request; its first step is Start's. without are rules that are not
-// followed.
+// NewOp returns a request; its first step is Start's. without are rules that are not followed.
 func NewOp(class Class, state State, without Rules) Op {
 	return Op{class: class, state: state, without: without}
 }
 
 func (o *Op) has(r Rules) bool { return o.without&r == 0 }
 
-// Outcome of a request that is Done.
+// Outcome returns the outcome of a request that is Done.
 func (o *Op) Outcome() Outcome { return o.outcome }
 
 // Writes tells whether the request may change anything.
 func (o *Op) Writes() bool { return o.class != Read }
 
-// Holds tells whether the request holds a lease, or depends on one that it has held: its
-// outcome is Unknown if that may have expired in the meantime.
+// Holds tells whether the request holds a lease, or depends on one that it has held: its outcome is Unknown
+// if that lease may have expired in the meantime.
 func (o *Op) Holds() bool { return o.lease != 0 }
 
-// primary is where the state sets keys.
+// primary returns where the state sets keys.
 func (o *Op) primary() Place {
 	if o.state == Stable || o.state == Prepare {
 		return Old
@@ -255,7 +255,7 @@ func (o *Op) primary() Place {
 
 func (o *Op) secondary() Place { return 1 - o.primary() }
 
-// Alone tells whether the state knows one owner only.
+// Alone tells whether the state has only one owner.
 func (o *Op) Alone() bool { return o.state == Stable || o.state == Finish }
 
 func (o *Op) step(at stage, a Action, p Place, cas uint64) Step {
@@ -268,7 +268,7 @@ func (o *Op) done(outcome Outcome) Step {
 	return Step{Action: Done}
 }
 
-// Start is the first step.
+// Start returns the first step.
 func (o *Op) Start() Step {
 	o.lease, o.made, o.seen, o.other, o.found = 0, 0, 0, 0, false // waited stays
 	switch {
@@ -286,15 +286,15 @@ func (o *Op) Start() Step {
 	return o.begin()
 }
 
-// Next is the step after the one with this result.
+// Next returns the step after the one with this result.
 func (o *Op) Next(r Result) Step {
 	switch {
 	case r.Code == Failed && r.Said && o.lease != 0 && (o.at == holding || o.at == filling):
 		o.refused = true
 		return o.step(releasing, EraseIf, New, o.lease)
 	case r.Code == Failed && r.Said && o.at == leasing && o.class == Delete:
-		// No memory for a lease is no reason to keep what is to go: as where there are no leases. So
-		// an add that begins meanwhile may be taken, too.
+		// If there is no memory for a lease, the delete goes on without one, as in a cluster with direct
+		// clients. So it may also delete an item of an add that begins meanwhile.
 		o.without |= LeaseDelete
 		return o.step(first, Ask, Old, 0)
 	case r.Code == Failed && r.Said && o.at == leasing && o.class == Update && o.Repeatable:
@@ -316,8 +316,8 @@ func (o *Op) Next(r Result) Step {
 	return o.nextChange(r)
 }
 
-// nextRead: the owners in turn, and the first one again: the key may have been moved, or
-// set by a router in another state, between the two looks.
+// nextRead asks the owners in turn, and the first one again: the key may have been moved, or set by a router
+// in another state, between the two looks.
 func (o *Op) nextRead(r Result) Step {
 	switch {
 	case r.Code == Refused:
@@ -346,8 +346,9 @@ func (o *Op) nextSet(r Result) Step {
 	return o.done(Answered)
 }
 
-// nextLeasedDelete deletes at the old owner with the lease, or if there is an item at the new one, at
-// both. Nobody can make an item between the two, which this would take for the one that was there.
+// nextLeasedDelete deletes at the old owner with the lease, or at both owners if there is an item at the new
+// one. Between the two deletes no other request can make an item that this would mistake for the one that was
+// there.
 func (o *Op) nextLeasedDelete(r Result) Step {
 	switch o.at {
 	case leasing:
@@ -398,8 +399,8 @@ func (o *Op) nextDelete(r Result) Step {
 	return o.clean()
 }
 
-// clean takes away what is at the new owner, but not a lease: whoever holds it depends on
-// it, and has looked at the old owner, or will. So this waits for what comes of it.
+// clean deletes the item at the new owner, but no lease: the lease's holder depends on it, and has looked at
+// the old owner, or will. So this waits until the lease is filled or released.
 func (o *Op) clean() Step {
 	if !o.has(KeepLease) {
 		return o.step(erasing, Erase, New, 0)

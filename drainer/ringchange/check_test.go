@@ -2,9 +2,9 @@ package ringchange
 
 import "math/bits"
 
-// What must never be, whatever happens in which order.
+// The states and answers that must never be, in any order of events.
 
-// answered masks the writes that were answered, whether or not they found something.
+// answered returns a mask of the writes that were answered, whether or not they found something.
 func (w *world) answered() (mask uint8) {
 	for i := range w.writes {
 		if s := w.writes[i].status; s == applied || s == not {
@@ -16,13 +16,12 @@ func (w *world) answered() (mask uint8) {
 
 func (w *world) write(id int8) *request { return &w.writes[id-1] }
 
-// precedes: write a was answered before write b began.
+// precedes tells whether write a was answered before write b began.
 func (w *world) precedes(a, b int8) bool {
 	return a == 0 || w.write(b).before&(1<<a) != 0
 }
 
-// replaced says by which write, answered before r began, the value it has seen was
-// replaced; 0 by none.
+// replaced returns the write, answered before r began, that replaced the value that r has seen; 0 for none.
 func (w *world) replaced(v item, before uint8) int8 {
 	for id := int8(1); id <= writes; id++ {
 		x := w.write(id)
@@ -44,18 +43,18 @@ func (w *world) replaced(v item, before uint8) int8 {
 	return 0
 }
 
-// makes: the write has made a value.
+// makes tells whether the write has made a value.
 func (r *request) makes() bool {
 	return r.status == applied && (r.kind == set || r.kind == cas || r.kind == add || r.kind == upsert && r.seen == item{})
 }
 
-// adds: the write has changed a value.
+// adds tells whether the write has changed a value.
 func (r *request) adds() bool {
 	return r.status == applied && (r.kind == incr || r.kind == upsert && r.seen != item{})
 }
 
-// live: there is a value that was stored before r began, and nobody may have taken it
-// away since.
+// live tells whether there is a value that was stored before r began, and that no request can have deleted
+// since.
 func (w *world) live(r *request) bool {
 	if w.crossed || w.missing || bits.OnesCount8(r.met) > 1 {
 		return false
@@ -80,11 +79,11 @@ func (w *world) live(r *request) bool {
 	return false
 }
 
-// comesLast: the write is an add that has made an item where another one was, so it came after the
-// only delete that there is.
+// comesLast tells whether the write is an add that has made an item where another one was, so that it came
+// after the only delete.
 //
-// A delete that gets no lease for want of memory has two parts, and may take what an add makes between
-// them.
+// A delete that gets no lease for want of memory has two parts, and may delete an item that an add makes
+// between them.
 func (w *world) comesLast(id int8) bool {
 	if w.refused > 0 {
 		return false
@@ -102,7 +101,7 @@ func (w *world) comesLast(id int8) bool {
 	return w.initial && w.write(id).kind == add && deletes == 1
 }
 
-// wrong says what is wrong with the answer to r.
+// wrong returns what is wrong with the answer to r.
 func (w *world) wrong(r *request, id int8) string {
 	switch {
 	case r.hit && r.seen.kind == lease:

@@ -8,29 +8,30 @@ import (
 )
 
 const (
-	// LeaseFlags are the client flags of a placeholder, which has no value and expires. Others may
-	// use them, too.
+	// LeaseFlags are the client flags of a placeholder, which has no value and expires. Clients may use these
+	// flags, too.
 	LeaseFlags = 0x6d637274
-	// LeaseSeconds is how long a lease lasts if its holder dies. memcached counts whole
-	// seconds, so it may be one less.
+	// LeaseSeconds is how long a lease lasts if its holder dies. memcached counts whole seconds, so it may
+	// last a second less.
 	LeaseSeconds = 6
 )
 
-// Request is what a client has asked for a key whose owner changes.
+// Request is a client's request for a key whose owner changes.
 type Request struct {
 	wire.Request
-	// Value is the data block with its end; nil if there is none.
+	// Value is the data block with its line end; nil if there is none.
 	Value []byte
 	// Single is the key of a classic read, which asks for one key at a time.
 	Single []byte
 }
 
-// ForKey is a request about a key that nobody has asked for, to move it. binary: it is in base64.
+// ForKey returns a request that moves a key without a client's request. binary means that the key is in
+// base64.
 func ForKey(key []byte, binary bool) Request {
 	return Request{Request: wire.Request{Verb: wire.MetaGet, Key: key, Binary: binary}}
 }
 
-// ClassOf a request. vivify: it asks for a lease of its own, by mg with N.
+// ClassOf returns the class of a request. vivify means that it asks for a lease of its own, by mg with N.
 func ClassOf(r *wire.Request) (class Class, vivify bool) {
 	switch r.Verb {
 	case wire.Gat, wire.Gats, wire.Replace, wire.Append, wire.Prepend, wire.Cas, wire.Incr, wire.Decr, wire.Touch:
@@ -73,7 +74,7 @@ func Touches(r *wire.Request) bool {
 	return false
 }
 
-// letters of a meta command's flags.
+// letters returns the letters of a meta command's flags.
 func letters(r *wire.Request) (all []byte) {
 	for flags := r.Flags(); ; {
 		var flag []byte
@@ -101,7 +102,7 @@ func classOfSet(r *wire.Request) Class {
 	return Set
 }
 
-// Append appends the bytes of a step. ok is false if the request can't be said.
+// Append appends the bytes of a step.
 func (r *Request) Append(dst []byte, s Step) []byte {
 	switch s.Action {
 	case Look:
@@ -136,7 +137,7 @@ func (r *Request) Append(dst []byte, s Step) []byte {
 	return append(r.AppendTo(dst), r.Value...)
 }
 
-// metaKey begins a meta command for the request's key.
+// metaKey appends the beginning of a meta command for the request's key.
 func (r *Request) metaKey(dst []byte, name string) []byte {
 	dst = append(append(dst, name...), ' ')
 	if r.Single != nil {
@@ -145,7 +146,7 @@ func (r *Request) metaKey(dst []byte, name string) []byte {
 	return append(dst, r.Key...)
 }
 
-// meta is a meta command without a data block.
+// meta appends a meta command without a data block.
 func (r *Request) meta(dst []byte, name, flags string) []byte {
 	dst = append(r.metaKey(dst, name), flags...)
 	if r.Binary {

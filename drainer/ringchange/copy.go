@@ -9,12 +9,11 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// KeepsCAS tells whether a memcached of that version can be told which CAS value an item gets
-// (1.6.27 and later).
+// KeepsCAS tells whether a memcached of that version accepts the CAS value for an item (1.6.27 and later).
 func KeepsCAS(version string) bool { return atLeast(version, 27) }
 
-// FlushesBySeconds tells whether a flush_all of a memcached of that version leaves what was stored in
-// the same second (1.6.25 and later). Those before also compare CAS values, and leave nothing.
+// FlushesBySeconds tells whether a flush_all of a memcached of that version leaves items that were stored in
+// the same second (1.6.25 and later). Earlier versions also compare CAS values, and leave none.
 func FlushesBySeconds(version string) bool { return atLeast(version, 25) }
 
 // atLeast tells whether a version is 1.6.PATCH or later.
@@ -26,16 +25,15 @@ func atLeast(version string, patchAtLeast int) bool {
 
 // Fetched is an item that was read to be moved. Its value is a part of the answer.
 type Fetched struct {
-	Value []byte // with its end
+	Value []byte // with its line end
 	Flags uint64
-	ttl   int64 // in seconds; 0 for ever
+	ttl   int64 // in seconds; 0 if it never expires
 	cas   uint64
-	// Idle is how long ago it was used last, in seconds.
+	// Idle is how long ago it was last used, in seconds.
 	Idle int64
 }
 
-// Fetched takes an answer to Fetch that was Found. ok is false if the item is about to
-// expire.
+// Fetched reads an answer to Fetch that was Found. ok is false if the item is about to expire.
 func (r *Request) Fetched(answer []byte) (f Fetched, ok bool) {
 	var a wire.Answer
 	if !a.Parse(wire.MetaValue, answer) || a.Code != wire.Value || len(answer) != len(a.Line)+a.Block || !bytes.HasSuffix(answer, []byte("\r\n")) {
@@ -52,15 +50,15 @@ func (r *Request) Fetched(answer []byte) (f Fetched, ok bool) {
 	return f, err == nil
 }
 
-// longestRelative is how many seconds memcached takes for a time from now on. More is a Unix time.
+// longestRelative is how many seconds memcached reads as relative to now. A larger number is a Unix time.
 const longestRelative = 30 * 24 * 3600
 
-// AppendCopy appends the item in place of the placeholder. keepCAS: the owner can be told
-// which CAS value it gets. A lease of 0 is an add. now is in Unix seconds.
+// AppendCopy appends a command that stores the item in place of the placeholder. keepCAS means that the owner
+// accepts the CAS value for it. A lease of 0 makes it an add. now is in Unix seconds.
 func (r *Request) AppendCopy(dst []byte, f *Fetched, s Step, keepCAS bool, now int64) []byte {
 	ttl := f.ttl
 	if ttl > longestRelative {
-		ttl = min(ttl+now, math.MaxInt32) // members take no later one
+		ttl = min(ttl+now, math.MaxInt32) // members accept no later one
 	}
 	flags := " ME"
 	if s.CAS != 0 {

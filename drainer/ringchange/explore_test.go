@@ -8,30 +8,30 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// scenario is what may happen.
+// scenario says what may happen.
 type scenario struct {
-	// first and second request of the first writer, and the second writer's.
-	kinds   [writes]kind // read is none
+	// kinds are the first and second request of the first writer, and the second writer's.
+	kinds   [writes]kind // a read is none
 	initial bool
 	movers  int
 	runs    uint8
-	// evictions, losses of a member, expiries of a lease, deaths of a router or mover, and
-	// refusals of a new owner that has no memory, at most.
+	// The maximum numbers of evictions, losses of a member, expiries of a lease, deaths of a router or mover,
+	// and refusals of a new owner that has no memory.
 	evictions, losses, expiries, deaths, refusals uint8
 	without                                       Rules
-	// hasty: the next state begins while requests of an earlier one are under way. deaf: a
-	// router answers as if its lease had not expired.
+	// hasty means that the next state begins while requests of an earlier one are unanswered. deaf means that
+	// a router answers as if its lease had not expired.
 	hasty, deaf bool
 }
 
-// explorer walks through all orders of events.
+// explorer explores all orders of events.
 type explorer struct {
 	s scenario
-	// visit is called with each successor of a state. Labels are made if talk is set.
+	// visit is called with each successor of a state. Labels are made only if talk is set.
 	visit func(label string, next *world, wrong string)
 	talk  bool
 	bytes []byte
-	// parents of the states that were seen, by hash.
+	// parents has the predecessors of the visited states, by hash.
 	parents map[uint64]uint64
 }
 
@@ -44,8 +44,8 @@ func (s *scenario) start() world {
 	return w
 }
 
-// explore returns the shortest history to each kind of wrong answer, and the number of
-// states. It ends at the first one if stop is set, and at a number of states.
+// explore returns the shortest history to each kind of wrong answer, and the number of states. It ends at the
+// first wrong answer if stop is set, and at limit states.
 func explore(s scenario, limit int, stop bool) (wrong map[string][]string, states int) {
 	e := &explorer{s: s, parents: map[uint64]uint64{}}
 	wrong = map[string][]string{}
@@ -142,7 +142,7 @@ func (e *explorer) hash(w *world) uint64 {
 	return xxhash.Sum64(b)
 }
 
-// add a successor.
+// add visits a successor.
 func (e *explorer) add(label string, next *world, wrong string) {
 	next.normal()
 	if wrong == "" && next.at[New].kind == lease && next.quiet() && next.died+next.expired == 0 {
@@ -175,7 +175,7 @@ func (e *explorer) successors(w *world) {
 	e.accidents(w)
 }
 
-// say makes a label, if anybody wants one.
+// say makes a label, if labels are wanted.
 func (e *explorer) say(format string, args ...any) string {
 	if !e.talk {
 		return ""
@@ -183,7 +183,7 @@ func (e *explorer) say(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// oldest is the earliest phase of a request under way.
+// oldest returns the earliest phase of an unanswered request.
 func (w *world) oldest() uint8 {
 	phase := uint8(phaseNew)
 	for i := range w.writes {
@@ -197,8 +197,8 @@ func (w *world) oldest() uint8 {
 	return phase
 }
 
-// routers go on to the next phase, when all are in the one before and have answered what
-// began earlier.
+// routers lets routers enter the next phase, when all are in the previous one and have answered the requests
+// that began earlier.
 func (e *explorer) routers(w *world) {
 	for i := range w.phase {
 		to := w.phase[i] + 1
@@ -217,7 +217,7 @@ func (e *explorer) routers(w *world) {
 	}
 }
 
-// begin a request by router i.
+// begin begins a request by router i.
 func (e *explorer) begin(w *world, r *request, k kind, i int) {
 	phase := w.phase[i]
 	state := State(phase)
@@ -286,8 +286,8 @@ func (e *explorer) reader(w *world) {
 	}
 }
 
-// full: an owner that has no memory says so, and leaves what it has. No old owner gets more than it
-// has had.
+// full tells whether an owner has no memory for the step: it then refuses, and keeps its item. An old owner
+// never needs more memory than it has had.
 func (e *explorer) full(w *world, s Step, k kind) bool {
 	return s.Place == New && s.makes(k) && w.refused < e.s.refusals
 }
@@ -336,7 +336,7 @@ func (e *explorer) proceed(next world, of func(*world) *request, id int8, refuse
 	e.add(label, &next, wrong)
 }
 
-// alone: no other request is under way.
+// alone tells whether no other request is unanswered.
 func (w *world) alone(r *request) bool {
 	for i := range w.writes {
 		if x := &w.writes[i]; x != r && x.status == running {
@@ -346,7 +346,7 @@ func (w *world) alone(r *request) bool {
 	return true
 }
 
-// finish: the client is answered.
+// finish answers the client.
 func (r *request) finish() {
 	switch o := r.op.Outcome(); {
 	case o == Unknown || r.late:
@@ -392,7 +392,7 @@ func (e *explorer) mover(w *world, i int) {
 
 var actionNames = [...]string{"done", "wait", "ask", "ask without making", "make", "guarded", "look", "lease", "fill", "erase", "erase if", "fetch", "copy"}
 
-// accidents: what nobody asks for.
+// accidents adds the events that no client asks for.
 func (e *explorer) accidents(w *world) {
 	for p := range w.at {
 		switch w.at[p].kind {
@@ -438,8 +438,8 @@ func (e *explorer) accidents(w *world) {
 	}
 }
 
-// fresh: whoever has stored or changed the value still waits for another owner. memcached
-// evicts what was used least recently.
+// fresh tells whether the request that has stored or changed the value still waits for another owner.
+// memcached evicts the least recently used items.
 func (w *world) fresh(at *item) bool {
 	for i := range w.writes {
 		if w.writes[i].status == running && (at.base == int8(i+1) || at.added&(1<<(i+1)) != 0) {
@@ -449,8 +449,8 @@ func (w *world) fresh(at *item) bool {
 	return false
 }
 
-// expire a lease: that of a dead holder at any time; that of a living one is noticed by
-// it, because it knows how long it has had it.
+// expire expires a lease. A dead holder's may expire at any time. A living holder notices it, because it
+// knows how long it has had the lease.
 func (e *explorer) expire(w *world, p int) {
 	next := *w
 	alive := next.loseLease(next.at[p].cas)
@@ -466,7 +466,7 @@ func (e *explorer) expire(w *world, p int) {
 	e.add(e.say("the lease at place %d expires", p), &next, "")
 }
 
-// loseLease marks the holder of a lease, and says whether there is one.
+// loseLease marks the holder of a lease, and tells whether it is alive.
 func (w *world) loseLease(cas uint8) (alive bool) {
 	for i := range w.writes {
 		if r := &w.writes[i]; r.status == running && r.op.lease == uint64(cas) {

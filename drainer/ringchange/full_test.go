@@ -7,8 +7,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// A new owner without memory for a lease holds up neither a delete nor a touch: both are carried out at
-// the old owner, and then at the new one, if something has come there meanwhile.
+// A new owner without memory for a lease blocks neither a delete nor a touch: both are carried out at the old
+// owner, and then at the new one, if an item has come there meanwhile.
 func TestAFullOwnerHoldsUpNoDeleteAndNoTouch(t *testing.T) {
 	full := Result{Code: Failed, Said: true}
 	tests := map[string]struct {
@@ -53,7 +53,7 @@ func TestAFullOwnerHoldsUpNoDeleteAndNoTouch(t *testing.T) {
 	}
 }
 
-// fullOwners are two writers, and a new owner that has no memory, once, for what a step needs.
+// fullOwners returns scenarios with two writers and a new owner that, once, has no memory for a step.
 func fullOwners() (all []scenario) {
 	for _, kinds := range [][2]kind{{del, set}, {del, add}, {del, incr}, {del, upsert}, {del, del}, {touch, set}, {touch, del}, {touch, incr}, {add, upsert}, {set, incr}, {cas, set}} {
 		for _, initial := range []bool{true, false} {
@@ -65,8 +65,7 @@ func fullOwners() (all []scenario) {
 	return all
 }
 
-// TestAFullOwnerShowsNoOldValueAndNoMiss explores all orders, with a new owner that refuses leases,
-// adds, and what is moved to it.
+// This explores all orders, with a new owner that refuses leases, adds, and moved items.
 func TestAFullOwnerShowsNoOldValueAndNoMiss(t *testing.T) {
 	t.Parallel()
 	for _, s := range fullOwners() {

@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// Kind of the answer to a step.
+// Kind returns the kind of the answer to a step.
 func (r *Request) Kind(s Step) wire.Kind {
 	switch s.Action {
 	case Ask, AskUpdate:
@@ -21,8 +21,8 @@ func (r *Request) Kind(s Step) wire.Kind {
 	return wire.MetaValue
 }
 
-// Result of a step, from the whole answer of an owner, and what the client would be told
-// of it: nil if it can't be told of this step. If the step has failed, it is the error.
+// Result returns the result of a step, from an owner's whole answer, and the client's answer if this step is
+// the last: nil if the step has no answer for the client. If the step has failed, it is the error.
 func (r *Request) Result(s Step, answer []byte) (Result, []byte) {
 	var a wire.Answer
 	if !a.Parse(r.Kind(s), answer) || a.Code == wire.Broken {
@@ -59,7 +59,7 @@ func (r *Request) Result(s Step, answer []byte) (Result, []byte) {
 	return r.asked(&a, answer)
 }
 
-// returned is a flag of a meta command's answer.
+// returned returns a flag of a meta command's answer.
 func returned(a *wire.Answer, letter byte) (value []byte, ok bool) {
 	_, rest := wire.Next(bytes.TrimRight(a.Line, "\r\n"))
 	if a.Code == wire.Value {
@@ -85,7 +85,7 @@ func returnedNumber(a *wire.Answer, letter byte) uint64 {
 	return n
 }
 
-// found is the answer to a look, or a fetch.
+// found returns the result of a look, or a fetch.
 func found(a *wire.Answer, hit bool) Result {
 	switch {
 	case hit && returnedNumber(a, 'f') == LeaseFlags && isEmpty(a) && expiresSoon(a):
@@ -98,8 +98,8 @@ func found(a *wire.Answer, hit bool) Result {
 	return Result{Code: Failed}
 }
 
-// isEmpty tells it by a header's size, or by the block of a value. Clients may use the flags of
-// leases, too, so these alone are no sign of one.
+// isEmpty tells, by a header's size or a value's block, whether the item is empty. Clients may use the flags
+// of leases, too, so the flags alone don't identify a lease.
 func isEmpty(a *wire.Answer) bool {
 	if a.Code == wire.Value {
 		return a.Block == len("\r\n")
@@ -107,27 +107,27 @@ func isEmpty(a *wire.Answer) bool {
 	return returnedNumber(a, 's') == 0
 }
 
-// expiresSoon tells whether it does as a lease does. If the answer doesn't say, it may.
+// expiresSoon tells whether the item expires as soon as a lease does. If the answer doesn't say, it may.
 func expiresSoon(a *wire.Answer) bool {
 	text, ok := returned(a, 't')
 	ttl, err := strconv.ParseInt(string(text), 10, 64)
 	return !ok || err != nil || ttl >= 0 && ttl <= LeaseSeconds
 }
 
-// outdated items are not moved: a client has marked them as stale, or there is no value yet,
-// because a client was told to store one.
+// outdated tells whether an item is not to be moved, because a client has marked it as stale, or was told to
+// store a value and hasn't yet.
 func outdated(a *wire.Answer) bool {
 	has := func(letter byte) bool { _, ok := returned(a, letter); return ok }
 	return has('X') || a.Block == len("\r\n") && (has('W') || has('Z'))
 }
 
-// Outdated tells it of the answer to Fetch.
+// Outdated tells whether the item of an answer to Fetch is not to be moved.
 func (r *Request) Outdated(answer []byte) bool {
 	var a wire.Answer
 	return a.Parse(wire.MetaValue, answer) && a.Code == wire.Value && outdated(&a)
 }
 
-// made is the answer to an ms that makes an item.
+// made returns the result of an ms that makes an item.
 func made(a *wire.Answer) Result {
 	switch a.Code {
 	case wire.Header:
@@ -159,13 +159,13 @@ func conditional(a *wire.Answer) Result {
 	return result
 }
 
-// asked is the answer to the client's own command.
+// asked returns the result of the client's own command.
 func (r *Request) asked(a *wire.Answer, answer []byte) (Result, []byte) {
 	switch {
 	case a.Code == wire.Failure && (r.Verb == wire.Delete || r.Verb == wire.MetaDelete):
 		return Result{Code: Failed}, answer
 	case a.Code == wire.Failure && bytes.HasPrefix(a.Line, []byte("SERVER_ERROR")) && r.sets():
-		return Result{Code: Found}, answer // memcached has deleted what was there
+		return Result{Code: Found}, answer // memcached has deleted the previous item
 	case a.Code == wire.Failure:
 		return Result{Code: Refused}, answer
 	case r.Verb.Reads():
@@ -201,7 +201,7 @@ func (r *Request) sets() bool {
 	return class == Set
 }
 
-// isLease tells it by a VALUE line.
+// isLease tells, by a VALUE line, whether the item is a placeholder.
 func isLease(a *wire.Answer) bool {
 	_, rest := wire.Next(a.Line)
 	_, rest = wire.Next(rest)
@@ -210,7 +210,7 @@ func isLease(a *wire.Answer) bool {
 	return err == nil && n == LeaseFlags && isEmpty(a)
 }
 
-// mode of an ms, in upper case.
+// mode returns the mode of an ms, in upper case.
 func (r *Request) mode() byte {
 	if mode, ok := r.Flag('M'); ok && len(mode) == 1 {
 		return mode[0] &^ 0x20
@@ -218,7 +218,7 @@ func (r *Request) mode() byte {
 	return 0
 }
 
-// withoutAdded takes a flag out of an answer's line that the client has not asked for.
+// withoutAdded removes a flag from an answer's line that the client has not asked for.
 func (r *Request) withoutAdded(answer []byte, line int, letter byte) []byte {
 	if r.Has(letter) {
 		return answer
@@ -232,7 +232,7 @@ func (r *Request) withoutAdded(answer []byte, line int, letter byte) []byte {
 	return answer
 }
 
-// guardedResult is the answer to a request for an item with a CAS value.
+// guardedResult returns the result of a request for an item with a CAS value.
 func (r *Request) guardedResult(a *wire.Answer, answer []byte) (Result, []byte) {
 	if !r.translated() && (!r.Verb.Meta() || r.Verb == wire.MetaGet || r.Has('C')) {
 		result, said := r.asked(a, answer)
@@ -252,13 +252,13 @@ func (r *Request) guardedResult(a *wire.Answer, answer []byte) (Result, []byte) 
 		return Result{Code: Refused}, answer
 	case r.Verb.Meta():
 		return Result{Code: Found}, answer
-	case a.Code == wire.Value: // of incr and decr
+	case a.Code == wire.Value: // from incr and decr
 		return Result{Code: Found}, answer[len(a.Line):]
 	}
 	return Result{Code: Found}, []byte("STORED\r\n")
 }
 
-// guardedRead is the answer to a gat that was said as an mg.
+// guardedRead returns the result of a gat that was sent as an mg.
 func (r *Request) guardedRead(a *wire.Answer, answer []byte) (Result, []byte) {
 	switch {
 	case a.Code == wire.Miss:
@@ -279,7 +279,7 @@ func (r *Request) guardedRead(a *wire.Answer, answer []byte) (Result, []byte) {
 	return Result{Code: Found}, append(said, "END\r\n"...)
 }
 
-// madeAnswer is what the client is told of an item that was made for it.
+// madeAnswer returns the client's answer for an item that was made for it.
 func (r *Request) madeAnswer(a *wire.Answer, result Result, answer []byte) []byte {
 	switch {
 	case result.Code == Refused:
@@ -294,7 +294,7 @@ func (r *Request) madeAnswer(a *wire.Answer, result Result, answer []byte) []byt
 	return r.withoutAdded(answer, len(a.Line), 'c')
 }
 
-// countedAnswer is that of an ma that has made an item.
+// countedAnswer returns the answer to an ma that has made an item.
 func (r *Request) countedAnswer(a *wire.Answer) []byte {
 	value := r.initial()
 	dst := []byte("HD")
@@ -317,7 +317,7 @@ func (r *Request) countedAnswer(a *wire.Answer) []byte {
 	return dst
 }
 
-// ttl that an item gets that N makes.
+// ttl returns the lifetime of an item that N makes.
 func (r *Request) ttl() string {
 	if ttl := r.Signed('N'); ttl != 0 {
 		return strconv.FormatInt(ttl, 10)
@@ -325,8 +325,8 @@ func (r *Request) ttl() string {
 	return "-1"
 }
 
-// echo appends what an answer repeats of the request, and what other says of its flags. A key
-// in base64 is left to whoever passes the answer on: see wire.Echo.
+// echo appends the parts of the request that an answer repeats, and what other appends for the other flags. A
+// key in base64 is left to the caller that passes the answer on; see wire.Echo.
 func (r *Request) echo(dst []byte, other func(dst []byte, letter byte) []byte) []byte {
 	for flags := r.Flags(); ; {
 		var flag []byte
@@ -348,7 +348,7 @@ func (r *Request) echo(dst []byte, other func(dst []byte, letter byte) []byte) [
 	}
 }
 
-// Says is the answer to an outcome that no owner has answered.
+// Says returns the answer for an outcome that no owner has answered.
 func (r *Request) Says(o Outcome) []byte {
 	meta := func(word string) []byte { return append(r.echo([]byte(word), r.noCAS), "\r\n"...) }
 	switch {
@@ -384,7 +384,7 @@ func (r *Request) Says(o Outcome) []byte {
 	return []byte("NOT_FOUND\r\n")
 }
 
-// noCAS is what an ms that stores nothing says if it is asked for the CAS value.
+// noCAS appends what an ms that stores nothing answers if it is asked for the CAS value.
 func (r *Request) noCAS(dst []byte, letter byte) []byte {
 	if letter == 'c' && r.Verb == wire.MetaSet {
 		return append(dst, " c0"...)
@@ -392,8 +392,8 @@ func (r *Request) noCAS(dst []byte, letter byte) []byte {
 	return dst
 }
 
-// won is the answer to an mg with N that has found nothing: the client may store the
-// item. Nothing is kept of that during a ring change, so others are told the same.
+// won returns the answer to an mg with N that has found nothing: the client may store the item. This is not
+// recorded during a ring change, so other clients get the same answer.
 func (r *Request) won() []byte {
 	dst := []byte("HD")
 	if r.Has('v') {

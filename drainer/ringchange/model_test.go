@@ -11,26 +11,26 @@ import (
 
 var long = flag.Bool("change.long", false, "explore more and larger histories: hours, several gigabytes")
 
-// limit of a scenario's states, for the memory's sake.
+// limit bounds a scenario's states, to bound the memory.
 const limit = 8_000_000
 
 // changing are the requests that change a key.
 var changing = []kind{set, del, incr, cas, add, upsert}
 
-// pair is two writers.
+// pair returns a scenario with two writers.
 func pair(a, b kind, initial bool) scenario {
 	return scenario{kinds: [writes]kind{a, read, b, read}, initial: initial, movers: 1, runs: 1}
 }
 
-// accidents are all that can happen to one writer.
+// accidents returns scenarios with all accidents of one writer.
 func accidents(k kind) scenario {
 	s := pair(k, read, true)
 	s.runs, s.deaths, s.expiries, s.evictions, s.losses = 2, 1, 1, 1, 1
 	return s
 }
 
-// scenarios are what two writers may do, each with a reader and movers. The short ones
-// are those that have found most.
+// scenarios returns what two writers may do, each with a reader and movers. The short ones have found the
+// most errors.
 func scenarios() (all []scenario) {
 	if !*long {
 		for _, kinds := range [][2]kind{{set, incr}, {del, incr}, {del, add}, {add, upsert}, {cas, set}} {
@@ -65,10 +65,10 @@ func scenarios() (all []scenario) {
 	return all
 }
 
-// TestARingChangeShowsNoOldValueAndNoMiss explores all orders of what two clients that write, one that reads, two
-// routers that go through a ring change, and movers do: no value in view that an
-// answered write had replaced, no miss of a key that is there but where writes in two
-// states met, no two adds that both succeed, no lease that is left behind.
+// This explores all orders of the events of two clients that write, one that reads, two routers that go
+// through a ring change, and movers. No value can be read that an answered write had replaced, no key that
+// exists is missed except where writes in two states met, no two adds both succeed, and no lease is left
+// behind.
 func TestARingChangeShowsNoOldValueAndNoMiss(t *testing.T) {
 	t.Parallel()
 	first := []scenario{pair(set, incr, true), pair(add, upsert, false), accidents(set)}
@@ -90,7 +90,7 @@ func TestARingChangeShowsNoOldValueAndNoMiss(t *testing.T) {
 	}
 }
 
-// TestEveryRuleIsNeeded: without any one of them, some history goes wrong.
+// Without any one of the rules, some history goes wrong.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	t.Parallel()
 	of := pair
@@ -121,7 +121,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 	hasty, deaf := of(set, read, true), of(incr, read, true)
 	hasty.hasty, deaf.deaf, deaf.expiries = true, true, 1
-	// slow rules are shown by histories of millions of states.
+	// The slow rules need histories of millions of states.
 	slow := []string{"WaitForSet", "Guard", "KeepLease", "LeaseDelete"}
 	tests["to wait for requests under way"] = struct {
 		rule Rules

@@ -6,12 +6,11 @@ type Mover struct {
 	at      stage
 	lease   uint64 // CAS of our placeholder, or of our copy
 	item    uint64 // CAS of the item at the old owner
-	// Moved: the item is at its new owner.
+	// Moved means that the item is at its new owner.
 	Moved bool
 }
 
-// NewMover returns a mover; its first step is Start's. without are rules that are not
-// followed.
+// NewMover returns a mover; its first step is Start's. without are rules that are not followed.
 func NewMover(without Rules) Mover { return Mover{without: without} }
 
 func (m *Mover) has(r Rules) bool { return m.without&r == 0 }
@@ -21,7 +20,7 @@ func (m *Mover) step(at stage, a Action, p Place, cas uint64) Step {
 	return Step{a, p, cas}
 }
 
-// Start is the first step.
+// Start returns the first step.
 func (m *Mover) Start() Step {
 	if !m.has(MoverLease) {
 		return m.step(holding, Fetch, Old, 0)
@@ -29,7 +28,7 @@ func (m *Mover) Start() Step {
 	return m.step(leasing, Lease, New, 0)
 }
 
-// Next is the step after the one with this result.
+// Next returns the step after the one with this result.
 func (m *Mover) Next(r Result) Step {
 	done := Step{Action: Done}
 	switch {
@@ -62,11 +61,11 @@ func (m *Mover) Next(r Result) Step {
 		if r.Code == Changed || r.Code == Absent && !m.has(MoverLease) {
 			return m.giveBack()
 		}
-	case looking: // somebody has the key there
+	case looking: // another request has the key's lease
 		if r.Code == Found {
 			return m.step(lookingOld, Look, Old, 0)
 		}
-	case lookingOld: // what is there is outdated
+	case lookingOld: // the item at the old owner is outdated
 		if r.Code == Found {
 			return m.step(outdating, EraseIf, Old, r.CAS)
 		}
@@ -74,7 +73,7 @@ func (m *Mover) Next(r Result) Step {
 	return done
 }
 
-// giveBack takes away what the mover has brought.
+// giveBack deletes the mover's own placeholder or copy.
 func (m *Mover) giveBack() Step {
 	if m.lease == 0 || !m.has(MoverBack) {
 		return Step{Action: Done}

@@ -2,8 +2,8 @@ package ringchange
 
 import "testing"
 
-// A step that an owner says has failed is not carried out later, so its lease is not needed any
-// more. One that has no answer may be.
+// A step that an owner has refused is not carried out later, so its lease is not needed any more. A step
+// without an answer may be carried out later.
 func TestARefusedRequestGivesItsLeaseBack(t *testing.T) {
 	const lease = 7
 	giveBack := Step{EraseIf, New, lease}

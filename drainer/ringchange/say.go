@@ -6,9 +6,9 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// client appends the client's meta command without q and the flags in drop, with more
-// flags, and with its data block. A read is also asked for client flags, for the size, and for the
-// lifetime, which tell a placeholder.
+// client appends the client's meta command without q and the flags in drop, with more flags, and with its
+// data block. A read also asks for client flags, for the size, and for the lifetime, which identify a
+// placeholder.
 func (r *Request) client(dst []byte, drop, more string) []byte {
 	dst = r.metaKey(dst, r.Verb.String())
 	if r.Verb == wire.MetaSet {
@@ -28,7 +28,7 @@ func (r *Request) client(dst []byte, drop, more string) []byte {
 	return append(dst, r.Value...)
 }
 
-// translated tells whether a guarded request is said by a meta command in its place.
+// translated tells whether a guarded request is sent as a meta command.
 func (r *Request) translated() bool {
 	switch r.Verb {
 	case wire.Append, wire.Prepend, wire.Replace, wire.Incr, wire.Decr, wire.Gat, wire.Gats:
@@ -37,8 +37,8 @@ func (r *Request) translated() bool {
 	return false
 }
 
-// guarded is the client's request if the item has this CAS value. What has a guard of its
-// own, or only touches, goes as it is.
+// guarded appends the client's request on condition that the item has this CAS value. A request that has its
+// own condition, or only touches, is appended unchanged.
 func (r *Request) guarded(dst []byte, cas uint64) []byte {
 	guard := " C" + strconv.FormatUint(cas, 10)
 	if r.Verb.Meta() {
@@ -66,12 +66,12 @@ func (r *Request) guarded(dst []byte, cas uint64) []byte {
 	return r.store(dst, guard+mode, r.Value)
 }
 
-// attributes of a classic storage command, as flags.
+// attributes returns the attributes of a classic storage command, as flags.
 func (r *Request) attributes() string {
 	return " F" + strconv.FormatUint(r.ClientFlags, 10) + " T" + strconv.FormatInt(int64(r.Exptime), 10)
 }
 
-// store is an ms of the request's key.
+// store appends an ms of the request's key.
 func (r *Request) store(dst []byte, flags string, value []byte) []byte {
 	dst = r.metaKey(dst, "ms")
 	dst = strconv.AppendInt(append(dst, ' '), int64(len(value)-len("\r\n")), 10)
@@ -82,7 +82,7 @@ func (r *Request) store(dst []byte, flags string, value []byte) []byte {
 	return append(append(dst, "\r\n"...), value...)
 }
 
-// create makes the client's item: where there is none, or in place of the item with this
+// create appends a command that makes the client's item: if there is none, or in place of the item with this
 // CAS value.
 func (r *Request) create(dst []byte, cas uint64) []byte {
 	mode := " ME"
@@ -106,7 +106,7 @@ func (r *Request) create(dst []byte, cas uint64) []byte {
 	return r.client(dst, drop, more)
 }
 
-// lifetime of an item that N makes, as a flag. An ms that only adds ignores N.
+// lifetime returns the lifetime of an item that N makes, as a flag. An ms that only adds ignores N.
 func (r *Request) lifetime() string {
 	if !r.Has('N') || r.mode() == 'E' {
 		return ""
@@ -114,5 +114,5 @@ func (r *Request) lifetime() string {
 	return " T" + strconv.FormatInt(r.Signed('N'), 10)
 }
 
-// initial value of an ma that makes an item.
+// initial returns the initial value of an ma that makes an item.
 func (r *Request) initial() []byte { return strconv.AppendUint(nil, r.Unsigned('J'), 10) }

@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// steps that a request of this class may take.
+// steps returns the steps that a request of this class may take.
 func steps(class Class) []Action {
 	all := []Action{Ask, Look, Lease, Erase, EraseIf, Fetch}
 	switch class {
@@ -21,7 +21,7 @@ func steps(class Class) []Action {
 	return all
 }
 
-// said are the bytes of all steps of a client's request.
+// said returns the bytes of all steps of a client's request.
 func said(r *Request) (all map[Action][]byte) {
 	all = map[Action][]byte{}
 	class, _ := ClassOf(&r.Request)
@@ -31,7 +31,7 @@ func said(r *Request) (all map[Action][]byte) {
 	return all
 }
 
-// asked is a request that a client has sent; false if no member is asked.
+// asked parses a client's request; it returns false if no member is asked.
 func asked(text []byte) (r Request, ok bool) {
 	n := r.Parse(text)
 	if n == 0 || r.Answer != "" || r.Verb <= wire.FlushAll || len(text) < n+r.Data {
@@ -50,8 +50,8 @@ func asked(text []byte) (r Request, ok bool) {
 	return r, true
 }
 
-// A number of a client's is said as all versions of memcached read it, and a flag of the step's
-// own takes the place of the client's.
+// A client's number is sent in a form that all versions of memcached read alike, and a flag of the step
+// replaces the client's flag.
 func TestAStepIsSaidInOneForm(t *testing.T) {
 	const last = "18446744073709551615"
 	tests := map[string]map[Action]string{
@@ -84,7 +84,7 @@ func TestAStepIsSaidInOneForm(t *testing.T) {
 	}
 }
 
-// FuzzSteps: each step is one request in the form that all versions of memcached read alike.
+// Each step is one request in a form that all versions of memcached read alike.
 func FuzzSteps(f *testing.F) {
 	for _, text := range []string{
 		"get a b\r\n", "gats +5 a\r\n", "set a 0 0 1 noreply\r\nx\r\n", "add noreply +5 0 1\r\nx\r\n", "replace a 1 2 1\r\nx\r\n", "append a 0 0 1\r\nx\r\n", "cas a 0 0 1 +5\r\nx\r\n", "incr a +5\r\n", "decr noreply 5\r\n", "touch a 5\r\n",

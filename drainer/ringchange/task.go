@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// WaitStep is how long a task waits for another one's lease at first, before it looks again. One
-	// that has waited for long waits for a quarter more, longestWait at most.
+	// WaitStep is how long a task first waits for another one's lease before it looks again. A task that has
+	// waited for long waits a quarter of that time more, and at most longestWait.
 	WaitStep    = time.Millisecond
 	longestWait = 32 * time.Millisecond
-	// waitLimit bounds that: the lease of one that died has expired.
+	// waitLimit bounds all waits: the lease of a holder that died has expired by then.
 	waitLimit = 2 * LeaseSeconds * time.Second
-	// leaseLimit is how long a task may rely on its lease, which memcached keeps for a second
-	// more at least.
+	// leaseLimit is how long a task may rely on its lease. memcached keeps the lease for at least one more
+	// second.
 	leaseLimit = (LeaseSeconds - 2) * time.Second
-	// moveLimit is how old a lease may be at most when an item is moved in its place. A flush of all
-	// members is sent twice, and relies on it.
+	// moveLimit bounds the age of a lease when an item is moved in its place. A flush of all members is sent
+	// twice, and relies on it.
 	moveLimit = 250 * time.Millisecond
 )
 
@@ -28,27 +28,26 @@ type Task struct {
 	mover   *Mover // of a move
 	step    Step
 	request Request
-	// answer to the present step, and what the client would be told so far.
+	// answer is the answer to the present step, and kept the client's answer so far.
 	answer, kept []byte
-	text         int // of the request, in bytes
+	text         int // size of the request, in bytes
 	found        bool
 	failed       bool
-	// why a step has failed, if an owner has said so.
+	// why is the reason of a failed step, if an owner has given one.
 	why     string
 	fetched Fetched
-	// leased, waits and due are times: when the lease was asked for, when the first wait began, and
-	// when to go on.
+	// leased, waits and due are times: when the lease was asked for, when the first wait began, and when to
+	// go on.
 	leased, waits, due int64
 }
 
-// OfRead is the task of one key of a classic read. The key has to stay as it is.
+// OfRead returns the task of one key of a classic read. The key must not change.
 func OfRead(r *wire.Request, key []byte, state State, without Rules) Task {
 	t := Task{request: Request{Request: wire.Request{Verb: r.Verb, Exptime: r.Exptime}, Single: key}}
 	return t.of(state, without)
 }
 
-// OfText is the task of another request. Its text, with a data block if it has one, has to stay as it
-// is.
+// OfText returns the task of another request. Its text, with the data block if it has one, must not change.
 func OfText(text []byte, data bool, state State, without Rules) Task {
 	t := Task{text: cap(text)}
 	n := t.request.Parse(text)
@@ -65,7 +64,7 @@ func (t Task) of(state State, without Rules) Task {
 	return t
 }
 
-// Move is the task that moves this one's key.
+// Move returns the task that moves this task's key.
 func (t *Task) Move(without Rules) Task {
 	key := bytes.Clone(t.request.Single)
 	request := Request{Request: wire.Request{Verb: wire.MetaGet}, Single: key}
@@ -76,17 +75,17 @@ func (t *Task) Move(without Rules) Task {
 	return Task{request: request, mover: &mover}
 }
 
-// Moves tells a move from a client's request.
+// Moves tells whether the task is a move and not a client's request.
 func (t *Task) Moves() bool { return t.mover != nil }
 
-// Verb of the request, and its key, if it is one of a classic read.
+// Verb returns the request's verb, and its key if it is one of a classic read.
 func (t *Task) Verb() (verb wire.Verb, single []byte) { return t.request.Verb, t.request.Single }
 
-// Size is what the task keeps, in bytes.
+// Size returns how many bytes the task has in memory.
 func (t *Task) Size() int { return t.text + len(t.answer) + len(t.kept) + len(t.fetched.Value) }
 
-// Start is the first step. Those with an owner are to be sent to it (Append), or to be told that
-// it can't be reached; Wait is to be followed by Waited, when the task is Due; then the task is Done.
+// Start returns the first step. A step with an owner is sent to that owner (Append), or reported with
+// Unreachable. A Wait is followed by Waited, when the task is Due. The last step is Done.
 func (t *Task) Start() Step {
 	if t.mover != nil {
 		return t.take(t.mover.Start())
@@ -106,14 +105,14 @@ func (t *Task) take(s Step) Step {
 	return s
 }
 
-// Unreachable is the step after one whose owner can't be asked.
+// Unreachable returns the step after one whose owner can't be asked.
 func (t *Task) Unreachable() Step { return t.next(Result{Code: Failed}) }
 
-// Kind of the answer to the present step.
+// Kind returns the kind of the answer to the present step.
 func (t *Task) Kind() wire.Kind { return t.request.Kind(t.step) }
 
-// Append what an owner is told in the present step. keepsCAS: it can be told the CAS value of an
-// item. An item is copied with a lifetime that begins at the second unix.
+// Append appends the command of the present step. keepsCAS means that the owner accepts the CAS value for an
+// item. The lifetime of a copied item begins at the second unix.
 func (t *Task) Append(dst []byte, keepsCAS bool, now, unix int64) []byte {
 	switch t.step.Action {
 	case Lease:
@@ -124,17 +123,17 @@ func (t *Task) Append(dst []byte, keepsCAS bool, now, unix int64) []byte {
 	return t.request.Append(dst, t.step)
 }
 
-// Take a part of the answer.
+// Take appends a part of the answer.
 func (t *Task) Take(b []byte) { t.answer = append(t.answer, b...) }
 
-// Fail is called if there is no answer. why is what the client is told, if that is known.
+// Fail is called if there is no answer. why is the client's error, if one is known.
 func (t *Task) Fail(why string) {
 	if t.failed = true; why != "" {
 		t.why = why
 	}
 }
 
-// Heard is the step after one that an owner has answered in full, or can't.
+// Heard returns the step after one that an owner has answered in full, or can't answer.
 func (t *Task) Heard(now int64) Step {
 	result := Result{Code: Failed}
 	if !t.failed {
@@ -158,7 +157,7 @@ func (t *Task) tooOld(now int64) bool {
 	return t.mover != nil && t.leased > 0 && now-t.leased > int64(moveLimit)
 }
 
-// keep what the client is told, if nothing better comes.
+// keep keeps an answer for the client, unless a better one comes.
 func (t *Task) keep(said []byte, code Code) {
 	if code == Failed && said != nil {
 		t.why = string(said)
@@ -171,7 +170,7 @@ func (t *Task) keep(said []byte, code Code) {
 	t.kept, t.found = append(t.kept[:0], said...), better
 }
 
-// Wait for what another task does.
+// Wait makes the task wait for another task.
 func (t *Task) Wait(now int64) {
 	if t.waits == 0 {
 		t.waits = now
@@ -182,8 +181,8 @@ func (t *Task) Wait(now int64) {
 // Due tells whether the wait is over.
 func (t *Task) Due(now int64) bool { return now >= t.due }
 
-// Waited is the step after a wait. What was under way when the first one began has ended after that
-// time.
+// Waited returns the step after a wait. ended is the time after which all requests that had begun before the
+// first wait have ended.
 func (t *Task) Waited(now int64, ended time.Duration) Step {
 	result := Result{Code: Absent}
 	switch waited := now - t.waits; {
@@ -195,14 +194,15 @@ func (t *Task) Waited(now int64, ended time.Duration) Step {
 	return t.next(result)
 }
 
-// Alone tells whether the new owner alone is asked: the old one may end meanwhile.
+// Alone tells whether only the new owner is asked: the old one may end meanwhile.
 func (t *Task) Alone() bool { return t.op.Alone() }
 
-// Pulls tells whether the key is to be moved: it was read at its old owner.
+// Pulls tells whether the key is to be moved, because it was read at its old owner.
 func (t *Task) Pulls() bool { return t.op.Pull }
 
-// Answer for the client when the task is done; nil if it is an error: then why says more, if an owner
-// has said so. reconnected: an owner may have lost what it had when the task began.
+// Answer returns the client's answer when the task is done; nil for an error: then why has details, if an
+// owner has given some. reconnected means that an owner may have lost the state that it had when the task
+// began.
 func (t *Task) Answer(now int64, reconnected bool) (answer []byte, why string) {
 	outcome := t.op.Outcome()
 	if t.op.Writes() && (reconnected || t.op.Holds() && now-t.leased > int64(leaseLimit)) {

@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/ringchange"
 )
 
-// pair are the two owners of a key, as far as an incr in move needs them: the old one has the item.
+// pair are the two owners of a key, with the state that an incr in Move needs: the old one has the item.
 type pair struct{ leased, moved bool }
 
 func (p *pair) answer(s ringchange.Step) string {
@@ -33,7 +33,7 @@ func (p *pair) answer(s ringchange.Step) string {
 	return "HD c8\r\n"
 }
 
-// run a task to its end, each step of which takes some time, and return when that is.
+// run runs a task to its end, each step of which takes some time, and returns the time of the end.
 func run(t *testing.T, job *ringchange.Task, answer func(ringchange.Step) string, takes time.Duration) (now int64) {
 	t.Helper()
 	now = 1
@@ -85,7 +85,7 @@ func TestAnUpdateOfAnItemThatHasNotMovedIsAnswered(t *testing.T) {
 	}
 }
 
-// Nobody knows what a write did whose lease may have expired, or whose owner was lost.
+// The result of a write is unknown if its lease may have expired, or its owner was lost.
 func TestAWriteWithoutASureLeaseIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -128,7 +128,7 @@ func TestWhatAnOwnerSaysOfItsTroubleIsKept(t *testing.T) {
 	}
 }
 
-// An item is not copied in the place of a lease that is older than the two flushes are apart.
+// An item is not copied in place of a lease that is older than the time between the two flushes.
 func TestAMoveLeavesAnItemThatCameLate(t *testing.T) {
 	t.Parallel()
 	for takes, want := range map[time.Duration]bool{time.Millisecond: true, time.Second: false} {

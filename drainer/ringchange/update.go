@@ -2,8 +2,8 @@ package ringchange
 
 // Updates, creates and upserts: requests that depend on what is there.
 
-// begin looks at the new owner first: an item there is the newer one, and a lease there
-// means that the key is in somebody's hands.
+// begin looks at the new owner first: an item there is the newer one, and a lease there means that another
+// request or a mover is working on the key.
 func (o *Op) begin() Step {
 	switch {
 	case o.class == Create && o.state == Finish:
@@ -24,7 +24,7 @@ func (o *Op) nextChange(r Result) Step {
 	o.waited = o.waited || o.at == waiting && r.Code == Found
 	answered := r.Code == Found || r.Code == Refused
 	switch o.at {
-	case looking, again:
+	case looking, lookingAgain:
 		return o.looked(r)
 	case lookingOld:
 		return o.both(r)
@@ -41,12 +41,12 @@ func (o *Op) nextChange(r Result) Step {
 		case o.class == Upsert:
 			return o.step(leasing, Lease, New, 0)
 		}
-		return o.step(again, Look, New, 0)
+		return o.step(lookingAgain, Look, New, 0)
 	case confirming:
 		if r.Code == Absent {
 			return o.done(Answered)
 		}
-		// The key was, or is, moved: perhaps as it was before. So it is updated again there.
+		// The key was moved or is being moved, perhaps with its earlier value. So it is updated again there.
 	case leasing:
 		if r.Code != Leased {
 			return o.step(looking, Look, New, 0)
@@ -60,13 +60,13 @@ func (o *Op) nextChange(r Result) Step {
 			return o.done(Answered)
 		}
 		if o.state == Finish {
-			return o.step(looking, Look, New, 0) // a lease refuses it, too
+			return o.step(looking, Look, New, 0) // a lease also refuses it
 		}
 	case releasing:
 		return o.released(r.Code == Found)
 	case undoing:
 		if r.Code != Found {
-			return o.done(Answered) // others have found it meanwhile
+			return o.done(Answered) // another request has found it meanwhile
 		}
 	case erasing:
 		return o.done(Answered)
@@ -74,7 +74,7 @@ func (o *Op) nextChange(r Result) Step {
 	return o.Start()
 }
 
-// looked at the new owner.
+// looked handles the look at the new owner.
 func (o *Op) looked(r Result) Step {
 	switch {
 	case r.Code == Leased:
@@ -88,7 +88,7 @@ func (o *Op) looked(r Result) Step {
 		return o.step(lookingOld, Look, Old, 0)
 	case o.state == Finish && o.class != Update:
 		return o.step(filling, Make, New, 0)
-	case o.state == Finish || o.at == again:
+	case o.state == Finish || o.at == lookingAgain:
 		return o.done(Missed)
 	case o.class == Create && !o.has(LeaseCreate):
 		return o.step(filling, Make, o.primary(), 0)
@@ -102,8 +102,8 @@ func (o *Op) looked(r Result) Step {
 	return o.step(leasing, Lease, New, 0)
 }
 
-// both owners may have an item while a set is under way. From Settle on, the one at the
-// new owner is the newer. In Prepare it depends on the set, which is waited for.
+// both handles the case that both owners may have an item during a set. From Settle on, the one at the new
+// owner is the newer one. In Prepare that depends on the set, so the request waits for it.
 func (o *Op) both(r Result) Step {
 	if r.Code == Found && o.state == Prepare && !o.waited && o.has(WaitForSet) {
 		return o.step(waiting, Wait, Old, 0)
@@ -122,7 +122,7 @@ func (o *Op) guarded() Step {
 	return o.step(guarding, Guarded, New, o.seen)
 }
 
-// updated at the new owner. What was at the old one before is older.
+// updated handles an update at the new owner. The item that was at the old owner is older.
 func (o *Op) updated(answered bool) Step {
 	switch {
 	case answered && o.other != 0:
@@ -135,7 +135,7 @@ func (o *Op) updated(answered bool) Step {
 	return o.Start()
 }
 
-// leased: only we may now make an item, or change one at the old owner.
+// leased handles the lease: only its holder may now make an item, or change one at the old owner.
 func (o *Op) leased() Step {
 	switch {
 	case o.state == Prepare:
@@ -146,7 +146,7 @@ func (o *Op) leased() Step {
 	return o.step(holding, AskUpdate, Old, 0)
 }
 
-// held is what the old owner has answered to the holder of the lease.
+// held handles the old owner's answer to the holder of the lease.
 func (o *Op) held(r Result) Step {
 	switch {
 	case o.state == Prepare && r.Code == Found:
@@ -162,7 +162,8 @@ func (o *Op) held(r Result) Step {
 	return o.step(releasing, EraseIf, New, o.lease)
 }
 
-// released the lease; or it was lost: a client has set the key, or it has expired.
+// released handles the release of the lease. The lease may also be lost, because a client has set the key or
+// it has expired.
 func (o *Op) released(ours bool) Step {
 	switch {
 	case o.refused:

@@ -1,15 +1,14 @@
 package ringchange
 
-// The world of the model: two owners of one key, two routers, clients, movers. Members
-// carry out one command at a time; everything else happens in any order between two
-// commands.
+// The world of the model has two owners of one key, two routers, clients and movers. Members carry out one
+// command at a time; everything else happens in any order between two commands.
 
-// item at an owner.
+// item is the state of an owner.
 type item struct {
 	kind uint8 // nothing, value or lease
 	cas  uint8
-	// base is the write that has made the value, from 1; 0 is what was there at the
-	// beginning. added has the increments since.
+	// base is the write that has made the value, counted from 1; 0 is the value from the beginning. added has
+	// the increments since.
 	base  int8
 	added uint8
 }
@@ -38,22 +37,22 @@ var kindNames = [...]string{"read", "set", "delete", "incr", "cas", "add", "upse
 
 var classOf = [...]Class{Read, Set, Delete, Update, Update, Create, Upsert, Update}
 
-// status of a request.
+// status is the state of a request.
 type status uint8
 
 const (
 	idle    status = iota
 	running        // the client waits
 	applied        // answered: carried out
-	not            // answered: nothing was there, or something else was
+	not            // answered: there was nothing, or something else
 	unknown        // answered with an error, or never
 )
 
-// request of a client.
+// request is a client's request.
 type request struct {
 	kind   kind
 	status status
-	// phase that its router was in when it began, and the router.
+	// phase is that of its router when it began.
 	phase, router uint8
 	op            Op
 	step          Step
@@ -61,17 +60,17 @@ type request struct {
 	before uint8
 	// seen is the value that it has read or changed.
 	seen item
-	// token of a cas: what was read before.
+	// token is that of a cas: the value that was read before.
 	token item
 	late  bool // its lease has expired
 	hit   bool
-	// met are the phases of the writes that were under way at some time, as bits.
+	// met has the phases of all writes that were unanswered at some time, as bits.
 	met uint8
 }
 
 func (r *request) writes() bool { return r.kind != read }
 
-// mover is a Job, or a router that moves what it was asked for.
+// mover is a Job, or a router that moves a key that it was asked for.
 type mover struct {
 	busy bool
 	m    Mover
@@ -79,7 +78,7 @@ type mover struct {
 	item item
 }
 
-// phases of a router: the states, and at the end the new ring.
+// The phases of a router: the states, and at the end the new ring.
 const (
 	phaseStable = iota
 	phasePrepare
@@ -95,21 +94,21 @@ const (
 	writes    = writers * perWriter
 )
 
-// world is all that there is. It is comparable.
+// world is the whole state. It is comparable.
 type world struct {
 	at     [2]item
 	cas    uint8 // the last one that was given
 	phase  [2]uint8
-	writes [writes]request // of writer i those from i*perWriter on
+	writes [writes]request // writer i's begin at i*perWriter
 	reader request
 	movers [2]mover
-	runs   uint8 // of movers that have begun
-	// evictions, losses, expiries, deaths, and refusals of a full owner that have been.
+	runs   uint8 // the number of movers that have begun
+	// The numbers of past evictions, expiries, deaths, and refusals of a full owner.
 	evicted, expired, died, refused uint8
-	// crossed: two writes in different states were under way at once. missing: something was
-	// evicted, or a member was lost.
+	// crossed means that two writes in different states were unanswered at the same time. missing means that
+	// something was evicted, or a member was lost.
 	crossed, missing bool
-	// initial: there is a value at the old owner at the beginning.
+	// initial means that the old owner has a value at the beginning.
 	initial bool
 }
 
@@ -179,13 +178,13 @@ func (w *world) command(r *request, id int8, s Step) Result {
 		return Result{Code: Absent}
 	}
 	if !there && r.phase != phaseNew {
-		r.seen = *at // an append to a placeholder
+		r.seen = *at // of an append to a placeholder
 	}
 	return w.update(r, at, id)
 }
 
-// makes tells whether a step of a request takes memory at its owner, beyond what a client's value
-// that is replaced has had.
+// makes tells whether a step of a request takes memory at its owner, beyond that of a client's value that it
+// replaces.
 func (s Step) makes(k kind) bool {
 	switch s.Action {
 	case Lease, Make, Fill, Copy:
@@ -273,7 +272,7 @@ func (w *world) move(m *mover, s Step) Result {
 		m.item = *at
 		return Result{Code: Found, CAS: uint64(at.cas)}
 	case Copy:
-		// Without a lease it is an add.
+		// Without a lease this is an add.
 		if s.CAS == 0 && at.kind != nothing || s.CAS != 0 && (at.kind == nothing || uint64(at.cas) != s.CAS) {
 			return Result{Code: Changed}
 		}
@@ -285,8 +284,7 @@ func (w *world) move(m *mover, s Step) Result {
 	return eraseIf(at, s.CAS)
 }
 
-// normal gives CAS values in the order in which they are found: only which are equal
-// matters.
+// normal renumbers the CAS values in the order in which they are found: only their equality matters.
 func (w *world) normal() {
 	var names [256]uint8
 	var last uint8

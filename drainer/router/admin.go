@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// Ready says why clients should not be sent here, if so.
+// Ready returns why clients should not use this router; nil if they can.
 func (r *Router) Ready() error {
 	if r.ending.Load() {
 		return errors.New("it is about to end")
@@ -19,7 +19,7 @@ func (r *Router) Ready() error {
 	return r.boards().Ready(r.table.Load().Servers())
 }
 
-// boards of all loops, a moment old.
+// boards returns the boards of all loops, which are a moment old.
 func (r *Router) boards() (all status.Boards) {
 	for _, l := range r.loops {
 		all = append(all, &l.published)
@@ -27,14 +27,13 @@ func (r *Router) boards() (all status.Boards) {
 	return all
 }
 
-// Unanswered is the number of requests that members have been sent, and not answered, a
-// moment ago.
+// Unanswered returns the number of requests that members had been sent and had not answered, a moment ago.
 func (r *Router) Unanswered() int { return r.boards().Unanswered() }
 
-// HotKeys are those that are asked for most, in the last minute or so.
+// HotKeys returns the keys that were asked for most, in the last minute or so.
 func (r *Router) HotKeys() []status.HotKey { return r.boards().HotKeys() }
 
-// Report has the router's metrics, which are a moment old.
+// Report returns the router's metrics, which are a moment old.
 func (r *Router) Report() *status.Report {
 	number, _ := r.Acknowledged()
 	t, all := r.table.Load(), r.boards()
@@ -42,11 +41,11 @@ func (r *Router) Report() *status.Report {
 		Table: t.Number, State: t.State, Acknowledged: number}
 }
 
-// Admin answers /ready, /metrics in Prometheus' text format, and /hot with the keys that
-// are asked for most, in JSON.
+// Admin serves /ready, /metrics in Prometheus' text format, and /hot with the keys that are asked for most,
+// in JSON.
 func (r *Router) Admin() http.Handler { return status.Handler(r) }
 
-// memberVersion is what a member has said.
+// memberVersion returns the version that a member has reported.
 func (r *Router) memberVersion() string {
 	if v := r.version.Load(); v != nil {
 		return "VERSION " + *v + "\r\n"
@@ -54,7 +53,7 @@ func (r *Router) memberVersion() string {
 	return "SERVER_ERROR no member is available\r\n"
 }
 
-// stats answers for the router. Those of a kind are the members' own.
+// stats answers a stats command for the router. It knows no arguments but reset.
 func (l *loop) stats(kind []byte) string {
 	switch string(kind) {
 	case "":

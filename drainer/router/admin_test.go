@@ -19,7 +19,7 @@ import (
 
 var metric = regexp.MustCompile(`\bmemcached_router_[a-z_]+`)
 
-// Dashboard and documentation name the metrics that are served, and all of them.
+// The dashboard and the documentation name all metrics that are served, and no others.
 func TestTheDashboardAsksForMetricsThatAreServed(t *testing.T) {
 	t.Parallel()
 	r := start(t, router.Config{}, members(t, 1)...)
@@ -63,7 +63,7 @@ func TestTheDashboardAsksForMetricsThatAreServed(t *testing.T) {
 	}
 }
 
-// What metrics say is what was asked: by command, outcome and state of the ring, and by member.
+// The metrics count requests by command, outcome and state of the ring, and by member.
 func TestMetricsCountWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -87,7 +87,7 @@ func TestMetricsCountWhatWasAsked(t *testing.T) {
 		`requests_total{command="get",outcome="miss",state="prepare"} 1`,
 		`request_seconds_count 8`,
 		fmt.Sprintf("request_bytes_total %d", len(requests)+len("get a\r\nget b\r\n")+2*len("mn\r\n")),
-		// mn is the router's own answer; the END of a read of two keys is the last one's.
+		// mn is the router's own answer; the END of a read of two keys is that of the last one.
 		fmt.Sprintf("answer_bytes_total %d", answers+len("VALUE a 0 5\r\nhello\r\nEND\r\nEND\r\n")),
 		`connections 1`, `held_bytes 0`,
 		// The old owner is asked for b twice, the new one once.

@@ -6,7 +6,7 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// admitted is the answer to a login that is.
+// admitted is the answer to a successful login.
 const admitted = "STORED\r\n"
 
 const (
@@ -14,13 +14,13 @@ const (
 	answerNoLogin     = "CLIENT_ERROR authentication failure\r\n"
 	answerFormat      = "CLIENT_ERROR bad authentication token format\r\n"
 	answerEnd         = "CLIENT_ERROR bad command line termination\r\n"
-	// maxLogin is the size of a login's data block at most, in bytes, with its end.
+	// maxLogin bounds a login's data block, in bytes, with its line end.
 	maxLogin = 4 << 10
 )
 
-// answerLogin answers a request of a client that is not logged in. memcached's login in text is a set, with
-// user and password as its value. data is what came after its line. It is empty if more of the data block has to come first. block is how many bytes
-// of it belong to the request.
+// answerLogin answers a request of a client that is not logged in. memcached's login in the text protocol is
+// a set whose value is user and password. data is what came after the request's line. The answer is empty if
+// more of the data block has to arrive first. block is how many bytes of data belong to the request.
 func answerLogin(r *wire.Request, data []byte, admits func(user, password []byte) bool) (answer string, block int) {
 	switch {
 	case r.Verb != wire.Set:

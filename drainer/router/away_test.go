@@ -22,14 +22,14 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// reader is an application of a library (testdata/away.py).
+// reader is an application with a library (testdata/away.py).
 type reader struct {
 	library string
 	in      io.Writer
 	out     *bufio.Scanner
 }
 
-// read is what it has found.
+// read is what it has read.
 type read struct {
 	Many, One map[string]string
 	Error     string
@@ -73,14 +73,14 @@ func (r *reader) read(t *testing.T) (all read) {
 	return all
 }
 
-// versioned is a key that one application sets, to a number that grows.
+// versioned is a key that one application sets to a growing number.
 type versioned struct {
 	key string
 	// acknowledged is the last number whose set was answered, tried the last one that was sent.
 	acknowledged, tried atomic.Int64
 }
 
-// set until done is closed.
+// set sets the key until done is closed.
 func (v *versioned) set(t *testing.T, address string, done <-chan struct{}) {
 	c := dial(t, address)
 	for {
@@ -98,7 +98,7 @@ func (v *versioned) set(t *testing.T, address string, done <-chan struct{}) {
 	}
 }
 
-// While a member is away, libraries lose its keys and nothing else: neither others of the same read, nor
+// While a member is away, libraries miss its keys and nothing else: neither other keys of the same read, nor
 // the router. They never read an old value.
 func TestLibrariesMissTheKeysOfAMemberThatIsAwayOnly(t *testing.T) {
 	t.Parallel()
@@ -128,7 +128,7 @@ func TestLibrariesMissTheKeysOfAMemberThatIsAwayOnly(t *testing.T) {
 	defer close(done)
 
 	away := all[0]
-	// round lets each library read. at is who has to have its keys.
+	// round makes each library read. at are the members that have its keys.
 	round := func(when string, at ...int) {
 		for _, l := range readers {
 			for again := true; again; {
@@ -138,7 +138,7 @@ func TestLibrariesMissTheKeysOfAMemberThatIsAwayOnly(t *testing.T) {
 				}
 				failed := log.failed(all[1])
 				got := l.read(t)
-				again = log.failed(all[1]) > failed // this machine has slept
+				again = log.failed(all[1]) > failed // the machine was paused meanwhile
 				for i, v := range values {
 					for kind, found := range map[string]map[string]string{"many": got.Many, "one": got.One} {
 						text, hit := found[v.key]
@@ -191,7 +191,7 @@ func TestLibrariesMissTheKeysOfAMemberThatIsAwayOnly(t *testing.T) {
 	}
 }
 
-// failed is how often a connection to a member has failed.
+// failed returns how often a connection to a member has failed.
 func (l *lines) failed(m *memcachedtest.Server) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +203,7 @@ func (l *lines) failed(m *memcachedtest.Server) (n int) {
 	return n
 }
 
-// What each kind of read is told of a key whose member is away.
+// The cases are the answers to each kind of read of a key whose member is away.
 func TestAFailedReadIsAMissOrAnErrorAsTheOptionSays(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -236,9 +236,9 @@ func TestAFailedReadIsAMissOrAnErrorAsTheOptionSays(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"set " + away + " 0 0 1\r\ny\r\n", "touch " + away + " 0\r\n", "delete " + away + "\r\n", "mg " + away + " v\r\n", "incr " + away + " 1\r\n"} {
-		lenient.want(text, failed) // whoever writes is told
+		lenient.want(text, failed) // a write gets the error
 	}
-	// In a ring change both of its owners would have to say that they don't have it.
+	// In a ring change both of its owners would have to answer that they don't have it.
 	change.want("get "+away+" "+here+"\r\n", hit+"END\r\n")
 	change.want("gat 0 "+away+"\r\n", "END\r\n")
 	for opcode, kind := range map[byte]string{0x00: "get", 0x0c: "getk", 0x1d: "gat"} {

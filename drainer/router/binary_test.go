@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// Opcodes of the binary protocol.
+// The opcodes of the binary protocol.
 const (
 	opGet = iota
 	opSet
@@ -57,7 +57,7 @@ const (
 	opGatKQ
 )
 
-// packet of the binary protocol.
+// packet is a packet of the binary protocol.
 type packet struct {
 	opcode, dataType byte
 	status           uint16
@@ -67,7 +67,7 @@ type packet struct {
 	key, value       string
 }
 
-// bytes of a request.
+// bytes returns the bytes of a request.
 func (p packet) bytes() string {
 	b := binary.BigEndian.AppendUint16([]byte{0x80, p.opcode}, uint16(len(p.key)))
 	b = binary.BigEndian.AppendUint16(append(b, byte(len(p.extras)), p.dataType), p.status)
@@ -111,7 +111,7 @@ func u32(n ...uint32) string {
 
 func u64(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }
 
-// stored is a request with a value.
+// stored returns a request with a value.
 func stored(opcode byte, key, value string, flags, expiration uint32, cas uint64) packet {
 	return packet{opcode: opcode, key: key, value: value, extras: u32(flags, expiration), cas: cas}
 }
@@ -120,7 +120,7 @@ func counted(opcode byte, key string, delta, initial uint64, expiration uint32) 
 	return packet{opcode: opcode, key: key, extras: u64(delta) + u64(initial) + u32(expiration)}
 }
 
-// said returns what is answered, up to the end of the connection if it is closed.
+// said returns the answers; closed tells whether the connection was closed after them.
 func (c *conversation) said(requests string) (all []packet, closed bool) {
 	c.t.Helper()
 	const last = 0x6c617374
@@ -139,7 +139,7 @@ func (c *conversation) said(requests string) (all []packet, closed bool) {
 	}
 }
 
-// one is the only answer to a request.
+// one returns the only answer to a request.
 func (c *conversation) one(p packet) packet {
 	c.t.Helper()
 	all, closed := c.said(p.bytes())
@@ -149,7 +149,7 @@ func (c *conversation) one(p packet) packet {
 	return all[0]
 }
 
-// pair of connections: to a memcached, and to a router.
+// pair has two connections: to a memcached, and to a router.
 type pair struct {
 	t              *testing.T
 	direct, routed func() *conversation
@@ -162,8 +162,8 @@ func newPair(t *testing.T, direct, routed string) *pair {
 	return p
 }
 
-// same sends the same to both, and compares what they answer. A CAS value of 1 stands for
-// that of the key's item.
+// same sends the same packets to both, and compares the answers. A CAS value of 1 stands for that of the
+// key's item.
 func (b *pair) same(name string, requests ...packet) {
 	b.t.Helper()
 	text := func(c *conversation) string {
@@ -191,7 +191,7 @@ func (b *pair) sameBytes(name, direct, routed string) {
 	}
 }
 
-// comparable are packets without what is each server's own.
+// comparable returns packets without what differs between servers.
 func comparable(all []packet) string {
 	var s strings.Builder
 	for _, p := range all {
@@ -201,7 +201,7 @@ func comparable(all []packet) string {
 	return s.String()
 }
 
-// The same packets to a memcached and to a router get the same answers.
+// A memcached and a router give the same answers to the same packets.
 func TestTheRouterAnswersBinaryClientsAsMemcachedDoes(t *testing.T) {
 	t.Parallel()
 	both := members(t, 2)
@@ -280,12 +280,12 @@ func TestTheRouterAnswersBinaryClientsAsMemcachedDoes(t *testing.T) {
 	} {
 		b.same(test.name, test.requests...)
 	}
-	lies := func(opcode, key, extras, body byte) string {
+	falseLengths := func(opcode, key, extras, body byte) string {
 		return string([]byte{0x80, opcode, 0, key, extras, 0, 0, 0, 0, 0, 0, body, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0})
 	}
 	for name, text := range map[string]string{
-		"a key longer than its body":     lies(opGet, 5, 0, 2) + "abcde",
-		"extras longer than their body":  lies(opSet, 1, 8, 5) + "12345678a",
+		"a key longer than its body":     falseLengths(opGet, 5, 0, 2) + "abcde",
+		"extras longer than their body":  falseLengths(opSet, 1, 8, 5) + "12345678a",
 		"a get that becomes text":        packet{opcode: opGet, key: "a"}.bytes() + "get a\r\n" + strings.Repeat(" ", 40),
 		"an answer in place of requests": "\x81" + packet{opcode: opGet, key: "a"}.bytes()[1:],
 	} {
@@ -296,7 +296,7 @@ func TestTheRouterAnswersBinaryClientsAsMemcachedDoes(t *testing.T) {
 	}
 }
 
-// So it is for requests at random, in pieces of any size, and several at once.
+// The same holds for random requests, in pieces of any size, and several at once.
 func TestBinaryClientsGetTheSameAnswersAtRandom(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -328,7 +328,7 @@ func sameBinaryAtRandom(b *pair, random *rand.Rand, rounds int, request func(*ra
 	}
 }
 
-// anyPacket is a request that is carried out, or refused without an end.
+// anyPacket returns a request that is carried out, or refused without closing the connection.
 func anyPacket(random *rand.Rand) packet {
 	pick := func(of ...byte) byte { return of[random.IntN(len(of))] }
 	p := packet{opaque: random.Uint32(), key: []string{"a", "b", "c", "d", "e f", "key-1", "key\n2", "\x00\xff"}[random.IntN(8)]}
@@ -347,8 +347,8 @@ func anyPacket(random *rand.Rand) packet {
 	case 7:
 		p.opcode = pick(opDelete, opDeleteQ)
 	case 8:
-		// What a decrement makes of 10 depends on who reads it then: "9", or "9 ". So it is with
-		// an increment of 09.
+		// A decrement of 10 gives "9" or "9 ", depending on other readers of the item. So does an increment
+		// of 09.
 		delta := random.Uint64N(20)
 		if p.opcode = pick(opIncrement, opIncrementQ, opDecrement, opDecrementQ); p.opcode == opDecrement || p.opcode == opDecrementQ {
 			delta = 0
@@ -364,8 +364,8 @@ func anyPacket(random *rand.Rand) packet {
 	return p
 }
 
-// changeablePacket is a request that is answered the same during a ring change: all but a
-// counter with a value to compare, which is not made then if it is missing.
+// changeablePacket returns a request that has the same answer during a ring change. That excludes a counter
+// with a CAS value, which is not made then if it doesn't exist.
 func changeablePacket(random *rand.Rand) packet {
 	p := anyPacket(random)
 	if len(p.extras) == 20 {
@@ -374,7 +374,7 @@ func changeablePacket(random *rand.Rand) packet {
 	return p
 }
 
-// So it is in every state of a ring change, if all keys have another owner.
+// The same holds in every state of a ring change, if all keys have another owner.
 func TestBinaryClientsGetTheSameAnswersInAChange(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Prepare; state <= ringchange.Finish; state++ {

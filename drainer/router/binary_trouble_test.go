@@ -20,7 +20,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// logins of tests.
+// logins returns the tests' logins.
 func logins() ([]contract.Login, error) {
 	return []contract.Login{{User: "app", Password: "secret"}, {User: "other", Password: "word"}}, nil
 }
@@ -29,7 +29,7 @@ func login(opcode byte, mechanism, data string) packet {
 	return packet{opcode: opcode, key: mechanism, value: data}
 }
 
-// Nothing is answered before a login by SASL PLAIN, and nothing is stored of the password.
+// Nothing is answered before a login by SASL PLAIN, and the password is not stored.
 func TestABinaryClientLogsIn(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)
@@ -96,7 +96,7 @@ func TestABinaryClientLogsIn(t *testing.T) {
 	want(packet{opcode: opGet, key: "a"}, 0, "x")
 }
 
-// By TLS, too, and with a login.
+// The client also uses TLS, and a login.
 func TestABinaryClientSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -123,7 +123,7 @@ func TestABinaryClientSpeaksTLS(t *testing.T) {
 	}
 }
 
-// A dead member's keys get an error. A quiet read gets none, since clients can't tell it from
+// The keys of a dead member get an error. A quiet read gets none, because clients can't tell an error from
 // the end of a list of hits.
 func TestADeadMembersKeysAreAnErrorToABinaryClient(t *testing.T) {
 	t.Parallel()
@@ -145,7 +145,7 @@ func TestADeadMembersKeysAreAnErrorToABinaryClient(t *testing.T) {
 	}
 }
 
-// More than a client's window, with the answers unread until all is sent.
+// There are more requests than a client's window, and the answers are read only when all are sent.
 func TestManyBinaryRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := dial(t, start(t, router.Config{}, members(t, 3)...).address)
@@ -185,8 +185,8 @@ func TestABinaryClientReadsTheRoutersStatistics(t *testing.T) {
 	}
 }
 
-// What can't be is answered with an error, its body is swallowed or the connection closed, and
-// nothing of it is left.
+// An invalid request is answered with an error; its body is discarded or the connection closed, and nothing
+// of it is left.
 func TestHostileBinaryClientsLeaveNothingBehind(t *testing.T) {
 	all := members(t, 2)
 	r := start(t, router.Config{MaxItem: 2 << 20, MaxConnections: 20}, all...)
@@ -194,7 +194,7 @@ func TestHostileBinaryClientsLeaveNothingBehind(t *testing.T) {
 	before.want("set a 0 0 1\r\nx\r\n", "STORED\r\n")
 	goroutines := runtime.NumGoroutine()
 	descriptors := openFiles(t)
-	// head of a request whose lengths are these.
+	// head returns the head of a request with these lengths.
 	head := func(opcode byte, key, extras, body uint32) string {
 		b := []byte{0x80, opcode, byte(key >> 8), byte(key), byte(extras), 0, 0, 0}
 		return string(b) + u32(body, 1, 0, 0)
@@ -246,7 +246,7 @@ func TestHostileBinaryClientsLeaveNothingBehind(t *testing.T) {
 			t.Errorf("%s: statuses %v, want %v", name, got, test.statuses)
 		}
 	}
-	// Some go in the middle of a request, or of an answer.
+	// Some clients disconnect in the middle of a request, or of an answer.
 	whole := stored(opSet, "large", strings.Repeat("v", 1_000_000), 0, 0, 0).bytes() + strings.Repeat(packet{opcode: opGet, key: "large"}.bytes(), 30)
 	for i := range 60 {
 		c := dial(t, r.address)
@@ -275,8 +275,8 @@ func openFiles(t *testing.T) int {
 	return len(files)
 }
 
-// A client that asks and doesn't read takes bounded memory; its answers are complete, or
-// errors, when it reads.
+// A client that asks and doesn't read takes bounded memory; its answers are complete, or errors, when it
+// reads.
 func TestASlowBinaryReaderTakesBoundedMemory(t *testing.T) {
 	t.Parallel()
 	const maxMemory = 16 << 20
@@ -326,8 +326,7 @@ func TestASlowBinaryReaderTakesBoundedMemory(t *testing.T) {
 	}
 }
 
-// They are counted among the connections, and idle ones are closed; one that takes no answers
-// is idle, too.
+// Binary clients count as connections, and idle ones are closed. A client that reads no answers is idle, too.
 func TestTooManyAndIdleBinaryConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)
@@ -378,8 +377,8 @@ func TestTooManyAndIdleBinaryConnectionsAreClosed(t *testing.T) {
 	})
 }
 
-// A router that is told to end sends binary clients all that they have asked for, also if they
-// read it later.
+// A router that is told to end sends binary clients the answers to all of their requests, even if they read
+// them later.
 func TestARouterThatEndsAnswersBinaryClients(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)

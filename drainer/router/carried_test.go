@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// What goroutines keep for connections counts: those by TLS, and those in the binary protocol, are as many
-// as half of the memory has room for, and plain ones are served beside them.
+// The memory of the goroutines that carry connections is bounded: half of the memory limits the connections
+// with TLS and with the binary protocol, and plain ones are served in addition.
 func TestWhatConnectionsCarryIsBounded(t *testing.T) {
 	t.Parallel()
 	const maxMemory = 1 << 20
@@ -85,7 +85,7 @@ func TestWhatConnectionsCarryIsBounded(t *testing.T) {
 	dial(t, plain.address).want("get a\r\n", "END\r\n")
 }
 
-// An event loop waits for no file: the logins are read beside it, whoever tries how many.
+// An event loop waits for no file: the logins are read by another goroutine, however many logins are tried.
 func TestALoginReadsNoFile(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
@@ -109,7 +109,7 @@ func TestALoginReadsNoFile(t *testing.T) {
 		t.Errorf("500 attempts read the logins %d times", n)
 	}
 	fails.Store(true)
-	wait.For(t, "nobody to be let in", func() error {
+	wait.For(t, "no login to be accepted", func() error {
 		d := dial(t, r.address)
 		d.say("set login 0 0 10\r\napp secret\r\n")
 		if line, _ := d.r.ReadString('\n'); line == "STORED\r\n" {

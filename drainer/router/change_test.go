@@ -30,7 +30,7 @@ import (
 
 var pause = flag.Duration("router.pause", 0, "how long one router is behind the other in each state of a ring change, at least")
 
-// app is an application of two routers: each request goes to one of them, at random.
+// app is an application of two routers: each request goes to one of them at random.
 type app struct {
 	t        *testing.T
 	name     string
@@ -38,11 +38,11 @@ type app struct {
 	routers  []*conversation
 	requests *atomic.Int64
 	stop     *atomic.Bool
-	// values that it has stored, by key, which only it changes; "" is none.
+	// values are the values that it has stored, by key; no other application changes these keys. "" is none.
 	values map[string]string
 }
 
-// do sends a request, and fails the test if the answer is another one.
+// do sends a request, and fails the test if the answer isn't want.
 func (a *app) do(text, want string) error {
 	if got := a.ask(text); got != want {
 		return fmt.Errorf("%s: %.80q: %.200q, want %.200q", a.name, text, got, want)
@@ -55,8 +55,7 @@ func (a *app) ask(text string) string {
 	return a.routers[a.random.IntN(len(a.routers))].ask(text)
 }
 
-// own does something with a key that nobody else changes: what it reads is what it has
-// written last, always.
+// own does something with a key that no other application changes: it always reads what it has last written.
 func (a *app) own(version int) error {
 	key := fmt.Sprintf("%s-%d", a.name, a.random.IntN(60))
 	value, want := a.values[key], func(found, missing string) string {
@@ -99,7 +98,7 @@ func (a *app) own(version int) error {
 	case 7:
 		return a.do("mg "+key+" v\r\n", want(fmt.Sprintf("VA %d\r\n%s\r\n", len(value), value), "EN\r\n"))
 	case 8:
-		// What it sends at once is answered in order.
+		// Requests that are sent at once are answered in order.
 		a.values[key] = strconv.Itoa(version)
 		text := fmt.Sprintf("get %s\r\nset %s 0 0 %d\r\n%d\r\nget %s\r\n", key, key, len(a.values[key]), version, key)
 		return a.do(text, read+"STORED\r\n"+fmt.Sprintf("VALUE %s 0 %d\r\n%d\r\nEND\r\n", key, len(a.values[key]), version))
@@ -107,7 +106,7 @@ func (a *app) own(version int) error {
 	return a.do("get "+key+"\r\n", read)
 }
 
-// counters and locks that all applications use.
+// common has the counters and locks that all applications use.
 type common struct {
 	counted [20]atomic.Int64
 	locked  [20]atomic.Int64
@@ -150,10 +149,10 @@ func (a *app) run(c *common) error {
 	return nil
 }
 
-// 3 → 2 → 3 members under applications that know exactly what they have
-// stored, through two routers that learn of each state at different times: no miss, no
-// old value, no error, no lost increment, no lock that two have. Keys move because they are read,
-// or because movers move them.
+// The cluster goes from 3 to 2 to 3 members under applications that know exactly what they have stored,
+// through two routers that learn of each state at different times. There is no miss, no old value, no error,
+// no lost increment, and no lock has two holders. Keys move because they are read, or because movers move
+// them.
 func TestARingChangeThroughTwoRoutersIsNotSeen(t *testing.T) {
 	t.Parallel()
 	for _, movers := range []bool{false, true} {
@@ -192,7 +191,7 @@ func ringChange(t *testing.T, movers bool) {
 		a := connect(fmt.Sprintf("app%d", i), uint64(i+1))
 		running.Go(func() { failed[i] = a.run(&c); stop.Store(failed[i] != nil || stop.Load()) })
 	}
-	// More requests begin and end before something else changes.
+	// So many requests begin and end before the next change.
 	more := func() {
 		before := requests.Load()
 		wait.For(t, "requests", func() error {
@@ -257,8 +256,8 @@ func ringChange(t *testing.T, movers bool) {
 	t.Logf("%d requests", requests.Load())
 }
 
-// sweep reads everything, and so moves it; more than once, because there is a bound of how
-// many keys are moved at the same time.
+// sweep reads everything, and so moves it. It reads more than once, because the number of simultaneous moves
+// is bounded.
 func (a *app) sweep(applications int) {
 	for range 20 {
 		for i := range applications {
@@ -272,7 +271,7 @@ func (a *app) sweep(applications int) {
 	}
 }
 
-// A key in base64 is the bytes that this stands for, also where its lease is taken.
+// A key in base64 stands for the decoded bytes, also when its lease is taken.
 func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -284,7 +283,7 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	}
 	wait.For(t, "the table", func() error { return acknowledged(r, 1) })
 	wait.For(t, "the new member", func() error {
-		if got := c.ask("get nothing\r\n"); got != "END\r\n" {
+		if got := c.ask("mg nothing v\r\n"); got != "EN\r\n" {
 			return fmt.Errorf("%q", got)
 		}
 		return nil
@@ -302,8 +301,8 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	c.want("mg AAEC v\r\n", "EN\r\n")
 }
 
-// A client may use the flags of leases for its own values: they are read, changed and moved as any
-// other, wherever they are.
+// A client may use the flags of leases for its own values: they are read, changed and moved as any other, at
+// both owners.
 func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Prepare; state <= ringchange.Finish; state++ {
@@ -345,8 +344,7 @@ func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
 	}
 }
 
-// So are those that have no value either, but last longer than a lease: reads that touch them end, as
-// all others.
+// So are items without a value that last longer than a lease: reads that touch them end as all others do.
 func TestAnEmptyItemWithTheFlagsOfALeaseIsRead(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Prepare; state <= ringchange.Finish; state++ {
@@ -373,8 +371,8 @@ func TestAnEmptyItemWithTheFlagsOfALeaseIsRead(t *testing.T) {
 	}
 }
 
-// Client flags stay, and the time that is left, also where that is more than the month that
-// memcached takes relative times for.
+// The item keeps its client flags and its remaining time, even if that is more than the month up to which
+// memcached's times are relative.
 func TestAMovedItemKeepsItsFlagsAndItsTime(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -405,14 +403,14 @@ func TestAMovedItemKeepsItsFlagsAndItsTime(t *testing.T) {
 		var flags, left int
 		answer := c.ask(fmt.Sprintf("mg key%d f t\r\n", i))
 		_, _ = fmt.Sscanf(answer, "HD f%d t%d", &flags, &left)
-		const slack = 60 // seconds: the machine may be loaded
+		const slack = 60 // in seconds: the machine may be busy
 		if flags != i+7 || s < 0 && left != -1 || s > 0 && (left > s+2 || left < s-slack) {
 			t.Errorf("key%d: %q, it had flags %d and %d seconds", i, answer, i+7, s)
 		}
 	}
 }
 
-// moveAll moves what members have that others own, under leases, until there is nothing.
+// moveAll moves, under leases, all items that others own, until there are none left.
 func moveAll(t *testing.T, all []*memcachedtest.Server, to router.Ring) {
 	t.Helper()
 	var movers sync.WaitGroup
@@ -462,7 +460,7 @@ func movePass(t *testing.T, from *memcachedtest.Server, all []*memcachedtest.Ser
 	return list.Len(), nil
 }
 
-// In state finish the old owner may end at any time: a request that the new one has not answered yet succeeds.
+// In Finish the old owner may end at any time: a request that the new owner has not answered yet succeeds.
 func TestTheOldOwnerMayEndInFinish(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)

@@ -9,19 +9,17 @@ import (
 )
 
 const (
-	// window is how many requests of a client are unanswered at most.
+	// window bounds a client's unanswered requests.
 	window = 1024
-	// clientBacklog is what is unsent to a client at most, in bytes, before its requests
-	// have to wait.
+	// clientBacklog is how many unsent bytes of answers a client may have before its requests have to wait.
 	clientBacklog = 1 << 20
-	// firstAverage is what a client's answers are taken for before there are any, in bytes.
+	// firstAverage is the assumed size of a client's answers before there are any, in bytes.
 	firstAverage = 16 << 10
-	// bodyDirect is the size of a data block at most, in bytes, that the shared buffer
-	// has room for.
+	// bodyDirect bounds the data blocks that the shared buffer has room for, in bytes.
 	bodyDirect = 32 << 10
-	// wholeLine is the length of a classic read, in bytes, up to which it waits for the line's end before it
-	// is carried out, if there is room. The keys of a longer one are asked for as they arrive: a client that
-	// takes no answers meanwhile may then have to wait.
+	// wholeLine is the length of a classic read, in bytes, up to which the router waits for the line's end,
+	// if there is room. The keys of a longer read are asked for as they arrive: a client that reads no
+	// answers meanwhile may then have to wait.
 	wholeLine = 1 << 20
 )
 
@@ -37,44 +35,44 @@ type client struct {
 	// head to tail are the requests whose answers are not complete, in order.
 	head, tail *slot
 	unanswered int
-	// heldBytes of answers that wait for earlier ones.
+	// heldBytes is the size of the answers that wait for earlier ones.
 	heldBytes int
-	// jobs under way, for keys whose owner changes. The next request waits for them.
+	// jobs is how many requests are being carried out for keys whose owner changes. The next request waits
+	// for them.
 	jobs int
-	// average size of an answer, in bytes, times 8.
+	// average is the average size of an answer, in bytes, times 8.
 	average int
-	// body collects a large request of a size: its line, and its data block.
+	// body collects a large request of known size: its line, and its data block.
 	body []byte
 	size int
-	// counted of what was received and is not used yet, in bytes (loop.held).
+	// counted is how many received bytes are not used yet, as counted in loop.held.
 	counted int
-	// scanned bytes of in have no line end.
+	// scanned is how many bytes of in are known to have no line end.
 	scanned int
-	// partial is when the request that is not complete yet began, in the loop's clock; 0 if there
-	// is none.
+	// partial is when the request that is not complete yet began, in the loop's clock; 0 if there is none.
 	partial int64
-	// swallow bytes of input: a data block that is not wanted.
+	// swallow is how many bytes of input to discard: the rest of a refused data block.
 	swallow int
 	// reading is a read some of whose keys have not been asked for yet.
 	reading struct {
 		verb    wire.Verb
 		exptime int32
-		// open: the end of its line is still to come. any: it has named a key. cut: it has
-		// named the last one, and nothing of the line matters any more.
+		// open means that the end of its line is still to come. any means that it has named a key. cut means
+		// that it has named the last key, and the rest of the line doesn't matter.
 		open, any, cut bool
 	}
-	// used is when it has last sent or taken something, in the loop's clock.
+	// used is when the client last sent or read something, in the loop's clock.
 	used int64
-	at   int // its place in loop.clients
+	at   int // its index in loop.clients
 
-	mute     bool // the rest of a read is not answered: there was an error
-	skipping bool // the rest of a line is not wanted
+	mute     bool // the rest of a read gets no answer, because there was an error
+	skipping bool // the rest of a line is discarded
 	waits    bool // for a member's backlog
-	stopped  bool // there may be input that was not taken
+	stopped  bool // there may be input that was not read
 	queued   bool // the loop calls resume when the round is over
 	ending   bool // close when all is answered
-	ended    bool // it has sent everything
-	carried  bool // goroutines carry what it sends and receives, and count the connection
+	ended    bool // it will send nothing more
+	carried  bool // goroutines copy its data, and count the connection
 	talked   bool // the first request was read
 	binary   bool // its text is translated
 	login    login
@@ -87,8 +85,8 @@ func (c *client) touch() {
 	}
 }
 
-// send appends to what the client gets. What doesn't fit into a buffer is written out before the
-// round is over.
+// send appends to the client's output. Bytes that don't fit into a buffer are written before the round is
+// over.
 func (c *client) send(b []byte) {
 	if len(c.out)+len(b) > eventloop.Largest && !c.writes {
 		if b = c.through(b); len(b) == 0 {
@@ -101,8 +99,8 @@ func (c *client) send(b []byte) {
 	c.touch()
 }
 
-// through writes what is unsent, and then b, if that would not fit into a buffer. It returns what
-// is left of b. If the connection is broken, flushed will find that.
+// through writes the unsent bytes, and then b, if that would not fit into a buffer. It returns the rest of b.
+// If the connection is broken, flushed finds out.
 func (c *client) through(b []byte) []byte {
 	if c.write(); len(c.out) > 0 || len(b) < eventloop.Largest/2 {
 		return b
@@ -114,7 +112,7 @@ func (c *client) through(b []byte) []byte {
 	return b[n:]
 }
 
-// write sends what it can of what is unsent. It returns false if the connection is broken.
+// write sends as many of the unsent bytes as it can. It returns false if the connection is broken.
 func (c *client) write() bool {
 	before, passed := len(c.out), c.passed
 	ok := c.flush()
@@ -125,7 +123,7 @@ func (c *client) write() bool {
 	return ok
 }
 
-// hold keeps a part of an answer until the earlier ones are complete.
+// hold keeps a part of an answer until the earlier answers are complete.
 func (c *client) hold(s *slot, b []byte) {
 	before := cap(s.held)
 	if s.held == nil {
@@ -143,7 +141,7 @@ func (c *client) unhold(s *slot) {
 	s.held = nil
 }
 
-// push appends a request whose answer is to come.
+// push appends a request that waits for its answer.
 func (c *client) push(s *slot) {
 	s.client = c
 	if c.head == nil {
@@ -170,7 +168,7 @@ func (c *client) reply(answer string) {
 	c.hold(s, []byte(answer))
 }
 
-// advance sends what is answered and has waited for its turn.
+// advance sends the answers that waited for earlier ones.
 func (c *client) advance() {
 	for s := c.head; s != nil; s = c.head {
 		if len(s.held) > 0 && s.parts == 0 {
@@ -198,10 +196,10 @@ func (c *client) advance() {
 	}
 }
 
-// goOn takes up what was left when the client was blocked.
+// goOn continues with the input from before the client was blocked.
 func (c *client) goOn() {
 	if c.stopped && !c.closed && !c.blocked() {
-		c.loop.again(c)
+		c.loop.resumeLater(c)
 	}
 }
 
@@ -221,7 +219,7 @@ func (c *client) Writable() { c.touch() }
 // HungUp is called by the loop.
 func (c *client) HungUp() { c.gone() }
 
-// flushed sends what it can, and goes on or ends after that.
+// flushed sends what it can, and then continues or ends.
 func (c *client) flushed() {
 	switch {
 	case !c.write(), c.ending && c.head == nil && c.unsent() == 0:
@@ -233,7 +231,7 @@ func (c *client) flushed() {
 
 // Readable is called by the loop.
 func (c *client) Readable() {
-	if c.blocked() || c.stopped || c.queued { // what was received comes first
+	if c.blocked() || c.stopped || c.queued { // the received input comes first
 		c.stopped = true
 		c.watch(false, c.writes)
 		return
@@ -255,14 +253,14 @@ func (c *client) Readable() {
 	}
 }
 
-// finish: nothing more will come. It may still read its answers.
+// finish handles the end of the client's input. The client may still read its answers.
 func (c *client) finish() {
 	c.ended = true
 	c.watch(false, c.writes)
 	c.take(c.in)
 }
 
-// resume goes on with what was received while the client was blocked.
+// resume continues with the input that was received while the client was blocked.
 func (c *client) resume() {
 	if c.closed {
 		return
@@ -270,7 +268,7 @@ func (c *client) resume() {
 	if c.stopped = c.blocked(); c.stopped {
 		return
 	}
-	c.partial = 0 // what it was not read for is not its own fault
+	c.partial = 0 // the client is not to blame for the time in which the router didn't read
 	if c.body != nil && !c.collectOn() {
 		c.stopped = true
 		return
@@ -305,13 +303,13 @@ func (c *client) take(b []byte) {
 	c.stopped = c.blocked()
 	c.keep(b)
 	c.count()
-	if c.ended && !c.stopped { // what is left is not complete
+	if c.ended && !c.stopped { // the rest is not complete
 		c.end()
 	}
 }
 
-// step carries out one request, or a part of it, and returns how many bytes that takes:
-// 0 if more are needed.
+// step carries out one request, or a part of it, and returns how many bytes that takes: 0 if more bytes are
+// needed.
 func (c *client) step(b []byte) int {
 	if from := c.scanned; from > 0 {
 		if c.scanned = 0; bytes.IndexByte(b[from:], '\n') < 0 {
@@ -346,7 +344,7 @@ func (c *client) step(b []byte) int {
 	if r.Data > 0 {
 		return c.store(r, b, n)
 	}
-	if r.Skip > wire.MaxBlock+2 { // after so much, nothing would ever be a request again
+	if r.Skip > wire.MaxBlock+2 { // so many bytes would take forever to discard
 		c.reply(r.Answer)
 		c.end()
 		return len(b)
@@ -355,7 +353,7 @@ func (c *client) step(b []byte) int {
 	return c.carryOut(r, b, n)
 }
 
-// incomplete is a line without its end.
+// incomplete handles a line without its end.
 func (c *client) incomplete(b []byte) int {
 	if len(b) <= wire.MaxLine {
 		c.scanned = len(b)
@@ -380,7 +378,7 @@ func (c *client) incomplete(b []byte) int {
 	return len(b)
 }
 
-// store is a request with a data block: b begins with its line, of n bytes.
+// store handles a request with a data block: b begins with its line, of n bytes.
 func (c *client) store(r *wire.Request, b []byte, n int) int {
 	total := n + r.Data
 	switch {
@@ -400,7 +398,7 @@ func (c *client) store(r *wire.Request, b []byte, n int) int {
 	return total
 }
 
-// complete is a request with all of its data block. It returns false if the client has to wait.
+// complete handles a request with all of its data block. It returns false if the client has to wait.
 func (c *client) complete(r *wire.Request, data []byte) bool {
 	if !bytes.HasSuffix(data, []byte("\r\n")) {
 		c.local(r, wire.AnswerBadChunk)
@@ -409,14 +407,14 @@ func (c *client) complete(r *wire.Request, data []byte) bool {
 	return c.forward(r, data)
 }
 
-// local answers a request that would have had a member's answer.
+// local answers a request in place of a member.
 func (c *client) local(r *wire.Request, answer string) {
 	if !r.Quiet || r.Verb.Meta() {
 		c.reply(answer)
 	}
 }
 
-// carryOut is a request without a data block: b begins with its line, of n bytes.
+// carryOut handles a request without a data block: b begins with its line, of n bytes.
 func (c *client) carryOut(r *wire.Request, b []byte, n int) int {
 	switch {
 	case r.Answer != "":
@@ -440,13 +438,13 @@ func (c *client) carryOut(r *wire.Request, b []byte, n int) int {
 	return n
 }
 
-// end closes the connection when all is answered.
+// end closes the connection when all requests are answered.
 func (c *client) end() {
 	c.ending = true
 	c.touch()
 }
 
-// readOn goes on with a read whose line begins in b with the keys that are left.
+// readOn continues a read with the remaining keys of its line, which b begins with.
 func (c *client) readOn(b []byte) int {
 	r := &c.loop.request
 	if c.reading.open {
@@ -456,7 +454,7 @@ func (c *client) readOn(b []byte) int {
 	return c.keys(r, b, n)
 }
 
-// readOpen goes on with a read whose line has no end yet, or had none.
+// readOpen continues a read whose line has no end yet, or had none before.
 func (c *client) readOpen(r *wire.Request, b []byte) int {
 	end, cut := bytes.IndexByte(b, '\n'), bytes.IndexByte(b, 0)
 	n := bytes.LastIndexByte(b, ' ') + 1
@@ -466,7 +464,7 @@ func (c *client) readOpen(r *wire.Request, b []byte) int {
 	case c.reading.cut:
 		c.endRead("")
 		return end + 1
-	case cut >= 0 && (end < 0 || cut < end): // as memcached reads it, the line ends there
+	case cut >= 0 && (end < 0 || cut < end): // for memcached, the line ends there
 		n = cut + 1
 		*r = wire.Request{Verb: c.reading.verb, Keys: b[:cut]}
 		read := c.keys(r, b, n)
@@ -478,7 +476,7 @@ func (c *client) readOpen(r *wire.Request, b []byte) int {
 			c.endRead("")
 			return n
 		}
-		c.reading.open = false // the last key has the answer's end
+		c.reading.open = false // the answer to the last key has the END
 		return c.keys(r, b, n)
 	case n == 0 && len(b) > wire.MaxKey+len("\r"):
 		return c.longKey(0, len(b))
@@ -487,7 +485,7 @@ func (c *client) readOpen(r *wire.Request, b []byte) int {
 	return c.keys(r, b, n)
 }
 
-// endRead ends the answer to a read whose last key was not known to be that.
+// endRead ends the answer to a read whose last key was not known to be the last.
 func (c *client) endRead(answer string) {
 	if answer == "" {
 		if answer = wire.AnswerEnd; !c.reading.any {
@@ -503,8 +501,8 @@ func (c *client) endRead(answer string) {
 	}
 }
 
-// longKey is the answer to a key that is too long, in a line whose earlier keys were asked for: end is
-// where the line ends in what was received, of n bytes; 0 if it doesn't.
+// longKey returns the answer to a key that is too long, in a line whose earlier keys were asked for. end is
+// where the line ends in the n received bytes; 0 if it doesn't.
 func (c *client) longKey(end, n int) int {
 	c.endRead(wire.AnswerBadFormat)
 	if end == 0 {
@@ -514,7 +512,7 @@ func (c *client) longKey(end, n int) int {
 	return end
 }
 
-// keys asks for the keys of a read, each on its own, as many as the window allows.
+// keys asks for the keys of a read, each separately, as many as the window allows.
 func (c *client) keys(r *wire.Request, b []byte, n int) int {
 	for key := r.NextKey(); key != nil; {
 		if len(key) > wire.MaxKey {
@@ -523,7 +521,7 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 		m, old := c.loop.owners(key)
 		if c.wait(m) || old != nil && c.wait(old) {
 			c.later(r)
-			return cap(b) - cap(key) // the key comes again
+			return cap(b) - cap(key) // the key is asked for again
 		}
 		s := c.loop.slot()
 		s.verb, s.kind, s.key = r.Verb, wire.Values, append(s.key[:0], key...)
@@ -551,10 +549,10 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 	return n
 }
 
-// between tells whether it is between two requests.
+// between tells whether the client is between two requests.
 func (c *client) between() bool { return c.body == nil && len(c.in) == 0 && !c.reading.open }
 
-// later: the keys that are left are asked for when there is room.
+// later keeps the remaining keys, which are asked for when there is room.
 func (c *client) later(r *wire.Request) {
 	if c.reading.verb == wire.Unknown {
 		c.reading.verb, c.reading.exptime = r.Verb, r.Exptime
@@ -605,10 +603,10 @@ func (c *client) unavailable(s *slot, m *member) {
 	c.loop.answered(s)
 }
 
-// broken closes a connection that can't be answered sensibly any more.
+// broken closes a connection on which no sensible answer is possible any more.
 func (c *client) broken() { c.gone() }
 
-// gone closes the connection. Members still answer what they were asked.
+// gone closes the connection. Members still answer the client's requests.
 func (c *client) gone() {
 	if c.closed {
 		return

@@ -18,19 +18,20 @@ import (
 
 const (
 	refused = "SERVER_ERROR the ring changes, and this router has not been told how\r\n"
-	// waits is what lies between two tables if whoever writes them has waited in vain.
+	// waits is the time between two tables if the operator has waited in vain, in seconds.
 	waits = int64(contract.RingWaits/time.Second) + 5
-	// Who is behind has three periods to notice it, and that much a machine may be busy.
+	// A router that is behind has three periods to notice it, which also allows for a busy machine.
 	leftBehind, lookPeriod = 500 * time.Millisecond, time.Second
 )
 
-// fenced is a router that is offered tables.
+// fenced returns a router that is offered tables.
 func fenced(t testing.TB, table *router.Table) *running {
 	t.Helper()
 	return launch(t, router.Config{ReadErrors: true, Table: table, Fence: true, LeftBehind: leftBehind, LookPeriod: lookPeriod})
 }
 
-// tables of a ring change, each as late after the one before as if a router had not followed.
+// tables returns the tables of a ring change, each as late after the one before as if a router had not
+// followed.
 func tables(from, to router.Ring) (all []*router.Table) {
 	for i := range int64(6) {
 		t := &router.Table{Number: 1000 + i*waits, Key: "secret", State: ringchange.State(i % 5), Old: from, New: to}
@@ -48,7 +49,7 @@ func tables(from, to router.Ring) (all []*router.Table) {
 	return all
 }
 
-// take offers a table until it is taken.
+// take offers a table until the router takes it.
 func (r *running) take(t testing.TB, table *router.Table) {
 	t.Helper()
 	wait.For(t, fmt.Sprintf("table %d in state %v", table.Number, table.State), func() error {
@@ -64,8 +65,8 @@ func (r *running) take(t testing.TB, table *router.Table) {
 	wait.For(t, "its acknowledgement", func() error { return acknowledged(r, table.Number) })
 }
 
-// A router that can't connect to a new member goes on to prepare before the others may be in settle: it
-// would store items where nobody looks.
+// A router that can't connect to a new member goes on to Prepare before the others may be in Settle:
+// otherwise it would store items where no router looks.
 func TestARouterWithoutTheNewMemberIsNotLeftInStable(t *testing.T) {
 	tier.Second(t, "TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable")
 	t.Parallel()
@@ -92,7 +93,7 @@ func TestARouterWithoutTheNewMemberIsNotLeftInStable(t *testing.T) {
 	})
 }
 
-// The same, if it is given the table when others have had it for long: they may be in settle soon.
+// The same holds if it is given the table when the others have had it for long: they may soon be in Settle.
 func TestALateRouterWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	tier.Second(t, "TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable")
 	t.Parallel()
@@ -118,8 +119,8 @@ func TestALateRouterWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	}
 }
 
-// The same, if it was the first to read the table, and had to wait with it: the other may be in settle
-// as soon as its own wait is over.
+// The same holds if it was the first to read the table, and had to wait with it: the other router may be in
+// Settle as soon as its own wait is over.
 func TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	t.Parallel()
 	const leftBehind, lookPeriod = 5 * time.Second, time.Second // its own time for the table is a part of it
@@ -162,7 +163,7 @@ func TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	}
 }
 
-// follow offers a table often, as whoever reads it from a file does.
+// follow offers a table repeatedly, as the code that reads it from a file does.
 func (r *running) follow(table *router.Table) error {
 	for end := wait.Deadline(); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if taken, err := r.Offer(table); taken || err != nil {
@@ -172,7 +173,7 @@ func (r *running) follow(table *router.Table) error {
 	return fmt.Errorf("state %v is not taken", table.State)
 }
 
-// owned are keys of which each member owns some by that ring.
+// owned returns keys, some of which each member owns in that ring.
 func owned(r router.Ring, n int) (keys []string) {
 	has := map[int]int{}
 	for i := 0; len(keys) < n*len(r.Servers); i++ {
@@ -195,10 +196,9 @@ func leftBehindIs(r *running) error {
 	return nil
 }
 
-// A router reads no table any more, in each state of a ring change, while another one goes
-// through all that are left, and is offered each as early as can be. The first one answers with
-// what was stored last, or refuses, and in the end it refuses all. When it is told, it serves
-// again.
+// In each state of a ring change, a router stops reading tables, while another one goes through all remaining
+// states, each as early as possible. The first router answers with the latest value or refuses, and in the
+// end it refuses all requests. When it gets the table, it serves again.
 func TestARouterThatIsCutOffServesNothingOld(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Stable; state <= ringchange.Finish; state++ {
@@ -228,7 +228,8 @@ func cutOff(t *testing.T, at int) {
 	a, b := dial(t, ahead.address), dial(t, behind.address)
 	keys := owned(three, 4)
 	version, refusals := 0, 0
-	// use stores new values by one router, and asks the other for them, and tells how many it refuses.
+	// use stores new values through one router, asks the other for them, and returns how many requests that
+	// one refuses.
 	use := func() (n int) {
 		version++
 		for _, key := range keys {
@@ -285,7 +286,7 @@ func cutOff(t *testing.T, at int) {
 	t.Logf("%d rounds, %d requests were refused", version, refusals)
 }
 
-// A router with an old file refuses from the start, and serves when it has a new one.
+// A router with an old file refuses requests from the start, and serves when it has a new one.
 func TestARouterThatStartsWithAnOldTableIsNotReady(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -298,7 +299,7 @@ func TestARouterThatStartsWithAnOldTableIsNotReady(t *testing.T) {
 		c.want("get "+key+"\r\nset "+key+" 0 0 1\r\nx\r\n", refused+refused)
 	}
 	wait.For(t, "it to say why", func() error { return leftBehindIs(older) })
-	// The next one is not enough.
+	// The next table is not enough.
 	for range 3 {
 		if taken, err := older.Offer(told[1]); taken || err != nil {
 			t.Errorf("an old table: taken=%t, %v", taken, err)
@@ -318,7 +319,7 @@ func TestARouterThatStartsWithAnOldTableIsNotReady(t *testing.T) {
 	})
 }
 
-// A router that replaces one which can't be reached waits until that one refuses.
+// A router that replaces one that can't be reached waits until that one refuses requests.
 func TestARouterThatStartsWaitsForThoseThatAreBehind(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -336,7 +337,7 @@ func TestARouterThatStartsWaitsForThoseThatAreBehind(t *testing.T) {
 	}
 }
 
-// Members that can't be reached don't keep a router from its start.
+// Members that can't be reached don't prevent a router from starting.
 func TestARouterStartsWithoutADeadMember(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -344,7 +345,7 @@ func TestARouterStartsWithoutADeadMember(t *testing.T) {
 	all[1].Kill()
 	r := fenced(t, told[0])
 	wait.For(t, "the router to be ready", r.Ready)
-	// Also if it starts in the state that waits for connections.
+	// This also holds if it starts in the state that waits for connections.
 	r = fenced(t, told[1])
 	c := dial(t, r.address)
 	for _, key := range owned(told[1].Old, 1) {
@@ -354,8 +355,8 @@ func TestARouterStartsWithoutADeadMember(t *testing.T) {
 	}
 }
 
-// A request that waits for another one's lease ends with an error when its router is left behind: it
-// changes nothing any more.
+// A request that waits for another one's lease ends with an error when its router is left behind: it changes
+// nothing any more.
 func TestAWaitingRequestOfALateRouterFails(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -364,7 +365,7 @@ func TestAWaitingRequestOfALateRouterFails(t *testing.T) {
 	wait.For(t, "the router to be ready", r.Ready)
 	old, current, routed := dial(t, all[0].Address()), dial(t, all[1].Address()), dial(t, r.address)
 	old.want("set n 0 0 1\r\n5\r\n", "STORED\r\n")
-	lease := func() { current.ask("ms n 0 T6 F1835233908\r\n\r\n") } // another one's
+	lease := func() { current.ask("ms n 0 T6 F1835233908\r\n\r\n") } // another request's lease
 	lease()
 	routed.say("incr n 1\r\nmn\r\n")
 	later := contract.RingNumber(told[4].Number, "secret")

@@ -8,28 +8,28 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// A flush_all is obeyed (invariant 11). Members get it at different moments. In a ring change a key
-// can be read at a member that isn't flushed yet, and be copied to one that is. So when all members
-// are flushed, all are flushed again, before the client is answered: what was copied until then is
-// taken, and so is the lease of what is still to be copied. A lease that is taken later finds an old
+// A flush_all is obeyed (invariant 11). Members are flushed at different moments. In a ring change a key can
+// be read at a member that isn't flushed yet, and be copied to a member that is. So when all members are
+// flushed, all are flushed again, before the client is answered. The second flush removes the items that were
+// copied until then, and the leases of those still to be copied. A lease that is taken later finds an old
 // owner that is flushed.
 //
-// A memcached of 1.6.25 or later leaves what was stored in the second of the flush. There the second
-// flush comes flushRest later, and a router copies a key only soon after it has its lease. Movers look
-// for flushes themselves (package pull).
+// A memcached of 1.6.25 or later leaves items that were stored in the second of the flush. There the second
+// flush comes flushRest later, and a router copies a key only soon after it has its lease. Movers look for
+// flushes themselves (package pull).
 
-// flushRest is the time between the two: what was on its way at the first one was copied then, and
-// a second is over in memcached's own clock.
+// flushRest is the time between the two flushes: copies that were on their way at the first one are stored by
+// then, and a second of memcached's own clock is over.
 const flushRest = 2 * time.Second
 
-// again is a request that all members are sent again when they have answered.
-type again struct {
+// repeatedRequest is a request that is sent to all members again when they have answered.
+type repeatedRequest struct {
 	text []byte
-	// due is when, in the loop's clock.
+	// due is when to send it again, in the loop's clock.
 	due int64
 }
 
-// everywhere sends a request to all members: one answer for all, an error if there is one.
+// everywhere sends a request to all members. The client gets one answer: an error if there is one.
 func (c *client) everywhere(r *wire.Request) {
 	l := c.loop
 	s := l.slot()
@@ -37,20 +37,20 @@ func (c *client) everywhere(r *wire.Request) {
 	text := r.AppendTo(nil)
 	c.push(s)
 	if l.table.State != ringchange.Stable {
-		s.again = &again{text: text}
-		c.jobs++ // what the client sends after it comes after both
+		s.repeat = &repeatedRequest{text: text}
+		c.jobs++ // the client's next request comes after both
 	}
 	l.sendAll(s, text)
 }
 
-// sendAll sends a request of all members.
+// sendAll sends a request to all members.
 func (l *loop) sendAll(s *slot, text []byte) {
 	all := l.members.all
-	if l.lost {
+	if l.refusesAll {
 		all = []*member{l.refuser}
 	}
 	s.parts = len(all)
-	for _, m := range all { // s may be answered after the last one
+	for _, m := range all { // s may be answered and reused after the last one
 		if !m.up {
 			s.fail(m.unavailable())
 			l.answered(s)
@@ -64,24 +64,24 @@ func (l *loop) sendAll(s *slot, text []byte) {
 // repeats tells whether a request that all members have answered is sent again.
 func (l *loop) repeats(s *slot) bool {
 	switch {
-	case s.again == nil:
+	case s.repeat == nil:
 		return false
 	case s.client == nil:
-		s.again = nil
+		s.repeat = nil
 		return false
 	case s.outcome == wire.Failure:
-		s.again = nil
+		s.repeat = nil
 		s.client.jobs--
 		return false
 	}
-	if s.again.due = l.now; slices.ContainsFunc(l.members.all, func(m *member) bool { return m.bySeconds }) {
-		s.again.due += int64(flushRest)
+	if s.repeat.due = l.now; slices.ContainsFunc(l.members.all, func(m *member) bool { return m.bySeconds }) {
+		s.repeat.due += int64(flushRest)
 	}
 	l.repeated = append(l.repeated, s)
 	return true
 }
 
-// repeat sends again what is due.
+// repeat sends the requests that are due.
 func (l *loop) repeat() {
 	repeated := l.repeated
 	l.repeated = nil
@@ -90,11 +90,11 @@ func (l *loop) repeat() {
 		case s.client == nil:
 			s.parts = 1
 			l.answered(s)
-		case l.now < s.again.due:
+		case l.now < s.repeat.due:
 			l.repeated = append(l.repeated, s)
 		default:
-			text := s.again.text
-			s.again = nil
+			text := s.repeat.text
+			s.repeat = nil
 			s.client.jobs--
 			l.sendAll(s, text)
 		}

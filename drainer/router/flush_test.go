@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// between is a ring of one member, and what is done before it is sent something.
+// between returns a ring of one member, and calls before before the member is sent something.
 func between(t *testing.T, s *memcachedtest.Server, before func(sent []byte)) router.Ring {
 	t.Helper()
 	server, err := routing.ParseServer(memcachedtest.Between(t, s.Address(), func(sent []byte) bool { before(sent); return true }))
@@ -30,8 +30,8 @@ func between(t *testing.T, s *memcachedtest.Server, before func(sent []byte)) ro
 	return r
 }
 
-// A key that is moved while a flush_all goes from one member to the next is flushed: what its mover
-// has read before doesn't arrive, once the client has its answer.
+// A key that is moved during a flush_all of all members is flushed: an item that its mover has read before
+// doesn't reappear once the client has its answer.
 func TestAFlushIsObeyedInAChange(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Settle; state <= ringchange.Finish; state++ {
@@ -47,7 +47,7 @@ func TestAFlushIsObeyedInAChange(t *testing.T) {
 			rings := []router.Ring{
 				between(t, all[0], func(sent []byte) {
 					if isFlush(sent) {
-						once.Do(func() { // the mover begins when the new owner is flushed already
+						once.Do(func() { // the mover begins after the new owner was flushed
 							wait.For(t, "the new owner to be flushed", func() error {
 								stats, err := all[1].Dial().Stats("")
 								if err == nil && stats["cmd_flush"] == "0" {
@@ -86,7 +86,7 @@ func TestAFlushIsObeyedInAChange(t *testing.T) {
 			if n := flushes.Load(); n != 2 {
 				t.Errorf("the new owner was flushed %d times", n)
 			}
-			// What comes after it in the same connection stays.
+			// Items that come after the flush on the same connection stay.
 			c.want("flush_all\r\nset key 0 0 1\r\nv\r\nget key\r\n", "OK\r\nSTORED\r\nVALUE key 0 1\r\nv\r\nEND\r\n")
 			c.want("get key\r\n", "VALUE key 0 1\r\nv\r\nEND\r\n")
 			c.want("flush_all noreply\r\nset key 0 0 1\r\nw\r\n", "STORED\r\n")

@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/router"
 )
 
-// A new owner that is full, and evicts nothing (-M), holds up no delete and no touch in a ring change.
+// A new owner that is full, and evicts nothing (-M), blocks neither a delete nor a touch in a ring change.
 func TestADeleteAndATouchReachAKeyWhoseNewOwnerIsFull(t *testing.T) {
 	t.Parallel()
 	old, full := members(t, 1)[0], members(t, 1, "-M", "-m", "2", "-o", "no_lru_maintainer")[0]

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// clientJobs of a client at most.
+	// clientJobs bounds a client's jobs.
 	clientJobs = 16
-	// pulls of a loop at most: keys that it moves because they were read.
+	// pulls bounds a loop's moves of keys that were read.
 	pulls = 64
 )
 
@@ -21,9 +21,9 @@ type job struct {
 	loop   *loop
 	slot   *slot // the client's, or a move's own
 	owners [2]*member
-	// connections of the owners when it began.
+	// connections are those of the owners when the job began.
 	connections [2]int
-	// counted of what it keeps, in bytes (loop.held).
+	// counted is how many bytes it keeps, as counted in loop.held.
 	counted int
 }
 
@@ -35,7 +35,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 	if single != nil {
 		j.Task = ringchange.OfRead(r, s.key, state, without)
 	} else {
-		text := c.body // if there is one, it is complete, and the job's from now on
+		text := c.body // if it is set, it is complete, and belongs to the job from now on
 		if text == nil {
 			text = append(append(bytes.Clone(r.Line), "\r\n"...), data...)
 		}
@@ -45,7 +45,7 @@ func (c *client) moving(r *wire.Request, s *slot, single, data []byte, owner, ol
 	l.enter(s)
 	s.pending = true
 	c.jobs++
-	if l.late {
+	if l.refusesMoved {
 		j.finish([]byte(answerLate))
 		return
 	}
@@ -83,7 +83,7 @@ func (j *job) run(step ringchange.Step) {
 			j.loop.waiting = append(j.loop.waiting, j)
 			return
 		}
-		if m := j.owners[step.Place]; m.up && !j.late() { // also after a wait
+		if m := j.owners[step.Place]; m.up && !j.outdated() { // the fence's state may have changed during a wait
 			j.ask(m)
 			return
 		}
@@ -91,7 +91,7 @@ func (j *job) run(step ringchange.Step) {
 	}
 }
 
-// ask an owner.
+// ask sends the step's command to an owner.
 func (j *job) ask(m *member) {
 	s := j.loop.slot()
 	verb, single := j.Verb()
@@ -100,7 +100,7 @@ func (j *job) ask(m *member) {
 	m.out = j.Append(m.out, m.keepsCAS, j.loop.now, time.Now().Unix())
 }
 
-// goOn with the jobs that have waited.
+// goOn continues the jobs whose wait is over.
 func (l *loop) goOn() {
 	if len(l.waiting) == 0 {
 		return
@@ -116,14 +116,14 @@ func (l *loop) goOn() {
 	}
 }
 
-// heard: an owner has answered the step in full, or can't.
+// heard is called when an owner has answered the step in full, or can't answer.
 func (j *job) heard() {
 	next := j.Heard(j.loop.now)
 	j.count()
 	j.run(next)
 }
 
-// done: the client can be answered.
+// done is called when the client can be answered.
 func (j *job) done() {
 	if j.Moves() {
 		j.forget()
@@ -142,7 +142,7 @@ func (j *job) done() {
 	j.finish(answer)
 }
 
-// reconnected: an owner that is asked may have lost what it had.
+// reconnected tells whether an owner may have lost its items, because it was connected again.
 func (j *job) reconnected() bool {
 	for i, m := range j.owners {
 		if m.connections != j.connections[i] && (i == int(ringchange.New) || !j.Alone()) {
@@ -152,9 +152,9 @@ func (j *job) reconnected() bool {
 	return false
 }
 
-// unavailable is the error if an owner has not answered, which may have said why.
+// unavailable returns the error if an owner has not answered; why is its reason, if there is one.
 func (j *job) unavailable(why string) string {
-	if j.late() {
+	if j.outdated() {
 		return answerLate
 	}
 	if why != "" {

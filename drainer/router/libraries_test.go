@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// application runs a program, and returns what it says.
+// application runs a program, and returns its error.
 func application(t *testing.T, program string, args ...string) error {
 	t.Helper()
 	ctx, cancel := context.WithDeadline(t.Context(), wait.Deadline())
@@ -29,7 +29,7 @@ func application(t *testing.T, program string, args ...string) error {
 	return nil
 }
 
-// Applications of real libraries, which know the router's address only.
+// The applications use real libraries, and know only the router's address.
 func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 	t.Parallel()
 	address := func(t *testing.T) string { return start(t, router.Config{}, members(t, 3)...).address }
@@ -67,7 +67,7 @@ func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 	})
 }
 
-// Libraries that speak the binary protocol only, with and without a login.
+// The libraries use only the binary protocol, with and without a login.
 func TestRealBinaryLibrariesWorkThroughTheRouter(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]router.Config{"without a login": {}, "with a login": {Logins: logins}} {

@@ -22,8 +22,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A router that starts while a new member isn't up serves what the old one has. It has
-// acknowledged the table when the member is connected.
+// A router that starts while a new member isn't up serves the items of the old one. It has acknowledged the
+// table when the new member is connected.
 func TestARouterStartsInAChangeWhoseNewMemberIsNotUp(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)
@@ -48,10 +48,10 @@ func TestARouterStartsInAChangeWhoseNewMemberIsNotUp(t *testing.T) {
 	memcachedtest.StartAt(t, port)
 	wait.For(t, "the table", func() error { return acknowledged(r, 7) })
 	c.want("set b 0 0 1\r\ny\r\nget b\r\n", "STORED\r\nVALUE b 0 1\r\ny\r\nEND\r\n")
-	direct.want("get b\r\n", "VALUE b 0 1\r\ny\r\nEND\r\n") // the old owner's, in prepare
+	direct.want("get b\r\n", "VALUE b 0 1\r\ny\r\nEND\r\n") // the old owner's value, in Prepare
 }
 
-// Whoever says that it will send much, and doesn't, takes no room from others.
+// A client that announces a large block, and doesn't send it, takes no room from others.
 func TestASizeThatWasOnlyAnnouncedTakesNoRoom(t *testing.T) {
 	t.Parallel()
 	r := start(t, router.Config{Loops: 1, MaxMemory: 4 << 20, MaxItem: 64 << 20}, members(t, 2)...)
@@ -68,7 +68,7 @@ func TestASizeThatWasOnlyAnnouncedTakesNoRoom(t *testing.T) {
 	}
 }
 
-// Small values pass also when others have filled the room.
+// Small values are also answered when others have filled the room.
 func TestSmallAnswersPassWhenTheRoomIsFull(t *testing.T) {
 	t.Parallel()
 	r := start(t, router.Config{Loops: 1, MaxMemory: 4 << 20, MaxItem: 64 << 20}, members(t, 2)...)
@@ -88,8 +88,8 @@ func TestSmallAnswersPassWhenTheRoomIsFull(t *testing.T) {
 	}
 }
 
-// A client that stops in the middle of a value is closed after a time, and what it has
-// sent is given up.
+// A client that stops in the middle of a value is closed after a time, and the part that it has sent is
+// dropped.
 func TestAValueThatNeverComesIsGivenUp(t *testing.T) {
 	t.Parallel()
 	r := start(t, router.Config{Loops: 1, RequestTimeout: 500 * time.Millisecond}, members(t, 1)...)
@@ -103,7 +103,7 @@ func TestAValueThatNeverComesIsGivenUp(t *testing.T) {
 			t.Errorf("%d bytes: %q, %v", size, rest, err)
 		}
 	}
-	typist.want("a\r\n", "END\r\n") // a person may take his time
+	typist.want("a\r\n", "END\r\n") // a person may be slow
 	wait.For(t, "nothing to be held", func() error {
 		if n := held(t, r); n != 0 {
 			return fmt.Errorf("%d bytes are held", n)
@@ -112,7 +112,7 @@ func TestAValueThatNeverComesIsGivenUp(t *testing.T) {
 	})
 }
 
-// Nor do many small requests that never become complete fill the room for ever.
+// Many small requests that never become complete don't fill the room forever, either.
 func TestSmallRequestsThatNeverComeAreGivenUpWhenTheRoomIsFull(t *testing.T) {
 	t.Parallel()
 	const maxMemory = 1 << 20
@@ -134,7 +134,7 @@ func TestSmallRequestsThatNeverComeAreGivenUpWhenTheRoomIsFull(t *testing.T) {
 	})
 }
 
-// As memcached: a set that is refused because of its size leaves no older value behind.
+// As with memcached, a set that is refused because of its size leaves no older value behind.
 func TestASetThatIsTooLargeLeavesNoOldValue(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -160,7 +160,7 @@ func TestASetThatIsTooLargeLeavesNoOldValue(t *testing.T) {
 	}
 }
 
-// A client that says that it has sent everything gets all answers.
+// A client that has closed its sending side gets all answers.
 func TestAClientThatHalfClosesGetsAllAnswers(t *testing.T) {
 	t.Parallel()
 	r := start(t, router.Config{}, members(t, 2)...)
@@ -171,7 +171,7 @@ func TestAClientThatHalfClosesGetsAllAnswers(t *testing.T) {
 		switch round % 3 {
 		case 1:
 			text, answer = strings.Repeat("set b 0 0 1\r\ny\r\n", requests), "STORED\r\n"
-		case 2: // the last one is not complete
+		case 2: // the last request is not complete
 			requests = 5
 			text, answer = strings.Repeat("get a\r\n", requests)+"set c 0 0 100000\r\nabc", "END\r\n"
 		}
@@ -187,7 +187,7 @@ func TestAClientThatHalfClosesGetsAllAnswers(t *testing.T) {
 	}
 }
 
-// pretender answers as a memcached that takes what it is sent at a pace.
+// pretender answers like a memcached that reads at a certain pace.
 type pretender struct {
 	address string
 	conns   atomic.Int64
@@ -238,7 +238,7 @@ func pretend(t *testing.T, serve func(c net.Conn, r *bufio.Reader)) *pretender {
 	return p
 }
 
-// ringOf one address.
+// ringOf returns a ring of these addresses.
 func ringOf(t *testing.T, addresses ...string) (r router.Ring) {
 	t.Helper()
 	for _, a := range addresses {
@@ -256,7 +256,7 @@ func ringOf(t *testing.T, addresses ...string) (r router.Ring) {
 	return r
 }
 
-// A member that takes a large value slowly is not dead.
+// A member that reads a large value slowly is not given up.
 func TestAMemberThatTakesALargeValueSlowlyIsNotDead(t *testing.T) {
 	t.Parallel()
 	const size = 12 << 20
@@ -284,7 +284,7 @@ func TestAMemberThatTakesALargeValueSlowlyIsNotDead(t *testing.T) {
 	}
 }
 
-// One that takes a byte now and then is.
+// A member that reads a byte now and then is given up.
 func TestAMemberThatTakesNextToNothingIsDead(t *testing.T) {
 	t.Parallel()
 	stuck := pretend(t, func(_ net.Conn, r *bufio.Reader) {
@@ -328,7 +328,7 @@ func TestAClientThatWaitsForItsAnswerIsNotIdle(t *testing.T) {
 		}
 		return err
 	})
-	// One that began later is closed, because it asks nothing.
+	// A client that connected later is closed, because it asks nothing.
 	if rest, err := io.ReadAll(dial(t, r.address).r); err != nil || len(rest) > 0 {
 		t.Errorf("the idle one: %q, %v", rest, err)
 	}
@@ -338,7 +338,7 @@ func TestAClientThatWaitsForItsAnswerIsNotIdle(t *testing.T) {
 	}
 }
 
-// A member that fails again and again is logged once a second, with a count.
+// A member that fails repeatedly is logged once a second, with a count.
 func TestAMemberThatFailsOftenIsLoggedSeldom(t *testing.T) {
 	t.Parallel()
 	breaks := pretend(t, func(c net.Conn, r *bufio.Reader) { _, _ = r.ReadString('\n') })
@@ -372,8 +372,8 @@ func TestAMemberThatFailsOftenIsLoggedSeldom(t *testing.T) {
 	}
 }
 
-// A table whose time is over: keys that may have moved are refused, others are served, and
-// a newer table ends it.
+// When a table's time is over, keys that may have moved are refused and others are served, until there is a
+// newer table.
 func TestATableWhoseTimeIsOverRefusesKeysThatMayHaveMoved(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Prepare; state <= ringchange.Settle; state++ {
@@ -432,7 +432,7 @@ func TestATableWhoseTimeIsOverRefusesKeysThatMayHaveMoved(t *testing.T) {
 	}
 }
 
-// keysOf both kinds: those whose owner stays, and those that move.
+// keysOf returns both kinds of keys: those whose owner stays, and those that move.
 func keysOf(from, to router.Ring) (stays, moves []string) {
 	for i := 0; len(stays) < 20 || len(moves) < 20; i++ {
 		key := fmt.Sprintf("some-%d", i)
@@ -447,7 +447,7 @@ func keysOf(from, to router.Ring) (stays, moves []string) {
 	return stays, moves
 }
 
-// commands that a member has carried out.
+// commands returns the number of commands that a member has carried out.
 func commands(t *testing.T, m *memcachedtest.Server) (sum int) {
 	t.Helper()
 	text := dial(t, m.Address()).ask("stats\r\n")
@@ -462,7 +462,7 @@ func commands(t *testing.T, m *memcachedtest.Server) (sum int) {
 	return sum
 }
 
-// A key whose owner stays costs one command in every state.
+// A request for a key whose owner stays costs one command in every state.
 func TestAKeyWhoseOwnerStaysTakesOneHop(t *testing.T) {
 	t.Parallel()
 	all := members(t, 3)
@@ -504,9 +504,9 @@ func TestAKeyWhoseOwnerStaysTakesOneHop(t *testing.T) {
 	}
 }
 
-// While a resolver says nothing, members that are connected are served at once.
-func TestASilentResolverDelaysNobody(t *testing.T) {
-	// Not parallel: the resolver is everybody's.
+// While a resolver doesn't answer, connected members are served without delay.
+func TestASilentResolverDelaysNoClient(t *testing.T) {
+	// The test is not parallel: all tests share the resolver.
 	var silent atomic.Bool
 	asked := make(chan struct{}, 1)
 	usual := net.DefaultResolver
@@ -522,7 +522,7 @@ func TestASilentResolverDelaysNobody(t *testing.T) {
 	}}
 	t.Cleanup(func() { net.DefaultResolver = usual })
 	all := members(t, 1)
-	table := &router.Table{New: ringOf(t, all[0].Address(), "nobody-knows.example:11211")}
+	table := &router.Table{New: ringOf(t, all[0].Address(), "unknown.example:11211")}
 	r := start(t, router.Config{ReadErrors: true, Table: table, ConnectTimeout: wait.Long})
 	c := dial(t, r.address)
 	known, unknown := "", ""
@@ -538,13 +538,13 @@ func TestASilentResolverDelaysNobody(t *testing.T) {
 	wait.Receive(t, "a look-up, which lasts as long as the test", asked)
 	for range 100 {
 		c.want("get "+known+"\r\n", "END\r\n")
-		if got := c.ask("get " + unknown + "\r\n"); !strings.HasPrefix(got, "SERVER_ERROR member nobody-knows.example:11211") {
+		if got := c.ask("get " + unknown + "\r\n"); !strings.HasPrefix(got, "SERVER_ERROR member unknown.example:11211") {
 			t.Fatalf("%q", got)
 		}
 	}
 }
 
-// TestABlockThatNoMemcachedTakesEndsTheConnection: what follows would be swallowed for ever.
+// The bytes that follow would have to be discarded forever.
 func TestABlockThatNoMemcachedTakesEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	r := start(t, router.Config{Loops: 1}, members(t, 1)...)

@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// login of a client.
+// login is a client's login.
 type login struct {
 	wanted bool
 }
@@ -32,18 +32,18 @@ func (c *client) logIn(b []byte) int {
 	return n + block
 }
 
-// loginPeriod is how often the logins are read again: not when somebody logs in, since an event loop
-// waits for no file.
+// loginPeriod is how often the logins are read again. They are not read at a login, because an event loop
+// does not wait for files.
 const loginPeriod = time.Second
 
-// logins that are accepted now.
+// logins are the accepted logins.
 type logins struct {
 	config *Config
 	known  atomic.Pointer[[]contract.Login]
 	said   string
 }
 
-// read them. If that fails, nobody is let in.
+// read reads the logins. If that fails, no client is accepted.
 func (l *logins) read() {
 	if l.config.Logins == nil {
 		return
@@ -60,7 +60,7 @@ func (l *logins) read() {
 	l.known.Store(&all)
 }
 
-// keep reading until ctx ends.
+// keep reads them periodically until ctx ends.
 func (l *logins) keep(ctx context.Context) {
 	if l.config.Logins == nil {
 		return

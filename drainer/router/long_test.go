@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/drainer/router"
 )
 
-// A read may name as many keys as a client likes: those of a line that is too long to be kept are asked for
-// as they arrive, and answered as any other's.
+// A read may have any number of keys. If its line is too long to be kept, the keys are asked for as they
+// arrive, and answered as in any other read.
 func TestAReadOfAnyLengthIsAnswered(t *testing.T) {
 	t.Parallel()
 	const maxMemory, length = 2 << 20, 5 << 18 // a line of more than 1 MiB is not kept

@@ -12,12 +12,12 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// loop serves a part of the clients, over connections to the members of its own. It runs
-// a request to its end without another goroutine.
+// loop serves a part of the clients, over its own connections to the members. It carries out a request
+// without another goroutine.
 type loop struct {
 	router *Router
 	poller *eventloop.Poller
-	// input is what is read into.
+	// input is the buffer for all reads.
 	input   []byte
 	buffers eventloop.Buffers
 	free    *slot
@@ -29,38 +29,40 @@ type loop struct {
 	members struct {
 		all     []*member
 		dirty   []*member
-		leaving []*member // that the table doesn't name
+		leaving []*member // the table no longer names them
 	}
 	places eventloop.Places
-	// table of the requests that begin, with the members of its rings. epochs are those
-	// with requests under way, and the table's own.
+	// table is for new requests, and the members are those of its rings. epochs are the epochs with
+	// unanswered requests, and the table's own.
 	table    *Table
 	next     *Table // waits for connections to its members
-	offered  int64  // when next came, in the loop's clock
+	offered  int64  // when next was offered, in the loop's clock
 	old, new []*member
 	epochs   fence.Epochs
-	// late: keys that may have moved are refused; lost: all are. refuser stands for their owner.
-	late, lost bool
-	refuser    *member
-	// waiting jobs, for another one's lease.
+	// refusesMoved means that keys that may have moved are refused, refusesAll that all keys are. refuser is
+	// then their owner.
+	refusesMoved, refusesAll bool
+	refuser                  *member
+	// waiting are the jobs that wait for another request's lease.
 	waiting []*job
-	// repeated are requests to all members that are sent them again when it is time.
+	// repeated are the requests that are sent to all members again when it is time.
 	repeated []*slot
 	pulls    int
 	clients  []*client
-	sweep    int64 // when clients are looked at, in the loop's clock
+	sweep    int64 // when to look at the clients next, in the loop's clock
 	dirty    []*client
 	queued   []*client
-	// held is what is kept for clients and members, in bytes, and coming what will be of the blocks
+	// held is how many bytes are kept for clients and members, and coming how many more will be for blocks
 	// whose lines were read. maxMemory is the configuration's.
 	held, coming, maxMemory int
-	// carried is the loop's share of what goroutines keep for connections. It is a part of held.
+	// carried is the loop's share of the memory of the goroutines that carry connections. It is a part of
+	// held.
 	carried int
-	// draining: connections are closed when their answers are sent.
+	// draining means that connections are closed when their answers are sent.
 	draining bool
 	counts   status.Counts
 	sketch   status.Sketch
-	faded    int64         // when, in the loop's clock
+	faded    int64         // when the counts were last halved, in the loop's clock
 	odd      status.Seldom // slow and failed requests
 
 	published status.Board
@@ -70,12 +72,11 @@ type loop struct {
 const fadePeriod = 20 * time.Second
 
 const (
-	// readSize is what a loop reads at once, in bytes. Its buffer is shared by all its
-	// connections.
+	// readSize is how many bytes a loop reads at once. All its connections share the buffer.
 	readSize = 128 << 10
-	// tick is how often a loop looks for time-outs.
+	// tick is how often a loop checks for time-outs.
 	tick = 100 * time.Millisecond
-	// shortestSleep is what a loop may take for a round without being taken for one that was paused.
+	// shortestSleep is how long a round may take before the loop assumes that it was paused.
 	shortestSleep = 2 * time.Second
 )
 
@@ -89,7 +90,7 @@ func newLoop(r *Router) (*loop, error) {
 	return l, nil
 }
 
-// run until end is called by a post.
+// run runs until a posted function ends the loop.
 func (l *loop) run() {
 	list := eventloop.NewList()
 	defer l.poller.End()
@@ -107,7 +108,7 @@ func (l *loop) run() {
 	}
 }
 
-// patience is how long a round waits for a socket.
+// patience returns how long a round waits for a socket.
 func (l *loop) patience() time.Duration {
 	if len(l.waiting) > 0 {
 		return ringchange.WaitStep
@@ -124,8 +125,8 @@ func (l *loop) clock() {
 	}
 }
 
-// flush sends what the round has brought: first to members, who then have something to
-// do. A client that goes on may bring more.
+// flush sends the output of the round: first to members, so that they can begin. A client that goes on may
+// add more.
 func (l *loop) flush() {
 	for len(l.members.dirty)+len(l.dirty)+len(l.queued) > 0 {
 		for _, m := range l.members.dirty {
@@ -161,15 +162,15 @@ func (l *loop) flush() {
 	}
 }
 
-// again lets a client go on when the round is over.
-func (l *loop) again(c *client) {
+// resumeLater lets a client go on when the round is over.
+func (l *loop) resumeLater(c *client) {
 	if !c.queued {
 		c.queued = true
 		l.queued = append(l.queued, c)
 	}
 }
 
-// check looks for what is silent for too long.
+// check looks for clients and members that have been silent for too long.
 func (l *loop) check() {
 	config := &l.router.config
 	for _, m := range l.members.all {
@@ -195,7 +196,7 @@ func (l *loop) check() {
 	l.publish()
 }
 
-// publish is for those who ask how the loop is.
+// publish updates the loop's board.
 func (l *loop) publish() {
 	l.published.Update(func(p *status.Loop) {
 		p.Counts, p.Held, p.Unanswered = l.counts, l.held, 0
@@ -215,7 +216,7 @@ func (l *loop) publish() {
 	}
 }
 
-// slot returns an empty one.
+// slot returns an empty slot.
 func (l *loop) slot() *slot {
 	s := l.free
 	if s == nil {
@@ -233,7 +234,7 @@ func (l *loop) release(s *slot) {
 	l.free = s
 }
 
-// answered: a member has answered s in full, or can't.
+// answered is called when a member has answered s in full, or can't answer.
 func (l *loop) answered(s *slot) {
 	if s.parts > 0 {
 		if s.parts--; s.parts > 0 || l.repeats(s) {
@@ -270,7 +271,7 @@ func (l *loop) answered(s *slot) {
 	c.goOn()
 }
 
-// logOdd logs a slow or failed request, but no key: that may be a secret.
+// logOdd logs a slow or failed request, without its key, which may be a secret.
 func (l *loop) logOdd(s *slot) {
 	more, say := l.odd.Says(l.now)
 	if !say {
@@ -283,7 +284,7 @@ func (l *loop) logOdd(s *slot) {
 	l.router.config.Logf("a %s %s, after %v; %d more were slow or failed since the last one", s.verb, what, time.Duration(l.now-s.began).Round(time.Microsecond), more)
 }
 
-// accept takes a connection of a client.
+// accept adopts a client's connection.
 func (l *loop) accept(fd int, carried bool) {
 	c := &client{used: l.now, at: len(l.clients), average: 8 * firstAverage, carried: carried}
 	c.login.wanted = l.router.config.Logins != nil
@@ -298,7 +299,7 @@ func (l *loop) accept(fd int, carried bool) {
 	}
 }
 
-// forget a client that is closed.
+// forget removes a client that is closed.
 func (l *loop) forget(c *client) {
 	last := l.clients[len(l.clients)-1]
 	l.clients[c.at] = last
@@ -307,14 +308,15 @@ func (l *loop) forget(c *client) {
 	l.disconnected(c)
 }
 
-// disconnected: a connection that goroutines carry lasts until they have closed it.
+// disconnected counts a closed client, unless goroutines carry its connection: they count it when they have
+// closed it.
 func (l *loop) disconnected(c *client) {
 	if !c.carried {
 		l.router.clients.Gone()
 	}
 }
 
-// drain closes connections between requests.
+// drain closes connections that are between requests.
 func (l *loop) drain() {
 	l.draining = true
 	for _, c := range l.clients {

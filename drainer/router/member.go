@@ -11,10 +11,9 @@ import (
 )
 
 const (
-	// memberBacklog is what is unsent to a member at most, in bytes, before clients that
-	// ask for it have to wait.
+	// memberBacklog is how many unsent bytes a member may have before clients that ask for it have to wait.
 	memberBacklog = 2 << 20
-	// memberRequests that are unanswered at most.
+	// memberRequests bounds a member's unanswered requests.
 	memberRequests = 16 << 10
 )
 
@@ -22,34 +21,35 @@ const (
 type member struct {
 	stream
 	address string
-	// up: there is a connection. If not, down says why not.
+	// up means that there is a connection. If not, down is the reason.
 	up   bool
 	down string
-	// unanswered requests in the order in which they were sent.
+	// unanswered are the requests in the order in which they were sent.
 	unanswered queue
-	// block is what is still to come of a data block, in bytes.
+	// block is how many bytes of a data block are still to come.
 	block int
-	// heard is when the member has last said something, in the loop's clock, or has taken enough of
-	// a request (progress). taken is how many bytes it had taken by then.
+	// heard is when the member last sent something, or had read enough of a request (progress), in the loop's
+	// clock. taken is how many bytes it had read by then.
 	heard int64
 	taken uint64
-	// counted of what is unsent, in bytes (loop.held).
+	// counted is how many bytes are unsent, as counted in loop.held.
 	counted int
-	// waiting clients, until the backlog is smaller.
+	// waiting are the clients that wait for a smaller backlog.
 	waiting []*client
 	// lost asks for another connection; forget ends that.
 	lost   chan struct{}
 	forget func()
-	// connections that there have been.
+	// connections is how many connections there have been.
 	connections int
 	traffic     status.Traffic
-	// failures that are logged.
+	// failures bounds the logged failures.
 	failures status.Seldom
-	// keepsCAS: it can be told the CAS value of an item (memcached 1.6.27 and later).
+	// keepsCAS means that it accepts the CAS value for an item (memcached 1.6.27 and later).
 	keepsCAS bool
 	// refusal is the answer of a member that is never up.
 	refusal string
-	// bySeconds: a flush_all takes what was stored up to the second before (1.6.25 and later).
+	// bySeconds means that a flush_all removes items up to those stored in the second before (1.6.25 and
+	// later).
 	bySeconds bool
 }
 
@@ -59,7 +59,7 @@ func (m *member) full() bool {
 	return m.unsent() > memberBacklog || m.unanswered.n >= memberRequests || m.unsent() > crowdedBacklog && m.loop.held > m.loop.maxMemory
 }
 
-// attach takes a new connection.
+// attach adopts a new connection.
 func (m *member) attach(l *loop, fd int, version string) {
 	*m = member{address: m.address, lost: m.lost, forget: m.forget, waiting: m.waiting,
 		traffic: m.traffic, failures: m.failures, connections: m.connections + 1,
@@ -70,7 +70,7 @@ func (m *member) attach(l *loop, fd int, version string) {
 	l.adopt()
 }
 
-// request makes room for the bytes of s, which is then unanswered.
+// request makes room for the bytes of s, and appends s to the unanswered requests.
 func (m *member) request(s *slot) {
 	m.buffer()
 	if m.unanswered.n == 0 {
@@ -84,15 +84,15 @@ func (m *member) request(s *slot) {
 	m.touch()
 }
 
-// through writes what is unsent before the round is over, if n more bytes would not fit into a
-// buffer. If the connection is broken, the loop finds that.
+// through writes the unsent bytes before the round is over, if n more bytes would not fit into a buffer. If
+// the connection is broken, the loop finds out.
 func (m *member) through(n int) {
 	if len(m.out)+n > eventloop.Largest && !m.writes {
 		m.write()
 	}
 }
 
-// write sends what it can of what is unsent. It returns false if the connection is broken.
+// write sends as many of the unsent bytes as it can. It returns false if the connection is broken.
 func (m *member) write() bool {
 	passed := m.passed
 	ok := m.flush()
@@ -101,7 +101,7 @@ func (m *member) write() bool {
 	return ok
 }
 
-// touch: flush the member when the round is over.
+// touch has the member flushed when the round is over.
 func (m *member) touch() {
 	if !m.dirty {
 		m.dirty = true
@@ -136,7 +136,7 @@ func (m *member) Readable() {
 	}
 }
 
-// answers passes on what members say, and returns what is incomplete.
+// answers passes the member's answers on, and returns the incomplete rest.
 func (m *member) answers(b []byte) (rest []byte, ok bool) {
 	var a wire.Answer
 	for len(b) > 0 {
@@ -169,14 +169,14 @@ func (m *member) answers(b []byte) (rest []byte, ok bool) {
 	return nil, true
 }
 
-// ends tells whether a part of a data block has the block's end where it belongs. If not, what
-// comes after it is not what it seems.
+// ends tells whether a part of a data block has the block's line end at the right offset. If not, the bytes
+// after it can't be trusted.
 func (m *member) ends(part []byte) bool {
 	is := func(at int, c byte) bool { return at < 0 || at >= len(part) || part[at] == c }
 	return is(m.block-2, '\r') && is(m.block-1, '\n')
 }
 
-// line takes the line of an answer.
+// line handles the line of an answer.
 func (m *member) line(s *slot, a *wire.Answer) bool {
 	switch {
 	case !a.Fits(s.kind, s.verb):
@@ -185,12 +185,12 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 		s.part(a.Code, a.Line)
 		m.finish(s)
 		return true
-	case s.outcome == wire.Failure && s.job == nil: // the client has been told
+	case s.outcome == wire.Failure && s.job == nil: // the client has got its answer
 	case s.kind == wire.Values && a.Code == wire.Value && (s.outcome == wire.Value || string(a.Key) != string(s.key)):
-		return false // another key than was asked for: nobody may see it
+		return false // the answer has another key than was asked for, and must not be passed on
 	case s.kind == wire.Values && a.Code == wire.End && s.outcome == wire.Value:
 		s.hidden = s.more
-	case s.job != nil: // it has all of the answer
+	case s.job != nil: // it gets the whole answer
 		if s.outcome = a.Code; m.loop.crowded(s, a.Block) {
 			s.job.crowded()
 			s.hidden = true
@@ -213,7 +213,7 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 	return true
 }
 
-// finish: the first unanswered request is answered.
+// finish is called when the first unanswered request is answered.
 func (m *member) finish(s *slot) {
 	m.unanswered.pop()
 	outcome := s.outcome
@@ -224,8 +224,7 @@ func (m *member) finish(s *slot) {
 	m.loop.answered(s)
 }
 
-// fail ends the connection. What is unanswered gets an error, and another connection is
-// asked for.
+// fail ends the connection. Unanswered requests get an error, and another connection is asked for.
 func (m *member) fail(why string) {
 	if !m.up {
 		return
@@ -251,7 +250,7 @@ func (m *member) fail(why string) {
 	}
 }
 
-// unavailable is the answer while there is no connection.
+// unavailable returns the answer while there is no connection.
 func (m *member) unavailable() string {
 	if m.refusal != "" {
 		return m.refusal
@@ -263,7 +262,7 @@ func (m *member) unavailable() string {
 func (m *member) resume() {
 	for _, c := range m.waiting {
 		c.waits = false
-		m.loop.again(c)
+		m.loop.resumeLater(c)
 	}
 	m.waiting = m.waiting[:0]
 }
@@ -271,7 +270,7 @@ func (m *member) resume() {
 // HungUp is called by the loop.
 func (m *member) HungUp() { m.Readable() }
 
-// check fails a member that is silent for too long.
+// check fails a member that has been silent for too long.
 func (m *member) check(patience time.Duration) {
 	if m.up && m.unanswered.n > 0 && m.loop.now-m.heard > int64(patience/4) {
 		m.progress()

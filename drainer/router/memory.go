@@ -7,22 +7,20 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// What a loop keeps for clients and members is counted in held: requests that are not complete,
-// requests that members have not taken, those of jobs, answers that clients have not taken, and what
-// goroutines keep for connections.
-// Whoever would keep more asks for room first.
+// The memory that a loop uses for clients and members is counted in held: incomplete requests, requests that
+// members have not read, requests of jobs, answers that clients have not read, and the memory of the
+// goroutines that carry connections. Code that would use more asks for room first.
 
 const (
-	// smallBlock is the size of a data block at most, in bytes, that finds room when there is none
-	// for larger ones.
+	// smallBlock bounds the data blocks that still get room when there is none for larger ones, in bytes.
 	smallBlock = 2 << 10
 	// crowdedBacklog is memberBacklog while there is no room.
 	crowdedBacklog = 64 << 10
-	// firstBody is what is allocated at first for a large request, in bytes.
+	// firstBody is how many bytes are allocated at first for a large request.
 	firstBody = 64 << 10
 )
 
-// room tells whether a block of n bytes more may be kept.
+// room tells whether a block of n more bytes may be kept.
 func (l *loop) room(n int) bool {
 	most := l.maxMemory
 	if n <= smallBlock {
@@ -31,14 +29,14 @@ func (l *loop) room(n int) bool {
 	return l.held+l.coming+n <= most
 }
 
-// weigh counts what goroutines keep for connections.
+// weigh counts the memory of the goroutines that carry connections.
 func (l *loop) weigh() {
 	share := int(l.router.clients.Bytes()) / len(l.router.loops)
 	l.held += share - l.carried
 	l.carried = share
 }
 
-// piece is how much is read from a client at once, in bytes. It may have to be kept.
+// piece returns how many bytes are read from a client at once. They may have to be kept.
 func (l *loop) piece() int {
 	if l.held > l.maxMemory {
 		return eventloop.Usual
@@ -46,8 +44,8 @@ func (l *loop) piece() int {
 	return readSize
 }
 
-// crowded tells whether there is no room for a block of this answer. The answer that its client
-// takes now needs no room for all of it.
+// crowded tells whether there is no room for a block of this answer. An answer that its client is reading now
+// doesn't need room for the whole block.
 func (l *loop) crowded(s *slot, block int) bool {
 	if block == 0 || s.hidden || s.client == nil && s.job == nil {
 		return false
@@ -58,7 +56,7 @@ func (l *loop) crowded(s *slot, block int) bool {
 	return !l.room(block)
 }
 
-// count what was received.
+// count counts the received bytes.
 func (c *client) count() {
 	n := cap(c.in) + cap(c.body)
 	c.loop.held += n - c.counted
@@ -71,7 +69,7 @@ func (c *client) count() {
 	}
 }
 
-// overdue tells whether the client has left the router waiting for too long.
+// overdue tells whether the client has let the router wait for too long.
 func (c *client) overdue(config *Config) bool {
 	now, short := c.loop.now, c.loop.held > c.loop.maxMemory/2
 	patience := int64(config.RequestTimeout)
@@ -84,34 +82,34 @@ func (c *client) overdue(config *Config) bool {
 	return config.IdleTimeout > 0 && c.head == nil && !c.waits && now-c.used > int64(config.IdleTimeout)
 }
 
-// count what is unsent.
+// count counts the unsent bytes.
 func (m *member) count() {
 	n := m.unsent()
 	m.loop.held += n - m.counted
 	m.counted = n
 }
 
-// count what the job keeps.
+// count counts the job's bytes.
 func (j *job) count() {
 	n := j.Size()
 	j.loop.held += n - j.counted
 	j.counted = n
 }
 
-// take a part of an owner's answer.
+// take appends a part of an owner's answer.
 func (j *job) take(b []byte) {
 	j.Take(b)
 	j.loop.held += len(b)
 	j.counted += len(b)
 }
 
-// forget what was counted: the job is over.
+// forget removes the job's bytes from the count, because the job is over.
 func (j *job) forget() {
 	j.loop.held -= j.counted
 	j.counted = 0
 }
 
-// crowded: there is no room for the answer.
+// crowded is called when there is no room for the answer.
 func (j *job) crowded() { j.Fail(answerNoRoom) }
 
 // collect begins to collect a large request: b begins with its line.
@@ -142,8 +140,8 @@ func (c *client) readBody() {
 	}
 }
 
-// collectOn carries a large request out, if it is complete, else it makes room for more. It returns
-// false if the client has to wait for a member.
+// collectOn carries out a large request if it is complete, or makes room for more of it. It returns false if
+// the client has to wait for a member.
 func (c *client) collectOn() bool {
 	if len(c.body) < cap(c.body) {
 		return true
@@ -151,7 +149,7 @@ func (c *client) collectOn() bool {
 	r := &c.loop.request
 	line := r.Parse(c.body)
 	left := c.size - len(c.body)
-	if left > 0 { // it grows in steps: what was only announced takes no room
+	if left > 0 { // it grows in steps, so that announced bytes take no room before they arrive
 		if n := min(c.size, 2*len(c.body)); c.loop.room(n - len(c.body)) {
 			c.body = append(make([]byte, 0, n), c.body...)
 			c.count()
@@ -166,9 +164,9 @@ func (c *client) collectOn() bool {
 	return true
 }
 
-// refuse a request of whose data block there is no room for the rest: left bytes. It returns the
-// length of its line, 0 if the client has to wait for a member. As memcached, it leaves no older
-// value behind that a set was to replace.
+// refuse refuses a request because there is no room for the rest of its data block, left bytes. It returns
+// the length of the request's line, 0 if the client has to wait for a member. Like memcached, it deletes the
+// older value that a set was to replace.
 func (c *client) refuse(r *wire.Request, line, left int, answer string) int {
 	if (r.Verb == wire.Set || r.Verb == wire.MetaSet) && !c.erase(r) {
 		return 0
@@ -178,7 +176,7 @@ func (c *client) refuse(r *wire.Request, line, left int, answer string) int {
 	return line
 }
 
-// erase deletes the key of a request. The client is not told.
+// erase deletes the key of a request. The client gets no answer to that.
 func (c *client) erase(r *wire.Request) bool {
 	text := append(append([]byte("md "), r.Key...), " q"...)
 	if r.Binary {
@@ -197,7 +195,7 @@ func (c *client) erase(r *wire.Request) bool {
 	switch {
 	case old != nil:
 		body := c.body
-		c.body = nil // it is not this request's
+		c.body = nil // it belongs to another request
 		c.moving(&d, s, nil, nil, m, old)
 		c.body = body
 	case !m.up:

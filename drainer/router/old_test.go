@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// ownKey is a key of the ring's i-th member.
+// ownKey returns a key of the ring's i-th member.
 func ownKey(r router.Ring, i int) string {
 	for n := 0; ; n++ {
 		if key := fmt.Sprintf("own-%d", n); r.Owner.Owner([]byte(key)) == i {
@@ -19,7 +19,7 @@ func ownKey(r router.Ring, i int) string {
 	}
 }
 
-// A member that is too old gets no request of any client: it would carry values out as commands.
+// A member that is too old gets no client's request: it would carry out values as commands.
 func TestAMemberThatIsTooOldIsNeverSentARequest(t *testing.T) {
 	t.Parallel()
 	all := append(members(t, 1), memcachedtest.StartSuite(t, "bullseye"))
@@ -39,7 +39,7 @@ func TestAMemberThatIsTooOldIsNeverSentARequest(t *testing.T) {
 	routed.want("set "+ownKey(ring(t, young, old), 0)+" 0 0 1\r\ny\r\n", "STORED\r\n")
 }
 
-// Those that are new enough are served, the versions of all suites in one ring.
+// Members that are new enough are served, with the versions of all suites in one ring.
 func TestMembersOfOtherVersionsShareARing(t *testing.T) {
 	tier.Second(t, "TestAMemberThatIsTooOldIsNeverSentARequest")
 	t.Parallel()

@@ -6,12 +6,10 @@ import (
 	"example.com/memcached-operator/drainer/linux"
 )
 
-// slowest is how many bytes a second a client or member has to send or take at least of
-// something large.
+// slowest is how many bytes per second a client or member has to send or read at least, of something large.
 const slowest = 32 << 10
 
-// progress: a request that the member has not taken in full yet is no reason to give it up, if it
-// takes enough of it.
+// progress keeps a member from being given up while it reads a large request fast enough.
 func (m *member) progress() {
 	end := m.passed + uint64(m.unsent())
 	if q := &m.unanswered; q.n > 1 {

@@ -1,10 +1,10 @@
-// Package router is a stateless router for memcached's text and binary protocols: applications have
-// one address, and each key is asked of its owner among the members.
+// Package router is a stateless router for memcached's text and binary protocols: applications have one
+// address, and the router asks each key's owner among the members.
 //
-// A loop for each CPU serves a part of the clients with epoll. It has one connection to
-// each member, which all of its clients share, and runs a request from the client's
-// bytes to the answer's without another goroutine. Goroutines do what may wait: they
-// connect, resolve names, speak TLS, and translate the binary protocol.
+// A loop for each CPU serves a part of the clients with epoll. It has one connection to each member, which
+// all of its clients share, and carries out a request from the client's bytes to the answer's without another
+// goroutine. Goroutines do what may block: they connect, resolve names, use TLS, and translate the binary
+// protocol.
 package router
 
 import (
@@ -22,55 +22,58 @@ import (
 	"example.com/memcached-operator/drainer/router/fence"
 )
 
-// Config of a router. The zero value of a bound is its default.
+// Config configures a router. The zero value of a bound is its default.
 type Config struct {
-	// Table at the start; see Apply for others.
+	// Table is the first table; see Apply for later ones.
 	Table *Table
-	// Dialer of the connections to members.
+	// Dialer opens connections to members.
 	Dialer memcache.Dialer
-	// TLS of a client's connection that begins; nil for plain text.
+	// TLS returns the configuration for a client's new connection; nil for plain text.
 	TLS func() (*tls.Config, error)
-	// Logins that are accepted; nil lets everybody in. They are asked for every second.
+	// Logins returns the accepted logins; nil accepts clients without a login. It is called every second.
 	Logins func() ([]contract.Login, error)
 	// Loops is the number of threads that serve clients.
 	Loops int
-	// MaxConnections of clients. Those by TLS, and those that speak the binary protocol, are fewer if
-	// what goroutines keep for them would take more than half of the memory of all loops.
+	// MaxConnections bounds the clients. There are fewer clients with TLS or the binary protocol if the
+	// goroutines that carry their connections would take more than half of the memory of all loops.
 	MaxConnections int
-	// MaxItem is the size of a data block at most, in bytes, with its end.
+	// MaxFiles is how many files the process may have open; 0 any number. Connections of clients are fewer if they
+	// would leave too few to reach members.
+	MaxFiles int64
+	// MaxItem bounds a data block, in bytes, with its line end.
 	MaxItem int
-	// MaxMemory of each loop for what clients are sent and send, in bytes. What is kept may exceed
-	// it by a quarter, of small values, and by one value.
+	// MaxMemory bounds each loop's memory for clients' requests and answers, in bytes. Small values may
+	// exceed it by a quarter, and one value may exceed it alone.
 	MaxMemory int
-	// MemberTimeout is how long a member may be silent that has been asked something.
+	// MemberTimeout is how long a member may leave a request without an answer.
 	MemberTimeout time.Duration
-	// ConnectTimeout bounds a connection to a member, with TLS and the login.
+	// ConnectTimeout bounds the time to connect to a member, with TLS and the login.
 	ConnectTimeout time.Duration
-	// IdleTimeout closes the connection of a client that asks nothing and takes nothing; 0 never.
+	// IdleTimeout closes the connection of a client that sends and reads nothing; 0 never.
 	IdleTimeout time.Duration
-	// RequestTimeout is how long a request of more than a few KiB may take to arrive, with a
-	// second more for each slowest bytes. While memory is short, it holds for small requests, too, and
-	// is also how long a client may take none of its answers.
+	// RequestTimeout is how long a request of more than a few KiB may take to arrive, plus a second for each
+	// slowest bytes. While memory is short, it also applies to small requests, and to clients that read none
+	// of their answers.
 	RequestTimeout time.Duration
-	// Linger is how long a router that was told to end still takes connections: until
-	// everybody has learned that it is not ready.
+	// Linger is how long a router that was told to end still accepts connections, until all clients have
+	// learned that it is not ready.
 	Linger time.Duration
 	// DrainTimeout bounds how long it then waits for answers.
 	DrainTimeout time.Duration
-	// ReadErrors: a key of a classic or binary read whose member can't be asked, or answers with an
-	// error, gets an error, which ends the read. Otherwise it is a miss.
+	// ReadErrors means that a key of a classic or binary read gets an error, which ends the read, if its
+	// member can't be asked or answers with an error. Otherwise the key is a miss.
 	ReadErrors bool
-	// Slow: requests that take so long are logged, and those that members answer with an error,
-	// one a second of each loop at most; 0 none.
+	// Slow is the duration from which requests are logged. Requests with an error of a member are logged,
+	// too. Each loop logs at most one a second; 0 logs none.
 	Slow time.Duration
-	// Fence: tables are offered, and the router looks at the members how far other routers are.
+	// Fence means that tables are offered, and the router looks at the members for how far other routers are.
 	Fence bool
-	// LeftBehind is how long there may be a later table than the router's before it refuses keys
-	// that may have moved, and after twice that time all.
+	// LeftBehind is how long there may be a later table than the router's before the router refuses keys that
+	// may have moved, and after twice that time all keys.
 	LeftBehind time.Duration
-	// LookPeriod is the time between two looks at a member, more or less.
+	// LookPeriod is the approximate time between two looks at a member.
 	LookPeriod time.Duration
-	// Logf writes a line for people.
+	// Logf logs a line for people.
 	Logf func(format string, args ...any)
 }
 
@@ -115,18 +118,19 @@ type Router struct {
 	clients eventloop.Clients
 	members eventloop.Members
 	logins  logins
-	// version is a member's.
+	// version is that of a member.
 	version atomic.Pointer[string]
 	ending  atomic.Bool
+	files   files
 	table   atomic.Pointer[Table]
 	fence   *fence.Fence
-	// serving ends when the last client has gone; goroutines end with it.
+	// serving ends when the last client has gone, and the goroutines end with it.
 	serving    context.Context
 	stop       context.CancelFunc
 	goroutines sync.WaitGroup
 }
 
-// New returns a router that serves nobody yet.
+// New returns a router that serves no client yet.
 func New(config Config) (*Router, error) {
 	config.complete()
 	r := &Router{config: config, began: time.Now()}
@@ -156,14 +160,14 @@ func New(config Config) (*Router, error) {
 	return r, nil
 }
 
-// give a client to a loop, in turn.
+// give gives a client to a loop, in turn.
 func (r *Router) give(n int64, fd int, carried bool) bool {
 	l := r.loops[int(n)%len(r.loops)]
 	return l.poller.Post(func() { l.accept(fd, carried) })
 }
 
-// Serve serves the clients of a listener until ctx ends, and then until they have the
-// answers to what they have asked. It closes the listener.
+// Serve serves the clients of a listener until ctx ends, and then until they have the answers to their
+// requests. It closes the listener.
 func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 	var loops sync.WaitGroup
 	for _, l := range r.loops {

@@ -19,7 +19,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// excluded lines are answered otherwise than by Debian's memcached, or not the same twice.
+// excludedLines are lines that Debian's memcached answers differently, or differently each time.
 var excludedLines = map[string]*regexp.Regexp{
 	"other than ERROR":              regexp.MustCompile(`^ *(?:stats|shutdown|watch|lru|lru_crawler|slabs|cache_memlimit|extstore|refresh_certs|misbehave|debugtime|version)(?: |$)`),
 	"what it says is of a moment":   regexp.MustCompile(`^ *me `),
@@ -31,15 +31,15 @@ var excludedLines = map[string]*regexp.Regexp{
 	"ends the connection":           regexp.MustCompile(`HTTP/|^ *quit`),
 	"sizes of which 32 bits are kept": regexp.MustCompile(
 		`^ *(?:set|add|replace|append|prepend|cas|ms) .*(?:\d{10}|-\d)`),
-	// memcached finds the opaque after it has done what was asked for.
+	// memcached checks the opaque after it has carried out the command.
 	"opaque flags that are too long": regexp.MustCompile(`^ *m[gsda] .* O(?:[^ ]{32}|[^ ]*[\x01-\x1f\x7f])`),
 }
 
 // last is a request whose answer comes last.
 const last = "mg nothing Olast"
 
-// completed completes a text, so that last may follow it. If the router does not answer it as
-// Debian's memcached does, it says why.
+// completed completes a text, so that last may follow it. If the router does not answer it as Debian's
+// memcached does, why is the reason.
 func completed(text []byte) (complete []byte, why string) {
 	if bytes.Count(text, []byte(" "))+bytes.Count(text, []byte("\n")) > 500 {
 		return nil, "more requests than a client has unanswered"
@@ -63,7 +63,7 @@ func completed(text []byte) (complete []byte, why string) {
 			return nil, "which token comes after a NUL"
 		}
 		for why, lines := range excludedLines {
-			if lines.Match(bytes.TrimSuffix(line[:n-1], []byte("\r"))) { // one: more belong to the last word
+			if lines.Match(bytes.TrimSuffix(line[:n-1], []byte("\r"))) { // only one: further ones belong to the last word
 				return nil, why
 			}
 		}
@@ -78,15 +78,14 @@ func completed(text []byte) (complete []byte, why string) {
 	return text, ""
 }
 
-// line is a connection that is used again: thousands of new ones a second are too many for the
-// kernel.
+// line is a connection that is reused: thousands of new ones a second are too many for the kernel.
 type line struct {
 	address string
 	conn    net.Conn
 	r       *bufio.Reader
 }
 
-// ask returns all that is answered to a text, until the connection ends or last is answered.
+// ask returns all answers to a text, until the connection ends or last is answered.
 func (l *line) ask(text string) (string, error) {
 	if l.conn == nil {
 		conn, err := net.Dial("tcp", l.address)
@@ -110,7 +109,7 @@ func (l *line) ask(text string) (string, error) {
 	return answer.String(), err
 }
 
-// answeredBy is when waiting for an answer ends: before a fuzz test counts as hung.
+// answeredBy returns the deadline for an answer, which is before a fuzz test counts as hung.
 func answeredBy() time.Time {
 	if flag.Lookup("test.fuzz").Value.String() != "" {
 		return time.Now().Add(5 * time.Second)
@@ -118,8 +117,7 @@ func answeredBy() time.Time {
 	return wait.Deadline()
 }
 
-// FuzzSameAnswers: the same bytes to a memcached and to a router in front of one get the same
-// answers.
+// A memcached and a router in front of one give the same answers to the same bytes.
 func FuzzSameAnswers(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 0))
 	for range 60 {

@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// same sends a text to both, and compares what they answer.
+// same sends a text to both, and compares the answers.
 func same(t *testing.T, direct, routed *conversation, text string, without *regexp.Regexp) {
 	t.Helper()
 	want, got := direct.ask(unswallowed(text)), routed.ask(text)
@@ -29,9 +29,9 @@ func same(t *testing.T, direct, routed *conversation, text string, without *rege
 	}
 }
 
-// unswallowed is a text as Debian's memcached has to get it to answer as the router: without the
-// data blocks that come with requests it refuses. It would take them for requests; newer
-// memcacheds, and the router, don't.
+// unswallowed returns the text for Debian's memcached that makes it answer as the router does: without the
+// data blocks of requests that it refuses. It would read them as requests; newer memcacheds, and the router,
+// don't.
 func unswallowed(text string) string {
 	var r wire.Request
 	var kept []byte
@@ -52,8 +52,7 @@ func unswallowed(text string) string {
 	return string(kept)
 }
 
-// The same bytes to a memcached and to a router in front of one get the
-// same answers.
+// A memcached and a router in front of one give the same answers to the same bytes.
 func TestTheRouterAnswersAsMemcachedDoes(t *testing.T) {
 	t.Parallel()
 	both := members(t, 2)
@@ -90,8 +89,8 @@ func TestTheRouterAnswersAsMemcachedDoes(t *testing.T) {
 	}
 }
 
-// TestSameAnswersAtRandom: requests at random, some of them malformed, in pieces of any
-// size, and several at once. CAS values are each member's own, and so are seconds that are left.
+// The requests are random, some of them malformed, in pieces of any size, and several at once. CAS values
+// differ between the members, and so do the remaining seconds.
 func TestSameAnswersAtRandom(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -101,8 +100,7 @@ func TestSameAnswersAtRandom(t *testing.T) {
 	sameAtRandom(t, random, dial(t, all[0].Address()), dial(t, start(t, router.Config{}, all[1:]...).address), rounds(2000), anyRequest)
 }
 
-// TestSameAnswersInAChange: so it is in every state of a ring change, if all keys have
-// another owner.
+// The same holds in every state of a ring change, if all keys have another owner.
 func TestSameAnswersInAChange(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
@@ -136,16 +134,15 @@ func enter(t *testing.T, r *running, routed *conversation, table *router.Table) 
 	}
 	wait.For(t, "the table", func() error { return acknowledged(r, table.Number) })
 	wait.For(t, "the new member", func() error {
-		if got := routed.ask("get nothing\r\n"); got != "END\r\n" {
+		if got := routed.ask("mg nothing v\r\n"); got != "EN\r\n" {
 			return fmt.Errorf("%q", got)
 		}
 		return nil
 	})
 }
 
-// TestSameAnswersToEachFormInAChange: the forms in which a request can be said, for keys that are
-// at the old owner only, in a ring change. The steps of a change are other commands than the
-// client's, and the router's own answers.
+// These are all forms of requests, in a ring change, for keys that only the old owner has. The steps of a
+// change use other commands than the client's, and some answers are the router's own.
 func TestSameAnswersToEachFormInAChange(t *testing.T) {
 	tier.Second(t, "TestSameAnswersInAChange")
 	t.Parallel()
@@ -165,7 +162,7 @@ func TestSameAnswersToEachFormInAChange(t *testing.T) {
 				old, next := startMember(t), startMember(t)
 				r := start(t, router.Config{}, old)
 				direct, routed := dial(t, memcachedtest.Start(t).Address()), dial(t, r.address)
-				if state == ringchange.Finish { // nothing is left at the old owner
+				if state == ringchange.Finish { // the old owner has nothing any more
 					dial(t, next.Address()).ask(before)
 				}
 				same(t, direct, routed, before, nil)
@@ -178,7 +175,7 @@ func TestSameAnswersToEachFormInAChange(t *testing.T) {
 	})
 }
 
-// TestARefusedRequestLeavesNoLease: E is a flag of newer memcacheds.
+// E is a flag of newer memcacheds.
 func TestARefusedRequestLeavesNoLease(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Prepare; state < ringchange.Finish; state++ {
@@ -203,7 +200,7 @@ func acknowledged(r *running, want int64) error {
 	return nil
 }
 
-// rounds of random requests: a quarter, and all in the second tier.
+// rounds returns a quarter of n in the first tier, and n in the second.
 func rounds(n int) int {
 	if tier.All() {
 		return n
@@ -219,7 +216,7 @@ func sameAtRandom(t *testing.T, random *rand.Rand, direct, routed *conversation,
 		for range 1 + random.IntN(20) {
 			text.WriteString(request(random))
 		}
-		text.WriteString("xx\r\n") // a data block that is too short takes no more than this
+		text.WriteString("xx\r\n") // so many bytes complete a data block that is too short
 		if round%10 == 0 {
 			_ = routed.Conn.(interface{ SetNoDelay(bool) error }).SetNoDelay(true)
 			for b := text.String(); len(b) > 0; {
@@ -237,8 +234,8 @@ func sameAtRandom(t *testing.T, random *rand.Rand, direct, routed *conversation,
 	}
 }
 
-// changeable is a request that is answered the same during a ring change: all but an mg
-// with N. What decr makes of 10 depends on who reads it then: "9", or "9 ".
+// changeable returns a request that has the same answer during a ring change. That excludes an mg with N. A
+// decr of 10 gives "9" or "9 ", depending on other readers.
 func changeable(random *rand.Rand) string {
 	for {
 		text := anyRequest(random)
@@ -251,7 +248,7 @@ func changeable(random *rand.Rand) string {
 
 var excluded = regexp.MustCompile(`^mg .* N1000|^decr `)
 
-// anyRequest is one request, usually with its data block.
+// anyRequest returns a request, usually with its data block.
 func anyRequest(random *rand.Rand) string {
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }
 	key := func() string { return pick("a", "b", "c", "d", "e", "key-1", "key-2", "key-3") }
@@ -296,7 +293,7 @@ func anyRequest(random *rand.Rand) string {
 	case 4:
 		return block("cas "+key()+" 0 0 %d 999999999"+noreply(), value())
 	case 5:
-		// What decr makes of 10 depends on who reads it then: "9", or "9 ".
+		// A decr of 10 gives "9" or "9 ", depending on other readers.
 		if random.IntN(2) == 0 {
 			return "decr " + key() + pick(" 0", " x", "") + noreply() + "\r\n"
 		}
@@ -306,13 +303,13 @@ func anyRequest(random *rand.Rand) string {
 	case 7:
 		return "touch " + key() + pick(" 1000", " 0", "") + noreply() + "\r\n"
 	case 8, 9, 10:
-		// What memcached repeats of a key in base64 depends on which command has made the item.
+		// The key in base64 that memcached returns depends on the command that has made the item.
 		if random.IntN(4) == 0 {
 			return "mg " + encoded() + flags("vqtTsf") + " b" + flags("OcN") + "\r\n"
 		}
 		return "mg " + key() + flags("vqktTsfOcN") + "\r\n"
 	case 11, 12:
-		// With two errors in one request, it depends which of them is found first.
+		// With two errors in one request, it is not defined which of them is found first.
 		if random.IntN(2) == 0 {
 			return block("ms "+key()+" %d"+flags("qkTOcI"), value())
 		}
@@ -322,17 +319,17 @@ func anyRequest(random *rand.Rand) string {
 		}
 		return fmt.Sprintf("ms %s %d%s\r\n%s\r\n", k, len(v), f, v)
 	case 13:
-		// Whether an item stays stale when it is incremented depends on who reads it then.
+		// Whether an item stays stale when it is incremented depends on other readers.
 		if random.IntN(4) == 0 {
 			return "md " + encoded() + flags("qk") + " b" + flags("O") + "\r\n"
 		}
 		return "md " + key() + flags("qkO") + "\r\n"
 	case 14:
-		// Up to 1.6.22 at least, memcached answers a quiet ma that makes an item; later, it
-		// doesn't, as the router.
+		// memcached answers a quiet ma that makes an item, up to at least 1.6.22; later versions, and the
+		// router, don't.
 		f := strings.ReplaceAll(flags(pick("qkOMDJvt", "kOMDJNvt")), " MD", " MI")
 		if strings.Contains(f, " N") && !strings.Contains(f, " J") {
-			// What incr makes of 01, a 0 with a 1 appended, depends on who reads it then: "2", or "2 ".
+			// An incr of 01, a 0 with a 1 appended, gives "2" or "2 ", depending on other readers.
 			f += " J1"
 		}
 		return "ma " + key() + f + "\r\n"
@@ -341,7 +338,7 @@ func anyRequest(random *rand.Rand) string {
 	}
 }
 
-// TestEveryMemberHasItsKeys: each key is where a direct client looks for it.
+// Each key is where a direct client looks for it.
 func TestEveryMemberHasItsKeys(t *testing.T) {
 	t.Parallel()
 	all := members(t, 3)

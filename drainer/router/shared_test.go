@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// versions runs a test with Debian's memcached, and with a newer one if there is one, whose
-// parser is another one.
+// versions runs a test with Debian's memcached, and, if there is one, with a newer one, which has another
+// parser.
 func versions(t *testing.T, test func(t *testing.T, start func(testing.TB, ...string) *memcachedtest.Server)) {
 	t.Helper()
 	t.Run("debian", func(t *testing.T) {
@@ -29,7 +29,7 @@ func versions(t *testing.T, test func(t *testing.T, start func(testing.TB, ...st
 	})
 }
 
-// lines are what a router logs.
+// lines are the lines of a router's log.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -41,7 +41,7 @@ func (l *lines) logf(format string, args ...any) {
 	l.all = append(l.all, fmt.Sprintf(format, args...))
 }
 
-// lost returns what a router says of connections to members that have ended.
+// lost returns the log's lines about lost connections to members.
 func (l *lines) lost() (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +53,8 @@ func (l *lines) lost() (all []string) {
 	return all
 }
 
-// attacks are texts that made some version of memcached answer something else than the router
-// expected, over the connection that all clients share. Each has an answer of a line at least.
+// attacks returns texts that made some version of memcached answer something else than the router expected,
+// over the connection that all clients share. Each has an answer of at least one line.
 func attacks() []string {
 	const block = "\r\nversion\r\nmn\r\n"
 	split := func(key string) string { return base64.StdEncoding.EncodeToString([]byte(key + "\r\nHD")) }
@@ -73,15 +73,15 @@ func attacks() []string {
 		"get " + strings.Repeat("k ", 1100) + "foo\x00bar\r\n", "get " + strings.Repeat("k ", 1100) + "foo\x00" + strings.Repeat("x", 300) + "\r\n",
 		"gat +5 a\r\n", "gat 0000000000005 a\r\n", "touch a +5\r\n", "incr a +5\r\n", "incr a 00000000000000000000000005\r\n", "flush_all +0\r\n", "mg a v {\r\n", "mg a T+5\r\n",
 	}
-	// Lines that fill a member's buffer so that a part of the last one is longer than it takes.
+	// These lines fill a member's buffer so that a part of the last one is longer than the member accepts.
 	long := func(n int) string { return "delete k" + strings.Repeat(" ", n-10) + "\r\n" }
 	all = append(all, strings.Repeat(long(2050), 6)+long(2035)+long(2050)+"get foo\r\n")
 	return append(all, strings.Repeat("mg k v P"+strings.Repeat("p", 2000)+"\r\n", 20))
 }
 
-// Whatever a client sends, the others get the answers to their own requests, over a connection
-// to the member that does not break.
-func TestNobodyElseHearsOfAMalformedRequest(t *testing.T) {
+// Whatever a client sends, the others get the answers to their own requests, and the connection to the member
+// does not break.
+func TestNoOtherClientHearsOfAMalformedRequest(t *testing.T) {
 	t.Parallel()
 	versions(t, func(t *testing.T, startMember func(testing.TB, ...string) *memcachedtest.Server) {
 		var said lines
@@ -111,7 +111,7 @@ func TestNobodyElseHearsOfAMalformedRequest(t *testing.T) {
 	})
 }
 
-// The block of a refused request is nobody's request, neither the members' nor the router's.
+// Neither the members nor the router read the block of a refused request as requests.
 func TestADataBlockIsNeverARequest(t *testing.T) {
 	t.Parallel()
 	versions(t, func(t *testing.T, startMember func(testing.TB, ...string) *memcachedtest.Server) {
@@ -146,7 +146,7 @@ func TestAKeyMayBeNoreply(t *testing.T) {
 	})
 }
 
-// Keys in base64 come back as they were written, whoever has made the item, and in which way.
+// Keys in base64 come back as they were written, whichever client has made the item, and in whichever way.
 func TestAKeyInBase64ComesBackAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	versions(t, func(t *testing.T, startMember func(testing.TB, ...string) *memcachedtest.Server) {
@@ -164,7 +164,7 @@ func TestAKeyInBase64ComesBackAsItWasWritten(t *testing.T) {
 	})
 }
 
-// What changes a member, or tells much of it, is not for applications. The connection stays open.
+// Applications may not use commands that change a member, or reveal much about it. The connection stays open.
 func TestOtherCommandsAreErrors(t *testing.T) {
 	t.Parallel()
 	routed := dial(t, start(t, router.Config{}, members(t, 1)...).address)
@@ -181,7 +181,7 @@ func TestOtherCommandsAreErrors(t *testing.T) {
 	routed.want("get a\r\n", "END\r\n")
 }
 
-// liar is a member that answers each request with a text, whatever it is.
+// liar is a member that gives its own answer to each request.
 func liar(t *testing.T, answer func(line string) string) *memcachedtest.Server {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -214,8 +214,8 @@ func liar(t *testing.T, answer func(line string) string) *memcachedtest.Server {
 	return &memcachedtest.Server{Port: listener.Addr().(*net.TCPAddr).Port}
 }
 
-// If a member answers what can't be the answer, nobody gets it, and the connection to it ends:
-// what comes after it would be the answers to other requests.
+// If a member's answer can't be the answer to the request, no client gets it, and the connection to the
+// member ends: the bytes after it would be taken for the answers to other requests.
 func TestAnAnswerThatDoesNotFitEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{

@@ -5,43 +5,43 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// slot is one request to members, and the place of its answer among the client's.
+// slot is one request to members, and holds its place in the order of the client's answers.
 type slot struct {
-	// next in the client's order, or in the loop's list of free ones.
+	// next is the next in the client's order, or in the loop's list of free ones.
 	next   *slot
-	client *client // nil when it has gone
+	client *client // nil when the client has gone
 	verb   wire.Verb
 	kind   wire.Kind
-	// key as the member was sent it, of a classic read; of a meta command, if it has an echo.
+	// key is the key as it was sent to the member, for a classic read and a meta command with an echo.
 	key []byte
-	// echo of the key.
+	// echo says where the answer repeats the key.
 	echo wire.Echo
-	// began in nanoseconds of the loop's clock.
+	// began is in nanoseconds of the loop's clock.
 	began int64
-	// held is what is answered and can't be sent yet: earlier requests aren't answered.
+	// held is the part of the answer that can't be sent yet, because earlier requests aren't answered.
 	held []byte
-	// size of what was emitted, in bytes.
+	// size is how many bytes were emitted.
 	size int
-	// parts is the number of members that are still to answer a request to all of them.
+	// parts is how many members have yet to answer a request to all of them.
 	parts int
-	// again is a request to all members that is sent them twice; nil if that isn't to come.
-	again *again
-	// outcome of the answer, once its first line is known.
+	// repeat is set if a request to all members is to be sent twice; nil otherwise.
+	repeat *repeatedRequest
+	// outcome is that of the answer, once its first line is known.
 	outcome wire.Code
 
-	lenient bool // a read that fails is answered as a miss
-	missed  bool // so it was
-	quiet   bool // the request was: some answers are hidden
-	silent  bool // all are: the request is the router's own
-	more    bool // more keys of the same read follow: no END
+	lenient bool // a failed read is answered as a miss
+	missed  bool // the read was answered so
+	quiet   bool // some answers to the request are hidden
+	silent  bool // all answers are hidden: the request is the router's own
+	more    bool // more keys of the same read follow, so there is no END yet
 	hidden  bool // this answer is not for the client
-	started bool // some of it has been sent
+	started bool // a part of it has been sent
 	done    bool
-	pending bool // some member is still to answer it
+	pending bool // a member has yet to answer it
 
-	// job whose step this is; it has no client then.
+	// job is set if this is a step of it; then there is no client.
 	job *job
-	// epoch is the table under which it began; that table counts it until it is answered.
+	// epoch is that of the table with which the request began, which counts it until it is answered.
 	epoch *fence.Epoch
 }
 
@@ -56,7 +56,7 @@ func (s *slot) begin(a *wire.Answer) {
 	}
 }
 
-// emit passes bytes of the answer on.
+// emit passes on a part of the answer.
 func (s *slot) emit(b []byte) {
 	c := s.client
 	switch {
@@ -76,7 +76,7 @@ func (s *slot) emit(b []byte) {
 	}
 }
 
-// line passes the line of an answer on.
+// line passes on the line of an answer.
 func (s *slot) line(a *wire.Answer) {
 	at, ok := s.echo.In(a)
 	if !ok {
@@ -88,7 +88,7 @@ func (s *slot) line(a *wire.Answer) {
 	}
 }
 
-// fail answers with an error of ours.
+// fail answers with an error of the router's own.
 func (s *slot) fail(answer string) {
 	c := s.client
 	switch {
@@ -96,7 +96,7 @@ func (s *slot) fail(answer string) {
 		s.job.Fail("")
 	case c == nil:
 	case s.started:
-		// A part of a value has been sent: nothing can be said any more.
+		// A part of a value has been sent: no error can be sent any more.
 		c.broken()
 		return
 	case s.parts > 0:
@@ -113,8 +113,8 @@ func (s *slot) fail(answer string) {
 	}
 }
 
-// miss answers a read that has failed as if there were no item: an error would end the answer to all
-// keys of the read, and libraries then take the router for dead.
+// miss answers a failed read as if there were no item: an error would end the answer to all keys of the read,
+// and libraries would then assume that the router is down.
 func (s *slot) miss() {
 	s.outcome, s.missed = wire.Failure, true
 	switch s.hidden = s.more; {
@@ -126,12 +126,12 @@ func (s *slot) miss() {
 	}
 }
 
-// part is the answer of one of several members. The first error is that of all.
+// part handles the answer of one of several members. The first error is the client's answer.
 func (s *slot) part(code wire.Code, line []byte) {
 	if s.outcome == wire.Failure || s.client == nil {
 		return
 	}
-	if s.outcome = code; code == wire.Failure || s.parts == 1 && s.again == nil {
+	if s.outcome = code; code == wire.Failure || s.parts == 1 && s.repeat == nil {
 		if s.hidden = s.quiet; !s.hidden {
 			s.size += len(line)
 			s.client.hold(s, line)
@@ -139,7 +139,7 @@ func (s *slot) part(code wire.Code, line []byte) {
 	}
 }
 
-// queue is a ring of slots: those that a member has been sent, in order.
+// queue is a ring buffer of the requests that a member has been sent, in order.
 type queue struct {
 	ring  []queued
 	first int
@@ -148,7 +148,7 @@ type queue struct {
 
 type queued struct {
 	*slot
-	// at is how many bytes the member had been sent, or was to be sent, before this request.
+	// at is the number of bytes to the member before this request.
 	at uint64
 }
 

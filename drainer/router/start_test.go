@@ -22,11 +22,11 @@ func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
 type running struct {
 	*router.Router
 	address string
-	stop    context.CancelFunc // as SIGTERM does
+	stop    context.CancelFunc // has the effect of SIGTERM
 	ended   chan error
 }
 
-// ring of members in this order.
+// ring returns the ring of the members in this order.
 func ring(t testing.TB, members ...*memcachedtest.Server) (r router.Ring) {
 	t.Helper()
 	for _, m := range members {
@@ -50,7 +50,7 @@ func start(t testing.TB, config router.Config, members ...*memcachedtest.Server)
 	return r
 }
 
-// launch is start, but for a table of its own, and without waiting.
+// launch is start with any table, and without waiting.
 func launch(t testing.TB, config router.Config) *running {
 	t.Helper()
 	var err error
@@ -88,7 +88,7 @@ func launch(t testing.TB, config router.Config) *running {
 	return r
 }
 
-// conversation is a connection for bytes as they are.
+// conversation is a connection for raw bytes.
 type conversation struct {
 	net.Conn
 	t testing.TB
@@ -117,7 +117,7 @@ func (c *conversation) say(text string) {
 	}
 }
 
-// until returns what comes up to this line, without it.
+// until returns the text up to this line, without the line.
 func (c *conversation) until(last string) string {
 	c.t.Helper()
 	var b strings.Builder
@@ -133,7 +133,7 @@ func (c *conversation) until(last string) string {
 	}
 }
 
-// ask sends text, and returns all that is answered.
+// ask sends text, and returns the whole answer.
 func (c *conversation) ask(text string) string {
 	c.t.Helper()
 	c.say(text + "mn\r\n")

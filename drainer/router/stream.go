@@ -8,21 +8,20 @@ import (
 	"example.com/memcached-operator/drainer/router/eventloop"
 )
 
-// stream is a socket of a loop with what is to be sent. It holds buffers only while
-// there is something in them.
+// stream is a socket of a loop with its unsent output. It has buffers only while there is something in them.
 type stream struct {
 	loop *loop
 	fd   int
-	// out from sent on is still to be sent.
+	// The bytes of out from sent on are still to be sent.
 	out  []byte
 	sent int
-	// passed is what was given to the kernel, in bytes.
+	// passed is how many bytes the kernel has accepted.
 	passed uint64
-	// in has what was received and can't be used yet.
+	// in has received bytes that can't be used yet.
 	in []byte
-	// dirty: the loop flushes it when the round is over.
+	// dirty means that the loop flushes it when the round is over.
 	dirty bool
-	// reads and writes are what epoll is told.
+	// reads and writes are what epoll waits for.
 	reads, writes bool
 	closed        bool
 }
@@ -32,7 +31,7 @@ func (s *stream) open(l *loop, fd int, w eventloop.Socket) error {
 	return l.poller.Add(fd, w)
 }
 
-// unsent is the number of bytes that the peer has not taken.
+// unsent returns the number of bytes that the kernel has not accepted.
 func (s *stream) unsent() int { return len(s.out) - s.sent }
 
 // buffer makes room to append to out.
@@ -65,7 +64,7 @@ func (s *stream) flush() bool {
 	return true
 }
 
-// writeDirect writes what the kernel takes of b at once. Nothing is unsent before it.
+// writeDirect writes as much of b as the kernel accepts. There must be no unsent bytes before it.
 func (s *stream) writeDirect(b []byte) int {
 	n, err := unix.Write(s.fd, b)
 	if err != nil {
@@ -75,7 +74,7 @@ func (s *stream) writeDirect(b []byte) int {
 	return n
 }
 
-// shift moves what is unsent to the beginning, if that is the smaller part.
+// shift moves the unsent bytes to the beginning, if they are the smaller part.
 func (s *stream) shift() {
 	if s.sent > len(s.out)/2 {
 		s.out = append(s.out[:0], s.out[s.sent:]...)
@@ -90,8 +89,8 @@ func (s *stream) watch(reads, writes bool) {
 	}
 }
 
-// read returns what there is, with so many new bytes at most: nil if there is nothing yet. It is
-// valid until the next call of any stream of the loop.
+// read returns the received bytes, with at most most new ones: nil if there is nothing yet. They are valid
+// until the next call of any stream of the loop.
 func (s *stream) read(most int) (b []byte, ok bool) {
 	room := s.loop.input
 	if len(s.in) > len(room)/2 { // a read of thousands of keys
@@ -125,7 +124,7 @@ func readInto(fd int, room []byte) (n int, again, ok bool) {
 	}
 }
 
-// keep copies what can't be used yet.
+// keep copies the bytes that can't be used yet.
 func (s *stream) keep(b []byte) {
 	if len(b) == 0 {
 		s.loop.buffers.Put(s.in)
@@ -136,7 +135,7 @@ func (s *stream) keep(b []byte) {
 		s.in = s.in[:len(b)]
 		return
 	}
-	if cap(s.in) > eventloop.Largest && sameEnd(b, s.in) { // to move it again and again would take long
+	if cap(s.in) > eventloop.Largest && sameEnd(b, s.in) { // moving it repeatedly would take long
 		s.in = b
 		return
 	}

@@ -11,21 +11,22 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// Ring of a table.
+// Ring is a ring of a table.
 type Ring = fence.Ring
 
-// Table is what a router is told of the rings.
+// Table is what a router is told about the rings.
 type Table = fence.Table
 
-// answerLate is the answer for keys that others may ask of another member.
+// answerLate is the answer for keys that other routers may ask another member for.
 const answerLate = "SERVER_ERROR the ring changes, and this router has not been told how\r\n"
 
-// Apply takes a new table. It is used for the requests that begin from now on.
+// Apply takes a new table. It is used for new requests.
 func (r *Router) Apply(t *Table) error {
 	if err := t.Follows(r.table.Load()); err != nil {
 		return err
 	}
 	r.table.Store(t)
+	r.reserveFiles(t)
 	r.fence.Apply(t)
 	for _, l := range r.loops {
 		l.poller.Post(func() { l.apply(t) })
@@ -33,8 +34,8 @@ func (r *Router) Apply(t *Table) error {
 	return nil
 }
 
-// Offer tells the router of a table that was read. It takes the table at once, or false: when it
-// is offered again, after some time. Until then Acknowledged says why.
+// Offer offers the router a table that was read. The router takes the table at once, or Offer returns false
+// and has to be called again after some time. Until then Acknowledged says why.
 func (r *Router) Offer(t *Table) (taken bool, err error) {
 	if err := t.Follows(r.table.Load()); err != nil {
 		return false, err
@@ -45,10 +46,10 @@ func (r *Router) Offer(t *Table) (taken bool, err error) {
 	return true, r.Apply(t)
 }
 
-// Table is the one that was applied last.
+// Table returns the table that was last applied.
 func (r *Router) Table() *Table { return r.table.Load() }
 
-// apply connects to members that are new, and takes the table when that is done.
+// apply connects to new members, and takes the table when they are connected.
 func (l *loop) apply(t *Table) {
 	for _, s := range t.Servers() {
 		if l.member(s) == nil {
@@ -69,8 +70,8 @@ func (l *loop) member(s routing.Server) *member {
 	return nil
 }
 
-// unconnected is a member that a table waits for, nil if there is none. Later it may be down as any
-// other; so it may when others don't wait any longer.
+// unconnected returns a member that a table waits for, nil if there is none. Once connected, a member may go
+// down without being waited for. No member is waited for when the other routers don't wait any longer.
 func (l *loop) unconnected(t *Table) *member {
 	if t == nil || t.State != ringchange.Prepare || t.Over() {
 		return nil
@@ -83,12 +84,11 @@ func (l *loop) unconnected(t *Table) *member {
 	return nil
 }
 
-// adopt makes the next table the loop's, if its members are connected, and forgets members
-// that it doesn't name. The first table is taken at once. In prepare this router may not act as
-// in stable: others may have gone on to settle. So it serves what the old owners have, and
-// acknowledges when the new ones are connected. It doesn't wait for them for longer than others may
-// be waited for, since it has known of a later table than its own: then keys of members that it can't
-// reach get errors.
+// adopt makes the next table the loop's, if its members are connected, and forgets members that it doesn't
+// name. The first table is taken at once. In Prepare this router may not act as in Stable, because others may
+// have gone on to Settle. So it serves what the old owners have, and acknowledges when the new ones are
+// connected. Once it has known of a later table than its own, it waits for them only as long as the others
+// may be waited for. After that, keys of members that it can't reach get errors.
 func (l *loop) adopt() {
 	bound := l.router.config.LeftBehind
 	waits := l.table != nil && l.now-l.offered < int64(bound) && l.router.fence.Knows(l.table.Number) < bound
@@ -133,7 +133,7 @@ func (l *loop) newMember(address string) *member {
 	return m
 }
 
-// doubt that a member is where it was reached: another name leads there, too.
+// doubt makes a member unavailable, because another member's name leads to its address, too.
 func (l *loop) doubt(address, why string) {
 	for _, m := range slices.Concat(l.members.all, l.members.leaving) {
 		if m.address == address {
@@ -160,11 +160,10 @@ func (l *loop) leave() {
 	l.members.leaving = kept
 }
 
-// owners of a key: where it is asked for, or if its owner changes, the new one and the
-// old one.
+// owners returns a key's owner. If the owner changes, it returns the new one and the old one.
 func (l *loop) owners(key []byte) (owner, old *member) {
 	l.sketch.See(key)
-	if l.lost {
+	if l.refusesAll {
 		return l.refuser, nil
 	}
 	owner = l.new[l.table.New.Owner.Owner(key)]
@@ -177,9 +176,9 @@ func (l *loop) owners(key []byte) (owner, old *member) {
 	return owner, old
 }
 
-// judge decides which keys the loop still serves. late: not those that may have moved. lost: none,
-// since nobody knows which have moved. Twice the bound after a later number than its own was
-// seen, that may be another ring change.
+// judge decides which keys the loop still serves. It refuses keys that may have moved once the table is
+// outdated. It refuses all keys if it is unknown which keys have moved: in Stable, and twice the bound after
+// a later number than its own was seen, because there may be another ring change.
 func (l *loop) judge() {
 	t := l.table
 	if t == nil {
@@ -193,25 +192,25 @@ func (l *loop) judge() {
 	behind, latest := l.router.fence.Behind(number)
 	unsure := l.router.fence.Unsure()
 	left := unsure || latest > 0 && behind >= bound
-	l.late = left || t.Over()
-	lost := left && (t.State == ringchange.Stable || behind >= 2*bound)
-	if lost != l.lost && l == l.router.loops[0] && !unsure {
-		if lost {
+	l.refusesMoved = left || t.Over()
+	refusesAll := left && (t.State == ringchange.Stable || behind >= 2*bound)
+	if refusesAll != l.refusesAll && l == l.router.loops[0] && !unsure {
+		if refusesAll {
 			l.router.config.Logf("table %d is left behind: others have table %d; all requests are refused", number, latest)
 		} else {
 			l.router.config.Logf("table %d is no longer left behind", number)
 		}
 	}
-	l.lost = lost
+	l.refusesAll = refusesAll
 }
 
-// late tells whether others may do by now what doesn't go together with the job.
-func (j *job) late() bool {
+// outdated tells whether other routers may be in a state by now that is not compatible with the job's.
+func (j *job) outdated() bool {
 	e := j.slot.epoch
-	return j.loop.late || e != nil && j.loop.router.fence.Late(e.Number)
+	return j.loop.refusesMoved || e != nil && j.loop.router.fence.Outdated(e.Number)
 }
 
-// enter counts a request that is under way.
+// enter counts a request in its table's epoch.
 func (l *loop) enter(s *slot) {
 	s.epoch = l.epochs.Enter()
 }
@@ -223,8 +222,8 @@ func (s *slot) leave() {
 	}
 }
 
-// acknowledged is the number of the table up to which all is done: requests that began
-// with earlier ones are answered. If there is a later one, why says what is waited for.
+// acknowledged returns the number of the latest table before which all requests are answered. If there is a
+// later table, why says what it waits for.
 func (l *loop) acknowledged() (number int64, why string) {
 	number, why = l.epochs.Acknowledged()
 	if m := l.unconnected(l.next); m != nil {
@@ -236,8 +235,8 @@ func (l *loop) acknowledged() (number int64, why string) {
 	return number, why
 }
 
-// Acknowledged is the number of the table that all requests under way began with. If it
-// isn't the present table's, why says what is waited for.
+// Acknowledged returns the number of the table that all unanswered requests began with. If it isn't the
+// present table's, why says what it waits for.
 func (r *Router) Acknowledged() (number int64, why string) {
 	number, why = r.boards().Acknowledged(r.table.Load().Number)
 	if t, waits := r.fence.Offered(); t != nil && why == "" {
@@ -246,7 +245,7 @@ func (r *Router) Acknowledged() (number int64, why string) {
 	return number, why
 }
 
-// Number of the table that was read last.
+// Number returns the number of the table that was last read.
 func (r *Router) Number() int64 {
 	if t, _ := r.fence.Offered(); t != nil {
 		return t.Number

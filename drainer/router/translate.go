@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/drainer/router/eventloop"
 )
 
-// translate lets goroutines speak the binary protocol with the application, which has begun
-// with first. They speak text with this client, over a pair of sockets.
+// translate makes goroutines serve the application, which has sent first, in the binary protocol. They talk
+// to this client in text, over a pair of sockets.
 func (c *client) translate(first []byte) {
 	r := c.loop.router
 	application, err := eventloop.Copy(c.fd)
@@ -28,19 +28,19 @@ func (c *client) translate(first []byte) {
 		c.gone()
 		return
 	}
-	if !r.clients.Carry(eventloop.Binary) {
+	if !r.clients.Carry(eventloop.Binary, eventloop.BinaryFiles) {
 		_ = application.Close()
 		_ = text.Close()
 		_ = unix.Close(fd)
 		c.gone()
 		return
 	}
-	counts := !c.carried // else it is closed with the application's connection
+	counts := !c.carried // otherwise it is closed with the application's connection
 	c.talked, c.carried, c.binary = true, true, true
 	first = bytes.Clone(first)
 	r.goroutines.Go(func() {
 		r.translate(application, first, text)
-		r.clients.Carried(eventloop.Binary)
+		r.clients.Carried(eventloop.Binary, eventloop.BinaryFiles)
 		if counts {
 			r.clients.Gone()
 		}
@@ -51,7 +51,7 @@ func (c *client) translate(first []byte) {
 	}
 }
 
-// translate until the connection ends, or the router.
+// translate translates until the connection or the router ends.
 func (r *Router) translate(application net.Conn, first []byte, text *net.UnixConn) {
 	stop := context.AfterFunc(r.serving, func() { _ = application.Close(); _ = text.Close() })
 	defer stop()

@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// keyOf is a key that this member owns, found by storing keys through the router.
+// keyOf returns a key that this member owns. It finds the key by storing keys through the router.
 func keyOf(t *testing.T, routed *conversation, m *memcachedtest.Server) string {
 	t.Helper()
 	direct := dial(t, m.Address())
@@ -32,8 +32,8 @@ func keyOf(t *testing.T, routed *conversation, m *memcachedtest.Server) string {
 	return ""
 }
 
-// Its keys get an error at once, all others are served; when it is back,
-// so are its keys.
+// A dead member's keys get an error at once, and all others are served. When the member is back, its keys are
+// served.
 func TestADeadMembersKeysGetAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -62,8 +62,8 @@ func TestADeadMembersKeysGetAnErrorAtOnce(t *testing.T) {
 	routed.want("flush_all\r\n", "OK\r\n")
 }
 
-// Its requests get an error after a time; those of others don't wait.
-func TestASilentMembersRequestsDelayNobodyElses(t *testing.T) {
+// A silent member's requests get an error after a time; those of other members don't wait.
+func TestASilentMembersRequestsDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
 	r := start(t, router.Config{ReadErrors: true, MemberTimeout: 10 * time.Second, ConnectTimeout: 10 * time.Second}, all...)
@@ -84,14 +84,14 @@ func TestASilentMembersRequestsDelayNobodyElses(t *testing.T) {
 	})
 }
 
-// held is what the router keeps for clients, in bytes.
+// held returns how many bytes the router keeps for clients.
 func held(t *testing.T, r *running) int {
 	t.Helper()
 	return r.Report().Held
 }
 
-// A client that asks and doesn't read makes the router hold no more than
-// its bound, others are served, and its answers are complete or errors when it reads.
+// For a client that asks and doesn't read, the router keeps no more than its bound. Other clients are served,
+// and the client's answers are complete or errors when it reads.
 func TestASlowReaderTakesBoundedMemory(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -109,7 +109,7 @@ func TestASlowReaderTakesBoundedMemory(t *testing.T) {
 		}
 	}()
 	wait.For(t, "answers that are not read", func() error {
-		if n := held(t, r); n < len(value) { // it stops reading from that client: how much it has asked for by then is chance
+		if n := held(t, r); n < len(value) { // it stops reading from that client; how much the client has asked for by then is random
 			return fmt.Errorf("%d bytes are held", n)
 		}
 		return nil
@@ -146,7 +146,7 @@ func TestASlowReaderTakesBoundedMemory(t *testing.T) {
 	}
 }
 
-// Values of 1 MiB at once from many clients; beyond the bound, an error.
+// Many clients read values of 1 MiB at once; beyond the bound, they get an error.
 func TestLargeValuesPassWithinTheBound(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2, "-I", "8m", "-m", "256")
@@ -157,7 +157,7 @@ func TestLargeValuesPassWithinTheBound(t *testing.T) {
 	c.want("get a b a\r\n", strings.Repeat(fmt.Sprintf("VALUE a 7 %d\r\n%s\r\n", len(value), value), 2)+"END\r\n")
 	c.want(fmt.Sprintf("ms a %d\r\n%s\r\n", len(value), value), "HD\r\n")
 	c.want(fmt.Sprintf("set b 0 0 %d\r\n%s\r\nget b\r\n", 5<<20, strings.Repeat("v", 5<<20)), "SERVER_ERROR object too large for cache\r\nEND\r\n")
-	// Eight clients send almost all of a value: there is room for six.
+	// Eight clients send almost all of a value, and there is room for six.
 	const last = 100
 	var half []*conversation
 	for i := range 8 {
@@ -186,7 +186,7 @@ func TestLargeValuesPassWithinTheBound(t *testing.T) {
 	}
 }
 
-// TestManyRequestsAtOnce: more than a client's window, and a read of thousands of keys.
+// There are more requests than a client's window, and a read of thousands of keys.
 func TestManyRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := dial(t, start(t, router.Config{}, members(t, 3)...).address)
@@ -201,13 +201,13 @@ func TestManyRequestsAtOnce(t *testing.T) {
 	c.want(sets.String(), strings.Repeat("STORED\r\n", n))
 	keys := strings.TrimPrefix(gets.String(), "gat 100")
 	c.want("get"+keys+"\r\nget key-7\r\n", want.String()+"END\r\nVALUE key-7 0 4\r\n0007\r\nEND\r\n")
-	const few = 100 // keys that a line has room for
+	const few = 100 // the keys of one line
 	fewKeys, _, _ := strings.Cut(keys, fmt.Sprintf(" key-%d ", few))
 	values, _, _ := strings.Cut(want.String(), fmt.Sprintf("VALUE key-%d ", few))
 	c.want("gat 100"+fewKeys+"\r\n", values+"END\r\n")
 }
 
-// After a line that is too long nobody knows whether a data block follows, so nothing is carried out any
+// After a line that is too long it is unknown whether a data block follows, so nothing is carried out any
 // more.
 func TestNothingIsCarriedOutAfterALineThatIsTooLong(t *testing.T) {
 	t.Parallel()
@@ -220,12 +220,12 @@ func TestNothingIsCarriedOutAfterALineThatIsTooLong(t *testing.T) {
 	} {
 		c := dial(t, r.address)
 		_ = c.SetDeadline(wait.Deadline())
-		_, _ = io.WriteString(c, line+"\r\ndelete keep\r\n\r\n") // it may be closed meanwhile
+		_, _ = io.WriteString(c, line+"\r\ndelete keep\r\n\r\n") // the connection may be closed meanwhile
 		if got, err := io.ReadAll(c); string(got) != "CLIENT_ERROR line too long\r\n" && len(got) > 0 {
 			t.Errorf("%.20s… of %d bytes: %q, %v", line, len(line), got, err)
 		}
 	}
-	// Its end has not come yet.
+	// The line's end has not come yet.
 	c := dial(t, r.address)
 	_ = c.SetDeadline(wait.Deadline())
 	_, _ = io.WriteString(c, "set "+strings.Repeat("k", 2100))
@@ -240,7 +240,7 @@ func TestNothingIsCarriedOutAfterALineThatIsTooLong(t *testing.T) {
 	dial(t, r.address).want("get keep\r\n", "VALUE keep 0 1\r\nx\r\nEND\r\n")
 }
 
-// TestAnswersComeInTheOrderOfTheRequests, whichever member is faster.
+// It doesn't matter which member is faster.
 func TestAnswersComeInTheOrderOfTheRequests(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)
@@ -270,8 +270,7 @@ func TestAnswersComeInTheOrderOfTheRequests(t *testing.T) {
 	}
 }
 
-// A router that is told to end answers what it was asked, and closes
-// connections between requests.
+// A router that is told to end answers the requests that it has got, and closes connections between requests.
 func TestARouterThatEndsAnswersWhatItWasAsked(t *testing.T) {
 	t.Parallel()
 	all := members(t, 1)
@@ -340,7 +339,7 @@ func TestTooManyAndIdleConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// TestManyClientsComeAndGo: no descriptor is left behind.
+// No descriptor is left open.
 func TestManyClientsComeAndGo(t *testing.T) {
 	all := members(t, 2)
 	ctx, cancel := context.WithDeadline(t.Context(), wait.Deadline())
@@ -405,7 +404,7 @@ func comeAndGo(ctx context.Context, address, key string, i int) error {
 	return nil
 }
 
-// The key that is asked for most is told, among many that are asked for once.
+// The key that is asked for most is reported, among many that are asked for once.
 func TestTheKeyThatIsAskedForMostIsTold(t *testing.T) {
 	t.Parallel()
 	r := start(t, router.Config{Loops: 1}, members(t, 2)...)

@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A name may lead to another member for a while. In a ring change, what is stored at one of the two would be deleted at
-// the other. So neither is asked, and what was there stays.
+// A name may lead to another member for a while. In a ring change, the router would delete at one of the two
+// what it has stored at the other. So it asks neither, and their items stay.
 func TestTwoNamesOfOneMemberLoseNoValue(t *testing.T) {
 	t.Parallel()
 	all := members(t, 2)

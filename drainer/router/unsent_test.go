@@ -14,8 +14,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestTheKernelKeepsLittleForAClientThatReadsNothing: what it keeps counts in the memory of the router's container,
-// and not in --max-memory.
+// The kernel's buffers count in the memory of the router's container, and not in --max-memory.
 func TestTheKernelKeepsLittleForAClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t, router.Config{Loops: 1}, members(t, 1)...)
@@ -28,13 +27,14 @@ func TestTheKernelKeepsLittleForAClientThatReadsNothing(t *testing.T) {
 		}
 		return nil
 	})
-	const most = 1 << 20 // mostUnsent, and what is on its way
+	const most = 1 << 20 // mostUnsent, and the bytes that are being sent
 	if got := unacknowledged(t, r.address, c.LocalAddr().String()); got == 0 || got > most {
 		t.Errorf("the kernel keeps %d bytes, want %d at most", got, most)
 	}
 }
 
-// unacknowledged is how many bytes the kernel keeps for the connection from one address of 127.0.0.1 to another.
+// unacknowledged returns how many bytes the kernel keeps for the connection between two addresses of
+// 127.0.0.1.
 func unacknowledged(t *testing.T, from, to string) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/net/tcp")

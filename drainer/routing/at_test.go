@@ -2,7 +2,7 @@ package routing
 
 import "testing"
 
-// A server that is dialled at another port has the name that it had, for each way in which clients call servers.
+// A server that is dialled at another port keeps its name, in each way in which clients name servers.
 func TestAServerDialledAtAnotherPortKeepsItsName(t *testing.T) {
 	for name, test := range map[string]struct{ client, server, want string }{
 		"no name":                   {"dalli", "a:11300", "a:11300=a:11211"},

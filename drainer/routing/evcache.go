@@ -1,7 +1,7 @@
 package routing
 
-// evcache is Netflix's EVCache: spymemcached's ring of 160 points a server,
-// each called "host/ip:11211", whatever its port.
+// evcache is Netflix's EVCache: spymemcached's ring of 160 points a server, each server being called
+// "host/ip:11211", whatever its port.
 //
 // Source: EVCache's EVCacheKetamaNodeLocatorConfiguration and
 // EVCacheNodeLocator.

@@ -12,7 +12,7 @@ import (
 
 const spymemcachedJar = "/usr/share/java/spymemcached.jar"
 
-// javaClasses is where Peer.java's classes go.
+// javaClasses is the directory of Peer.java's classes.
 var javaClasses string
 
 func TestMain(m *testing.M) {

@@ -31,7 +31,7 @@ func init() {
 	hashWithoutPrefix("libmemcached", "libmemcached-ketama", "libmemcached-ketama-weighted")
 }
 
-// libmemcachedName is how libmemcached writes a server into its ring's points.
+// libmemcachedName returns the server's name in the points of libmemcached's ring.
 func libmemcachedName(s Server) string {
 	host, port := s.clientHostPort()
 	if port == DefaultPort {
@@ -40,8 +40,8 @@ func libmemcachedName(s Server) string {
 	return host + ":" + strconv.Itoa(int(port))
 }
 
-// oneAtATime takes each byte for a signed char, as libmemcached does where C's
-// char is signed (x86). Keys of ASCII characters hash the same everywhere.
+// oneAtATime reads each byte as a signed char, as libmemcached does where C's char is signed (x86). Keys of
+// ASCII characters have the same hash everywhere.
 func oneAtATime(key []byte) uint32 {
 	var h uint32
 	for _, c := range key {

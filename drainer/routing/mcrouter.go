@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// mcrouter is mcrouter's default hash, Ch3, over a pool's servers in list
-// order. What follows "|#|" in a key, mcrouter's hash stop, isn't hashed.
+// mcrouter is mcrouter's default hash, Ch3, over a pool's servers in list order. The part of a key after
+// "|#|", mcrouter's hash stop, isn't hashed.
 //
 // Source: mcrouter's lib/fbi/hash.c (furc_hash), lib/Ch3HashFunc.h and
 // lib/carbon/Keys-inl.h (the routing key).
@@ -31,9 +31,8 @@ const (
 	furcShift = 23
 )
 
-// furcHash walks down a binary tree of m leaves by the bits of the key's hash,
-// and tries again from the leaf's depth where that one doesn't exist. m is at
-// least 2.
+// furcHash walks down a binary tree of m leaves by the bits of the key's hash. If the leaf doesn't exist, it
+// tries again from that depth. m is at least 2.
 func furcHash(key []byte, m uint32) uint32 {
 	b := furcBits{hash: murmurHash64A(key, furcSeed)}
 	depth := uint32(bits.Len32(m - 1))
@@ -61,8 +60,8 @@ func furcHash(key []byte, m uint32) uint32 {
 // furcBits is an endless stream of bits: the key's hash, then the hash of that,
 // and so on. The walk goes forward, or back into the first word.
 type furcBits struct {
-	hash uint64 // word 0
-	word uint64 // word at
+	hash uint64 // word number 0
+	word uint64 // word number at
 	at   uint32
 }
 

@@ -20,7 +20,7 @@ type Comparison struct {
 	inBefore      map[Server]bool
 	inAfter       map[Server]bool
 
-	// Keys that were counted, and those among them that Shares speaks of.
+	// Keys is the number of keys that were counted; the others count the keys that Shares has.
 	Keys, Leaving, Arriving, Others int
 }
 
@@ -59,7 +59,7 @@ func (c *Comparison) Count(key []byte) {
 	}
 }
 
-// Shares of the keys that were counted; 0 if there were none.
+// Shares returns the shares of the keys that were counted; 0 if there were none.
 func (c *Comparison) Shares() Shares {
 	keys := float64(max(c.Keys, 1))
 	return Shares{
@@ -69,9 +69,8 @@ func (c *Comparison) Shares() Shares {
 	}
 }
 
-// Moves computes, from a fixed sample of 100,000 keys, which share of the keys
-// gets another owner when the client's list of servers changes from before to
-// after.
+// Moves computes, from a fixed sample of 100,000 keys, which share of the keys gets another owner when the
+// client's list of servers changes from before to after.
 func Moves(client string, before, after []Server) (Shares, error) {
 	const sample = 100_000
 	old, err := New(client, before)

@@ -10,8 +10,7 @@ import (
 
 var printTable = flag.Bool("print-table", false, "print the table of docs/clients.md")
 
-// The table in docs/clients.md is what Moves computes,
-// for every client.
+// Moves computes the table in docs/clients.md, for every client.
 func TestTheDocumentedSharesAreWhatMovesComputes(t *testing.T) {
 	const path = "../../docs/clients.md"
 	var table strings.Builder
@@ -52,8 +51,7 @@ func members(n int) []Server {
 	return servers
 }
 
-// Jump hash moves what leaves and nothing else, modulo moves nearly
-// everything.
+// Jump hash moves only the keys of a leaving server; modulo moves nearly all keys.
 func TestJumpHashMovesWhatLeavesAndModuloNearlyAll(t *testing.T) {
 	if s, err := Moves("memcached-proxy", members(10), members(9)); err != nil || s.Others != 0 || s.Arriving != 0 {
 		t.Errorf("jump hash: %+v, %v, want none of those that stay", s, err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ParseServer reads "[NAME=]HOST:PORT". NAME may not hold "=", "," or space.
+// ParseServer reads "[NAME=]HOST:PORT". NAME may not contain "=", "," or space.
 func ParseServer(s string) (Server, error) {
 	name, address, named := strings.Cut(s, "=")
 	if !named {
@@ -27,7 +27,7 @@ func ParseServer(s string) (Server, error) {
 	return Server{Name: name, Host: host, Port: uint16(n)}, nil
 }
 
-// clientHostPort is the server's host and port as the client knows them.
+// clientHostPort returns the server's host and port as the client knows them.
 func (s Server) clientHostPort() (host string, port uint16) {
 	if s.Name == "" {
 		return s.Host, s.Port
@@ -40,8 +40,8 @@ func (s Server) clientHostPort() (host string, port uint16) {
 	return s.Name, s.Port
 }
 
-// At is the server when it is dialled at another port. The client goes on calling it as before, so its keys stay.
-// Its host has to be a name: after an IPv6 address, a port could not be told from the address.
+// At returns the server when it is dialled at another port. The client still uses the old name, so its keys
+// stay. The host has to be a name: after an IPv6 address, a port could not be told from the address.
 func (s Server) At(client string, port uint16) Server {
 	if s.Port != port {
 		s.Name, s.Port = s.Called(client), port
@@ -52,7 +52,8 @@ func (s Server) At(client string, port uint16) Server {
 	return s
 }
 
-// Called is how the client calls the server: HOST:PORT, or an alias that the client hashes without a port.
+// Called returns the client's name for the server: HOST:PORT, or an alias that the client hashes without a
+// port.
 func (s Server) Called(client string) string {
 	if client == twemproxyClient && isAlias(s) {
 		return s.Name
@@ -68,12 +69,12 @@ func (s Server) Text() string {
 	return s.Name + "=" + s.Address()
 }
 
-// Address is where the server is dialled, HOST:PORT.
+// Address returns where the server is dialled, HOST:PORT.
 func (s Server) Address() string {
 	return net.JoinHostPort(s.Host, strconv.Itoa(int(s.Port)))
 }
 
-// String is the server's alias where it has one, else its address.
+// String returns the server's alias if it has one, else its address.
 func (s Server) String() string {
 	if s.Name != "" {
 		return s.Name
@@ -81,7 +82,7 @@ func (s Server) String() string {
 	return s.Address()
 }
 
-// hostPortName is "host:port", whatever the port.
+// hostPortName returns "host:port", whatever the port.
 func hostPortName(s Server) string {
 	host, port := s.clientHostPort()
 	return host + ":" + strconv.Itoa(int(port))

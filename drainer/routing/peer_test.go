@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// question is a list of servers, and which of the keys to ask about.
+// question has a list of servers, and the keys to ask about.
 type question struct {
 	servers  []Server
 	from, to int
@@ -26,19 +26,18 @@ type question struct {
 // asker returns, for each question, the index of the server of each of its keys.
 type asker func(t *testing.T, client string, questions []question, keys [][]byte) [][]int
 
-// library is a client library behind a program in testdata (see peer.py for
-// what they talk).
+// library is a client library behind a program in testdata (peer.py describes the protocol).
 type library struct {
 	command []string
-	// probe fails where packages of Debian's are missing.
+	// probe fails if packages of Debian's are missing.
 	probe    []string
 	packages []string
 	// prepare is called once before the command.
 	prepare func(t *testing.T)
 }
 
-// run starts the program with args and in on its standard input, and returns
-// what it printed. One process answers all that a test asks.
+// run starts the program with args and in on its standard input, and returns its output. One process answers
+// all questions of a test.
 func (l library) run(t *testing.T, in *bytes.Buffer, args ...string) []byte {
 	t.Helper()
 	if len(l.probe) > 0 {
@@ -103,18 +102,16 @@ func answers(t *testing.T, out []byte, questions []question) [][]int {
 	return all
 }
 
-// peer is how one client is asked, and what it can be asked.
+// peer describes how one client is asked, and what it can be asked.
 type peer struct {
 	ask asker
-	// keys are of the kinds that the client can hold: "any" bytes that a key
-	// may have, or "utf8".
+	// keys are of the kind that the client supports: "any" bytes that a key may have, or "utf8".
 	keys string
-	// slow clients are asked about each key once, not once for each list, and
-	// about few long ones.
+	// slow clients are asked about each key once, not once for each list, and about few long keys.
 	slow bool
 	// most is the largest number of servers; 0 is 120.
 	most int
-	// host is the i-th server's; nil is a member's name.
+	// host returns the i-th server's host; nil stands for a member's name.
 	host func(i int) string
 }
 
@@ -137,7 +134,7 @@ var (
 // peers are the clients that Debian or the Go module proxy has.
 var peers = map[string]peer{
 	"libmemcached": {ask: pythonLibraries.ask},
-	// libmemcached aborts over a consistent ring of more than 100 servers.
+	// libmemcached aborts with a consistent ring of more than 100 servers.
 	"libmemcached-ketama":          {ask: pythonLibraries.ask, most: 100},
 	"libmemcached-ketama-weighted": {ask: pythonLibraries.ask, most: 100},
 	"memcached-proxy":              {ask: pythonLibraries.ask},
@@ -156,13 +153,13 @@ func member(i int) string { return fmt.Sprintf("cache-%d.cache.default.svc.clust
 
 func shortName(i int) string { return fmt.Sprintf("cache-%d.svc", i) }
 
-// withAddress is a name with its address, as Java prints them.
+// withAddress returns a name with its address, as Java prints them.
 func withAddress(i int) string { return fmt.Sprintf("%s/10.9.%d.%d", member(i), i%3, i+1) }
 
-// loopback needs no name service. Its natural order isn't the list's.
+// loopback returns addresses, which need no name service. Their natural order isn't the list's.
 func loopback(i int) string { return fmt.Sprintf("127.0.%d.%d", 3-i%3, i+1) }
 
-// TestOwnersMatchTheLibraries: an item lands where the client library looks.
+// An item lands where the client library looks.
 func TestOwnersMatchTheLibraries(t *testing.T) {
 	for client, p := range peers {
 		t.Run(client, func(t *testing.T) {
@@ -170,7 +167,7 @@ func TestOwnersMatchTheLibraries(t *testing.T) {
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))
 			most, sizes := manyKeys, allSizes
-			if !tier.All() { // further keys and lists are for make test-all
+			if !tier.All() { // make test-all asks about more keys and lists
 				most, sizes = fewKeys, fewSizes
 			}
 			keys := p.randomKeys(r, most)
@@ -190,11 +187,11 @@ func (p peer) randomKeys(r *rand.Rand, most int) [][]byte {
 	return randomKeys(r, most, p.keys, maxKey)
 }
 
-// allSizes and fewSizes are how many servers the lists have.
+// allSizes and fewSizes are the sizes of the lists.
 var allSizes, fewSizes = []int{1, 2, 3, 5, 10, 25, 47, 50, 61, 94, 100, 120}, []int{3, 50}
 
-// questions are about lists of servers with memcached's own port, which some
-// clients leave out of names, with others, and with a mixture.
+// questions returns lists of servers with memcached's own port, which some clients leave out of names, with
+// other ports, and with a mixture.
 func (p peer) questions(r *rand.Rand, keys int, sizes []int) []question {
 	most, host := p.most, p.host
 	if most == 0 {
@@ -228,14 +225,13 @@ func (p peer) questions(r *rand.Rand, keys int, sizes []int) []question {
 	return questions
 }
 
-// slowShare is how many keys a slow client is asked about over n servers; over
-// all lists it makes slowKeys. The time that rendezvous hashing takes is keys
-// times servers.
+// slowShare returns how many keys a slow client is asked about for n servers; for all lists together these
+// are slowKeys. The time of rendezvous hashing is proportional to keys times servers.
 func slowShare(n int) int { return max(150, min(1300, 6000/n)) }
 
 const slowKeys = 3 * (1300 + 1300 + 1300 + 1200 + 600 + 240 + 6*150)
 
-// compare checks New(client) against the real client's answers, key by key.
+// compare compares New(client) with the real client's answers, key by key.
 func compare(t *testing.T, client string, questions []question, keys [][]byte, want [][]int) {
 	t.Helper()
 	for l, q := range questions {
@@ -257,13 +253,12 @@ func compare(t *testing.T, client string, questions []question, keys [][]byte, w
 	}
 }
 
-// maxKey is the longest key that memcached takes, in bytes.
+// maxKey is memcached's bound of a key, in bytes.
 const maxKey = 250
 
-// randomKeys are of every kind that a client may use: short and long, ASCII,
-// UTF-8 in and outside the basic plane, with quotes and hash stops, and unless
-// they have to be "utf8", any bytes but those that the text protocol ends a key
-// with. Random ones have up to longest bytes, but every 64th has all it may.
+// randomKeys returns keys of every kind that a client may use: short and long, ASCII, UTF-8 in and outside
+// the basic plane, with quotes and hash stops, and, unless kind is "utf8", any bytes but those that end a key
+// in the text protocol. Random keys have up to longest bytes, but every 64th has the maximum.
 func randomKeys(r *rand.Rand, n int, kind string, longest int) [][]byte {
 	keys := make([][]byte, n)
 	for i := range keys {

@@ -13,10 +13,9 @@ var prefixless []string
 
 func hashWithoutPrefix(clients ...string) { prefixless = append(prefixless, clients...) }
 
-// WithoutPrefix returns the owner function of a client that writes prefix
-// before its keys and hashes them without it. A key that doesn't start with
-// prefix is another application's and hashed whole. It is an error for a client
-// that hashes keys with their prefix; for those there is nothing to set.
+// WithoutPrefix returns the owner function of a client that writes prefix before its keys and hashes them
+// without it. A key that doesn't start with prefix is another application's and hashed whole. It returns an
+// error for a client that hashes keys with their prefix, because there is nothing to set.
 func WithoutPrefix(client string, o Owner, prefix string) (Owner, error) {
 	switch {
 	case prefix == "":

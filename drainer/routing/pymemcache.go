@@ -6,14 +6,12 @@ import (
 	"github.com/twmb/murmur3"
 )
 
-// pymemcache is pymemcache's HashClient with its RendezvousHash: the server
-// with the highest MurmurHash3 (32 bits, seed 0) of "host:port-key", the larger
-// name where two are equal.
+// pymemcache is pymemcache's HashClient with its RendezvousHash: the server with the highest MurmurHash3 (32
+// bits, seed 0) of "host:port-key"; if two are equal, the one with the larger name.
 //
-// Python's characters are hashed, of each its lowest byte. Keys are str, so the bytes
-// that memcached has are decoded first; a key that isn't UTF-8 was given as bytes.
-// pymemcache-bytes is for applications that give all their keys as bytes: those are
-// hashed as Python prints them, b'key'.
+// The hash uses the lowest byte of each Python character. Keys are str, so the bytes that memcached has are
+// decoded first; a key that isn't UTF-8 was given as bytes. pymemcache-bytes is for applications that give
+// all their keys as bytes: those are hashed as Python prints them, b'key'.
 //
 // Source: pymemcache's client/hash.py, client/rendezvous.py and
 // client/murmur3.py.
@@ -28,10 +26,10 @@ func init() {
 	hashEachServer("pymemcache", "pymemcache-bytes")
 }
 
-// rendezvous holds the hashed form of "host:port-" for each server.
+// rendezvous has the hashed form of "host:port-" for each server.
 type rendezvous struct {
 	names     [][]byte
-	bytesKeys bool // all keys are bytes to Python
+	bytesKeys bool // all keys are Python bytes
 }
 
 func newRendezvous(servers []Server, bytesKeys bool) rendezvous {
@@ -43,8 +41,8 @@ func newRendezvous(servers []Server, bytesKeys bool) rendezvous {
 }
 
 func (r rendezvous) Owner(key []byte) int {
-	// A host's longest name fits, and the longest key of memcached's with each
-	// byte written as four; anything longer is hashed all the same.
+	// A host's longest name fits, with memcached's longest key, each byte of which is written as four. Longer
+	// texts are hashed all the same.
 	var keyBuf [1024]byte
 	var buf [1024 + 512]byte
 	if r.bytesKeys || !utf8.Valid(key) {
@@ -96,7 +94,7 @@ func appendPythonBytes(dst, key []byte) []byte {
 	return append(dst, quote)
 }
 
-// pythonQuote is the double quote where a key has single quotes only.
+// pythonQuote returns a double quote if the key has single quotes only.
 func pythonQuote(key []byte) byte {
 	single := false
 	for _, c := range key {

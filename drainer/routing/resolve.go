@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// addressed says, for each client that hashes IP addresses, how it writes a server's
-// name.
+// addressed has, for each client that hashes IP addresses, how it writes a server's name.
 var addressed = map[string]func(s Server, ip string) string{}
 
 func nameByAddress(client string, name func(s Server, ip string) string) { addressed[client] = name }
@@ -22,9 +21,8 @@ func HashesAddresses(client string) bool {
 // Lookup returns the addresses of a host, as net.Resolver.LookupNetIP does.
 type Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
-// Resolve names the servers as a client that hashes their addresses does: Java's
-// InetSocketAddress uses the first IPv4 address. The lists of all other clients are
-// returned as they are.
+// Resolve names the servers as a client that hashes their addresses does: Java's InetSocketAddress uses the
+// first IPv4 address. It returns the lists of all other clients unchanged.
 func Resolve(ctx context.Context, client string, servers []Server, lookup Lookup) ([]Server, error) {
 	name, ok := addressed[client]
 	if !ok {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestResolveNamesServersAsJavaDoes: by the first IPv4 address, and only for
-// the clients that hash it.
+// The name has the first IPv4 address, and only for the clients that hash it.
 func TestResolveNamesServersAsJavaDoes(t *testing.T) {
 	lookup := func(_ context.Context, host string) ([]netip.Addr, error) {
 		if host == "gone" {

@@ -8,14 +8,13 @@ import (
 	"strconv"
 )
 
-// point is one place of a server on a ring of 32-bit hashes.
+// point is one position of a server on a ring of 32-bit hashes.
 type point struct {
 	hash   uint32
 	server uint32
 }
 
-// ring finds the first point at or after a hash, wrapping at the end: the
-// lookup that all ketama clients share.
+// ring finds the first point at or after a hash, wrapping at the end: all ketama clients use this lookup.
 type ring []point
 
 // newRing sorts the points by hash. If two servers have the same point, the earlier one
@@ -58,8 +57,8 @@ func (r ring) search(hash uint32) int {
 	return low
 }
 
-// md5Points are the points of the original ketama: for each server so many
-// digests of "name-i", each cut into four little-endian numbers.
+// md5Points returns the points of the original ketama: for each server so many digests of "name-i", each cut
+// into four little-endian numbers.
 func md5Points(servers []Server, digests int, name func(Server) string) []point {
 	points := make([]point, 0, len(servers)*digests*4)
 	for i, s := range servers {

@@ -1,7 +1,6 @@
-// Package routing answers which server a memcached client asks for a key, for the
-// clients that people use. They never find an item on another server, so each algorithm
-// follows the client's source to the letter: the names it hashes, its rule for the
-// port, the order, and how it breaks ties.
+// Package routing answers which server a memcached client asks for a key, for the client libraries in use. A
+// client never finds an item on another server, so each algorithm follows the client's source exactly: the
+// names it hashes, its rule for the port, the order, and how it breaks ties.
 //
 // Each client has a file, which registers it; nothing else knows its name.
 package routing
@@ -14,38 +13,36 @@ import (
 	"strings"
 )
 
-// DefaultPort is memcached's; several clients leave it out of server names.
+// DefaultPort is memcached's port; several clients leave it out of server names.
 const DefaultPort = 11211
 
 // Server is one entry of a client's list of servers.
 type Server struct {
-	// Name is what the client calls the server: an alias, or another HOST or HOST:PORT.
-	// Empty: the client uses Host and Port.
+	// Name is what the client calls the server: an alias, or another HOST or HOST:PORT. If it is empty, the
+	// client uses Host and Port.
 	Name string
 	// Host and Port are where the server is dialled.
 	Host string
 	Port uint16
 }
 
-// Owner maps keys to servers. It is safe for concurrent use, and Owner neither
-// allocates nor keeps the key.
+// Owner maps keys to servers. It is safe for concurrent use, and Owner neither allocates nor keeps the key.
 type Owner interface {
-	// Owner returns the index, in the list of servers, of the one that the
-	// client asks for key.
+	// Owner returns the index, in the list of servers, of the server that the client asks for key.
 	Owner(key []byte) int
 }
 
-// eachServer are the clients that hash a key once for each server.
+// eachServer has the clients that hash a key once for each server.
 var eachServer []string
 
 func hashEachServer(clients ...string) { eachServer = append(eachServer, clients...) }
 
-// HashesEachServer tells whether a lookup of the client's hashes the key once for each
-// server of the list. All others hash it once or a few times, however long the list is.
+// HashesEachServer tells whether the client's lookup hashes the key once for each server of the list. All
+// others hash it once or a few times, however long the list is.
 func HashesEachServer(client string) bool { return slices.Contains(eachServer, client) }
 
-// constructor builds the owner function of one client. It is called with at
-// least two servers: with one server there is nothing to choose.
+// constructor builds the owner function of one client. It is called with at least two servers: with one
+// server there is nothing to choose.
 type constructor func(servers []Server) (Owner, error)
 
 // clients is filled by the init functions of the clients' files.
@@ -63,8 +60,8 @@ func Clients() []string {
 	return slices.Sorted(maps.Keys(clients))
 }
 
-// New returns the owner function of the named client over servers, in the
-// client's order. The error for an unknown client lists those that are known.
+// New returns the owner function of the named client over servers, in the client's order. The error for an
+// unknown client lists the known ones.
 func New(client string, servers []Server) (Owner, error) {
 	build, ok := clients[client]
 	switch {
@@ -98,7 +95,7 @@ func checkUnique(servers []Server) error {
 	return nil
 }
 
-// only owns every key: a single server.
+// only is the owner function of a single server, which owns every key.
 type only struct{}
 
 func (only) Owner([]byte) int { return 0 }

@@ -11,7 +11,7 @@ func twoServers() []Server {
 	return []Server{{Host: "a", Port: DefaultPort}, {Host: "b", Port: DefaultPort}}
 }
 
-// What can't be routed is an error that helps, never a guess.
+// It is an error that helps, and never a guess.
 func TestWhatCantBeRoutedIsAnError(t *testing.T) {
 	tests := map[string]struct {
 		client  string
@@ -61,8 +61,7 @@ func TestServersAreParsedOrRefused(t *testing.T) {
 	}
 }
 
-// TestNameIsWhatTheClientHashes: dialling another address than the client's
-// doesn't change where items go.
+// Dialling another address than the client's doesn't change where items go.
 func TestNameIsWhatTheClientHashes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	keys := randomKeys(r, 1000, "any", maxKey)
@@ -81,8 +80,7 @@ func TestNameIsWhatTheClientHashes(t *testing.T) {
 	}
 }
 
-// TestAliasesAreNamesToTwemproxyOnly: to the others a name without a port is a
-// host, whose port is the one that is dialled.
+// For the other clients, a name without a port is a host, whose port is the dialled one.
 func TestAliasesAreNamesToTwemproxyOnly(t *testing.T) {
 	alias := Server{Name: "b", Host: "10.0.0.2", Port: 11212}
 	if got := libmemcachedName(alias); got != "b:11212" {
@@ -96,7 +94,7 @@ func TestAliasesAreNamesToTwemproxyOnly(t *testing.T) {
 	}
 }
 
-// TestOwnerIsCheap: no allocation, and every server of the list gets keys.
+// Owner allocates nothing, and every server of the list gets keys.
 func TestOwnerIsCheap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	keys := randomKeys(r, 10000, "any", maxKey)
@@ -126,7 +124,7 @@ func TestOwnerIsCheap(t *testing.T) {
 	}
 }
 
-// Values that the authors of other implementations publish.
+// The values are published by the authors of other implementations.
 func TestJumpHashGivesThePublishedValues(t *testing.T) {
 	tests := []struct {
 		hash uint64

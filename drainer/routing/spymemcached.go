@@ -9,9 +9,8 @@ import (
 // String.hashCode of the key, as an unsigned number, modulo the number of
 // servers, in list order.
 //
-// spymemcached-ketama is its KetamaConnectionFactory: 160 points a server, its
-// name InetSocketAddress.toString(), which is "host/ip:port", and "ip:port"
-// where the list has an address.
+// spymemcached-ketama is its KetamaConnectionFactory: 160 points a server. The server's name is
+// InetSocketAddress.toString(): "host/ip:port", or "ip:port" if the list has an address.
 //
 // spymemcached-ketama-names is KetamaNodeLocator with
 // KetamaNodeKeyFormatter.Format.LIBMEMCACHED: the same ring with libmemcached's
@@ -38,7 +37,7 @@ func init() {
 	})
 }
 
-// spymemcachedDigests is a server's share of the ring, of four points each.
+// spymemcachedDigests is the number of digests, of four points each, of a server.
 const spymemcachedDigests = 40
 
 type hashCodeModulo uint32

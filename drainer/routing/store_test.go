@@ -8,12 +8,11 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
-// prefixedKeys are the clients that can write a prefix before each key, and how it
-// then reads.
+// prefixedKeys are the clients that can write a prefix before each key, and the resulting text.
 var prefixedKeys = map[string]struct {
 	library library
-	set     string // what the application sets
-	written string // what memcached sees before the key
+	set     string // the application's setting
+	written string // what memcached gets before the key
 }{
 	"libmemcached":                 {pythonLibraries, "shop:", "shop:"},
 	"libmemcached-ketama":          {pythonLibraries, "shop:", "shop:"},
@@ -24,9 +23,8 @@ var prefixedKeys = map[string]struct {
 	"dalli":                        {rubyLibraries, "shop", "shop:"},
 }
 
-// TestPrefixesLandWhereTheClientsStore: the real clients, told a prefix, store
-// keys in running servers. Each key is where WithoutPrefix says for the clients
-// that hash keys without it, and where New alone says for the others.
+// The real clients, with a prefix, store keys in running servers. For the clients that hash keys without it,
+// each key is where WithoutPrefix says; for the others, where New alone says.
 func TestPrefixesLandWhereTheClientsStore(t *testing.T) {
 	const keys = 300
 	var servers []Server
@@ -40,7 +38,7 @@ func TestPrefixesLandWhereTheClientsStore(t *testing.T) {
 		t.Run(client, func(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
-			twice := map[string]bool{} // a short key may come twice
+			twice := map[string]bool{} // a short key may occur twice
 			some := slices.DeleteFunc(randomKeys(rand.New(rand.NewPCG(seed, 0)), keys, "utf8", 100), func(k []byte) bool {
 				again := twice[string(k)]
 				twice[string(k)] = true
@@ -60,7 +58,7 @@ func TestPrefixesLandWhereTheClientsStore(t *testing.T) {
 			astray := 0
 			for _, k := range some {
 				k = append([]byte(p.written), k...)
-				if conns[owner.Owner(k)].Do("md "+string(k), nil) != "HD" { // the next client finds none of them
+				if conns[owner.Owner(k)].Do("md "+string(k), nil) != "HD" { // so that the next client finds none of them
 					astray++
 				}
 			}

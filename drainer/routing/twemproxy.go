@@ -2,9 +2,8 @@ package routing
 
 const twemproxyClient = "twemproxy"
 
-// twemproxy is twemproxy (nutcracker) with "distribution: ketama" and "hash:
-// fnv1a_64", its defaults, and weights of 1. The ring is libmemcached's
-// weighted one; a server goes by its alias where it has one.
+// twemproxy is twemproxy (nutcracker) with "distribution: ketama" and "hash: fnv1a_64", its defaults, and
+// weights of 1. The ring is libmemcached's weighted one; a server's name is its alias if it has one.
 //
 // Source: twemproxy's nc_ketama.c, nc_fnv.c and nc_conf.c (conf_add_server).
 func init() {
@@ -13,8 +12,8 @@ func init() {
 	})
 }
 
-// twemproxyName is the alias as it is, else what libmemcached would write. A
-// name that ends in a port is no alias but where twemproxy finds the server.
+// twemproxyName returns the alias unchanged, or else libmemcached's name. A name that ends in a port is not
+// an alias, but the address at which twemproxy finds the server.
 func twemproxyName(s Server) string {
 	if isAlias(s) {
 		return s.Name

@@ -18,9 +18,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestOwnersMatchTwemproxy asks a running twemproxy, behind which each server
-// answers a get with its own number. One server in three has no alias, one of
-// those memcached's own port.
+// This asks a running twemproxy, whose servers answer a get with their own number. One server in three has no
+// alias, and one of those has memcached's own port.
 func TestOwnersMatchTwemproxy(t *testing.T) {
 	const binary = "/usr/sbin/nutcracker"
 	_, err := os.Stat(binary)
@@ -65,8 +64,8 @@ func TestOwnersMatchTwemproxy(t *testing.T) {
 	}
 }
 
-// numberServer answers each get with number. It listens on memcached's port of
-// host where i is 0, and that is free.
+// numberServer answers each get with number. It listens on memcached's port of host if i is 0 and the port is
+// free.
 func numberServer(t *testing.T, host string, number int) uint16 {
 	t.Helper()
 	address := host + ":0"
@@ -108,7 +107,7 @@ func answerNumber(conn net.Conn, number string) {
 	}
 }
 
-// askProxy gets keys in batches and reads who answered.
+// askProxy gets keys in batches and reads which server answered.
 func askProxy(t *testing.T, port int, keys [][]byte) []int {
 	t.Helper()
 	var conn net.Conn

@@ -12,26 +12,23 @@ import (
 	"testing"
 )
 
-// peerCommand is a program that speaks testdata/peer.py's protocol and answers
-// by the real client:
+// peerCommand is a program with testdata/peer.py's protocol that answers by the real client:
 //
 //	go test ./drainer/routing -run TestOwnersAreThoseThatTheRealClientsAnswered/memjs -peer "node testdata/memjs.js"
 //
-// compares key by key and writes what the client answered to testdata/vectors.
-// testdata/mcrouter.c and testdata/dskit (go build, in its directory) are the
-// others' programs.
+// The test compares key by key and writes the client's answers to testdata/vectors. testdata/mcrouter.c and
+// testdata/dskit (go build, in its directory) are the programs of the others.
 var peerCommand = flag.String("peer", "", "a program that asks the real client, to record its vectors")
 
-// recorded are the clients that no Debian package has, or only with more
-// dependencies than the operator: the real client was asked once.
+// recorded are the clients that have no Debian package, or need more dependencies than the operator: the real
+// client was asked once.
 var recorded = map[string]peer{
 	"memjs":    {keys: "utf8"},
 	"dskit":    {host: loopback},
 	"mcrouter": {},
 }
 
-// The owners of 20,000 keys in every list are those that the real
-// client answered when it was asked.
+// The owners of 20,000 keys in every list are the real client's recorded answers.
 func TestOwnersAreThoseThatTheRealClientsAnswered(t *testing.T) {
 	for client, p := range recorded {
 		t.Run(client, func(t *testing.T) {

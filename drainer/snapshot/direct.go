@@ -12,10 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// direct is a file that is read or written past the page cache, if its file system can do
-// that. Otherwise what was read or written is dropped from the cache soon after, so that a
-// save never takes its place there. Its buffers, offsets and lengths are multiples of a
-// block.
+// direct is a file that is read or written past the page cache, if its file system supports that. Otherwise
+// what was read or written is dropped from the cache soon after, so that a save never pushes other files out
+// of the cache. Its buffers, offsets and lengths are multiples of a block.
 type direct struct {
 	*os.File
 	cached atomic.Bool
@@ -24,7 +23,7 @@ type direct struct {
 // OpenFile opens a save. Tests replace it.
 var OpenFile = os.OpenFile
 
-// openDirect opens a file so; flags are those of os.OpenFile.
+// openDirect opens a file past the page cache; flags are those of os.OpenFile.
 func openDirect(path string, flags int, mode os.FileMode) (*direct, error) {
 	file, err := OpenFile(path, flags|linux.Direct, mode)
 	if err == nil {
@@ -41,8 +40,8 @@ func openDirect(path string, flags int, mode os.FileMode) (*direct, error) {
 	return d, nil
 }
 
-// giveUp tells whether an error says that the file system can't, after all. From then on
-// the file goes through the page cache. Several workers may be told at once.
+// giveUp tells whether an error means that the file system doesn't support direct I/O after all. From then on
+// the file goes through the page cache. Several workers may call it at the same time.
 func (d *direct) giveUp(err error) bool {
 	if !errors.Is(err, unix.EINVAL) {
 		return false
@@ -55,7 +54,7 @@ func (d *direct) giveUp(err error) bool {
 	return err == nil
 }
 
-// ReadAt is as io.ReaderAt has it.
+// ReadAt implements io.ReaderAt.
 func (d *direct) ReadAt(b []byte, offset int64) (int, error) {
 	n, err := d.File.ReadAt(b, offset)
 	if err != nil && d.giveUp(err) {
@@ -64,7 +63,7 @@ func (d *direct) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// WriteAt is as io.WriterAt has it.
+// WriteAt implements io.WriterAt.
 func (d *direct) WriteAt(b []byte, offset int64) (int, error) {
 	n, err := d.File.WriteAt(b, offset)
 	if err != nil && d.giveUp(err) {
@@ -73,18 +72,19 @@ func (d *direct) WriteAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// window is what one worker has read or written last, and is still in the page cache.
+// window is the part of the file that one worker has read or written last, and that is still in the page
+// cache.
 type window struct {
 	*direct
 	ranges [][2]int64
 }
 
-// windowRanges is how many parts of a file each worker leaves in the page cache: the disk
-// writes them meanwhile.
+// windowRanges is how many ranges of the file each worker leaves in the page cache while the disk writes
+// them.
 const windowRanges = 4
 
-// add says that a worker has read or written a part of the file. It waits for the disk to
-// have taken what it wrote some parts ago.
+// add records that a worker has read or written a range of the file. It waits until the disk has taken the
+// range that was written windowRanges before.
 func (w *window) add(offset, length int64) error {
 	if !w.cached.Load() {
 		return nil
@@ -99,7 +99,7 @@ func (w *window) add(offset, length int64) error {
 	return w.drop()
 }
 
-// drop lets go of the oldest part.
+// drop drops the oldest range from the page cache.
 func (w *window) drop() error {
 	r := w.ranges[0]
 	w.ranges = w.ranges[1:]
@@ -110,9 +110,9 @@ func (w *window) drop() error {
 	return nil
 }
 
-// writeOut returns what the disk did not take: the kernel tells an open file once, so the
-// fsync at the end would know nothing of it. A file system that can't is no error: all is
-// written at the end.
+// writeOut returns the error if the disk did not take the range: the kernel reports it only once to an open
+// file, so the fsync at the end would not report it again. A file system that doesn't support the call is no
+// error: then everything is written at the end.
 func (w *window) writeOut(offset, length int64, wait bool) error {
 	err := linux.WriteOut(w.File, offset, length, wait)
 	for _, cannot := range []error{unix.ENOSYS, unix.EINVAL, unix.ESPIPE, unix.EOPNOTSUPP} {
@@ -126,7 +126,7 @@ func (w *window) writeOut(offset, length int64, wait bool) error {
 	return &os.PathError{Op: "sync_file_range", Path: w.Name(), Err: err}
 }
 
-// alignedCopy of a buffer.
+// alignedCopy returns a copy of a buffer that direct I/O can use.
 func alignedCopy(b []byte) []byte {
 	c := warmfile.Aligned(int64(len(b)))
 	copy(c, b)

@@ -1,9 +1,7 @@
-// Package snapshot writes and reads saves: copies of a warm file's used pages, for a
-// volume that memcached doesn't map. Each page has a checksum of its own, so a save that
-// was cut short is worth its whole pages.
+// Package snapshot writes and reads saves: copies of a warm file's used pages, for a volume that memcached
+// doesn't map. Each page has its own checksum, so the whole pages of a save that was cut short can be used.
 //
-// The layout of a save; every part begins at a multiple of 4 KiB, and numbers are
-// little-endian:
+// The layout of a save; every part begins at a multiple of 4 KiB, and numbers are little-endian:
 //
 //	the header:
 //	  "mcsave\x00\x02"      8 bytes
@@ -31,12 +29,12 @@
 //	  milliseconds          u64: that the save took
 //	  CRC-32C               u32: of the 24 bytes before it
 //
-// The place of a slot follows from its number, so several workers can write at once. Pages
-// may be in any order: the ones that matter most come first if time is short. The footer
-// is written last. Without it, the index is rebuilt from the slots' headers.
+// The position of a slot follows from its number, so several workers can write at once. Pages may be in any
+// order: if time is short, the most recently used ones come first. The footer is written last. If it is
+// missing, the index is rebuilt from the slots' headers.
 //
-// A page's checksum covers its place and its save, so no page of another save, and no
-// page in another place, passes for it.
+// A page's checksum covers its offset and its save, so a page of another save or from another offset is
+// rejected.
 package snapshot
 
 import (
@@ -56,33 +54,34 @@ import (
 const (
 	magic       = "mcsave\x00\x02"
 	prefixBytes = len(magic) + 4 + 4
-	// block is what places and sizes in a save are multiples of: then a disk can be
-	// written to, and read, past the page cache.
+	// block is the unit of positions and sizes in a save, so that a disk can be read and written past the
+	// page cache.
 	block = warmfile.Block
-	// maxHeader bounds a header: the page bits of a warm file of 1 TiB take 175 KB, the
-	// manifest and .meta a few more.
+	// maxHeader bounds a header. The page bits of a warm file of 1 TiB take 175 KB; the manifest and .meta
+	// take a few KB.
 	maxHeader = 4 << 20
-	// maxPages is that of a warm file of 2 TiB. It bounds what is kept in memory of each
-	// page: about 20 bytes.
+	// maxPages is the number of pages of a warm file of 2 TiB. It bounds the memory for the index: about 20
+	// bytes for each page.
 	maxPages = 2 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Header is a save without its pages.
+// Header describes a save; the pages follow it.
 type Header struct {
-	// Number is higher than that of every save that was on the volume before.
+	// Number is higher than the number of every earlier save of the volume.
 	Number int64 `json:"number"`
-	// Made is when it was written, by the member's clock.
+	// Made is when the save was written, by the member's clock.
 	Made time.Time `json:"made"`
-	// Nonce is random: no two saves have the same header.
+	// Nonce is random, so that no two saves have the same header.
 	Nonce uint64 `json:"nonce,omitempty"`
-	// Size of the warm file, and of its pages.
+	// Size is the size of the warm file, PageSize that of its pages, in bytes.
 	Size     int64 `json:"size"`
 	PageSize int   `json:"pageSize"`
-	// PageBits has a bit for each page that is used, the lowest bit of the first byte first.
+	// PageBits has a bit for each page, set if the page is used; the lowest bit of the first byte is the
+	// first page.
 	PageBits []byte `json:"used"`
-	// Manifest and Meta describe the file; empty: nothing does.
+	// Manifest and Meta describe the warm file; either may be empty.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 	Meta     string          `json:"meta,omitempty"`
 }
@@ -98,7 +97,7 @@ func (h *Header) usedPages() (n int64) {
 	return n
 }
 
-// UsedPages are the numbers of the pages that the save has, in the file's order.
+// UsedPages returns the numbers of the pages in the save, in the file's order.
 func (h *Header) UsedPages() []int32 {
 	pages := make([]int32, 0, h.usedPages())
 	for page := range int32(h.pages()) {
@@ -109,7 +108,7 @@ func (h *Header) UsedPages() []int32 {
 	return pages
 }
 
-// encode returns the header as it is written, and its checksum.
+// encode returns the header as it is written to the file, and its checksum.
 func (h *Header) encode() ([]byte, uint32, error) {
 	body, err := json.Marshal(h)
 	if err != nil {
@@ -125,16 +124,16 @@ func (h *Header) encode() ([]byte, uint32, error) {
 	return padded(append(b, body...)), sum, nil
 }
 
-// headerSum is the checksum of what a save begins with, and its header.
+// headerSum returns the checksum of a save's first 8 bytes and its header.
 func headerSum(body []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(magic), castagnoli), castagnoli, body)
 }
 
-// padded fills the last block up.
+// padded adds zeros up to a multiple of a block.
 func padded(b []byte) []byte { return append(b, make([]byte, -len(b)&(block-1))...) }
 
-// check refuses a header that no save can have, so that later code can't divide by zero
-// or look for a page that doesn't exist.
+// check refuses a header that no save can have, so that later code never divides by zero or looks for a page
+// that doesn't exist.
 func (h *Header) check() error {
 	switch {
 	case h.PageSize < 1<<10 || h.PageSize > warmfile.MaxPageSize:
@@ -153,7 +152,7 @@ func (h *Header) check() error {
 	return nil
 }
 
-// pageSum is the checksum of the page at offset of the warm file.
+// pageSum returns the checksum of the page at that offset of the warm file.
 func pageSum(header uint32, offset int64, page []byte) uint32 {
 	var place [12]byte
 	binary.LittleEndian.PutUint32(place[:], header)
@@ -165,7 +164,8 @@ func truncated(size, want int64) error {
 	return warmfile.Refuse(warmfile.ReasonTruncated, "the save has %d bytes and should have %d: it was cut short", size, want)
 }
 
-// readHeader reads the header of a save that has so many bytes. It returns the header's checksum, and where it ends.
+// readHeader reads the header of a save of size bytes. It returns the header's checksum, and the offset of
+// its end.
 func readHeader(file io.ReaderAt, size int64) (h *Header, sum uint32, end int64, err error) {
 	fail := func(err error) (*Header, uint32, int64, error) { return nil, 0, 0, err }
 	if size < int64(prefixBytes) {

@@ -8,9 +8,9 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Expand writes the used pages to where they were in the warm file, each checked, and
-// leaves holes between them. All must be there. done, which may be nil, is called with the
-// number of bytes that were read; several workers call it.
+// Expand checks the used pages and writes them to their offsets in the warm file, with holes between them. It
+// fails if a page is missing. Several workers call done, which may be nil, with the number of bytes that they
+// have read.
 func (s *Save) Expand(ctx context.Context, out *os.File, done func(n int64)) error {
 	if err := out.Truncate(s.Size); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (s *Save) Expand(ctx context.Context, out *os.File, done func(n int64)) err
 	if !ok {
 		return fmt.Errorf("load %T: not a file", s.file)
 	}
-	// Another descriptor of the same file, whatever its name is now.
+	// This opens the same file again, whatever its name is now.
 	in, err := openDirect(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDONLY, 0)
 	if err != nil {
 		return fmt.Errorf("open the save again: %w", err)

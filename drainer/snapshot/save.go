@@ -13,9 +13,8 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Save reads one as if it were the warm file itself. A page is checked the first
-// time that anything of it is read. One that is missing reads as zeros, as an unused one
-// does; see Missing.
+// Save reads a save as if it were the warm file itself. A page is checked the first time that any part of it
+// is read. A missing page reads as zeros, as an unused one does; see Missing.
 type Save struct {
 	Header
 	file  io.ReaderAt
@@ -24,14 +23,14 @@ type Save struct {
 	mu      sync.Mutex
 	checked []bool
 	begun   bool // a page has been read
-	// direct is the file past the page cache; nil before the first whole page is read.
+	// direct reads the file past the page cache; nil before the first whole page is read.
 	direct io.ReaderAt
-	// page is the used page that was checked last, at offset held.
+	// page is the used page that was checked last; held is its offset.
 	page []byte
 	held int64
 }
 
-// read checks a save, without its pages.
+// read checks a save, but not its pages.
 func read(file io.ReaderAt, size int64) (*Save, error) {
 	h, sum, end, err := readHeader(file, size)
 	if err != nil {
@@ -44,12 +43,11 @@ func read(file io.ReaderAt, size int64) (*Save, error) {
 	return s, nil
 }
 
-// CutShort tells whether the save's end is missing: whoever wrote it was killed, or the
-// disk failed.
+// CutShort tells whether the save's end is missing, because its writer was killed or the disk failed.
 func (s *Save) CutShort() bool { return !s.index.complete }
 
-// Missing tells whether the page at an offset of the warm file was used, and is not in
-// the save or is damaged there.
+// Missing tells whether the page at an offset of the warm file was used, and is missing or damaged in the
+// save.
 func (s *Save) Missing(offset int64) (bool, error) {
 	page := int(offset / int64(s.PageSize))
 	if page < 0 || page >= s.pages() || !s.uses(page) {
@@ -66,8 +64,8 @@ func (s *Save) Missing(offset int64) (bool, error) {
 	return !ok, nil
 }
 
-// Lacks is how many of the used pages are missing, after all have been read; those that
-// are damaged are only found then.
+// Lacks returns how many of the used pages are missing. It is exact after all pages have been read, because
+// damaged ones are only found then.
 func (s *Save) Lacks() (missing, all int) {
 	if s.index.rebuild() != nil {
 		return 0, int(s.usedPages())
@@ -75,13 +73,13 @@ func (s *Save) Lacks() (missing, all int) {
 	return s.index.missing(), int(s.usedPages())
 }
 
-// Unknown is why nobody can tell now which pages are missing; nil if it can be told.
+// Unknown is why the missing pages can't be determined now; nil if they can.
 func (s *Save) Unknown() error {
 	return s.index.rebuild()
 }
 
-// Items is how many items begin in the pages of the save, if it has them all; false if it
-// hasn't, or doesn't tell.
+// Items returns how many items begin in the pages of the save; false if the save lacks pages or doesn't have
+// the number.
 func (s *Save) Items() (int64, bool) {
 	if missing, _ := s.Lacks(); missing > 0 || s.index.err != nil {
 		return 0, false
@@ -89,8 +87,8 @@ func (s *Save) Items() (int64, bool) {
 	return s.index.items()
 }
 
-// Rate is how many bytes a second were written; 0 unknown. A save that took no second
-// doesn't tell: it is not the disk that such a one waits for.
+// Rate returns how many bytes per second were written; 0 unknown. It is unknown for a save of less than a
+// second, in which waiting for the disk is not the main part.
 func (s *Save) Rate() int64 {
 	const least = 1000 // milliseconds
 	if s.index.rebuild() != nil || s.index.elapsed < least {
@@ -104,7 +102,7 @@ func rate(bytes int64, milliseconds uint64) int64 {
 	return int64(float64(bytes) / float64(milliseconds) * 1000)
 }
 
-// ReadAt reads from the warm file that was saved; an unused page is zeros.
+// ReadAt reads from the warm file that was saved; unused pages are zeros.
 func (s *Save) ReadAt(b []byte, offset int64) (n int, err error) {
 	for n < len(b) {
 		at := offset + int64(n)
@@ -121,14 +119,14 @@ func (s *Save) ReadAt(b []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// ReadPage reads the page at an offset of the warm file into b, which is as large, and checks
-// it; false if it was not used, or is missing. It is ReadAt for whoever reads whole pages
-// once: without copies from the page cache, which take as long as everything else that a
-// drain does, and from the page that is held. Several goroutines may read.
+// ReadPage reads the page at an offset of the warm file into b, which has the size of a page, and checks it.
+// It returns false if the page was not used, or is missing. It replaces ReadAt where whole pages are read
+// once: it doesn't copy from the page cache, which would take as long as all the rest of a drain, or from the
+// held page. Several goroutines may call it.
 func (s *Save) ReadPage(b []byte, offset int64) (bool, error) {
 	page := int(offset / int64(s.PageSize))
 	if offset%int64(s.PageSize) != 0 || len(b) != s.PageSize || page < 0 || page >= s.pages() {
-		return true, warmfile.ReadFull(s, b, offset) // not one whole page
+		return true, warmfile.ReadFull(s, b, offset) // not exactly one page
 	}
 	if !s.uses(page) {
 		return false, nil
@@ -140,7 +138,7 @@ func (s *Save) ReadPage(b []byte, offset int64) (bool, error) {
 	return there && err == nil, err
 }
 
-// pastCache is the file for reads of whole pages.
+// pastCache returns the file for reads of whole pages.
 func (s *Save) pastCache() io.ReaderAt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +148,7 @@ func (s *Save) pastCache() io.ReaderAt {
 	}
 	s.direct = s.file
 	if file, ok := s.file.(*os.File); ok {
-		// Another descriptor of the same file, whatever its name is now.
+		// This opens the same file again, whatever its name is now.
 		if d, err := openDirect(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDONLY, 0); err == nil {
 			s.direct = d
 		}
@@ -179,8 +177,8 @@ func (s *Save) readWithin(b []byte, page int, within int64) error {
 		clear(b)
 		return nil
 	}
-	// The page was checked before. Nobody writes to a save that is read, and to read a whole
-	// page for each part of it would take long.
+	// The page was checked before, and no process writes to a save that is read. To read a whole page for
+	// each part of it would take long.
 	return warmfile.ReadFull(s.file, b, place+within)
 }
 
@@ -208,7 +206,7 @@ func (s *Save) hold(page int, offset int64) error {
 // Close closes the file.
 func (s *Save) Close() error {
 	if s.begun {
-		s.advise(linux.DontNeed) // nobody reads it soon
+		s.advise(linux.DontNeed) // it is not read again soon
 	}
 	var err error
 	if d, ok := s.direct.(*direct); ok {
@@ -220,20 +218,20 @@ func (s *Save) Close() error {
 	return err
 }
 
-// advise tells the kernel how the save is read. It is only advice.
+// advise tells the kernel how the save is read. Errors don't matter.
 func (s *Save) advise(advice int) {
 	if file, ok := s.file.(*os.File); ok {
 		_ = linux.Advise(file, 0, 0, advice)
 	}
 }
 
-// Used is the size of the used pages, in bytes.
+// Used returns the total size of the used pages, in bytes.
 func (s *Save) Used() int64 { return s.usedPages() * int64(s.PageSize) }
 
-// Open opens the save at path; os.ErrNotExist if there is none.
+// Open opens the save at path; the error is os.ErrNotExist if there is none.
 func Open(path string) (*Save, error) {
 	info, err := os.Lstat(path)
-	if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for ever
+	if err == nil && !info.Mode().IsRegular() { // opening a pipe would block forever
 		err = warmfile.Refuse(warmfile.ReasonMissing, "%s is not a file", filepath.Base(path))
 	}
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 
 const smallPage = 4 << 10
 
-// smallFile has four pages, of which the last is not used.
+// smallFile returns a file of four pages, the last of which is unused.
 func smallFile() []byte {
 	b := make([]byte, 16<<10)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -68,7 +68,7 @@ func readAsFile(b []byte) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(s, 0, min(s.Size, 1<<20)))
 }
 
-// load makes the warm file of the save at path.
+// load loads the warm file of the save at path.
 func load(t testing.TB, path string) ([]byte, error) {
 	t.Helper()
 	s, err := Open(path)
@@ -87,7 +87,7 @@ func load(t testing.TB, path string) ([]byte, error) {
 	return os.ReadFile(out.Name())
 }
 
-// whole are smallFile's pages that got has; it has nothing else.
+// whole returns which of smallFile's pages got has; got must have nothing else.
 func whole(t testing.TB, got []byte) (pages []int) {
 	t.Helper()
 	want := smallFile()
@@ -105,7 +105,7 @@ func whole(t testing.TB, got []byte) (pages []int) {
 	return pages
 }
 
-// wholePages are whole, of a save on a disk that is read page by page.
+// wholePages returns the pages of a save on a disk that is read page by page.
 func wholePages(t testing.TB, save []byte) []int {
 	t.Helper()
 	path := filepath.Join(onDisk(t), "save")
@@ -129,7 +129,7 @@ func wholePages(t testing.TB, save []byte) []int {
 	return whole(t, got)
 }
 
-// TestSaveIsReadAsItWasWritten: in any order of its pages, with their counts.
+// This holds in any order of its pages, with their counts.
 func TestSaveIsReadAsItWasWritten(t *testing.T) {
 	for name, order := range map[string][]int32{"in the file's order": nil, "the last first": {2, 1, 0}} {
 		t.Run(name, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestSaveIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// TestASaveIsWorthItsWholePages: whatever is damaged or missing, all other pages are
-// read, none that is wrong, and it is told how many are missing. Such a save is not loaded.
+// Whatever is damaged or missing, all other pages are read and no wrong one, and the number of missing pages
+// is reported. Such a save is not loaded.
 func TestASaveIsWorthItsWholePages(t *testing.T) {
 	sound := written(t, 1, Options{})
 	l := layoutOf(t, sound)
@@ -253,7 +253,7 @@ func layoutOf(t testing.TB, save []byte) layout {
 	return newLayout(h, sum, end)
 }
 
-// TestSaveThatIsNoneIsRefused: its header says what it is, and without that nothing is.
+// A save without a sound header is refused.
 func TestSaveThatIsNoneIsRefused(t *testing.T) {
 	sound := written(t, 1, Options{})
 	l := layoutOf(t, sound)
@@ -264,7 +264,7 @@ func TestSaveThatIsNoneIsRefused(t *testing.T) {
 	}
 	longer := bytes.Clone(sound)
 	binary.LittleEndian.PutUint32(longer[len(magic):], maxHeader+1)
-	// The footer is right, and the index says one page twice.
+	// The footer is right, and the index has one page twice.
 	twice := bytes.Clone(sound)
 	index := twice[l.slot(3):]
 	copy(index[entryBytes:2*entryBytes], index[:entryBytes])
@@ -302,15 +302,15 @@ func TestHeaderThatNoSaveCanHaveSaysWhatIsWrong(t *testing.T) {
 		change func(*Header)
 		want   string
 	}{
-		"pages of nothing":       {func(h *Header) { h.PageSize = 0 }, "the save's header: page size 0 is out of range"},
-		"pages that are too big": {func(h *Header) { h.PageSize = warmfile.MaxPageSize + 1 }, "the save's header: page size 67108865 is out of range"},
-		"pages of odd sizes":     {func(h *Header) { h.PageSize = 2 << 10 }, "the save's header: pages of 2048 bytes"},
-		"an empty file":          {func(h *Header) { h.Size = 0 }, "the save's header: size 0 is not a whole number of pages"},
-		"half a page":            {func(h *Header) { h.Size += 2048 }, "the save's header: size 18432 is not a whole number of pages"},
-		"number 0":               {func(h *Header) { h.Number = 0 }, "the save's header: number 0 is out of range"},
-		"too few bits":           {func(h *Header) { h.PageBits = nil }, "the save's header: page bits of 0 bytes, for 4 pages"},
-		"one page too many":      {func(h *Header) { h.PageBits = []byte{1 << 4} }, "the save's header: a page after the last one is marked as used"},
-		"more than anybody has":  {func(h *Header) { h.Size = maxPages*smallPage + smallPage }, "is more than 2097152 pages"},
+		"pages of nothing":        {func(h *Header) { h.PageSize = 0 }, "the save's header: page size 0 is out of range"},
+		"pages that are too big":  {func(h *Header) { h.PageSize = warmfile.MaxPageSize + 1 }, "the save's header: page size 67108865 is out of range"},
+		"pages of odd sizes":      {func(h *Header) { h.PageSize = 2 << 10 }, "the save's header: pages of 2048 bytes"},
+		"an empty file":           {func(h *Header) { h.Size = 0 }, "the save's header: size 0 is not a whole number of pages"},
+		"half a page":             {func(h *Header) { h.Size += 2048 }, "the save's header: size 18432 is not a whole number of pages"},
+		"number 0":                {func(h *Header) { h.Number = 0 }, "the save's header: number 0 is out of range"},
+		"too few bits":            {func(h *Header) { h.PageBits = nil }, "the save's header: page bits of 0 bytes, for 4 pages"},
+		"one page too many":       {func(h *Header) { h.PageBits = []byte{1 << 4} }, "the save's header: a page after the last one is marked as used"},
+		"more pages than allowed": {func(h *Header) { h.Size = maxPages*smallPage + smallPage }, "is more than 2097152 pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Header{Number: 1, Size: 16 << 10, PageSize: smallPage, PageBits: []byte{0}}
@@ -342,7 +342,7 @@ func TestFileOfWhichNoSaveCanBeMadeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestAHeaderThatClaimsTooMuchTakesNoMemory: the slots that it speaks of don't exist.
+// The slots that it announces don't exist.
 func TestAHeaderThatClaimsTooMuchTakesNoMemory(t *testing.T) {
 	h := &Header{Number: 1, Size: maxPages * smallPage, PageSize: smallPage, PageBits: bytes.Repeat([]byte{0xff}, maxPages/8)}
 	b, _, err := h.encode()
@@ -358,8 +358,7 @@ func TestAHeaderThatClaimsTooMuchTakesNoMemory(t *testing.T) {
 	}
 }
 
-// TestTheLargestSaveTakesLittleMemory, by whomever it was made: all of what its index says
-// is on the disk, and its pages are a hole.
+// The save may have any writer: everything that its index announces is on the disk, and its pages are a hole.
 func TestTheLargestSaveTakesLittleMemory(t *testing.T) {
 	h := &Header{Number: 1, Size: maxPages * smallPage, PageSize: smallPage, PageBits: bytes.Repeat([]byte{0xff}, maxPages/8)}
 	b, sum, err := h.encode()
@@ -398,7 +397,7 @@ func TestTheLargestSaveTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// TestWriteThatEndsEarly leaves what was written: a save that was cut short.
+// A save that was cut short is left.
 func TestWriteThatEndsEarly(t *testing.T) {
 	path := filepath.Join(onDisk(t), "save")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -425,7 +424,7 @@ func TestWriteThatEndsEarly(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatFindsTheDiskFullWhileRoomIsMadeTriesAgain: it fails only if nothing more can be removed.
+// It fails only if nothing more can be removed.
 func TestAWorkerThatFindsTheDiskFullWhileRoomIsMadeTriesAgain(t *testing.T) {
 	var w writer
 	var full atomic.Bool
@@ -456,8 +455,8 @@ func TestAWorkerThatFindsTheDiskFullWhileRoomIsMadeTriesAgain(t *testing.T) {
 	}
 }
 
-// onDisk is a directory that is not in memory, where TMPDIR may be: there, nothing goes past
-// the page cache.
+// onDisk returns a directory that is not in memory, where TMPDIR may be: there, nothing goes past the page
+// cache.
 func onDisk(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "snapshot-test-")
@@ -468,8 +467,8 @@ func onDisk(t testing.TB) string {
 	return dir
 }
 
-// TestWithoutDirectIO: a file system that can't goes through the page cache, and what it
-// is told first and what later are the same bytes.
+// A file system without direct I/O uses the page cache, and the bytes of the first and the later calls are
+// the same.
 func TestWithoutDirectIO(t *testing.T) {
 	path := filepath.Join(onDisk(t), "file")
 	d, err := openDirect(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -481,7 +480,7 @@ func TestWithoutDirectIO(t *testing.T) {
 	if _, err := d.WriteAt(b, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.WriteAt(b[:block-1], block); err != nil { // not a multiple: it says EINVAL
+	if _, err := d.WriteAt(b[:block-1], block); err != nil { // not a multiple of a block: EINVAL
 		t.Errorf("it gives up with %v", err)
 	}
 	if flags, err := unix.FcntlInt(d.Fd(), unix.F_GETFL, 0); err != nil || !d.cached.Load() || flags&linux.Direct != 0 {
@@ -492,8 +491,7 @@ func TestWithoutDirectIO(t *testing.T) {
 	}
 }
 
-// FuzzSave: whatever is overwritten or cut off, a page is read as it was, or is missing,
-// and then that is told.
+// Whatever is overwritten or cut off, a page is read unchanged, or is reported as missing.
 func FuzzSave(f *testing.F) {
 	sound := written(f, 1, Options{})
 	f.Add(uint32(0), []byte{1}, uint32(0))
@@ -520,8 +518,7 @@ func FuzzSave(f *testing.F) {
 	})
 }
 
-// FuzzIndex: whatever an index says whose checksum is right, nothing panics, and no page
-// is read that is not there.
+// Whatever an index with the right checksum says, nothing panics, and no page is read that is not there.
 func FuzzIndex(f *testing.F) {
 	sound := written(f, 1, Options{})
 	l := layoutOf(f, sound)
@@ -544,8 +541,7 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// FuzzSaveHeader: whatever a header says whose checksum is right, nothing
-// panics, and errors are of the documented kind.
+// Whatever a header with the right checksum says, nothing panics, and errors are of the documented kind.
 func FuzzSaveHeader(f *testing.F) {
 	h := Header{Number: 1, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{1}}
 	header, err := json.Marshal(h)

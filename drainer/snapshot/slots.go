@@ -16,28 +16,28 @@ import (
 const (
 	slotMagic   = "mcpage\x00\x02"
 	slotHeader  = block
-	slotSum     = 48 // where the checksum of a slot's header is
+	slotSum     = 48 // offset of the checksum in a slot's header
 	footerMagic = "mcsaved\x02"
 	footerSum   = 24
 	footerBytes = footerSum + 4
 	entryBytes  = 24
-	// unknownItems is the number of items in a page that nobody can tell.
+	// unknownItems is the value of an unknown number of items in a page.
 	unknownItems = math.MaxUint32
-	// tailPart is how much of the index is in memory at once: whole entries, and whole blocks.
+	// tailPart is how much of the index is in memory at once: whole entries and whole blocks.
 	tailPart = 64 * entryBytes * block / 8
-	// headerReaders read slots' headers side by side: each is a read of its own for the
-	// disk.
+	// headerReaders is how many goroutines read slots' headers in parallel: each header is a separate read of
+	// the disk.
 	headerReaders = 16
 )
 
-// entry is what the index says of a slot. There are many.
+// entry is the index's entry for a slot. It is small because there are many.
 type entry struct {
-	page  int32 // its number in the warm file; -1: the slot is not whole
+	page  int32 // number of the page in the warm file; -1: the slot is not whole
 	sum   uint32
-	items uint32 // unknownItems: nobody knows
+	items uint32 // unknownItems if unknown
 }
 
-// storedItems is the number of items as it is in the file.
+// storedItems returns the number of items as it is stored in the file.
 func (e entry) storedItems() uint64 {
 	if e.items == unknownItems {
 		return math.MaxUint64
@@ -45,8 +45,8 @@ func (e entry) storedItems() uint64 {
 	return uint64(e.items)
 }
 
-// newEntry is what the file says of a slot: an offset that is no page's, or a number of
-// items that no page has, counts for nothing.
+// newEntry converts a stored entry. It ignores an offset where no page begins, and a number of items that no
+// page can have.
 func (l layout) newEntry(offset uint64, sum uint32, items uint64) entry {
 	e := entry{page: -1, sum: sum, items: unknownItems}
 	if page := offset / uint64(l.PageSize); offset%uint64(l.PageSize) == 0 && page < uint64(l.pages()) {
@@ -58,7 +58,7 @@ func (l layout) newEntry(offset uint64, sum uint32, items uint64) entry {
 	return e
 }
 
-// encodeSlot is a slot's header.
+// encodeSlot returns a slot's header.
 func (l layout) encodeSlot(slot int, e entry, elapsed uint64) []byte {
 	b := make([]byte, slotHeader)
 	copy(b, slotMagic)
@@ -83,7 +83,7 @@ func (l layout) decodeSlot(b []byte, slot int) (e entry, elapsed uint64, ok bool
 	return e, binary.LittleEndian.Uint64(b[40:]), true
 }
 
-// layout says where the parts of a save are.
+// layout has the positions of a save's parts.
 type layout struct {
 	*Header
 	sum  uint32 // of the header
@@ -100,15 +100,15 @@ func (l layout) slots() int { return int(l.usedPages()) }
 
 func (l layout) slot(n int) int64 { return l.body + int64(n)*l.slotBytes() }
 
-// tailBytes is the size of the index and the footer.
+// tailBytes returns the size of the index and the footer.
 func (l layout) tailBytes() int64 {
 	return (l.usedPages()*entryBytes + footerBytes + block - 1) / block * block
 }
 
-// size of the whole save.
+// size returns the size of the whole save.
 func (l layout) size() int64 { return l.slot(l.slots()) + l.tailBytes() }
 
-// offset of a page in the warm file.
+// offset returns the offset of a page in the warm file.
 func (l layout) offset(page int32) int64 { return int64(page) * int64(l.PageSize) }
 
 // encodeTail yields the index and the footer, in aligned parts of at most tailPart.
@@ -146,19 +146,19 @@ type index struct {
 	layout
 	file     io.ReaderAt
 	fileSize int64
-	// complete: the index and the footer are there, and right.
+	// complete means that the index and the footer are there and valid.
 	complete bool
-	// elapsed is in milliseconds what the save took, or how far it had come.
+	// elapsed is how long the save took, or had taken when it was cut short, in milliseconds.
 	elapsed uint64
 
 	once    sync.Once
 	err     error // of reading the slots' headers
 	entries []entry
-	// slotOf has the slot of each page, -1 none.
+	// slotOf has the slot of each page, -1 if there is none.
 	slotOf []int32
 
 	mu sync.Mutex
-	// lost are pages that proved damaged; nil: none has.
+	// lost marks the pages that proved damaged; nil if none has.
 	lost []bool
 }
 
@@ -176,7 +176,7 @@ func newIndex(file io.ReaderAt, size int64, h *Header, sum uint32, headerEnd int
 	return f, f.readTail()
 }
 
-// readTail reads the index, if the footer says that it is this save's.
+// readTail reads the index, if the footer belongs to this save.
 func (f *index) readTail() error {
 	place := f.slot(f.slots())
 	end := place + f.usedPages()*entryBytes
@@ -213,8 +213,8 @@ func (f *index) readTail() error {
 	return nil
 }
 
-// take has the entries of the slots. One that is about no used page, or a page that an
-// earlier slot has, counts for nothing.
+// take adopts the entries of the slots. It ignores an entry of an unused page, and of a page that an earlier
+// slot has.
 func (f *index) take(entries []entry) {
 	f.entries, f.slotOf = entries, make([]int32, f.pages())
 	for i := range f.slotOf {
@@ -255,7 +255,7 @@ func (f *index) rebuild() error {
 	return f.err
 }
 
-// readSlot reads the header of a slot: an entry without a page if it isn't there.
+// readSlot reads the header of a slot. The entry has no page if the header isn't valid.
 func (f *index) readSlot(n int) (e entry, elapsed uint64, err error) {
 	missing := entry{page: -1}
 	var b [slotSum + 4]byte
@@ -270,7 +270,7 @@ func (f *index) readSlot(n int) (e entry, elapsed uint64, err error) {
 	return missing, 0, nil
 }
 
-// place is where a used page begins; false if it is missing.
+// place returns the position of a used page in the save; false if it is missing.
 func (f *index) place(page int) (int64, bool) {
 	n := f.slotOf[page]
 	if n < 0 || f.isLost(page) {
@@ -294,7 +294,7 @@ func (f *index) lose(page int) {
 	f.lost[page] = true
 }
 
-// read reads a used page into b; false if it is missing, or damaged.
+// read reads a used page into b; false if it is missing or damaged.
 func (f *index) read(file io.ReaderAt, page int, b []byte) (bool, error) {
 	if err := f.rebuild(); err != nil {
 		return false, err
@@ -311,12 +311,12 @@ func (f *index) read(file io.ReaderAt, page int, b []byte) (bool, error) {
 	return err == nil, err
 }
 
-// sound tells whether b is the page, as its slot says.
+// sound tells whether b has the checksum that is stored in the page's slot.
 func (f *index) sound(page int, b []byte) bool {
 	return pageSum(f.sum, int64(page)*int64(f.PageSize), b) == f.entries[f.slotOf[page]].sum
 }
 
-// missing is how many used pages are, so far as is known.
+// missing returns how many used pages are known to be missing.
 func (f *index) missing() (n int) {
 	for page := range f.pages() {
 		if f.uses(page) && (f.slotOf[page] < 0 || f.isLost(page)) {
@@ -326,8 +326,7 @@ func (f *index) missing() (n int) {
 	return n
 }
 
-// items is how many items begin in the pages of the slots; false if a page of them
-// doesn't tell.
+// items returns how many items begin in the pages of the slots; false if the number is unknown for a page.
 func (f *index) items() (sum int64, known bool) {
 	for _, e := range f.entries {
 		switch {

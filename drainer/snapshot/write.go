@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// workers copy pages side by side, to keep a disk busy while pages are read and
+	// workers is how many goroutines copy pages in parallel, to keep the disk busy while pages are read and
 	// checked. Each has one page in memory.
 	workers = 4
-	// progressEvery is how often somebody is told how far it is.
+	// progressEvery is how often Options.Progress is called.
 	progressEvery = time.Second
 )
 
-// Survey finds the used pages of a warm file, which no memcached maps any more, and
-// returns the header of a save of that number.
+// Survey finds the used pages of a warm file that no memcached maps any more, and returns the header of a
+// save with that number.
 func Survey(in *os.File, number int64) (*Header, error) {
 	info, err := in.Stat()
 	if err != nil {
@@ -49,42 +49,41 @@ func Survey(in *os.File, number int64) (*Header, error) {
 	return h, nil
 }
 
-// SaveBytes is what the save takes on the disk.
+// SaveBytes returns the size of the save on the disk, in bytes.
 func (h *Header) SaveBytes() (int64, error) {
 	b, sum, err := h.encode()
 	return newLayout(h, sum, int64(len(b))).size(), err
 }
 
-// Options of Write; the zero value is right.
+// Options of Write; the zero value is valid.
 type Options struct {
-	// Order is the numbers of all used pages, in the order in which they are written; nil
-	// is the file's.
+	// Order has the numbers of all used pages in the order in which they are written; nil is the file's
+	// order.
 	Order []int32
-	// Count returns how many items begin in a page; false if it can't tell. Several
-	// workers call it.
+	// Count returns how many items begin in a page; false if that is unknown. Several workers call it.
 	Count func(page []byte) (int64, bool)
-	// MakeRoom is called if the disk is full, by one goroutine at a time. It is false if it could
-	// make none.
+	// MakeRoom is called when the disk is full, by one goroutine at a time. It returns false if it could free
+	// no room.
 	MakeRoom func() (bool, error)
-	// Progress is called once a second, by one goroutine, with the bytes that were written,
-	// of all.
+	// Progress is called once a second, by one goroutine, with the number of bytes that are written and of
+	// all bytes.
 	Progress func(done, all int64)
 }
 
-// Written is what became of a save.
+// Written is the result of a save.
 type Written struct {
-	// Items in it, if Counted.
+	// Items is the number of items in the save, if Counted.
 	Items   int64
 	Counted bool
 	Bytes   int64
 	Took    time.Duration
 }
 
-// Rate of bytes a second.
+// Rate returns the bytes per second.
 func (w *Written) Rate() int64 { return rate(w.Bytes, uint64(max(1, w.Took.Milliseconds()))) }
 
-// Write saves the warm file in to path. The save has reached the disk when Write returns.
-// After an error, or if the process is killed, what is there is a save that was cut short.
+// Write saves the warm file in to path. The save is on the disk when Write returns. After an error, or if the
+// process is killed, path has a save that was cut short.
 func Write(ctx context.Context, in io.ReaderAt, path string, h *Header, o Options) (*Written, error) {
 	began := time.Now()
 	header, sum, err := h.encode()
@@ -121,7 +120,7 @@ type writer struct {
 	began   time.Time
 	entries []entry
 	done    atomic.Int64 // bytes
-	// room is held while some is made, and rooms counts how often it was.
+	// room is held while room is made; rooms counts how often that was done.
 	room  sync.Mutex
 	rooms atomic.Int64
 }
@@ -143,14 +142,14 @@ func (w *writer) insist(do func() error) error {
 	}
 }
 
-// makeRoom makes some, unless another worker has since so many times.
+// makeRoom frees room, unless another worker has done so since the count was before.
 func (w *writer) makeRoom(before int64) (bool, error) {
 	w.room.Lock()
 	defer w.room.Unlock()
 	if w.rooms.Load() != before {
 		return true, nil
 	}
-	defer w.rooms.Add(1) // not before: a worker that begins meanwhile finds the disk full, too, and has to try again
+	defer w.rooms.Add(1) // not earlier: a worker that begins meanwhile finds the disk full, too, and has to try again
 	return w.MakeRoom()
 }
 
@@ -187,8 +186,8 @@ func (w *writer) write(ctx context.Context, header []byte) error {
 	})
 }
 
-// allocate makes room for the whole file: a disk that is too full says so at once, and
-// workers that write inside of a file don't wait for each other.
+// allocate allocates the whole file. So a full disk is noticed at once, and workers that write inside the
+// file don't wait for each other.
 func allocate(file *os.File, size int64) error {
 	err := linux.Allocate(file, size)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -232,7 +231,7 @@ func (w *writer) worker() func(n int) error {
 	}
 }
 
-// report tells how far it is, until the function that it returns is called.
+// report reports the progress until stop is called.
 func (w *writer) report() (stop func()) {
 	if w.Progress == nil {
 		return func() {}
@@ -257,8 +256,7 @@ func (w *writer) report() (stop func()) {
 	}
 }
 
-// inParallel does n things by some workers, in about their order, until one fails or ctx
-// ends.
+// inParallel does n tasks by several workers, in about their order, until one fails or ctx ends.
 func inParallel(ctx context.Context, n int, worker func() func(int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

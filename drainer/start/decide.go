@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// How a memcached starts.
+// How is the way in which a memcached starts.
 type How string
 
 // The ways to start.
@@ -22,16 +22,15 @@ const (
 	Resume How = "Resume"
 	// Load: the save on the volume is loaded into memory, and memcached resumes from it.
 	Load How = "Load"
-	// Replay: memcached starts with a new file, and the items of the generations are
-	// added to it after live traffic.
+	// Replay: memcached starts with a new file, and after live traffic it is given the items of the
+	// generations.
 	Replay How = "Replay"
 	// Cold: memcached starts with a new file, and nothing comes back.
 	Cold How = "Cold"
 )
 
-// Step is one change to the volume or to the file in memory. If the member is killed
-// between two steps, the next start decides again, and loses nothing that this one
-// would have kept.
+// Step is one change to the volume or to the file in memory. If the member is killed between two steps, the
+// next start decides again, and loses nothing that this one would have kept.
 type Step string
 
 // The steps.
@@ -47,7 +46,7 @@ const (
 	MakeRoom Step = "make room"
 	// Keep turns the file on the volume into a generation, to be replayed.
 	Keep Step = "keep for a replay"
-	// KeepAsFailed turns it into a generation that only a drain reads.
+	// KeepAsFailed turns the file into a generation that only a drain reads.
 	KeepAsFailed Step = "keep as failed"
 	// GiveUpNewest leaves the newest generation to a drain.
 	GiveUpNewest Step = "give up the newest generation"
@@ -68,12 +67,12 @@ const (
 // Decision is how to start, and why.
 type Decision struct {
 	How How
-	// Reason is for people: why memcached doesn't resume. It is empty if nothing was
-	// ever stored, or if an earlier start has said it.
+	// Reason says, for people, why memcached doesn't resume. It is empty if nothing was ever stored, or if an
+	// earlier start has logged it.
 	Reason string
-	// Steps come before memcached is started, in this order.
+	// Steps are done in this order before memcached is started.
 	Steps []Step
-	// Number of the generation that is made, if one is.
+	// Number is the number of the generation that is made, if one is.
 	Number int
 	// Warning is the termination message for such a start; nil for none.
 	Warning *contract.ColdStart
@@ -82,7 +81,7 @@ type Decision struct {
 // Fresh tells whether memcached starts with a new file.
 func (d *Decision) Fresh() bool { return d.How == Replay || d.How == Cold }
 
-// Decide how to start. An error is about a fact that could not be read.
+// Decide decides how to start. It returns an error about a fact that could not be read.
 func Decide(f *Facts) (*Decision, error) {
 	if f.Saves {
 		return f.decideSaved()
@@ -111,8 +110,8 @@ func (f *Facts) decideMapped() (*Decision, error) {
 	return d, nil
 }
 
-// decideMappedWithoutFile is for a volume that may have been that of a member of mode Saved.
-// Its note is removed: it would outdate the file that memcached is about to make.
+// decideMappedWithoutFile is for a volume that a member of mode Saved may have used. It removes that member's
+// note, which would declare the file that memcached is about to make outdated.
 func (f *Facts) decideMappedWithoutFile() (*Decision, error) {
 	var d *Decision
 	switch {
@@ -125,7 +124,7 @@ func (f *Facts) decideMappedWithoutFile() (*Decision, error) {
 	case f.Refused != nil:
 		return nil, f.Refused
 	case f.Save.Exists:
-		d = f.keepInRoom(errors.New("its items are in a save, by a member of mode Saved"))
+		d = f.keepInRoom(errors.New("its items are in a save of a member of mode Saved"))
 	default:
 		d = f.fresh("")
 	}
@@ -142,8 +141,7 @@ func (f *Facts) keepInRoom(refusal error) *Decision {
 	return f.keep(refusal, MakeRoom)
 }
 
-// keep turns the file on the volume into a generation. If it can't be read, it is
-// kept for a drain.
+// keep turns the file on the volume into a generation. If the file can't be read, it is kept for a drain.
 func (f *Facts) keep(refusal error, before ...Step) *Decision {
 	left := f.Kept
 	if slices.Contains(before, MakeRoom) || slices.Contains(before, SaveFile) {
@@ -165,11 +163,11 @@ func (f *Facts) keep(refusal error, before ...Step) *Decision {
 	return d
 }
 
-// maxUnreadable is how much of a refusal goes into a termination message, in bytes.
+// maxUnreadable bounds how much of a refusal goes into a termination message, in bytes.
 const maxUnreadable = 512
 
-// giveUp keeps the newest generation, which can't be read, for a drain: older ones must
-// not be replayed without it.
+// giveUp keeps the newest generation, which can't be read, for a drain. Older generations must not be
+// replayed without it, because it may have newer values.
 func (f *Facts) giveUp() *Decision {
 	if f.Save.Exists {
 		return f.keep(f.Refused)
@@ -192,8 +190,8 @@ func (f *Facts) decideSaved() (*Decision, error) {
 		return &Decision{How: Resume, Steps: f.clock(&f.File)}, nil
 	case f.covered(), f.NotSavable != nil, f.File.Unused,
 		f.Current && (Undescribed(refusal) || f.Need > f.Free):
-		// There is a save of it already, if the supervisor outlived memcached; or
-		// nothing in it is worth saving, or can be saved, and the volume may have a part.
+		// The volume already has a save of it, if the supervisor outlived memcached. Or nothing in the file
+		// is worth saving or can be saved, and the volume may have a part of it.
 		d, err := f.decideByVolume()
 		if err == nil {
 			d.Steps = append([]Step{DropFile}, d.Steps...)
@@ -208,12 +206,12 @@ func (f *Facts) decideSaved() (*Decision, error) {
 	return f.keep(refusal, SaveFile, DropFile), nil
 }
 
-// covered: what is newest on the volume has all of the file in memory.
+// covered tells whether the newest file or save on the volume has everything that the file in memory has.
 func (f *Facts) covered() bool {
 	return f.Current && (!f.Save.Exists || f.Save.Ended && f.Save.Incomplete == nil)
 }
 
-// decideByVolume decides by what is on the volume.
+// decideByVolume decides by the files on the volume.
 func (f *Facts) decideByVolume() (*Decision, error) {
 	switch {
 	case f.Foreign.Exists:
@@ -221,8 +219,8 @@ func (f *Facts) decideByVolume() (*Decision, error) {
 	case warmfile.IsReason(f.Refused, warmfile.ReasonMissing):
 		return cold(""), nil
 	case f.outdated() && f.SamePod:
-		// This pod left the note, and its memcached hasn't made a file since: what was
-		// to be replayed still is.
+		// This pod left the note, and its memcached hasn't made a file since. So what was to be replayed then
+		// is still to be replayed.
 		return f.fresh(""), nil
 	case f.outdated():
 		d := cold("memcached starts cold: "+args.OneLine(f.Refused), DropAll)
@@ -254,8 +252,7 @@ func (f *Facts) decideByVolume() (*Decision, error) {
 	return d, nil
 }
 
-// clock is the step by which memcached resumes from a save with a clock that is right, if
-// one is needed.
+// clock returns the step that corrects the clock with which memcached resumes from a save, if one is needed.
 func (f *Facts) clock(file *File) []Step {
 	if file.Meta.Redated(f.Now.Unix()) == file.Meta {
 		return nil
@@ -263,7 +260,7 @@ func (f *Facts) clock(file *File) []Step {
 	return []Step{SetClock}
 }
 
-// outdated: a member has run since the newest save was made.
+// outdated tells whether a member has run since the newest save was made.
 func (f *Facts) outdated() bool {
 	return warmfile.IsReason(f.Refused, warmfile.ReasonSaveOutdated) || warmfile.IsReason(f.Refused, warmfile.ReasonSaveFailed)
 }
@@ -273,7 +270,7 @@ func (f *Facts) foreign() *Decision {
 	refusal := f.Foreign.Unreadable
 	switch {
 	case refusal == nil:
-		refusal = errors.New("its warm file is on the volume, by a member of mode Mapped")
+		refusal = errors.New("its warm file on the volume is of a member of mode Mapped")
 	case f.Foreign.Unused:
 		return f.fresh("", DropForeign)
 	case Undescribed(refusal):

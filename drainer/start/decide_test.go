@@ -14,10 +14,10 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// situation is a start in words: one value of each dimension.
+// situation describes a start in words: one value of each dimension.
 type situation struct {
 	mode    string // Mapped, Saved
-	file    string // which memcached would map: a state of a file
+	file    string // the file that memcached would map: a state of a file
 	foreign string // on the volume of a member that maps its own in memory: a state of a file
 	save    string // on the volume: a state of a file
 	note    string // there, no
@@ -28,15 +28,14 @@ type situation struct {
 	savable string // yes, no: a file of another memcached in memory
 }
 
-// States of a file: there is none; memcached resumes from it; it doesn't, but others can
-// read it; nobody can; nothing describes it; nothing does because no client was ever
-// answered.
+// States of a file: none; memcached resumes from it; memcached refuses it, but others can read it; no reader
+// can read it; nothing describes it; nothing describes it because no client was ever answered.
 var files = []string{"none", "good", "refused", "corrupt", "undescribed", "unanswered"}
 
-// values of each dimension.
+// The values of each dimension.
 var (
-	// A save may also be incomplete: what is there of it is right; or nobody knows that it
-	// has all: its writer was killed, or could not bring it to the disk.
+	// A save may also be incomplete, with the rest of it right; or its completeness is unknown, because its
+	// writer was killed or could not bring it to the disk.
 	saves       = append([]string{"incomplete", "unended"}, files...)
 	modes       = []string{"Mapped", "Saved"}
 	notes       = []string{"no", "there"}
@@ -47,7 +46,7 @@ var (
 	savables    = []string{"yes", "no"}
 )
 
-// possible leaves out what contradicts itself.
+// possible excludes contradictory situations.
 func (s situation) possible() bool {
 	onVolume := s.save != "none" || s.foreign != "none" || s.mode == "Mapped" && s.file != "none"
 	nothing := !onVolume && s.kept == "none" && s.note == "no"
@@ -121,13 +120,13 @@ func (s situation) facts() *Facts {
 	return f
 }
 
-// current: the newest that may be served is no generation.
+// current tells whether the newest that may be served is no generation.
 func (s situation) current() bool {
 	return s.verdict == "trusted" && (s.save != "none" || s.foreign != "none" || s.mode == "Mapped" && s.file != "none")
 }
 
-// row of the table: words that a situation has to have ("a|b": one of them; the others
-// are any), and what is decided then.
+// row is a row of the table: the words that a situation must have ("a|b" is one of them; other dimensions may
+// have any word), and the decision.
 type row struct {
 	when  situation
 	how   How // "" is an error
@@ -143,7 +142,7 @@ var table = []row{
 	{situation{mode: "Mapped", file: "refused|corrupt", room: "short"}, Cold, []Step{DropAll}},
 	{situation{mode: "Mapped", file: "refused"}, Replay, []Step{MakeRoom, Keep}},
 	{situation{mode: "Mapped", file: "corrupt"}, Cold, []Step{MakeRoom, KeepAsFailed}},
-	// From here on there is no warm file on the volume; a member of mode Saved may have been there.
+	// In the rows from here on there is no warm file on the volume. A member of mode Saved may have used it.
 	{situation{mode: "Mapped", note: "no", save: "none", kept: "waiting"}, Replay, nil},
 	{situation{mode: "Mapped", note: "no", save: "none"}, Cold, nil},
 	{situation{mode: "Mapped", verdict: "outdated"}, Cold, []Step{DropAll, DropNote}},
@@ -161,7 +160,7 @@ var table = []row{
 	{situation{mode: "Saved", file: "refused|corrupt", room: "short"}, Cold, []Step{DropAll, DropFile}},
 	{situation{mode: "Saved", file: "refused"}, Replay, []Step{SaveFile, DropFile, Keep}},
 	{situation{mode: "Saved", file: "corrupt"}, Cold, []Step{SaveFile, DropFile, KeepAsFailed}},
-	// From here on nothing is in memory; a member of mode Mapped may have been there.
+	// In the rows from here on nothing is in memory. A member of mode Mapped may have used the volume.
 	{situation{mode: "Saved", foreign: "good|refused"}, Replay, []Step{Keep, DropForeignManifest}},
 	{situation{mode: "Saved", foreign: "corrupt"}, Cold, []Step{KeepAsFailed, DropForeignManifest}},
 	{situation{mode: "Saved", foreign: "undescribed"}, Cold, []Step{DropAll}},
@@ -200,9 +199,9 @@ func (s situation) fits(when situation) bool {
 	return true
 }
 
-// worthless: a file in memory that memcached doesn't resume from, and that is on the
-// volume already, that no client has ever been told of, or that can't be saved while the
-// volume may have a part of it.
+// worthless tells whether memcached doesn't resume from the file in memory and the file is not to be saved:
+// the volume already has it, no client was ever told of it, or it can't be saved and the volume may have a
+// part of it.
 func (s situation) worthless() bool {
 	switch {
 	case s.mode != "Saved" || s.file == "none" || s.file == "good":
@@ -219,7 +218,7 @@ func (s situation) worthless() bool {
 func (s situation) expected() (at int, how How, steps []Step) {
 	looked := s
 	if s.worthless() {
-		looked.file = "none" // it goes first, and then the volume counts
+		looked.file = "none" // it is removed first, and then the volume counts
 	}
 	at = slices.IndexFunc(table, func(r row) bool { return looked.fits(r.when) })
 	if at < 0 {
@@ -232,7 +231,7 @@ func (s situation) expected() (at int, how How, steps []Step) {
 	return at, how, steps
 }
 
-// situations are all that are possible.
+// situations returns all possible situations.
 func situations() (all []situation) {
 	for _, mode := range modes {
 		for _, file := range files {
@@ -261,8 +260,8 @@ func situations() (all []situation) {
 	return all
 }
 
-// TestEverySituationIsDecidedAsTheTableSays goes through every situation, in both storage modes: each is decided as
-// the table says, and each row of the table decides something.
+// The test goes through every situation, in both storage modes. Each is decided as the table says, and each
+// row of the table decides some situation.
 func TestEverySituationIsDecidedAsTheTableSays(t *testing.T) {
 	used := make([]bool, len(table))
 	for _, s := range situations() {
@@ -289,8 +288,7 @@ func TestEverySituationIsDecidedAsTheTableSays(t *testing.T) {
 	}
 }
 
-// TestNothingOutdatedComesBack, and what does not come back is told: whatever the
-// situation.
+// In every situation, what does not come back is also reported.
 func TestNothingOutdatedComesBack(t *testing.T) {
 	n := 0
 	for _, s := range situations() {
@@ -311,13 +309,13 @@ func TestNothingOutdatedComesBack(t *testing.T) {
 		case has(DropAll) && d.How != Cold, has(GiveUpNewest, KeepAsFailed) && d.How != Cold:
 			t.Errorf("%+v: older items come back without the newest: %+v", s, d)
 		case has(DropAll, GiveUpNewest, Keep, KeepAsFailed) && d.Reason == "":
-			t.Errorf("%+v: nobody is told why: %+v", s, d)
+			t.Errorf("%+v: no message says why: %+v", s, d)
 		case resumes && (d.Reason != "" || d.Fresh()), !resumes && !d.Fresh():
 			t.Errorf("%+v: %+v", s, d)
 		case s.mode == "Saved" && s.file == "refused" && (s.save == "incomplete" || s.save == "unended") && s.room != "short" && s.savable == "yes" && !has(SaveFile):
 			t.Errorf("%+v: the file in memory is dropped for a part of it: %+v", s, d)
 		case s.mode == "Saved" && slices.Equal(d.Steps, []Step{Keep}) && s.save == "incomplete" && (d.Warning == nil || d.Warning.SaveIncomplete == ""):
-			t.Errorf("%+v: nobody is told that items are missing: %+v", s, d)
+			t.Errorf("%+v: no message says that items are missing: %+v", s, d)
 		case s.room == "short" && s.mode == "Mapped" && has(Keep, KeepAsFailed) && s.file != "none":
 			t.Errorf("%+v: there is no room for a second file: %+v", s, d)
 		}
@@ -327,8 +325,7 @@ func TestNothingOutdatedComesBack(t *testing.T) {
 	}
 }
 
-// What people are told of a start names the cause and what becomes of the
-// items.
+// The message about a start names the cause and what happens to the items.
 func TestAStartNamesItsCauseAndWhatBecomesOfTheItems(t *testing.T) {
 	mapped := situation{"Mapped", "refused", "none", "none", "no", "trusted", "none", "new", "enough", "yes"}
 	for want, change := range map[string]func(s *situation){
@@ -345,11 +342,11 @@ func TestAStartNamesItsCauseAndWhatBecomesOfTheItems(t *testing.T) {
 		`memcached starts cold: the warm file can't be read: a damage; the file stays in generation-1.failed for a drain to look at`: func(s *situation) { s.file = "corrupt" },
 		`memcached starts cold: nothing of its warm file can be read: the warm file can't be read: the node has restarted`:           func(s *situation) { s.file = "undescribed" },
 		`memcached starts cold: the warm file can't be read: a member has run since`:                                                 func(s *situation) { s.mode, s.file, s.verdict, s.note = "Saved", "none", "outdated", "there" },
-		`memcached would start cold: its items are in a save, by a member of mode Saved; the items are replayed from generation-1`:   func(s *situation) { s.file, s.save = "none", "good" },
+		`memcached would start cold: its items are in a save of a member of mode Saved; the items are replayed from generation-1`:   func(s *situation) { s.file, s.save = "none", "good" },
 		`memcached would start cold: its save was cut short; the items are replayed from generation-1`: func(s *situation) {
 			s.mode, s.file, s.save = "Saved", "none", "incomplete"
 		},
-		`memcached would start cold: its warm file is on the volume, by a member of mode Mapped; the items are replayed from generation-1`: func(s *situation) { s.mode, s.file, s.foreign = "Saved", "none", "good" },
+		`memcached would start cold: its warm file on the volume is of a member of mode Mapped; the items are replayed from generation-1`: func(s *situation) { s.mode, s.file, s.foreign = "Saved", "none", "good" },
 	} {
 		s := mapped
 		change(&s)
@@ -388,8 +385,8 @@ func TestAGenerationIsNewerThanAllThatAreLeft(t *testing.T) {
 	}
 }
 
-// TestNoClockMatters: by whatever clock, memcached resumes from an intact save; its clock
-// is set before if it would refuse otherwise.
+// Whatever the node's clock says, memcached resumes from an intact save. If memcached would refuse the save's
+// time, the time is corrected before.
 func TestNoClockMatters(t *testing.T) {
 	for now, set := range map[int64]bool{900: true, 1000: true, 1001: false, 2000: false, 5000: false} {
 		for _, s := range []situation{
@@ -410,7 +407,7 @@ func TestNoClockMatters(t *testing.T) {
 func TestEverythingThatMemcachedComparesIsComparedBefore(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(f *Facts)
-		want   string // "" memcached resumes
+		want   string // "" if memcached resumes
 	}{
 		"as it was":            {func(*Facts) {}, ""},
 		"a newer memcached":    {func(f *Facts) { f.Installed = "1.6.29" }, ""},

@@ -15,8 +15,8 @@ import (
 
 // Member is the member that starts.
 type Member struct {
-	// Volume is the member's, Memory a directory in memory for the warm file. If Memory
-	// is empty, memcached maps its file on the volume (storage mode Mapped).
+	// Volume is the directory of the member's volume. Memory is a directory in memory for the warm file. If
+	// Memory is empty, memcached maps its file on the volume (storage mode Mapped).
 	Volume, Memory string
 	// Command is memcached and its arguments.
 	Command []string
@@ -30,67 +30,66 @@ func (m Member) Dir() string { return cmp.Or(m.Memory, m.Volume) }
 
 func (m Member) path(name string) string { return filepath.Join(m.Dir(), name) }
 
-// Facts are everything that a start depends on.
+// Facts are all that the decision about a start depends on.
 type Facts struct {
-	// Saves: memcached maps its file in memory, and the volume has saves of it.
+	// Saves means that memcached maps its file in memory, and the volume has saves of it.
 	Saves bool
-	// Command of the memcached to start; Installed is its version, "" if it doesn't
-	// say. VersionUnknown: it isn't here to be asked.
+	// Command is that of the memcached to start. Installed is its version, "" if it doesn't say.
+	// VersionUnknown means that the program isn't installed here and can't be asked.
 	Command        []string
 	Installed      string
 	VersionUnknown bool
-	// InstalledFlags is how many bytes its client flags have; 0 if it doesn't say.
+	// InstalledFlags is how many bytes its client flags take; 0 if it doesn't say.
 	InstalledFlags int
 	// Now is the node's clock.
 	Now time.Time
 
-	// File is the file that memcached would map: in memory, or on the volume.
+	// File is the file that memcached would map, in memory or on the volume.
 	File File
-	// Foreign is a warm file on the volume of a member that maps its own in memory:
-	// a member of mode Mapped has left it.
+	// Foreign is a warm file that a member of mode Mapped has left on the volume of a member that maps its
+	// own file in memory.
 	Foreign File
-	// Save is the save on the volume. In mode Mapped, a member of mode Saved has left
-	// it.
+	// Save is the save on the volume. In mode Mapped, a member of mode Saved has left it.
 	Save File
-	// InUse: the volume has the note of a member that maps its file in memory.
+	// InUse means that the volume has the note of a member that maps its file in memory.
 	InUse bool
-	// Kept are the generations that wait for a replay, or have failed, newest first.
+	// Kept are the generations that wait for a replay or have failed, newest first.
 	Kept []volume.Generation
-	// Refused says why nothing on the volume may be served, such as a note that
-	// outdates it all; nil if the newest may be.
+	// Refused is why nothing on the volume may be served, such as a note that declares it all outdated; nil
+	// if the newest file, save or generation may be served.
 	Refused error
-	// Current: the newest file or save that may be served is no generation.
+	// Current means that the newest that may be served is a file or a save, and not a generation.
 	Current bool
-	// SamePod: a member has started in this pod before, and left its manifest in memory.
+	// SamePod means that a member has started in this pod before, and left its manifest in memory.
 	SamePod bool
 
-	// Need is the room, in bytes, that it takes to keep the file beside memcached's new
-	// one, and Free the room that can be made. Both are 0 if there is nothing to keep.
+	// Need is how many bytes of room are needed to keep the file beside memcached's new one. Free is how many
+	// can be made free. Both are 0 if there is nothing to keep.
 	Need, Free int64
-	// Victims is how many of the oldest generations have to be removed for that room.
+	// Victims is how many of the oldest generations have to be removed to make that room.
 	Victims int
-	// NotSavable says why no save can be made of the file in memory.
+	// NotSavable is why the file in memory can't be saved.
 	NotSavable error
 }
 
-// File is a warm file, or a save of one, with what describes it.
+// File is a warm file or a save, with its descriptions.
 type File struct {
 	Exists bool
-	// Unreadable says why nobody can read it.
+	// Unreadable is why no reader can read the file.
 	Unreadable error
-	// Incomplete says why it can't be resumed from, although what is there of it is right:
-	// a save that was cut short, or that has a damaged page.
+	// Incomplete is why memcached can't resume from the file, although the rest of it is right: the save was
+	// cut short, or a page of it is damaged.
 	Incomplete error
-	// Ended: it is a save of everything that its warm file had.
+	// Ended means that the save has everything that its warm file had.
 	Ended bool
-	// FlagsBytes is how many bytes client flags have in it; 0 unknown, or it has none.
+	// FlagsBytes is how many bytes client flags take in the file; 0 if unknown, or if it has none.
 	FlagsBytes int
-	// Unused: no client has ever stored anything in it.
+	// Unused means that no client has ever stored anything in the file.
 	Unused bool
-	// Meta is what memcached says of its save; nil, and MetaErr says why.
+	// Meta is memcached's own description of its save. If it is nil, MetaErr is the reason.
 	Meta    *warmfile.Image
 	MetaErr error
-	// Manifest is the supervisor's; nil if there is none.
+	// Manifest is the supervisor's description; nil if there is none.
 	Manifest *volume.Manifest
 }
 
@@ -101,12 +100,12 @@ func (f *File) latest() *warmfile.Image {
 	return f.Manifest.Latest()
 }
 
-// Ask says which memcached a program is: its version, "" if it doesn't say, and how many
-// bytes its client flags have, 0 if it doesn't.
+// Ask asks a memcached program for its version, "" if it doesn't say, and for how many bytes its client flags
+// take, 0 if it doesn't say.
 type Ask func(ctx context.Context, program string) (version string, flagsBytes int)
 
-// lookAt reads what is known of the file, or the save, of that name in dir. If layout is
-// set, it also finds out how long the client flags are. An error says that nobody can tell now.
+// lookAt reads what is known of the file or the save with that name in dir. If layout is set, it also finds
+// out how many bytes client flags take. It returns an error if this can't be read now.
 func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err error) {
 	f.Exists = !volume.Missing(filepath.Join(dir, name))
 	if name == contract.SaveFile {
@@ -148,8 +147,7 @@ func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err err
 	return f, err
 }
 
-// Look gathers the facts, and changes nothing. ask is nil if no memcached is here to be
-// asked.
+// Look gathers the facts and changes nothing. ask is nil if memcached is not installed here.
 func Look(ctx context.Context, m Member, ask Ask) (*Facts, error) {
 	f := &Facts{Saves: m.Saves(), Command: m.Command, VersionUnknown: ask == nil, Now: time.Now(),
 		InUse: !volume.Missing(filepath.Join(m.Volume, contract.InUse))}
@@ -171,7 +169,7 @@ func Look(ctx context.Context, m Member, ask Ask) (*Facts, error) {
 		}
 		*look.file, err = lookAt(ctx, look.dir, look.name, look.layout)
 		if look.file == &f.Save && f.Saves && f.File.Exists && err != nil {
-			f.Save, err = File{Exists: true, Unreadable: err}, nil // what is in memory is newer
+			f.Save, err = File{Exists: true, Unreadable: err}, nil // the file in memory is newer
 		}
 		if err != nil {
 			return nil, err
@@ -188,12 +186,12 @@ func Look(ctx context.Context, m Member, ask Ask) (*Facts, error) {
 	return f, f.measure(m)
 }
 
-// measure computes the room that it takes to keep a file, if one is to be kept.
+// measure computes the room that is needed to keep a file, if one is to be kept.
 func (f *Facts) measure(m Member) (err error) {
 	switch {
 	case !f.Saves && (f.File.Exists && f.refusal(&f.File) != nil || f.Save.Exists):
 		f.Need = MemoryLimit(f.Command)
-		f.Need += volume.MarksBytes(f.Need) // of what is replayed from the kept file
+		f.Need += volume.MarksBytes(f.Need) // for the marks of replayed items
 	case f.Saves && f.File.Exists && f.refusal(&f.File) != nil:
 		f.Need, err = volume.PackedSize(m.Memory)
 		if unrecoverable(err) {
@@ -209,15 +207,15 @@ func (f *Facts) measure(m Member) (err error) {
 	free, victims, err := volume.Room(m.Volume, f.Need, f.Saves)
 	f.Free = free
 	for _, g := range victims {
-		if g.Number != 0 { // otherwise it is the save
+		if g.Number != 0 { // a generation, not the save
 			f.Victims++
 		}
 	}
 	return err
 }
 
-// refusal says why memcached would not resume from a file, nil if it would. It is
-// warmfile.ErrUnrecoverable if nobody could read the file.
+// refusal returns why memcached would not resume from a file, nil if it would. The error is
+// warmfile.ErrUnrecoverable if no reader can read the file.
 func (f *Facts) refusal(file *File) error {
 	if file.Unreadable != nil {
 		return file.Unreadable
@@ -230,8 +228,8 @@ func (f *Facts) refusal(file *File) error {
 
 func unrecoverable(err error) bool { return errors.Is(err, warmfile.ErrUnrecoverable) }
 
-// Undescribed tells whether a refusal is about what is known of the file, and not about
-// its content: no reader could ever trust the file, so keeping it helps nobody.
+// Undescribed tells whether a refusal is about a file's descriptions, and not about its content. No reader
+// could ever trust such a file, so it is not worth keeping.
 func Undescribed(err error) bool {
 	return warmfile.IsReason(err, warmfile.ReasonNoEvidence) || warmfile.IsReason(err, warmfile.ReasonNodeRestarted) ||
 		warmfile.IsReason(err, warmfile.ReasonDamaged)

@@ -11,9 +11,9 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Prepare decides how the member starts, and does everything before memcached's own
-// start. It returns the first manifest, which is on the disk. The end of ctx ends it soon,
-// but for a save of what is in memory: that goes with the pod.
+// Prepare decides how the member starts, and does everything that comes before memcached's own start. It
+// returns the first manifest, which is on the disk. When ctx ends, Prepare returns soon. Only a save of the
+// file in memory continues, because that file is lost with the pod.
 func Prepare(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*volume.Manifest, error) {
 	awaitClock(ctx, m, o.Logf)
 	d, err := decideAndDo(ctx, m, ask, o)
@@ -33,7 +33,7 @@ func Prepare(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*vol
 	return manifest, nil
 }
 
-// decideAndDo carries a decision out. If its save turns out to be damaged, it decides again.
+// decideAndDo carries a decision out. If the save turns out to be damaged, it decides again.
 func decideAndDo(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*Decision, error) {
 	for _, dir := range []string{m.Dir(), m.Volume} {
 		if err := volume.Sweep(dir); err != nil {
@@ -65,10 +65,11 @@ func decideAndDo(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (
 	}
 }
 
-// errLessRoom: the file system gives no unused pages back, and Facts.Free is now what there is.
+// errLessRoom means that the file system doesn't give unused pages back. Facts.Free has been set to the
+// actual room.
 var errLessRoom = errors.New("the volume has less room than it seemed to have")
 
-// damagedSave: a save looked sound, but a page of it is damaged.
+// damagedSave means that a save looked sound, but a page of it is damaged.
 type damagedSave struct{ error }
 
 func (d *damagedSave) Unwrap() error { return d.error }
@@ -136,8 +137,8 @@ func load(ctx context.Context, m Member, logf func(string, ...any)) error {
 	return nil
 }
 
-// SaveMemory saves the file in memory if no save has it all: for a member that ends before it
-// has started memcached. It tells whether there was something to save.
+// SaveMemory saves the file in memory, unless a save has all of it, for a member that ends before it has
+// started memcached. It tells whether there was something to save.
 func SaveMemory(m Member, o volume.SaveOptions) (bool, error) {
 	f, err := Look(context.Background(), m, nil)
 	if err != nil || !f.Saves || !f.File.Exists || f.covered() || f.NotSavable != nil || f.File.Unused || Undescribed(f.refusal(&f.File)) {
@@ -147,9 +148,9 @@ func SaveMemory(m Member, o volume.SaveOptions) (bool, error) {
 	return true, err
 }
 
-// firstManifest says, before memcached starts, that from now on the warm file can't be
-// trusted beyond this boot of the node: a manifest that still said Saved would be wrong
-// for a changed file. If the file is new, the old manifest is about another one.
+// firstManifest returns the manifest that is written before memcached starts. It says that from now on the
+// warm file can't be trusted after this boot of the node. A manifest that still said Saved would be wrong for
+// a changed file, and the old manifest of a new file would be about another file.
 func firstManifest(m Member, d *Decision) *volume.Manifest {
 	first := &volume.Manifest{State: volume.Starting, Arguments: m.Command, BootID: volume.BootID(), Fresh: d.Fresh(), Note: d.Reason}
 	if first.Fresh {
@@ -164,7 +165,7 @@ func firstManifest(m Member, d *Decision) *volume.Manifest {
 	return first
 }
 
-// withCount completes what .meta says with what the manifest knows of the same save.
+// withCount adds to the .meta what the manifest knows of the same save.
 func withCount(meta, known *warmfile.Image) *warmfile.Image {
 	if known != nil && known.StopTime == meta.StopTime {
 		meta.Version, meta.Items, meta.ItemsExact, meta.FlagsBytes = known.Version, known.Items, known.ItemsExact, known.FlagsBytes
@@ -175,8 +176,8 @@ func withCount(meta, known *warmfile.Image) *warmfile.Image {
 // maxClockWait bounds the wait for the clock to pass the last save.
 const maxClockWait = 5 * time.Second
 
-// awaitClock waits until the clock is past the second of the last save:
-// memcached rejects its own save when no time has passed since.
+// awaitClock waits until the clock is past the second of the last save: memcached rejects its own save if no
+// time has passed since.
 func awaitClock(ctx context.Context, m Member, logf func(string, ...any)) {
 	meta, err := volume.ReadMeta(m.Dir())
 	if err != nil {

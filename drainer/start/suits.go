@@ -11,10 +11,10 @@ import (
 	"example.com/memcached-operator/drainer/commandline"
 )
 
-// suits returns why memcached might not resume from a readable warm file, nil if it
-// will. A memcached that doesn't resume starts empty in that very file, or dies of it,
-// so everything that it compares is compared here first. Settings are not computed from
-// the command line: only the same arguments as before are sure to mean the same.
+// suits returns why memcached might not resume from a readable warm file, nil if it will. A memcached that
+// doesn't resume starts empty in that same file, or crashes, so everything that memcached compares is
+// compared here first. Settings are not computed from the command line: only equal arguments are sure to have
+// the same meaning.
 func (f *Facts) suits(file *File) error {
 	known := file.latest()
 	switch {
@@ -38,14 +38,14 @@ func (f *Facts) suits(file *File) error {
 	return olderThan(known.Version, f.Installed)
 }
 
-// freeOptions may differ between the save and the start, by memcached's restart.c.
+// freeOptions may differ between the save and the start. Source: memcached's restart.c.
 const freeOptions = "tcRplUuaPbsBDvZY"
 
-// freeSuboptions begin those of -o that are about connections.
+// freeSuboptions is the prefix of those suboptions of -o that are about connections.
 const freeSuboptions = "ssl_"
 
-// shape is a command line without memcached's path and without the options that don't matter to
-// a warm file.
+// shape returns a command line without memcached's path and without the options that don't matter to a warm
+// file.
 func shape(command []string) (kept []string) {
 	for _, o := range commandline.Parse(command[min(1, len(command)):]) {
 		switch {
@@ -65,8 +65,8 @@ func shape(command []string) (kept []string) {
 	return kept
 }
 
-// olderThan returns an error if the installed memcached may be older than the one that
-// saved: it would reject the save.
+// olderThan returns an error if the installed memcached may be older than the one that saved: it would reject
+// the save.
 func olderThan(saved, installed string) error {
 	before, now := numbersOf(saved), numbersOf(installed)
 	if before == nil || now == nil || slices.Compare(now, before) < 0 {
@@ -75,7 +75,7 @@ func olderThan(saved, installed string) error {
 	return nil
 }
 
-// numbersOf "1.6.18" are its parts; nil if it isn't such a version.
+// numbersOf returns the parts of a version such as "1.6.18"; nil if it isn't one.
 func numbersOf(version string) []int {
 	var numbers []int
 	for part := range strings.SplitSeq(version, ".") {
@@ -89,7 +89,7 @@ func numbersOf(version string) []int {
 	return numbers
 }
 
-// MemoryLimit is the size that memcached gives its warm file: -m, in bytes.
+// MemoryLimit returns the size that memcached gives its warm file: -m, in bytes.
 func MemoryLimit(command []string) int64 {
 	return commandline.Parse(command[min(1, len(command)):]).MemoryLimit()
 }

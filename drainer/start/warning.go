@@ -7,9 +7,8 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// NextWarning returns the termination message for the member's next start, nil for none.
-// It runs where memcached is not installed, so it can't know whether that is too old
-// for the save.
+// NextWarning returns the termination message about the member's next start, nil for none. It runs where
+// memcached is not installed, so it can't know whether memcached is too old for the save.
 func NextWarning(ctx context.Context, m Member, logf func(string, ...any)) (*contract.ColdStart, error) {
 	if !m.Saves() && !volume.Missing(m.path(contract.WarmFile)) {
 		awaitClock(ctx, m, logf)
@@ -19,7 +18,7 @@ func NextWarning(ctx context.Context, m Member, logf func(string, ...any)) (*con
 		return nil, err
 	}
 	warning := &contract.ColdStart{}
-	if d, err := Decide(f); err == nil && d.Warning != nil { // an error will be said by the start itself
+	if d, err := Decide(f); err == nil && d.Warning != nil { // the start itself reports the error
 		warning = rounded(d.Warning)
 	}
 	if m.Saves() {
@@ -31,8 +30,8 @@ func NextWarning(ctx context.Context, m Member, logf func(string, ...any)) (*con
 	return warning, nil
 }
 
-// AfterCrash returns the termination message for the case that memcached, which runs
-// now, crashes; nil if its items could be replayed.
+// AfterCrash returns the termination message for a crash of the memcached that runs now; nil if its items
+// could be replayed.
 func AfterCrash(m Member) (*contract.ColdStart, error) {
 	need := MemoryLimit(m.Command)
 	free, _, err := volume.Room(m.Volume, need, m.Saves())
@@ -42,8 +41,7 @@ func AfterCrash(m Member) (*contract.ColdStart, error) {
 	return rounded(&contract.ColdStart{NeedBytes: need, FreeBytes: free}), nil
 }
 
-// rounded to whole MiB of room, because other writes to the disk mostly change it by
-// less.
+// rounded rounds to whole MiB of room, because other writes to the disk usually change it by less.
 func rounded(c *contract.ColdStart) *contract.ColdStart {
 	const mib = 1 << 20
 	if c != nil {

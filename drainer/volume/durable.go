@@ -4,16 +4,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// writeDurably replaces path as a whole. It has reached the disk, first the content and
-// then the name, when the function returns: a name without its content would be an empty
-// file after the node went down.
+// writeDurably replaces path atomically. When it returns, first the content and then the name have reached
+// the disk: a name without its content would be an empty file after a crash of the node.
 func writeDurably(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	f, err := os.CreateTemp(filepath.Dir(path), temporaryPrefix(filepath.Base(path))+"*")
 	if err != nil {
 		return err
 	}
@@ -34,17 +34,38 @@ func writeDurably(path string, data []byte) error {
 	return Sync(filepath.Dir(path))
 }
 
+// temporaryPrefix begins the name of the file that is to replace another one.
+func temporaryPrefix(name string) string { return "." + name + "-" }
+
+// temporary tells whether the writer of a file was killed before the file had its name, or gives before it
+// had removed its probe.
+func temporary(e os.DirEntry) bool {
+	if !e.Type().IsRegular() {
+		return false
+	}
+	for _, prefix := range []string{probePrefix, temporaryPrefix(contract.Manifest), temporaryPrefix(contract.MetaFile),
+		temporaryPrefix(contract.InUse), temporaryPrefix(contract.ListFile)} {
+		if strings.HasPrefix(e.Name(), prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // replace renames a file. A directory in its place, which somebody else has made, gives way.
 func replace(file, path string) error {
-	err := os.Rename(file, path)
+	err := rename(file, path)
 	if info, statErr := os.Lstat(path); err == nil || statErr != nil || !info.IsDir() {
 		return err
 	}
 	if err := os.RemoveAll(path); err != nil {
 		return err
 	}
-	return os.Rename(file, path)
+	return rename(file, path)
 }
+
+// rename is os.Rename; a test looks at what it is given.
+var rename = os.Rename
 
 // Sync flushes a file or directory to the disk.
 func Sync(path string) error {
@@ -55,10 +76,10 @@ func Sync(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// removeAll is os.RemoveAll; a test has it fail.
+// removeAll is os.RemoveAll; a test makes it fail.
 var removeAll = os.RemoveAll
 
-// removeDurably removes a file, or what is in its place, if it is there.
+// removeDurably removes a file, or a directory in its place, if there is one.
 func removeDurably(path string) error {
 	if Missing(path) {
 		return nil
@@ -73,7 +94,7 @@ func Missing(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// WriteManifest writes the manifest of the warm file in dir, as of now.
+// WriteManifest writes the manifest of the warm file in dir, dated now.
 func WriteManifest(dir string, m *Manifest) error {
 	m.Updated = time.Now().UTC()
 	b, err := m.Marshal()

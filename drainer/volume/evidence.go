@@ -13,7 +13,7 @@ import (
 // evidence is what the volume's metadata says about its warm file.
 type evidence struct {
 	image warmfile.Image
-	// clean: memcached saved and ended.
+	// clean means that memcached saved and ended.
 	clean bool
 }
 
@@ -71,22 +71,20 @@ func weigh(dir string, fileSize int64, bootID string) (*evidence, error) {
 	}
 	e := &evidence{image: *image}
 	if manifest.Image == nil {
-		// The start may have moved the mapping before it could be asked where.
+		// memcached may have moved the mapping at its start, before it could be asked where.
 		e.image.Base, e.image.ItemsExact = 0, false
 	}
 	return e, nil
 }
 
-// hasTouched tells whether a memcached may have changed the file since meta's save,
-// although .meta is still there: memcached unlinks it, but if the node goes down right
-// after, it may still be on the disk.
+// hasTouched tells whether a memcached may have changed the file since meta's save, although .meta is still
+// there: memcached unlinks .meta, but if the node crashes right after that, .meta may still be on the disk.
 func (m *Manifest) hasTouched(meta *warmfile.Image, bootID string) bool {
 	return m != nil && (m.State == Starting || m.State == Running) && m.BootID != bootID &&
 		m.Previous != nil && m.Previous.StopTime == meta.StopTime
 }
 
-// completed is what .meta says, completed from the manifest if that is about the same
-// save.
+// completed returns what .meta says, completed from the manifest if the manifest is about the same save.
 func completed(meta *warmfile.Image, manifest *Manifest) warmfile.Image {
 	image := *meta
 	if manifest == nil || manifest.Latest() == nil {
@@ -95,7 +93,7 @@ func completed(meta *warmfile.Image, manifest *Manifest) warmfile.Image {
 	known := manifest.Latest()
 	image.Version = known.Version
 	if known.ProcessStarted == meta.ProcessStarted {
-		image.FlagsBytes = known.FlagsBytes // also of an earlier save: no other build resumes from one
+		image.FlagsBytes = known.FlagsBytes // also of an earlier save: no other build resumes from it
 	}
 	if known.StopTime == meta.StopTime && known.ProcessStarted == meta.ProcessStarted && known.ItemsExact {
 		image.Items, image.ItemsExact = known.Items, true
@@ -112,7 +110,7 @@ func noEvidence(metaErr, manifestErr error) error {
 	return warmfile.Refuse(warmfile.ReasonCorrupt, "%v; %v", plain(metaErr), plain(manifestErr))
 }
 
-// plain names a missing file without its mount point.
+// plain names a missing file without the volume's mount point.
 func plain(err error) string {
 	var p *os.PathError
 	if errors.As(err, &p) {
@@ -121,8 +119,7 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// broken keeps the errors of a file that exists but can't be read now: another attempt
-// may succeed.
+// broken keeps the errors of a file that exists but can't be read now: a retry may succeed.
 func broken(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) && !errors.Is(err, os.ErrNotExist) {

@@ -17,8 +17,8 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// savedMember is the volume of a member that saved 500 items, three of them
-// large, with a manifest as the supervisor writes it.
+// savedMember returns the volume of a member that saved 500 items, three of them large, with a manifest like
+// the supervisor's.
 func savedMember(t testing.TB, args ...string) string {
 	t.Helper()
 	m := startMember(t, memcachedtest.FewPages(append([]string{"-m", "24"}, args...)...)...)
@@ -88,13 +88,13 @@ func count(t testing.TB, dir string) (live int64, clean bool, err error) {
 	return live, r.Clean(), nil
 }
 
-// A volume is read where it says enough about its warm file, and is
-// refused, with the reason, if it doesn't. Nothing reads as empty.
+// A volume is read if it says enough about its warm file, and is refused with a reason if it doesn't. No
+// volume reads as empty without proof.
 func TestAVolumeIsReadOnlyWithEnoughEvidence(t *testing.T) {
 	const size = 24 << 20
 	tests := map[string]struct {
 		change func(t *testing.T, dir string)
-		want   warmfile.Reason // "" means that all items are found
+		want   warmfile.Reason // "" if all items are found
 		clean  bool
 	}{
 		"as saved": {func(*testing.T, string) {}, "", true},
@@ -242,12 +242,11 @@ func TestWhatCantBeReadNowIsNoVerdict(t *testing.T) {
 	t.Cleanup(func() { readFile = os.ReadFile })
 	readFile = func(path string) ([]byte, error) { return nil, &os.PathError{Op: "read", Path: path, Err: syscall.EIO} }
 	if _, _, err := count(t, dir); err == nil || errors.Is(err, warmfile.ErrUnrecoverable) {
-		t.Errorf("got %v, want an error that another attempt may mend", err)
+		t.Errorf("got %v, want an error that another attempt may fix", err)
 	}
 }
 
-// TestUnusedServerIsEmpty: a member that never held an item is read as such:
-// its file says so.
+// A member that never had an item is read as empty: its file proves that.
 func TestUnusedServerIsEmpty(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, memcachedtest.FewPages()...)

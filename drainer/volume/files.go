@@ -13,10 +13,10 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// maxSmallFile bounds what is read of .meta and the manifest.
+// maxSmallFile bounds how many bytes of .meta and the manifest are read.
 const maxSmallFile = 1 << 20
 
-// readSmall refuses what nobody of ours wrote: it will be no other at another attempt.
+// readSmall refuses files that neither memcached nor the supervisor writes: a retry can't help.
 func readSmall(path string) ([]byte, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -28,13 +28,13 @@ func readSmall(path string) ([]byte, error) {
 	return readFile(path)
 }
 
-// openNow is os.Open, but for a pipe in place of a file: to open that would wait for whoever writes to it.
+// openNow is os.Open, except that it doesn't block on a pipe without a writer.
 func openNow(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) }
 
-// readFile is os.ReadFile; a test has it fail.
+// readFile is os.ReadFile; a test makes it fail.
 var readFile = os.ReadFile
 
-// ReadMeta reads what memcached wrote at its latest save.
+// ReadMeta reads the .meta of memcached's latest save.
 func ReadMeta(dir string) (*warmfile.Image, error) {
 	data, err := RawMeta(dir)
 	if err != nil {
@@ -43,12 +43,12 @@ func ReadMeta(dir string) (*warmfile.Image, error) {
 	return warmfile.ParseMeta(data)
 }
 
-// RawMeta is memcached's .meta: a file in dir, or a part of the save there.
+// RawMeta returns memcached's .meta: a file in dir, or a part of the save there.
 func RawMeta(dir string) ([]byte, error) {
 	return beside(dir, contract.MetaFile, func(h *snapshot.Header) []byte { return []byte(h.Meta) })
 }
 
-// ReadManifest reads what the supervisor wrote.
+// ReadManifest reads the supervisor's manifest.
 func ReadManifest(dir string) (*Manifest, error) {
 	data, err := beside(dir, contract.Manifest, func(h *snapshot.Header) []byte { return h.Manifest })
 	if err != nil {
@@ -57,8 +57,7 @@ func ReadManifest(dir string) (*Manifest, error) {
 	return ParseManifest(data)
 }
 
-// beside reads metadata of the warm file in dir: a file, or a part of the save, if
-// there is one.
+// beside reads metadata of the warm file in dir: a file, or a part of the save, if there is one.
 func beside(dir, name string, saved func(h *snapshot.Header) []byte) ([]byte, error) {
 	s, err := openSave(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -113,14 +112,13 @@ func openFile(dir string) (file interface {
 	return f, info.Size(), err
 }
 
-// openSave opens the newest save in dir; os.ErrNotExist if there is none. It may still have
-// the name of one that is being written: then its writer was killed, and it is worth the
-// pages that are whole.
+// openSave opens the newest save in dir; os.ErrNotExist if there is none. It may still have the name of an
+// unfinished save: then its writer was killed, and its whole pages can be used.
 func openSave(dir string) (*snapshot.Save, error) {
 	named, err := snapshot.Open(filepath.Join(dir, contract.SaveFile))
 	unfinished, unfinishedErr := snapshot.Open(filepath.Join(dir, newSave))
 	switch {
-	case errors.Is(unfinishedErr, os.ErrNotExist), errors.Is(unfinishedErr, warmfile.ErrUnrecoverable): // it has not even a header
+	case errors.Is(unfinishedErr, os.ErrNotExist), errors.Is(unfinishedErr, warmfile.ErrUnrecoverable): // it doesn't even have a header
 		return named, err
 	case unfinishedErr != nil:
 		if err == nil {
@@ -132,7 +130,7 @@ func openSave(dir string) (*snapshot.Save, error) {
 	case err == nil:
 		err = named.Close()
 	default:
-		err = nil // what is older, and can't be read, is outdated in any case
+		err = nil // an older save that can't be read is outdated in any case
 	}
 	return unfinished, err
 }

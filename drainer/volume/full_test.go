@@ -15,8 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/snapshot"
 )
 
-// smallDisk mounts a file system of so many bytes. An ext2 reserves no room for a file: a write
-// finds it full.
+// smallDisk mounts a file system of that size. An ext2 reserves no room for a file: a write finds it full.
 func smallDisk(t *testing.T, kind string, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,8 +33,8 @@ func smallDisk(t *testing.T, kind string, size string) string {
 	return dir
 }
 
-// TestASaveThatFindsTheDiskFullDropsWhatIsOutdated, although there was room for both when it
-// began: somebody else took it, or a quota counts. Then it goes on.
+// There was room for both when it began, but another process took it, or there is a quota. Then the save
+// continues.
 func TestASaveThatFindsTheDiskFullDropsWhatIsOutdated(t *testing.T) {
 	free := FreeBytes
 	FreeBytes = func(string) (int64, error) { return 1 << 40, nil }

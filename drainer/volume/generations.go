@@ -13,14 +13,14 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Generation is one warm file or save on a volume, with its metadata. Each is in a
-// directory of its own, so that Open reads any of them.
+// Generation is one warm file or save on a volume, with its metadata. Each is in a directory of its own, so
+// that Open can read any of them.
 type Generation struct {
 	Dir string
-	// Number is 0 for the file that memcached works on, which is the newest;
-	// of generations, a higher one is newer.
+	// Number is 0 for the file that memcached works on, which is the newest. Among generations, a higher
+	// number is newer.
 	Number int
-	// Failed: it could not be replayed.
+	// Failed means that it could not be replayed.
 	Failed bool
 }
 
@@ -50,8 +50,8 @@ func Kept(dir string) ([]Generation, error) {
 	return found, nil
 }
 
-// exists tells whether the warm file, or its save, is there: it is moved into a
-// directory last, and removed first.
+// exists tells whether the warm file, or its save, is there: it is moved into a directory last, and removed
+// first.
 func (g Generation) exists() (bool, error) {
 	for _, name := range []string{contract.WarmFile, contract.SaveFile} {
 		_, err := os.Lstat(filepath.Join(g.Dir, name))
@@ -59,10 +59,10 @@ func (g Generation) exists() (bool, error) {
 			return err == nil, err
 		}
 	}
-	return HasSave(g.Dir), nil // under the name of one that is being written
+	return HasSave(g.Dir), nil // also under the name of an unfinished save
 }
 
-// named adds the generation's name to an error of reading it, which may have only an offset.
+// named adds the generation's name to an error of reading it, which may only have an offset.
 func (g Generation) named(err error) error {
 	if err == nil || g.Number == 0 {
 		return err
@@ -70,9 +70,8 @@ func (g Generation) named(err error) error {
 	return fmt.Errorf("%s: %w", filepath.Base(g.Dir), err)
 }
 
-// Generations returns all that are on the volume at dir, newest first, and refuses
-// outdated saves. If there are others, it leaves out a file in which nothing was ever
-// stored.
+// Generations returns all generations on the volume at dir, newest first, and refuses outdated saves. If
+// there are others, it leaves out a file in which nothing was ever stored.
 func Generations(dir string) ([]Generation, error) {
 	kept, err := Kept(dir)
 	if err != nil {
@@ -106,6 +105,6 @@ func Generations(dir string) ([]Generation, error) {
 	return kept, nil
 }
 
-// Replayable tells whether the generations can be replayed: if the
-// newest can't be read, older values must not be.
+// Replayable tells whether the generations can be replayed: if the newest can't be read, older values must
+// not be replayed.
 func Replayable(kept []Generation) bool { return len(kept) > 0 && !kept[0].Failed }

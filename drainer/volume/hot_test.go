@@ -17,19 +17,18 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
-// perSize is how many items of each size there are: enough for the order of their pages to be no chance.
+// perSize is the number of items of each size: enough for the order of their pages to be no chance.
 const perSize = 12
 
-// TestMostRecentlyUsedAreSavedFirst if the save takes long, or there is too little time for
-// it: the pages of items
-// of all sizes, with the chunks of the large ones.
+// It is so if the save takes long, or there is too little time for it. The items have all sizes, and the
+// large ones have chunks on other pages.
 func TestMostRecentlyUsedAreSavedFirst(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, memcachedtest.FewPages("-m", "64")...)
 	raw := m.Raw()
 	for i, size := range []int{300_000, 700_000, 100} {
 		for n := range perSize {
-			// A value has its key, so that a test finds each page of it.
+			// A value contains its key, so that the test finds each page of it.
 			key := fmt.Sprintf("<%d:%d>", i, n)
 			raw.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, size/len(key)*len(key)), []byte(strings.Repeat(key, size/len(key))))
 		}
@@ -80,8 +79,7 @@ func TestMostRecentlyUsedAreSavedFirst(t *testing.T) {
 	}
 }
 
-// setLastUse gives each item in the file a time of last use, and tells the latest of each
-// page.
+// setLastUse gives each item in the file a time of last use, and returns the latest of each page.
 func setLastUse(t *testing.T, dir string) map[int]uint32 {
 	t.Helper()
 	path := filepath.Join(dir, contract.WarmFile)
@@ -110,7 +108,7 @@ func setLastUse(t *testing.T, dir string) map[int]uint32 {
 	return used
 }
 
-// inSlots are the pages of the save in dir, in the order of its slots.
+// inSlots returns the pages of the save in dir, in the order of its slots.
 func inSlots(t *testing.T, dir string) (pages []int) {
 	t.Helper()
 	p := piecesOf(t, dir)
@@ -123,8 +121,7 @@ func inSlots(t *testing.T, dir string) (pages []int) {
 	return pages
 }
 
-// TestWhichSavesMayBeCutShort: those that take long, whatever the grace period is, and those
-// that may not be done in time.
+// They are the saves that take long, whatever the grace period is, and those that may not end in time.
 func TestWhichSavesMayBeCutShort(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, memcachedtest.FewPages()...)
@@ -140,7 +137,7 @@ func TestWhichSavesMayBeCutShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		takes, left int64 // seconds; 0: without end
+		takes, left int64 // in seconds; 0 is unlimited
 		long, said  bool
 	}{
 		"a short save":                {takes: 1, left: 3600},

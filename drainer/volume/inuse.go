@@ -13,18 +13,17 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// InUse is the note that a member leaves on a volume of saves before its memcached
-// starts: from then on clients write to memory, and what is on the volume is outdated.
-// Only a save with a higher number is newer.
+// InUse is the note that a member leaves on a volume of saves before its memcached starts. From then on
+// clients write to memory, and the saves on the volume are outdated. Only a save with a higher number is
+// newer.
 type InUse struct {
-	// Number of the newest save that was there, 0 none.
+	// Number is the number of the newest save at that time, 0 for none.
 	Number int64 `json:"number"`
-	// Since when, by the member's clock.
+	// Since is when the member started, by the member's clock.
 	Since time.Time `json:"since"`
-	// Rate is how many bytes a second the latest save was written that is known of; 0
-	// none.
+	// Rate is how many bytes per second the latest known save was written; 0 if no save is known.
 	Rate int64 `json:"saveBytesPerSecond,omitempty"`
-	// Unsaved is why the member could not save at its end, if it lived to say so.
+	// Unsaved is why the member could not save at its end, if it was able to report that.
 	Unsaved string `json:"unsaved,omitempty"`
 }
 
@@ -47,8 +46,8 @@ func ReadInUse(dir string) (*InUse, error) {
 	return &u, nil
 }
 
-// NoteInUse writes that everything on the volume is outdated from now on; the note reaches
-// the disk. It returns the note that was there, nil if there was none.
+// NoteInUse writes, durably, that everything on the volume is outdated from now on. It returns the previous
+// note, nil if there was none.
 func NoteInUse(dir string) (before *InUse, err error) {
 	before, err = ReadInUse(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable) {
@@ -61,8 +60,7 @@ func NoteInUse(dir string) (before *InUse, err error) {
 	return before, writeNote(dir, InUse{Number: last, Since: time.Now().UTC().Truncate(time.Second), Rate: SaveRate(dir)})
 }
 
-// SaveRate is how many bytes a second the latest save was written that is known of; 0 if
-// none is.
+// SaveRate returns how many bytes per second the latest known save was written; 0 if no save is known.
 func SaveRate(dir string) (rate int64) {
 	note, err := ReadInUse(dir)
 	if err == nil {
@@ -75,7 +73,7 @@ func SaveRate(dir string) (rate int64) {
 			continue
 		}
 		known := int64(0)
-		if note == nil || s.Number > note.Number { // otherwise the note has a later one
+		if note == nil || s.Number > note.Number { // otherwise the note has a later rate
 			known = s.Rate()
 		}
 		_ = s.Close()
@@ -92,23 +90,23 @@ func NoteUnsaved(dir string, why error) error {
 	if err != nil {
 		return err
 	}
-	const most = 512 // bytes, of a small file
+	const most = 512 // in bytes: the note is a small file
 	note.Unsaved = fmt.Sprintf("%.*s", most, args.OneLine(why))
 	return writeNote(dir, *note)
 }
 
-// noteSaved removes from the note, if there is one, why there was no save.
+// noteSaved removes from the note, if there is one, the reason why there was no save.
 func noteSaved(dir string) error {
 	note, err := ReadInUse(dir)
 	if err != nil || note.Unsaved == "" {
-		return nil // a note that can't be read is told by who needs it
+		return nil // the readers of the note report that it can't be read
 	}
 	note.Unsaved = ""
 	return writeNote(dir, *note)
 }
 
-// PutNoteBack is for the end of a memcached that resumed from nothing and answered
-// nobody: what is on the volume is as current as before.
+// PutNoteBack is for the end of a memcached that resumed from nothing and answered no client: what is on the
+// volume is as current as before.
 func PutNoteBack(dir string, before *InUse) error {
 	if before != nil {
 		return writeNote(dir, *before)
@@ -127,7 +125,7 @@ func writeNote(dir string, note InUse) error {
 	return writeDurably(filepath.Join(dir, contract.InUse), b)
 }
 
-// LastNumber is the highest number of all saves that are, or were, on the volume.
+// LastNumber returns the highest number of all saves that are, or were, on the volume.
 func LastNumber(dir string) (int64, error) {
 	last := int64(0)
 	note, err := ReadInUse(dir)
@@ -154,8 +152,8 @@ func LastNumber(dir string) (int64, error) {
 	return last, nil
 }
 
-// outdated refuses what is on a volume of saves, newest first, if a member has run
-// since the newest was made: newer values were in its memory.
+// outdated refuses the generations of a volume of saves, given newest first, if a member has run since the
+// newest was made: newer values were in that member's memory.
 func outdated(dir string, newestFirst []Generation) error {
 	note, err := ReadInUse(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -189,7 +187,7 @@ func outdated(dir string, newestFirst []Generation) error {
 		s.Made.UTC().Format(time.RFC3339), since)
 }
 
-// unsaved is the refusal of what is older than items that could not be saved.
+// unsaved returns the refusal of generations that are older than items that could not be saved.
 func (u *InUse) unsaved() error {
 	return warmfile.Refuse(warmfile.ReasonSaveFailed, "the member that started at %s could not save its items at its end: %s", u.Since.UTC().Format(time.RFC3339), u.Unsaved)
 }

@@ -12,15 +12,13 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// newSave is a save that is being written, newWarmFile a warm file that is being
-// loaded.
+// newSave is the name of a save that is being written, newWarmFile that of a warm file that is being loaded.
 const (
 	newSave     = contract.SaveFile + ".new"
 	newWarmFile = contract.WarmFile + ".new"
 )
 
-// GenerationName is the name of a generation's directory. failed: its file could not be
-// read.
+// GenerationName returns the name of a generation's directory. failed means that its file could not be read.
 func GenerationName(number int, failed bool) string {
 	name := fmt.Sprintf("%s%d", contract.GenerationPrefix, number)
 	if failed {
@@ -29,16 +27,15 @@ func GenerationName(number int, failed bool) string {
 	return name
 }
 
-// Keep turns the warm file, or the save, in dir into a generation. Its metadata is
-// copied first, and the rename of the file is the one step that counts. If the member
-// is killed before it, the file is still the current one; after it, the metadata left
-// in dir describes nothing and is swept.
+// Keep turns the warm file, or the save, in dir into a generation. Its metadata is copied first; the rename
+// of the file is the decisive step. If the member is killed before the rename, the file is still the current
+// one. If it is killed after it, the metadata left in dir describes nothing, and Sweep removes it.
 func Keep(dir string, number int, failed bool) error {
 	to := filepath.Join(dir, GenerationName(number, failed))
 	if there, err := (Generation{Dir: to}).exists(); there || err != nil {
 		return errors.Join(err, fmt.Errorf("%s has items already", filepath.Base(to)))
 	}
-	err := os.RemoveAll(to) // an interrupted move may have left it
+	err := os.RemoveAll(to) // an interrupted Keep may have left it
 	if err == nil {
 		err = os.Mkdir(to, 0o755)
 	}
@@ -47,7 +44,7 @@ func Keep(dir string, number int, failed bool) error {
 	}
 	file, beside := contract.WarmFile, describers(dir)
 	if !Missing(filepath.Join(dir, contract.SaveFile)) {
-		file, beside = contract.SaveFile, nil // a save describes itself
+		file, beside = contract.SaveFile, nil // a save contains its own metadata
 	}
 	for _, name := range beside {
 		data, err := readSmall(filepath.Join(dir, name))
@@ -67,7 +64,7 @@ func Keep(dir string, number int, failed bool) error {
 	return errors.Join(Sync(to), Sync(dir), Sweep(dir))
 }
 
-// describers are the files that describe the warm file in dir, without a .meta that
+// describers returns the names of the files that describe the warm file in dir, without a .meta that
 // contradicts the supervisor's own manifest.
 func describers(dir string) []string {
 	meta, metaErr := ReadMeta(dir)
@@ -78,8 +75,8 @@ func describers(dir string) []string {
 	return []string{contract.Manifest, contract.MetaFile}
 }
 
-// adopt gives its name to a save whose writer was killed, if it is newer than everything
-// that clients were served from, and removes it otherwise.
+// adopt completes the rename of a save whose writer was killed, if it is newer than everything that clients
+// were served from, and removes it otherwise.
 func adopt(dir string) error {
 	path := filepath.Join(dir, newSave)
 	s, err := snapshot.Open(path)
@@ -114,9 +111,9 @@ func adopt(dir string) error {
 	return Sync(dir)
 }
 
-// Sweep tidies up what interrupted moves, saves and removals left in dir: directories
+// Sweep tidies up what interrupted moves, saves, writes and removals left in dir: directories
 // without a warm file, files that were not complete, and a .meta without its file,
-// which memcached would use for the next file.
+// which memcached would use for the next file. Nobody else may write to dir.
 func Sweep(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -127,6 +124,9 @@ func Sweep(dir string) error {
 		path := filepath.Join(dir, e.Name())
 		if e.IsDir() && strings.HasPrefix(e.Name(), contract.GenerationPrefix) && Missing(filepath.Join(path, contract.WarmFile)) && Missing(filepath.Join(path, contract.SaveFile)) {
 			errs = append(errs, os.RemoveAll(path))
+		}
+		if temporary(e) {
+			errs = append(errs, os.Remove(path))
 		}
 	}
 	errs = append(errs, DropSpare(dir), adopt(dir), removeDurably(filepath.Join(dir, newWarmFile)))
@@ -141,7 +141,7 @@ func DropWarmFile(dir string) error {
 	return errors.Join(removeDurably(filepath.Join(dir, contract.WarmFile)), removeDurably(filepath.Join(dir, contract.MetaFile)))
 }
 
-// DropSave removes the save in dir, the older one first if one was being written.
+// DropSave removes the save in dir, and before it the older one if one was being written.
 func DropSave(dir string) error {
 	if err := removeDurably(filepath.Join(dir, contract.SaveFile)); err != nil {
 		return err
@@ -152,9 +152,8 @@ func DropSave(dir string) error {
 // DropManifest removes the manifest in dir.
 func DropManifest(dir string) error { return removeDurably(filepath.Join(dir, contract.Manifest)) }
 
-// DropAll removes every file and generation of the volume at dir, the oldest first:
-// without the newest one, the others would bring back values that clients have long
-// replaced.
+// DropAll removes every file and generation of the volume at dir, the oldest first: without the newest one,
+// the others would bring back values that clients have long replaced.
 func DropAll(dir string) error {
 	kept, err := Kept(dir)
 	if err == nil {
@@ -169,15 +168,14 @@ func DropAll(dir string) error {
 	return DropWarmFile(dir)
 }
 
-// Discard removes a generation. Its warm file is removed first: without it, the
-// directory is no generation.
+// Discard removes a generation. It removes the warm file first: without it, the directory is no generation.
 func Discard(g Generation) error {
 	return errors.Join(removeDurably(filepath.Join(g.Dir, contract.WarmFile)),
 		removeDurably(filepath.Join(g.Dir, contract.SaveFile)), os.RemoveAll(g.Dir))
 }
 
-// DiscardAll removes generations, given newest first, from the oldest on: the
-// newest must not go while something older could be replayed instead.
+// DiscardAll removes generations, given newest first, from the oldest on: the newest must not be removed
+// while something older could be replayed instead.
 func DiscardAll(newestFirst []Generation) error {
 	for i := len(newestFirst) - 1; i >= 0; i-- {
 		if err := Discard(newestFirst[i]); err != nil {

@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// TestTheNewestGoesLast: a disk that refuses to remove something old keeps what is newer,
-// without which the old would be replayed.
+// If the disk refuses to remove something old, the newer generations stay, without which the old one would be
+// replayed.
 func TestTheNewestGoesLast(t *testing.T) {
 	t.Cleanup(func() { removeAll = os.RemoveAll })
 	for _, newest := range []string{contract.WarmFile, contract.SaveFile} {

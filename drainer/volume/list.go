@@ -9,18 +9,18 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// KeepList keeps the clients' list for a member's next start.
+// KeepList writes the clients' list to the volume for the member's next start.
 func KeepList(dir string, list *contract.List) error {
 	return writeDurably(filepath.Join(dir, contract.ListFile), []byte(list.String()))
 }
 
-// KeptList is the list that an earlier start has kept.
+// KeptList returns the list that an earlier start has kept.
 func KeptList(dir string) (*contract.List, error) {
 	return ReadList(filepath.Join(dir, contract.ListFile))
 }
 
-// ReadList reads a list from a file. Anybody may have written its version: one that is so far ahead that later ones would
-// be ignored for long is an error.
+// ReadList reads a list from a file. The version in it is not trusted: one so far ahead that later lists
+// would be ignored for long is an error.
 func ReadList(path string) (*contract.List, error) {
 	f, err := openNow(path)
 	if err != nil {
@@ -29,7 +29,7 @@ func ReadList(path string) (*contract.List, error) {
 	defer f.Close()
 	if info, err := f.Stat(); err != nil {
 		return nil, err
-	} else if !info.Mode().IsRegular() { // to read a pipe may wait for ever, too
+	} else if !info.Mode().IsRegular() { // reading a pipe may block forever, too
 		return nil, fmt.Errorf("%s is not a file", filepath.Base(path))
 	}
 	text, err := io.ReadAll(io.LimitReader(f, contract.MaxList+1))

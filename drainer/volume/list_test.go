@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A version far ahead would keep all later lists away, also after the next start.
+// A version far ahead would block all later lists, also after the next start.
 func TestAListFromTheFarFutureIsNotRead(t *testing.T) {
 	dir := t.TempDir()
 	for version, is := range map[int64]bool{

@@ -16,10 +16,9 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestKilledUnderLoad: what the reader finds after a SIGKILL at a random moment
-// is a set that the server could have held. Every value that was acknowledged is
-// there, unless it was just being replaced, or memcached gave it up to move a slab
-// page; none has a value that was never written; nothing that was deleted is there.
+// After a SIGKILL at a random moment, the reader finds a set of items that the server could have had. Every
+// acknowledged value is there, unless it was just being replaced, or memcached dropped it to move a slab
+// page. No value was never written, and no deleted item is there.
 func TestKilledUnderLoad(t *testing.T) {
 	for i, args := range [][]string{nil, nil, {"-C"}, memcachedtest.SmallChunks(), {"-f", "1.07"}, {"-t", "1"}} {
 		moving := i%2 == 1
@@ -67,17 +66,16 @@ func TestKilledUnderLoad(t *testing.T) {
 	}
 }
 
-// loadWriter writes to keys of its own, one request at a time, until the server
-// is gone.
+// loadWriter writes its own keys, one request at a time, until the server is gone.
 type loadWriter struct {
 	t    *testing.T
 	name int
-	// moving: slab pages change their class, which may cost items.
+	// moving means that slab pages change their class, which may lose items.
 	moving     bool
 	r          *rand.Rand
 	conn       net.Conn
 	in         *bufio.Reader
-	acked      map[string]string // values; "" deleted
+	acked      map[string]string // the values; "" is deleted
 	key, value string            // of the request without an answer
 	operations int
 	all        *atomic.Int64 // operations of all writers
@@ -110,7 +108,7 @@ func (l *loadWriter) run() {
 			l.value, want = "", "DELETED"
 			request = "delete " + l.key + "\r\n"
 		case n == 1 && held != "" && len(held) < 2000:
-			// Small enough not to be appended in place.
+			// It is small enough not to be appended in place.
 			more := l.random(100)
 			l.value = held + more
 			request = fmt.Sprintf("append %s 0 0 %d\r\n%s\r\n", l.key, len(more), more)
@@ -126,13 +124,13 @@ func (l *loadWriter) run() {
 	}
 }
 
-// random is a value that no other is equal to.
+// random returns a value that differs from all others.
 func (l *loadWriter) random(n int) string {
 	unit := fmt.Sprintf("<%x>", l.r.Uint64())
 	return strings.Repeat(unit, 1+n/len(unit))
 }
 
-// do tells whether the server has answered; want "" takes any answer.
+// do tells whether the server has answered; if want is "", any answer will do.
 func (l *loadWriter) do(request, want string) bool {
 	_ = l.conn.SetDeadline(wait.Deadline())
 	if _, err := l.conn.Write([]byte(request)); err != nil {
@@ -147,7 +145,7 @@ func (l *loadWriter) do(request, want string) bool {
 	switch answer := strings.TrimSpace(line); {
 	case want == "" || answer == want:
 	case l.moving && (answer == "NOT_FOUND" || answer == "NOT_STORED"):
-		l.value = "" // it was given up to move a page
+		l.value = "" // memcached dropped it to move a page
 	default:
 		l.t.Errorf("%.30q: %s, want %s", request, answer, want)
 		return false
@@ -155,7 +153,7 @@ func (l *loadWriter) do(request, want string) bool {
 	return true
 }
 
-// check takes out of got what the writer wrote.
+// check removes from got what the writer wrote.
 func (l *loadWriter) check(got map[string]memcachedtest.Held) {
 	l.t.Helper()
 	for key, value := range l.acked {
@@ -170,6 +168,6 @@ func (l *loadWriter) check(got map[string]memcachedtest.Held) {
 		delete(got, key)
 	}
 	if h, there := got[l.key]; there && h.Value == l.value {
-		delete(got, l.key) // its first value, never acknowledged
+		delete(got, l.key) // its first value, which was never acknowledged
 	}
 }

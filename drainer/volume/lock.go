@@ -13,30 +13,28 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A volume has one user at a time: its member, or the drainer after it. Kubernetes
-// ensures that, unless somebody deletes a pod by force: then the pod is gone while its
-// processes run on, for seconds, or for as long as the kubelet doesn't answer. So
-// whoever uses a volume has a lock on it, and the next one waits. memcached inherits
-// its supervisor's.
+// A volume has one user at a time: its member, or the drainer after it. Kubernetes ensures that, unless a pod
+// is deleted by force: then the pod is gone while its processes still run, for seconds, or for as long as the
+// kubelet doesn't answer. So each user of a volume holds a lock on it, and the next one waits. memcached
+// inherits its supervisor's lock.
 
 const (
-	// lockPatience is how long the next user waits before it fails and is started
-	// again.
+	// lockPatience is how long the next user waits before it fails and is started again.
 	lockPatience = 2 * time.Minute
 	lockInterval = 50 * time.Millisecond
 )
 
-// ErrInUse means that another pod's processes still have the lock.
+// ErrInUse means that another pod's processes still hold the lock.
 var ErrInUse = errors.New("the volume is still in use by an earlier pod")
 
-// LockToServe locks the volume for a member. A volume whose file system knows no locks
-// is used without one. If there is a lock file that the member may not read, that is an error.
+// LockToServe locks the volume for a member. If the volume's file system has no locks, the member uses it
+// without one. If the member may not read the lock file, that is an error.
 func LockToServe(ctx context.Context, dir string, logf func(string, ...any)) (*os.File, error) {
 	path := filepath.Join(dir, contract.LockFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if errors.Is(err, os.ErrPermission) {
-		// It is the file of a member that ran as another user. A lock needs no more than reading; only NFS
-		// wants writing, so this is tried second.
+		// The file belongs to a member that ran as another user. Opening for reading suffices for a lock,
+		// except on NFS, so reading is the second attempt.
 		if file, err = openNow(path); errors.Is(err, os.ErrPermission) {
 			return nil, fmt.Errorf("lock the volume: %w: if runAsUser was changed, change it back, or let the new user read this file", err)
 		}
@@ -48,8 +46,8 @@ func LockToServe(ctx context.Context, dir string, logf func(string, ...any)) (*o
 	return await(ctx, file, unix.LOCK_EX, logf)
 }
 
-// LockToRead locks the volume for a drainer, which may not write to it. If there is no
-// lock file, its member was of a version that made none.
+// LockToRead locks the volume for a drainer, which may not write to it. If there is no lock file, the
+// member's version made none.
 func LockToRead(ctx context.Context, dir string, logf func(string, ...any)) (*os.File, error) {
 	file, err := openNow(filepath.Join(dir, contract.LockFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -61,8 +59,8 @@ func LockToRead(ctx context.Context, dir string, logf func(string, ...any)) (*os
 	return await(ctx, file, unix.LOCK_SH, logf)
 }
 
-// await waits for the lock on the file and returns the file. The lock lasts until the
-// file is closed here and in every child that has it.
+// await waits for the lock on the file and returns the file. The lock lasts until the file is closed here and
+// in every child that inherited it.
 func await(ctx context.Context, file *os.File, how int, logf func(string, ...any)) (*os.File, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, ErrInUse)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// asAnotherUser calls f as a user that the volume's files don't belong to, and that isn't root. A test that
-// doesn't run as root owns the files: then these give their owner no more than others have.
+// asAnotherUser calls f as a user that doesn't own the volume's files, and that isn't root. A test that
+// doesn't run as root owns the files; then the files give their owner no more rights than others.
 func asAnotherUser(t *testing.T, lockFile string, f func()) {
 	t.Helper()
 	const another = 65534
@@ -54,8 +54,8 @@ func asAnotherUser(t *testing.T, lockFile string, f func()) {
 	<-done
 }
 
-// If spec.template.securityContext.runAsUser is changed, the lock file belongs to the user before. The next
-// member has the lock all the same.
+// If spec.template.securityContext.runAsUser is changed, the lock file belongs to the previous user. The next
+// member waits for the lock nevertheless.
 func TestAMemberOfAnotherUserWaitsForTheLock(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, contract.LockFile)
@@ -94,7 +94,7 @@ func TestAMemberOfAnotherUserWaitsForTheLock(t *testing.T) {
 	})
 }
 
-// A lock file that the member may not even read can have a user. The member doesn't start beside it.
+// A lock file that the member may not read may be locked by another process. The member doesn't start.
 func TestAMemberThatMayNotReadTheLockFileDoesNotStart(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, contract.LockFile)

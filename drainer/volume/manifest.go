@@ -9,47 +9,46 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// State of a member, by its manifest.
+// State is the state of a member in its manifest.
 type State string
 
 // The states of a member, in order.
 const (
-	// Starting: memcached is about to start, or has not answered yet. Image
-	// is absent; Previous describes the file as the last memcached left it.
+	// Starting: memcached is about to start, or has not answered yet. Image is absent; Previous describes the
+	// file as the previous memcached left it.
 	Starting State = "Starting"
-	// Running: Image follows the server, about a second behind.
+	// Running: Image describes the running server and is about a second old.
 	Running State = "Running"
-	// Saved: memcached saved, and the file has reached the disk. Image is what
-	// .meta said.
+	// Saved: memcached saved, and the file has reached the disk. Image is the content of .meta.
 	Saved State = "Saved"
 	// Died: memcached ended without a save, but the file has reached the disk.
 	Died State = "Died"
-	// Damaged: memcached ended, and the disk has not taken all of the file. Note has the
+	// Damaged: memcached ended, and the disk has not taken all of the file. Note has the disk's error.
 	// disk's error.
 	Damaged State = "Damaged"
 )
 
-// Manifest describes the warm file beside it, so that a file can be read after a crash
-// although memcached wrote no .meta.
+// Manifest describes the warm file beside it, so that the file can be read after a crash although memcached
+// wrote no .meta.
 type Manifest struct {
-	// Format of this structure; 1.
+	// Format is the version of this structure; 1.
 	Format int   `json:"format"`
 	State  State `json:"state"`
-	// Arguments of memcached, its name first.
+	// Arguments are those of memcached, its name first.
 	Arguments []string `json:"arguments"`
 	PID       int      `json:"pid,omitempty"`
-	// BootID of the node's kernel. After Starting and Running the file can be trusted
-	// only while that kernel lives: it has the pages that are not on the disk yet.
+	// BootID identifies the boot of the node's kernel. In the states Starting and Running the file can be
+	// trusted only while that kernel runs, because it has the pages that are not on the disk yet.
 	BootID  string    `json:"bootID"`
 	Updated time.Time `json:"updated"`
 	// Image describes the file as of Updated.
 	Image *warmfile.Image `json:"image,omitempty"`
 	// Previous is the latest Image before this start.
 	Previous *warmfile.Image `json:"previous,omitempty"`
-	// Fresh: there was no warm file when this memcached started. Until it has answered,
+	// Fresh means that there was no warm file when this memcached started. Until memcached has answered,
 	// nothing is known of the file.
 	Fresh bool `json:"fresh,omitempty"`
-	// Note is for people: what was not done at the start, and why.
+	// Note says, for people, what was not done at the start, and why.
 	Note string `json:"note,omitempty"`
 }
 
@@ -83,7 +82,7 @@ func ParseManifest(data []byte) (*Manifest, error) {
 			continue
 		}
 		if image.FlagsBytes == 0 && warmfile.SmallFlagsOnly(image.Version) {
-			image.FlagsBytes = item.SmallFlags // a manifest of before doesn't say it
+			image.FlagsBytes = item.SmallFlags // an earlier manifest doesn't have it
 		}
 		if err := image.Check(); err != nil {
 			return nil, fmt.Errorf("manifest: %w", err)
@@ -92,7 +91,7 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	return &m, nil
 }
 
-// Latest is the latest knowledge of the file: Image, or else Previous, or else nil.
+// Latest returns the latest description of the file: Image, or else Previous, or else nil.
 func (m *Manifest) Latest() *warmfile.Image {
 	if m.Image != nil {
 		return m.Image
@@ -100,6 +99,5 @@ func (m *Manifest) Latest() *warmfile.Image {
 	return m.Previous
 }
 
-// Unanswered tells whether the file was new when its memcached started, and memcached
-// has never answered.
+// Unanswered tells whether the file was new when its memcached started, and memcached has never answered.
 func (m *Manifest) Unanswered() bool { return m.State == Starting && m.Fresh }

@@ -37,7 +37,7 @@ func TestAManifestIsParsedOrRefused(t *testing.T) {
 	}
 }
 
-// FuzzManifest: what ParseManifest accepts has usable images.
+// Manifests that ParseManifest accepts have usable images.
 func FuzzManifest(f *testing.F) {
 	meta, err := warmfile.ParseMeta([]byte(memcachedtest.Meta))
 	if err != nil {
@@ -61,8 +61,8 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// TestTheBuildIsRecorded: which build of memcached laid the file out is in the manifest,
-// in the save's copy of it, and follows from the version in a manifest of before.
+// The manifest and the save's copy of it have the build of memcached that wrote the file. For an earlier
+// manifest, it follows from the version.
 func TestTheBuildIsRecorded(t *testing.T) {
 	m := startMember(t, memcachedtest.FewPages()...)
 	settings, err := m.Dial().Stats("settings")

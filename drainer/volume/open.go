@@ -1,6 +1,6 @@
-// Package volume is what is on a member's volume: the warm file or its save, the manifest,
-// the in-use mark, and the generations that are kept for a replay. It decides which of them
-// can be trusted, and makes every durable change to them.
+// Package volume has the files on a member's volume: the warm file or its save, the manifest, the in-use
+// note, and the generations that are kept for a replay. It decides which of them can be trusted, and makes
+// every durable change to them.
 package volume
 
 import (
@@ -19,7 +19,7 @@ import (
 type Options struct {
 	// Now is the clock that items expire by.
 	Now func() time.Time
-	// BootID of the running kernel.
+	// BootID is that of the running kernel.
 	BootID string
 }
 
@@ -33,7 +33,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// BootID identifies this boot of the kernel, "" if the system doesn't say.
+// BootID returns an identifier of this boot of the kernel, "" if the system has none.
 func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -42,8 +42,8 @@ func BootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// Open checks the metadata in dir and opens the warm file, or its save, read-only. An
-// error that is warmfile.ErrUnrecoverable says why it can't be read.
+// Open checks the metadata in dir and opens the warm file, or its save, read-only. An error that matches
+// warmfile.ErrUnrecoverable says why it can't be read.
 func Open(dir string, o Options) (*warmfile.Reader, error) {
 	o = o.withDefaults()
 	file, size, err := openFile(dir)
@@ -64,12 +64,12 @@ func Open(dir string, o Options) (*warmfile.Reader, error) {
 	return r, nil
 }
 
-// Incomplete returns why memcached can't resume from the save in dir although the pages that
-// it has are whole; nil if it has them all, or there is none. err is why nobody can tell now.
+// Incomplete returns why memcached can't resume from the save in dir although the save's pages are whole; nil
+// if no page is missing, or there is no save. err is why that is unknown now.
 func Incomplete(dir string) (why, err error) {
 	s, err := openSave(dir)
 	if err != nil {
-		return nil, nil // Open says what is wrong with it
+		return nil, nil // Open returns the error
 	}
 	defer s.Close()
 	if !s.CutShort() {
@@ -85,8 +85,8 @@ func Incomplete(dir string) (why, err error) {
 	return fmt.Errorf("its save was cut short: %d of %d pages are missing", missing, all), nil
 }
 
-// Ended tells whether the save in dir has its end, and its writer knew of no failure: it has
-// all that its warm file had.
+// Ended tells whether the save in dir has its end, and its writer knew of no failure: then it has everything
+// that its warm file had.
 func Ended(dir string) bool {
 	s, err := openSave(dir)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A pipe in place of a file on the volume holds up neither a drain nor the end of a member: to open it, or to read
-// from it while another process may write to it, would wait for ever.
-func TestAPipeInPlaceOfAFileHoldsNobodyUp(t *testing.T) {
+// A pipe in place of a file on the volume blocks neither a drain nor the end of a member: opening it, or
+// reading from it while another process may write to it, would block forever.
+func TestAPipeInPlaceOfAFileBlocksNoReader(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{contract.LockFile, contract.ListFile} {

@@ -29,7 +29,7 @@ func startMember(t testing.TB, args ...string) *member {
 	return &member{memcachedtest.StartMapped(t, filepath.Join(dir, contract.WarmFile), args...), t, dir}
 }
 
-// crash kills memcached, leaving a manifest as the supervisor would.
+// crash kills memcached, and leaves a manifest like the supervisor's.
 func (m *member) crash() {
 	m.t.Helper()
 	m.writeManifest(Manifest{State: Running, Image: m.image()})
@@ -74,7 +74,7 @@ func newPopulation(m *member, seed uint64) *memcachedtest.Population {
 	return memcachedtest.NewPopulation(m.t, m.Server, seed)
 }
 
-// readAll returns the live items and the number of all.
+// readAll returns the live items and the number of all items.
 func readAll(t testing.TB, dir string) (map[string]memcachedtest.Held, int64) {
 	t.Helper()
 	r, err := Open(dir, Options{})
@@ -93,7 +93,7 @@ func readAll(t testing.TB, dir string) (map[string]memcachedtest.Held, int64) {
 	return live, n
 }
 
-// readTogether reads shares at the same time.
+// readTogether reads the shares at the same time.
 func readTogether(t testing.TB, shares []iter.Seq2[*item.Item, error]) (live map[string]memcachedtest.Held, n int64) {
 	live = map[string]memcachedtest.Held{}
 	var mu sync.Mutex

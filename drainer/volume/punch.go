@@ -13,12 +13,12 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// A member that runs has the room for its whole file, used or not. A file that is kept for a replay
-// needs only its used pages, so the others are given back to the disk: a volume has room for the
-// file of a cache that isn't full, and for a new one.
+// A running member has room reserved for its whole file, used or not. A file that is kept for a replay needs
+// only its used pages, so the others are given back to the disk. Then a volume has room for the file of a
+// cache that isn't full, and for a new one.
 
-// gives tells whether the file system of dir takes back a part of a file. One where no file can be made, such
-// as a full one, is not asked: room is made otherwise.
+// gives tells whether the file system of dir takes back a part of a file. If no file can be made there, for
+// example because it is full, the answer is no, and room is made otherwise.
 func gives(dir string) bool {
 	probe, err := os.CreateTemp(dir, probePrefix+"*")
 	if err != nil {
@@ -39,7 +39,7 @@ func punchHole(file *os.File, offset, length int64) error {
 	}
 }
 
-// giveable is how many bytes of the warm file in dir could be given back: 0 if that is not known.
+// giveable returns how many bytes of the warm file in dir could be given back: 0 if that is not known.
 func giveable(dir string) (int64, error) {
 	if HasSave(dir) || Missing(filepath.Join(dir, contract.WarmFile)) {
 		return 0, nil
@@ -58,8 +58,8 @@ func giveable(dir string) (int64, error) {
 	return max(0, taken-r.Used()), r.Close()
 }
 
-// giveBack gives the unused pages of the warm file in dir back to the disk. They read as zeros, as
-// unused pages do. A file system that can't do that keeps them.
+// giveBack gives the unused pages of the warm file in dir back to the disk. They read as zeros, as unused
+// pages do. A file system that can't do that keeps them.
 func giveBack(dir string) (err error) {
 	r, err := Open(dir, Options{})
 	if errors.Is(err, warmfile.ErrUnrecoverable) {

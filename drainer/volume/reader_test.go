@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestReadsWhatTheServerHeld: the reader finds exactly what the server itself
-// served last, byte for byte, after a save and after a SIGKILL alike.
+// The reader finds exactly what the server itself last served, byte for byte, after a save and after a
+// SIGKILL.
 func TestReadsWhatTheServerHeld(t *testing.T) {
 	for name, test := range memcachedtest.Settings() {
 		for _, end := range []string{"saved", "killed"} {
@@ -34,7 +34,7 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 					steps = 1000
 				}
 				p.Populate(steps, test)
-				m.wait() // the short-lived ones are gone
+				m.wait() // until the short-lived items have expired
 				want, items := p.Expected(), m.Items(t)
 				if end == "saved" {
 					m.Save()
@@ -43,7 +43,7 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 				}
 				got, n := readAll(t, m.dir)
 				memcachedtest.Compare(t, got, want)
-				if n > items || n < int64(len(want)) { // expired ones may go meanwhile
+				if n > items || n < int64(len(want)) { // expired items may be removed meanwhile
 					t.Errorf("%d items in the file, the server counted %d", n, items)
 				}
 				saved := pack(t, m.dir)
@@ -63,7 +63,7 @@ func TestFlushedItemsStayAway(t *testing.T) {
 	fill := func(m *member, prefix string) {
 		raw := m.Raw()
 		value := []byte("v")
-		if prefix == "old" { // in a slab class of their own, where no new item reclaims them
+		if prefix == "old" { // in a separate slab class, where no new item reclaims them
 			value = make([]byte, 3000)
 		}
 		for i := range 100 {
@@ -77,11 +77,11 @@ func TestFlushedItemsStayAway(t *testing.T) {
 					tier.Second(t, "TestFlushedItemsStayAway")
 				}
 				t.Parallel()
-				// The maintainer would take flushed items out of the file.
+				// The maintainer would remove flushed items from the file.
 				m := startMember(t, memcachedtest.FewPages(append([]string{"-o", "no_lru_maintainer"}, args...)...)...)
 				fill(m, "old")
 				if len(args) > 0 || end == "killed" {
-					m.wait() // nothing tells the items of one second apart
+					m.wait() // items of the same second can't be told apart
 				}
 				m.Raw().Must("OK", "flush_all", nil)
 				if len(args) > 0 || end == "killed" {
@@ -123,7 +123,7 @@ func TestFlushedItemsStayAway(t *testing.T) {
 		m := startMember(t, memcachedtest.FewPages()...)
 		fill(m, "old")
 		c := m.DialFor(t)
-		from := memcachedtest.Clock(t, c) + 1000 // it lags behind while the machine is busy
+		from := memcachedtest.Clock(t, c) + 1000 // it lags while the machine is busy
 		m.Raw().Must("OK", "flush_all 1000", nil)
 		to := memcachedtest.Clock(t, c) + 1000
 		m.Save()
@@ -139,7 +139,7 @@ func TestFlushedItemsStayAway(t *testing.T) {
 	})
 }
 
-// TestAfterWarmRestart: times and addresses hold through a restart, too.
+// Times and addresses are right after a restart, too.
 func TestAfterWarmRestart(t *testing.T) {
 	for _, end := range []string{"saved", "killed"} {
 		t.Run(end, func(t *testing.T) {
@@ -188,8 +188,8 @@ func waitPast(t *testing.T, dir string) {
 	<-timer.C
 }
 
-// TestOnlyPagesOfASlabClassAreCountedAsUsed counts the pages that belong to a slab class, of which each has one to
-// begin with, in a file that memcached has touched all of.
+// In a file that memcached has touched completely, the used pages are those that belong to a slab class; each
+// class has one from the beginning.
 func TestOnlyPagesOfASlabClassAreCountedAsUsed(t *testing.T) {
 	m := startMember(t, "-m", "200")
 	raw := m.Raw()
@@ -207,7 +207,7 @@ func TestOnlyPagesOfASlabClassAreCountedAsUsed(t *testing.T) {
 	}
 }
 
-// A file that somebody cuts while it is read, or a disk that fails, is an error, although the
+// If another process truncates a file while it is read, or its disk fails, that is an error, although the
 // file is mapped.
 func TestAFileThatIsCutMeanwhileIsAnError(t *testing.T) {
 	m := startMember(t, memcachedtest.FewPages("-m", "64")...)

@@ -8,8 +8,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Redate lets memcached resume from the save in dir at the Unix time now, see
-// warmfile.Image.Redated. The times of its items say as much is left as before.
+// Redate lets memcached resume from the save in dir at the Unix time now; see warmfile.Image.Redated. The
+// items keep their remaining time.
 func Redate(dir string, now int64) error {
 	meta, err := ReadMeta(dir)
 	if err != nil {
@@ -24,7 +24,8 @@ func Redate(dir string, now int64) error {
 		line := regexp.MustCompile(`(?m)^K` + key + ` .*$`)
 		data = line.ReplaceAll(data, fmt.Appendf(nil, "K%s %d", key, value))
 	}
-	// What else is known of the save stays known: the manifest names it by these times.
+	// The manifest identifies the save by these times, so it is changed, too, and its knowledge of the save
+	// is kept.
 	if m, err := ReadManifest(dir); err == nil {
 		if known := m.Latest(); known != nil && known.StopTime == meta.StopTime && known.ProcessStarted == meta.ProcessStarted {
 			known.StopTime, known.ProcessStarted = redated.StopTime, redated.ProcessStarted

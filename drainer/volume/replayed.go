@@ -15,14 +15,14 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Marks say which items of a generation have been sent to the running memcached.
+// Marks record which items of a generation have been sent to the running memcached.
 type Marks struct {
 	mu   sync.Mutex
 	file *os.File
 }
 
-// OpenMarks opens those of the newest generation on the volume at dir, which is of so many bytes, and reserves
-// their room on the disk. If there is none, what is outdated makes some: see dropOutdated.
+// OpenMarks opens the marks of the newest generation on the volume at dir, whose file has size bytes, and
+// reserves their room on the disk. If there is no room, it removes what is outdated; see dropOutdated.
 func OpenMarks(dir string, newest Generation, size int64, logf func(string, ...any)) (*Marks, error) {
 	for {
 		marks, err := openMarks(newest, size)
@@ -60,9 +60,9 @@ func openMarks(g Generation, size int64) (*Marks, error) {
 	return &Marks{file: file}, nil
 }
 
-// MarksRefused says why no marks of a generation, given newest first, can be opened, if a replay may not
-// begin for that. A full disk is no such reason: see OpenMarks. What is in their place and is no file is
-// not one either: such a generation is not replayed.
+// MarksRefused returns why no marks of a generation, given newest first, can be opened, if that forbids the
+// replay. A full disk doesn't; see OpenMarks. Neither does something that isn't a file in their place: such a
+// generation is not replayed.
 func MarksRefused(newestFirst []Generation) error {
 	for _, g := range newestFirst {
 		if g.Failed {
@@ -83,10 +83,10 @@ func MarksRefused(newestFirst []Generation) error {
 	return nil
 }
 
-// MarksBytes is what the marks of a file of so many bytes take on the disk.
+// MarksBytes returns the size of the marks of a file of so many bytes on the disk.
 func MarksBytes(size int64) int64 { return warmfile.Places(size)/8 + 1 }
 
-// Set marks items by their places. The marks outlive this process when it returns.
+// Set marks items by their places. The marks survive this process when it returns.
 func (m *Marks) Set(places []int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,10 +96,10 @@ func (m *Marks) Set(places []int64) error {
 // Close closes the file.
 func (m *Marks) Close() error { return m.file.Close() }
 
-// SyncMarks brings the marks of all generations on the volume at dir to the disk. They have to be
-// there before anything that holds what was replayed may be trusted after the node's next boot. If some
-// can't be brought there, their generation leaves the volume with all that is older: the rest of an old
-// replay is worth less than the save that comes next.
+// SyncMarks brings the marks of all generations on the volume at dir to the disk. They have to be there
+// before any save with replayed items may be trusted after the node's next boot. If the disk doesn't take
+// some of them, their generation and all older ones are removed: the rest of an old replay is worth less than
+// the save that comes next.
 func SyncMarks(dir string, logf func(string, ...any)) error {
 	kept, err := Kept(dir)
 	if err != nil {
@@ -109,7 +109,7 @@ func SyncMarks(dir string, logf func(string, ...any)) error {
 		path := filepath.Join(g.Dir, contract.ReplayedFile)
 		info, err := os.Lstat(path)
 		if errors.Is(err, os.ErrNotExist) || err == nil && !info.Mode().IsRegular() || g.Failed {
-			continue // nothing of it was sent, or the next start does not replay it
+			continue // none of its items was sent, or the next start does not replay it
 		}
 		if err == nil {
 			err = syncFile(path)
@@ -126,10 +126,10 @@ func SyncMarks(dir string, logf func(string, ...any)) error {
 	return nil
 }
 
-// syncFile is Sync; a test has it fail.
+// syncFile is Sync; a test makes it fail.
 var syncFile = Sync
 
-// openReplayed opens the marks of what is in dir; nil if there are none.
+// openReplayed opens the marks of the file in dir; nil if there are none.
 func openReplayed(dir string) (io.ReaderAt, error) {
 	path := filepath.Join(dir, contract.ReplayedFile)
 	info, err := os.Lstat(path)

@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestMarksVetoNoSave: whatever is in the place of the marks of a replay, or happens to them, a member
-// saves at its end. Only a generation of which the marks may be lost goes, with all that is older.
+// Whatever is in place of the marks of a replay, or happens to them, a member saves at its end. Only a
+// generation whose marks may be lost is removed, with all older ones.
 func TestMarksVetoNoSave(t *testing.T) {
 	dir := savedMember(t)
 	_, want := readAll(t, dir)
@@ -64,8 +64,8 @@ func TestMarksVetoNoSave(t *testing.T) {
 	}
 }
 
-// TestRoomForMarksIsMadeByWhatIsOlder: a full disk takes no marks. What is outdated goes first, and the
-// generation that is replayed never.
+// A full disk takes no marks. What is outdated is removed first, and the generation that is replayed is never
+// removed.
 func TestRoomForMarksIsMadeByWhatIsOlder(t *testing.T) {
 	dir, volume := savedMember(t), t.TempDir()
 	for number := 1; number <= 2; number++ {
@@ -110,7 +110,7 @@ func TestRoomForMarksIsMadeByWhatIsOlder(t *testing.T) {
 	}
 }
 
-// TestAGenerationsMarksAreRoomThatItsRemovalMakes.
+// The removal of a generation also frees the room of its marks.
 func TestAGenerationsMarksAreRoomThatItsRemovalMakes(t *testing.T) {
 	volume := t.TempDir()
 	if _, err := Save(t.Context(), savedMember(t), volume, SaveOptions{Logf: t.Logf}); err != nil {

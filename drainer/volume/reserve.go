@@ -13,20 +13,20 @@ import (
 	"example.com/memcached-operator/drainer/linux"
 )
 
-// reserveStep is how much of a file is reserved at once, in bytes: the end of ctx comes between.
+// reserveStep is how many bytes of a file are reserved at once; ctx is checked in between.
 const reserveStep = 1 << 30
 
 // Fallocate reserves a part of a file; tests replace it.
 var Fallocate = linux.Fallocate
 
-// ReserveWarmFile takes the room on the disk for all of the warm file in dir, which memcached maps:
-// a file with holes would end memcached by SIGBUS at a store when the disk is full. It makes the
-// file if it isn't there. An error says that the room can't be had: then a new file is removed
+// ReserveWarmFile reserves room on the disk for all of the warm file in dir, which memcached maps: a file
+// with holes would end memcached by SIGBUS at a store when the disk is full. It makes the file if it isn't
+// there. It returns an error if there is not enough room. Then it removes a new file, and an older file keeps
+// what it has.
 // again, and what an older one has stays.
-//
-// Reserved blocks are not written to: that takes a moment for any size on ext4 and xfs, and they
-// read as zeros. In a file system in memory they would be, so there nothing is reserved; where it
-// can't be done, or promises nothing, logf is told.
+// Reserved blocks are not written to. On ext4 and xfs the reservation takes a moment for any size, and the
+// blocks read as zeros. A file system in memory would write to them, so there nothing is reserved. If a file
+// system can't reserve, or its reservation guarantees nothing, logf is called.
 func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(string, ...any)) error {
 	if inMemory, err := linux.InMemory(dir); inMemory || err != nil {
 		return err
@@ -50,12 +50,12 @@ func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(stri
 	return err
 }
 
-// spareBytes is the size of a spare file: far more than what is written at the end, because a file system
-// makes no file if it lacks room for all that this may take, hundreds of KiB on xfs.
+// spareBytes is the size of a spare file. It is far more than what is written at the end, because a file
+// system makes no file if it lacks room for everything that a new file may need, hundreds of KiB on xfs.
 const spareBytes = 1 << 20
 
-// reserveSpare takes the room for what is written at a planned end. A disk that has none is no reason not to
-// start.
+// reserveSpare reserves room for what is written at a planned end. If the disk has no such room, the member
+// starts all the same.
 func reserveSpare(dir string, logf func(string, ...any)) {
 	file, err := os.OpenFile(filepath.Join(dir, contract.SpareFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
@@ -66,8 +66,8 @@ func reserveSpare(dir string, logf func(string, ...any)) {
 	}
 }
 
-// DropSpare gives that room back, before something is written there. xfs frees the blocks of a removed
-// file some time later, and those of one that is cut at once.
+// DropSpare frees that room, before something is written there. xfs frees the blocks of a removed file some
+// time later, but those of a truncated file at once.
 func DropSpare(dir string) error {
 	path := filepath.Join(dir, contract.SpareFile)
 	if err := os.Truncate(path, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -86,7 +86,7 @@ func reserve(ctx context.Context, file *os.File, size int64, logf func(string, .
 			done -= reserveStep
 		case Trouble(err) != "":
 			return fmt.Errorf("reserve %d MiB for the warm file: %w", Mebibytes(size), err)
-		case err != nil: // EOPNOTSUPP, as a rule
+		case err != nil: // usually EOPNOTSUPP
 			logf("the volume's file system reserves no room for the warm file (%v): memcached dies if the disk fills", err)
 			return nil
 		}

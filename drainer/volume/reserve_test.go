@@ -16,14 +16,14 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// TestTheRoomOfAWarmFileIsReservedOrRefused: what can't be had is said, and takes no room; a file
-// system that can't reserve is used without.
+// If there is not enough room, that is reported, and no room is taken. A file system that can't reserve is
+// used without.
 func TestTheRoomOfAWarmFileIsReservedOrRefused(t *testing.T) {
 	real := Fallocate
 	defer func() { Fallocate = real }()
 	for name, test := range map[string]struct {
 		answer error
-		there  bool // the file, before
+		there  bool // the file exists before
 		reason string
 		stays  bool
 	}{

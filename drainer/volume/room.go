@@ -14,22 +14,22 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// FreeBytes is the room on the volume of dir; tests replace it.
+// FreeBytes returns the room on the volume of dir; tests replace it.
 var FreeBytes = linux.FreeBytes
 
-// RoomError says that the volume is too small for a save.
+// RoomError means that the volume is too small for a save.
 type RoomError struct{ Need, Lacking int64 }
 
 func (e *RoomError) Error() string {
 	return fmt.Sprintf("the volume lacks %d MiB of room for a save of %d MiB", Mebibytes(e.Lacking), Mebibytes(e.Need))
 }
 
-// Mebibytes are n bytes, rounded up.
+// Mebibytes returns n bytes in MiB, rounded up.
 func Mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
-// Room returns what is free on the volume when the unused pages of its warm file are given back,
-// and after the removal of the victims, in this order: as many as it takes to have need bytes. An
-// outdated save is removed first (dropSave), and then the oldest generations: their items are the least likely to be
+// Room returns how many bytes are free on the volume after the unused pages of its warm file are given back
+// and the victims are removed, in this order: as many victims as are needed for need bytes. The first victim
+// is an outdated save (dropSave), then come the oldest generations: their items are the least likely to be
 // asked for, and it would be wrong to serve them without newer ones.
 func Room(dir string, need int64, dropSave bool) (free int64, victims []Generation, err error) {
 	if free, err = FreeBytes(dir); err != nil {
@@ -45,7 +45,7 @@ func Room(dir string, need int64, dropSave bool) (free int64, victims []Generati
 	return victimsFor(dir, need, free, dropSave)
 }
 
-// victimsFor is Room, if so much is free without victims.
+// victimsFor is Room when free bytes are free without victims.
 func victimsFor(dir string, need, free int64, dropSave bool) (_ int64, victims []Generation, err error) {
 	candidates, err := Kept(dir)
 	if err != nil {
@@ -69,8 +69,8 @@ func victimsFor(dir string, need, free int64, dropSave bool) (_ int64, victims [
 	return free, victims, nil
 }
 
-// MakeRoom makes need bytes of room on the volume by removing the victims of Room. If
-// that would not be enough, it removes nothing. It returns how much is missing.
+// MakeRoom makes need bytes of room on the volume by removing the victims of Room. If that would not be
+// enough, it removes nothing. It returns how many bytes are missing.
 func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) (lacking int64, err error) {
 	free, victims, err := Room(dir, need, dropSave)
 	if err != nil || need > free {
@@ -82,7 +82,7 @@ func MakeRoom(dir string, need int64, dropSave bool, logf func(string, ...any)) 
 		if err := giveBack(dir); err != nil {
 			logf("%v", err)
 		}
-		// What was given back may be less than it seemed: then more has to go.
+		// Fewer bytes than expected may have been given back. Then more victims are removed.
 		if now, err = FreeBytes(dir); err != nil {
 			return 0, err
 		}
@@ -107,8 +107,8 @@ func (g Generation) sacrifice(logf func(string, ...any)) error {
 	return Discard(g)
 }
 
-// dropOutdated removes what has to go first for a save that is being written, because the volume
-// takes no more: the outdated save, or else the oldest generation. It is false if nothing is left.
+// dropOutdated is called when the volume is full while a save is being written. It removes the outdated save,
+// or else the oldest generation. It returns false if there was nothing to remove.
 func dropOutdated(dir string, logf func(string, ...any)) (dropped bool, err error) {
 	if outdated := filepath.Join(dir, contract.SaveFile); !Missing(outdated) {
 		logf("the volume takes no more: the outdated save on it is removed, and the new one goes on")
@@ -121,13 +121,13 @@ func dropOutdated(dir string, logf func(string, ...any)) (dropped bool, err erro
 	return true, kept[len(kept)-1].sacrifice(logf)
 }
 
-// allocated is how many bytes the removal of a generation frees: warm files have holes.
+// allocated returns how many bytes the removal of a generation frees: warm files have holes.
 func allocated(g Generation) (int64, error) {
 	files := []string{contract.WarmFile}
 	if HasSave(g.Dir) {
 		files = []string{contract.SaveFile, newSave}
 	}
-	const blockBytes = 512 // whatever the file system's own are
+	const blockBytes = 512 // whatever the file system's own blocks are
 	sum := int64(0)
 	for _, file := range append(files, contract.ReplayedFile) {
 		var st unix.Stat_t

@@ -17,18 +17,17 @@ import (
 
 // SaveOptions of Save.
 type SaveOptions struct {
-	// Logf takes what people have to know.
+	// Logf logs what people have to know.
 	Logf func(string, ...any)
-	// Until is when the writer will be killed; zero: never.
+	// Until is when the writer will be killed; zero for never.
 	Until time.Time
-	// Progress is called once a second with the bytes that were written, of all; nil for
-	// nobody.
+	// Progress, if not nil, is called once a second with the bytes that are written, and all bytes.
 	Progress func(done, all int64)
-	// makeRoom makes some if the disk is full, or tells that it can't; nil: it can't.
+	// makeRoom makes room if the disk is full, or returns false if it can't; nil if it never can.
 	makeRoom func() (bool, error)
 }
 
-// CountItems counts those that begin in a page; false if it can't. Tests replace it.
+// CountItems returns how many items begin in a page; false if that is unknown. Tests replace it.
 var CountItems = (*warmfile.Reader).ItemsIn
 
 // Pack writes the warm file in dir, which no memcached maps any more, and its metadata
@@ -38,7 +37,7 @@ func Pack(ctx context.Context, dir, path string, number int64) error {
 	return err
 }
 
-// writeSave is Pack, at about so many bytes a second.
+// writeSave is Pack at about rate bytes per second.
 func writeSave(ctx context.Context, dir, path string, number int64, o SaveOptions, rate int64) (*snapshot.Written, error) {
 	in, header, err := survey(dir, number)
 	if err != nil {
@@ -59,12 +58,12 @@ func writeSave(ctx context.Context, dir, path string, number int64, o SaveOption
 	return snapshot.Write(ctx, in, path, header, write)
 }
 
-// longSave is how long a save takes that begins with the most recently used items, whatever
-// the grace period is: a node that is shut down gives less.
+// longSave is the duration from which a save begins with the most recently used items, whatever the grace
+// period is: a node that is shut down gives less time.
 const longSave = 10 * time.Second
 
-// long tells whether the save may be cut short, and says so if it ends later than it has to:
-// a disk may be half as fast as it was the last time.
+// long tells whether the save may be cut short, and logs if it would end too late. The disk may be half as
+// fast as the last time.
 func (o SaveOptions) long(h *snapshot.Header, rate int64) bool {
 	size, err := h.SaveBytes()
 	if err != nil || rate <= 0 {
@@ -79,7 +78,7 @@ func (o SaveOptions) long(h *snapshot.Header, rate int64) bool {
 	return true
 }
 
-// hottestFirst are the used pages, the most recently used first.
+// hottestFirst returns the used pages, the most recently used first.
 func hottestFirst(r *warmfile.Reader, h *snapshot.Header) ([]int32, error) {
 	pages := h.UsedPages()
 	used := make([]uint32, h.Size/int64(h.PageSize))
@@ -93,7 +92,7 @@ func hottestFirst(r *warmfile.Reader, h *snapshot.Header) ([]int32, error) {
 	return pages, nil
 }
 
-// PackedSize is what the save of the warm file in dir takes, in bytes.
+// PackedSize returns the size of the save of the warm file in dir, in bytes.
 func PackedSize(dir string) (int64, error) {
 	in, header, err := survey(dir, 1)
 	if err != nil {
@@ -103,10 +102,11 @@ func PackedSize(dir string) (int64, error) {
 	return header.SaveBytes()
 }
 
-// Save saves the warm file in memory to the volume at dir; it returns nil if there is
-// none. The earlier save is outdated; it is removed if there is no room for both: before, as far as
-// the file system tells, or when a write finds the disk or a quota full. A *RoomError says that there is too little room. After another error, or if the process is
-// killed, the new one may be worth what was written; see openSave.
+// Save saves the warm file in memory to the volume at dir; it returns nil if there is none. The earlier save
+// is outdated. If there is no room for both, it is removed: before the new save, if the file system shows it
+// in time, or when a write finds the disk or a quota full. A *RoomError means that there is too little room.
+// After another error, or if the process is killed, the written part of the new save may be usable; see
+// openSave.
 func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Written, error) {
 	if Missing(filepath.Join(memory, contract.WarmFile)) {
 		return nil, nil
@@ -133,7 +133,7 @@ func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Wri
 	path := filepath.Join(dir, newSave)
 	o.makeRoom = func() (bool, error) { return dropOutdated(dir, o.Logf) }
 	written, err := writeSave(ctx, memory, path, last+1, o, rate)
-	for snapshot.IsFull(err) { // what the disk had taken, it has refused later
+	for snapshot.IsFull(err) { // blocks that the disk had accepted, it has refused later
 		if more, dropErr := o.makeRoom(); dropErr != nil || !more {
 			err = errors.Join(err, dropErr)
 			break
@@ -194,10 +194,9 @@ func describe(h *snapshot.Header, dir string) error {
 	return nil
 }
 
-// Unpack restores the warm file of the save in dir to the directory to, with its .meta
-// and its manifest, and checks each page. The warm file gets its name last: without it,
-// nothing is there. done, which may be nil, is called with the number of bytes that
-// were read.
+// Unpack restores the warm file of the save in dir to the directory to, with its .meta and its manifest, and
+// checks each page. The warm file gets its name last: without that name, no file is there. done, which may be
+// nil, is called with the number of bytes that were read.
 func Unpack(ctx context.Context, dir, to string, done func(n int64)) error {
 	s, err := openSave(dir)
 	if err != nil {
@@ -226,7 +225,7 @@ func Unpack(ctx context.Context, dir, to string, done func(n int64)) error {
 	return nil
 }
 
-// counted is the manifest in a save, with the number of items that the save has.
+// counted returns the manifest of a save, with the number of items in the save.
 func counted(s *snapshot.Save) ([]byte, error) {
 	items, known := s.Items()
 	m, err := ParseManifest(s.Manifest)

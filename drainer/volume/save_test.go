@@ -20,7 +20,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// pack makes a volume with a save of the warm file in dir.
+// pack returns a volume with a save of the warm file in dir.
 func pack(t testing.TB, dir string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -40,8 +40,7 @@ func unpack(t testing.TB, dir string) string {
 	return to
 }
 
-// TestSaveHoldsUsedPagesOnly, and what is loaded of it is the file that was saved,
-// byte for byte where it is used.
+// A file that is loaded from it is the saved file, byte for byte where it is used.
 func TestSaveHoldsUsedPagesOnly(t *testing.T) {
 	t.Parallel()
 	dir := savedMember(t, "-m", "64")
@@ -72,8 +71,8 @@ func TestSaveHoldsUsedPagesOnly(t *testing.T) {
 	}
 }
 
-// refused tells whether nothing of the volume's save is believed: neither is an item
-// yielded behind the damage, nor is anything loaded.
+// refused checks that nothing of the volume's save is trusted: no item is yielded after the damage, and
+// nothing is loaded.
 func refused(t *testing.T, volume string, what string) {
 	t.Helper()
 	_, _, err := count(t, volume)
@@ -83,7 +82,7 @@ func refused(t *testing.T, volume string, what string) {
 	notLoaded(t, volume, what)
 }
 
-// notLoaded tells whether nothing of the volume's save is loaded.
+// notLoaded checks that nothing of the volume's save is loaded.
 func notLoaded(t *testing.T, volume string, what string) {
 	t.Helper()
 	to := t.TempDir()
@@ -98,7 +97,7 @@ func notLoaded(t *testing.T, volume string, what string) {
 // pieces are the parts of a save that a test damages.
 type pieces struct {
 	sound []byte
-	// body is where its slots begin, slot their size, end where its index begins.
+	// body is the offset of its slots, slot their size, end the offset of its index.
 	body, slot, end int64
 }
 
@@ -118,9 +117,8 @@ func piecesOf(t *testing.T, volume string) pieces {
 	return pieces{sound, body, slot, body + int64(len(s.UsedPages()))*slot}
 }
 
-// TestDamagedSaveIsWorthItsWholePages: one bit anywhere, an end anywhere, a page in
-// another's place: what is read are items that were stored, all of those on the pages that
-// are whole, and it is told if any are not. Only a save that has all pages is loaded.
+// The damage is one bit anywhere, an end anywhere, or a page in another's place. All items on the whole pages
+// are read, no others, and missing ones are reported. Only a save with all pages is loaded.
 func TestDamagedSaveIsWorthItsWholePages(t *testing.T) {
 	tier.Second(t, "TestASaveIsWorthItsWholePages")
 	t.Parallel()
@@ -144,7 +142,7 @@ func TestDamagedSaveIsWorthItsWholePages(t *testing.T) {
 			switch g, there := got[key]; {
 			case there && g != held:
 				t.Errorf("%s: %q has another value", what, key)
-			case strings.HasPrefix(key, "large") && missing > 0: // its chunks may be anywhere
+			case strings.HasPrefix(key, "large") && missing > 0: // its chunks may be on any page
 			case there == lost(key):
 				t.Errorf("%s: %q is there: %t", what, key, there)
 			}
@@ -196,9 +194,8 @@ func TestDamagedSaveIsWorthItsWholePages(t *testing.T) {
 	check("two slots in each other's place", swapped)
 }
 
-// missingOf tells how many pages of the warm file in dir a save of it lacks, and whether a
-// key is on one of them. It asks nothing of the reader: a page is there if it is the same,
-// byte for byte.
+// missingOf returns how many pages of the warm file in dir are missing in a save of it, and whether a key is
+// on one of them. It doesn't use the reader: a page is there if it is the same, byte for byte.
 func missingOf(t *testing.T, dir string, s *snapshot.Save) (n int, lost func(key string) bool) {
 	t.Helper()
 	defer s.Close()
@@ -219,8 +216,8 @@ func missingOf(t *testing.T, dir string, s *snapshot.Save) (n int, lost func(key
 	return len(missing), func(key string) bool { return missing[bytes.Index(file, []byte(key+"\x00"))/s.PageSize] }
 }
 
-// What a member has started from is refused, until there is a
-// later save; what it started without, too.
+// A save from which a member has started, or without which it has started, is refused until there is a later
+// save.
 func TestASaveThatAMemberStartedFromIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := savedMember(t)

@@ -9,16 +9,15 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Departed is a Source: all generations on a departed member's volume.
+// Departed is a Source of all generations on a departed member's volume.
 type Departed struct {
 	generations []item.Source
 	readers     []*warmfile.Reader
 }
 
-// OpenAll opens the generations in dir. What is readable must be drained even if
-// something older isn't. So only a refusal of the newest is an error here; others are
-// reported in their turn. neverStarted: no memcached ever started on the volume, unless
-// its supervisor left a trace there.
+// OpenAll opens the generations in dir. All that is readable must be drained even if something older isn't
+// readable. So only a refusal of the newest is an error here; the others are reported when they are read.
+// neverStarted means that no memcached ever started on the volume, unless its supervisor left a trace there.
 func OpenAll(dir string, neverStarted bool) (*Departed, error) {
 	if neverStarted {
 		if untouched, err := Untouched(dir); err != nil || untouched {
@@ -48,7 +47,7 @@ func OpenAll(dir string, neverStarted bool) (*Departed, error) {
 		v.readers = append(v.readers, r)
 		layer := g.source(r)
 		if flushed {
-			layer = item.Flushed(layer) // the servers of now may not know of that flush
+			layer = item.Flushed(layer) // the present servers may not know of that flush
 		}
 		v.generations = append(v.generations, layer)
 		flushed = flushed || r.Flushed()
@@ -58,7 +57,7 @@ func OpenAll(dir string, neverStarted bool) (*Departed, error) {
 
 func empty() *Departed { return &Departed{generations: []item.Source{nothing{}}} }
 
-// Layers are the generations, newest first.
+// Layers returns the generations, newest first.
 func (v *Departed) Layers() []item.Source { return v.generations }
 
 // Items yields the items of the layers, one layer after the other.
@@ -71,7 +70,7 @@ func (v *Departed) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 				}
 			}
 			if err := layer.Lacking(); err != nil {
-				yield(nil, err) // an older layer may have an older value of what is missing
+				yield(nil, err) // an older layer may have an older value of a missing item
 				return
 			}
 		}
@@ -85,16 +84,16 @@ func (v *Departed) sum(of func(item.Source) int64) (sum int64) {
 	return sum
 }
 
-// Expected number of items of all.
+// Expected returns the expected number of items of all generations.
 func (v *Departed) Expected() int64 { return v.sum(item.Source.Expected) }
 
-// Size of all, in bytes.
+// Size returns the size of all generations, in bytes.
 func (v *Departed) Size() int64 { return v.sum(item.Source.Size) }
 
-// Done of all, in bytes.
+// Done returns how much of all generations has been read, in bytes.
 func (v *Departed) Done() int64 { return v.sum(item.Source.Done) }
 
-// Used of all, in bytes.
+// Used returns how much of all generations items can take at most, in bytes.
 func (v *Departed) Used() int64 { return v.sum(item.Source.Used) }
 
 // Clean tells whether every generation was saved.
@@ -107,7 +106,7 @@ func (v *Departed) Clean() bool {
 	return true
 }
 
-// Lacking is that of the layers.
+// Lacking returns the layers' errors about missing parts.
 func (v *Departed) Lacking() error {
 	var errs []error
 	for _, layer := range v.generations {
@@ -116,7 +115,7 @@ func (v *Departed) Lacking() error {
 	return errors.Join(errs...)
 }
 
-// Version of the memcached that wrote the newest.
+// Version returns the version of the memcached that wrote the newest generation.
 func (v *Departed) Version() string { return v.generations[0].Version() }
 
 // Close closes the files.
@@ -128,7 +127,7 @@ func (v *Departed) Close() error {
 	return errors.Join(errs...)
 }
 
-// source is a generation's, which its errors name.
+// source returns a generation's source, whose errors have the generation's name.
 func (g Generation) source(s item.Source) item.Source {
 	return item.Through{Source: s, Err: g.named, Sequence: func(items iter.Seq2[*item.Item, error]) iter.Seq2[*item.Item, error] {
 		return func(yield func(*item.Item, error) bool) {

@@ -33,8 +33,8 @@ func drainAll(ctx context.Context, dir string) (items int, err error) {
 	return items, nil
 }
 
-// TestNothingOlderThanAFlushIsLive: clients flushed the member while it had the newest file,
-// so no value of an earlier generation is live, whatever the survivors know of that flush.
+// Clients flushed the member while it had the newest file, so no value of an earlier generation is live,
+// whatever the survivors know of that flush.
 func TestNothingOlderThanAFlushIsLive(t *testing.T) {
 	t.Parallel()
 	dir := savedMember(t)
@@ -72,7 +72,7 @@ func TestNothingOlderThanAFlushIsLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of the newest file, all was stored after the flush.
+	// All items of the newest file were stored after the flush.
 	meta = regexp.MustCompile(`(?m)^Koldest_live .*$`).ReplaceAll(meta, []byte("Koldest_live 1"))
 	if err := os.WriteFile(filepath.Join(dir, contract.MetaFile), meta, 0o600); err != nil {
 		t.Fatal(err)
@@ -82,8 +82,7 @@ func TestNothingOlderThanAFlushIsLive(t *testing.T) {
 	}
 }
 
-// TestDamagedGenerationIsNamed: a volume may have several, and the offset alone doesn't
-// say of which.
+// A volume may have several, and the offset alone doesn't say which one is damaged.
 func TestDamagedGenerationIsNamed(t *testing.T) {
 	tier.Second(t, "TestASaveIsWorthItsWholePages")
 	t.Parallel()
@@ -123,7 +122,7 @@ func TestDamagedGenerationIsNamed(t *testing.T) {
 		name, of string
 		at       int64
 		begins   string
-		newer    int // whole ones are read before
+		newer    int // whole generations that are read before
 	}{
 		{"the header of an older one", older, header, "generation-1: ", 2},
 		{"a page of an older one", older, page, "generation-1: ", 2},

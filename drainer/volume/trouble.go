@@ -7,8 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Trouble is the reason that a person is told if the disk is the cause of an error; "" if
-// it isn't.
+// Trouble returns the reason that people are given if the disk is the cause of an error; "" if it isn't.
 func Trouble(err error) string {
 	var room *RoomError
 	switch {

@@ -11,30 +11,30 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Unused tells whether the volume proves that there is nothing on it to drain: only a
-// file, or a save of one, in which nothing was ever stored. A volume without a manifest
-// proves nothing: somebody may have emptied it.
+// Unused tells whether the volume proves that there is nothing on it to drain: it has only a file, or a save
+// of one, in which nothing was ever stored. A volume without a manifest proves nothing, because it may have
+// been emptied.
 func Unused(dir string, o Options) (bool, error) {
 	kept, err := Kept(dir)
 	if err != nil || len(kept) > 0 {
 		return false, err
 	}
 	if err := outdated(dir, []Generation{{Dir: dir}}); err != nil {
-		return false, nil // Generations says so
+		return false, nil // Generations returns the error
 	}
 	return NothingStored(dir, o)
 }
 
-// NothingStored tells whether it is proven that no client has stored anything in the file
-// in dir, or in its save. The manifest, which reaches the disk before memcached starts,
-// says that there was no file, and that memcached has not answered its supervisor since.
-// It may have answered clients, so there must be no item in the file, either. Both must
-// be of this boot of the node: after another boot, parts of the file may be lost.
+// NothingStored tells whether it is proven that no client has stored anything in the file in dir, or in its
+// save. The manifest, which reaches the disk before memcached starts, says that there was no file, and that
+// memcached has not answered its supervisor since. memcached may have answered clients, so the file must not
+// have an item, either. Both must be of this boot of the node: after another boot, parts of the file may be
+// lost.
 func NothingStored(dir string, o Options) (bool, error) {
 	m, err := ReadManifest(dir)
 	boot := o.withDefaults().BootID
 	if err != nil || !m.Unanswered() || m.BootID == "" || m.BootID != boot && !HasSave(dir) {
-		return false, nil // Open says what is wrong with it
+		return false, nil // Open returns the error
 	}
 	if there, err := (Generation{Dir: dir}).exists(); err != nil || !there {
 		return err == nil, err
@@ -59,10 +59,11 @@ func NothingStored(dir string, o Options) (bool, error) {
 }
 
 // Untouched tells whether no supervisor has begun on the volume: it has only what a new
-// file system has, and a lock. The caller has to know that nobody can have emptied it.
+// file system has, a lock, and what is left of a write that was killed. The caller has to know that nobody can have
+// emptied it.
 func Untouched(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		return e.Name() != "lost+found" && e.Name() != contract.LockFile
+		return e.Name() != "lost+found" && e.Name() != contract.LockFile && !temporary(e)
 	}), err
 }

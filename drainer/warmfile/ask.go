@@ -17,18 +17,18 @@ import (
 
 // Asker is a connection to a running memcached.
 type Asker interface {
-	// Stats answers "stats ARG".
+	// Stats returns the answer to "stats ARG".
 	Stats(arg string) (map[string]string, error)
 	Version() (string, error)
 }
 
-// SlabPageSize is in bytes, and fixed in every memcached that maps a file; "stats settings"
-// doesn't tell it.
+// SlabPageSize is in bytes. It is fixed in every memcached that maps a file, and "stats settings" doesn't
+// have it.
 const SlabPageSize = 1 << 20
 
-// Ask fills the image with what .meta would say if the running memcached saved
-// now: a process pid, started with command, that maps the file at path. An
-// image that has been filled before is only brought up to date.
+// Ask fills the image with what .meta would contain if the running memcached saved now. The memcached is
+// process pid, was started with command, and maps the file at path. If the image was filled before, Ask only
+// updates it.
 func (m *Image) Ask(server Asker, pid int, path string, command []string) error {
 	if m.MaxBytes == 0 {
 		if err := m.askSettings(server, command); err != nil {
@@ -46,7 +46,7 @@ func (m *Image) Ask(server Asker, pid int, path string, command []string) error 
 	return m.Check()
 }
 
-// askSettings asks for what never changes while memcached runs.
+// askSettings asks for values that never change while memcached runs.
 func (m *Image) askSettings(server Asker, command []string) error {
 	settings, err := server.Stats("settings")
 	if err != nil {
@@ -73,7 +73,7 @@ func (m *Image) askSettings(server Asker, command []string) error {
 	return n.err
 }
 
-// askVariables asks for what changes while memcached runs.
+// askVariables asks for values that change while memcached runs.
 //
 // Source: memcached's memcached.c, server_stats: time is process_started plus
 // its clock, uptime that clock minus ITEM_UPDATE_INTERVAL, 60 seconds.
@@ -98,7 +98,7 @@ func (m *Image) askVariables(server Asker, pid int) error {
 	return n.err
 }
 
-// numbers keeps the first value that is missing or isn't a number.
+// numbers remembers the first value that is missing or isn't a number.
 type numbers struct {
 	from map[string]string
 	err  error
@@ -112,9 +112,9 @@ func (n *numbers) get(name string) int64 {
 	return v
 }
 
-// slabClasses reads the sizes of all classes from "stats slabs". A memcached
-// with a warm file has a page in each; if one is missing, none are returned. The last but one can
-// be as large as the last: then the settings tell whether that is missing.
+// slabClasses returns the sizes of all classes in "stats slabs". A memcached with a warm file has a page in
+// each class; if one is missing, slabClasses returns none. The last class but one can be as large as the
+// last. Then only the settings show whether it is missing.
 func (m *Image) slabClasses(slabs map[string]string) (sizes []int) {
 	for len(sizes) < maxClass {
 		size, err := strconv.Atoi(slabs[strconv.Itoa(len(sizes)+1)+":chunk_size"])
@@ -133,8 +133,8 @@ func (m *Image) slabClasses(slabs map[string]string) (sizes []int) {
 	return sizes
 }
 
-// SlabConfig is what .meta calls slab_config, for a memcached's command line:
-// -f as it was written, or the list of "-o slab_sizes".
+// SlabConfig returns what .meta calls slab_config, for a memcached's command line: -f as it was written, or
+// the list of "-o slab_sizes".
 func SlabConfig(command []string) string {
 	options := commandline.Parse(command[min(1, len(command)):])
 	config := "1.25"
@@ -149,7 +149,7 @@ func SlabConfig(command []string) string {
 	return config
 }
 
-// mappingBase is the lowest address at which the process maps the file.
+// mappingBase returns the lowest address at which the process maps the file.
 func mappingBase(pid int, path string) (uint64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -166,7 +166,7 @@ func mappingBase(pid int, path string) (uint64, error) {
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		// address perms offset device inode path
+		// The columns are: address perms offset device inode path.
 		fields := strings.Fields(lines.Text())
 		if len(fields) < 6 || fields[4] != strconv.FormatUint(stat.Ino, 10) || strings.Trim(fields[2], "0") != "" {
 			continue

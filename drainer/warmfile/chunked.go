@@ -29,11 +29,11 @@ type chain struct {
 	base   uint64
 	head   uint64 // address of the item
 	value  []byte
-	left   int // bytes of the value still to come
-	chunks int // that may still follow
+	left   int // bytes of the value that are still to come
+	chunks int // how many may still follow
 }
 
-// chunked puts together the value of the item in slot and yields it.
+// chunked assembles the value of the item in slot and yields the item.
 func (s *scan) chunked(offset int64, slot []byte, h header) bool {
 	value, problem := s.assemble(offset, slot, h, nil)
 	if errors.Is(problem, errGap) {
@@ -48,8 +48,8 @@ func (s *scan) chunked(offset int64, slot []byte, h header) bool {
 	return s.yield(&s.item, nil)
 }
 
-// assemble returns the value of a chunked item. moved, if not nil, returns the place of
-// the chunk after the one at the given address, if that was being moved.
+// assemble returns the value of a chunked item. If moved is not nil, it returns the place of the chunk after
+// the one at the given address, if that was being moved.
 func (s *scan) assemble(offset int64, slot []byte, h header, moved func(address uint64) (int64, bool)) ([]byte, error) {
 	first := slot[h.value:]
 	c := chain{base: s.image.Base, head: u64(first, offChunkHead), left: h.bytes,
@@ -80,7 +80,7 @@ func (s *scan) assemble(offset int64, slot []byte, h header, moved func(address 
 			return nil, CorruptAt(offset, "an item whose chunks end, found the one at %d in its chain twice", place)
 		}
 		if n&(n-1) == 0 {
-			earlier = place // Brent's algorithm: a chain that goes round comes back to it
+			earlier = place // Brent's algorithm: a chain with a cycle comes back to it
 		}
 		at = c.base + uint64(place)
 		var err error
@@ -134,7 +134,7 @@ func (s *scan) link(c *chain, place int64, anyHead bool) (uint64, error) {
 	return u64(b[:], offNext), ReadFull(s.file, c.value[n:], place+chunkHeader)
 }
 
-// CorruptAt returns a refusal that is about a place in the file.
+// CorruptAt returns a refusal about a place in the file.
 func CorruptAt(offset int64, format string, args ...any) *Error {
 	e := refuse(ReasonCorrupt, format, args...)
 	e.Offset = offset

@@ -1,8 +1,8 @@
 package warmfile
 
-// classOf finds the slab class of a used page. Its first slot says it, except while
-// that changes its state (a chunked item's header has the largest class, not its
-// page's); then it is the class that every slot of the page agrees with.
+// classOf finds the slab class of a used page. Its first slot shows the class, except while that slot changes
+// its state (a chunked item's header has the largest class, not its page's). Then it is the class that every
+// slot of the page is consistent with.
 func (s *scan) classOf(b []byte) (uint8, bool) {
 	class, certain := s.firstSlot(b)
 	if certain && !s.busy(b) {
@@ -69,10 +69,9 @@ func (s *scan) consistent(b []byte, class uint8) bool {
 	return true
 }
 
-// idle tells whether a slot without an item looks like one of class: free, a chunk of
-// some item, being filled or being emptied. The slab mover marks a slot that it has
-// cleared with FETCHED; versions before 1.6.9 leave the largest class in the freed
-// header of a chunked item.
+// idle tells whether a slot without an item looks like a slot of that class: free, a chunk of some item,
+// being filled or being emptied. The slab mover marks a slot that it has cleared with FETCHED. Versions
+// before 1.6.9 leave the largest class in the freed header of a chunked item.
 func idle(slot []byte, flags uint16, class, largest uint8) bool {
 	own := slot[offClass] & classMask
 	switch {

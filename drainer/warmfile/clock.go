@@ -6,20 +6,19 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// startedAt is ProcessStarted by the clock that now was read from, in Unix seconds: times
-// that count from it say how much time is left by the clock of the memcached that wrote
-// them. If its node's clock was ahead of ours, nobody knows how much time has passed
-// since: none, then.
+// startedAt returns ProcessStarted in Unix seconds of the clock that now was read from. With times that count
+// from it, an item has as much time left as by the clock of the memcached that wrote it. If that node's clock
+// was ahead of ours, the time that has passed since is unknown, and counts as none.
 func (m *Image) startedAt(now int64) int64 {
 	if m.Clock == 0 {
-		return m.ProcessStarted // a manifest of before
+		return m.ProcessStarted // an earlier manifest without clocks
 	}
 	return m.ProcessStarted - item.Ahead(m.Clock, min(m.NodeClock, now))
 }
 
-// Redated is the image of a save from which memcached resumes at the Unix time now, with a
-// clock that is right: it doesn't resume from a save that is not of an earlier second. It
-// is the image itself if nothing has to change.
+// Redated returns the image of a save from which memcached resumes at the Unix time now, with the right
+// clock. memcached doesn't resume from a save that is not of an earlier second. Redated returns the image
+// itself if nothing has to change.
 func (m *Image) Redated(now int64) *Image {
 	stop := min(m.StopTime, now-1)
 	ahead := item.Ahead(cmp.Or(m.Clock, stop), stop)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// TestTimesByTheClockOfTheMemcached: by our clock, times count from where as much time is
-// left as by the clock of the memcached that wrote them.
+// By our clock, times count from a start with which items have as much time left as by the clock of the
+// memcached that wrote them.
 func TestTimesByTheClockOfTheMemcached(t *testing.T) {
-	const began, saved = 100_000, 150_000 // by a clock that is right
+	const began, saved = 100_000, 150_000 // by the right clock
 	for name, test := range map[string]struct {
 		image     Image
 		now, want int64
@@ -28,8 +28,8 @@ func TestTimesByTheClockOfTheMemcached(t *testing.T) {
 	}
 }
 
-// TestFlushedByTheClockOfTheMemcached: a flush that memcached had done is done, also if our
-// clock is only seconds behind, and one that it had not is not.
+// A flush that memcached had carried out is in effect, even if our clock is a few seconds behind. A flush
+// that it had not carried out is not in effect.
 func TestFlushedByTheClockOfTheMemcached(t *testing.T) {
 	const began, saved = 100_000, 150_000
 	for name, test := range map[string]struct {
@@ -55,7 +55,7 @@ func TestFlushedByTheClockOfTheMemcached(t *testing.T) {
 	}
 }
 
-// Memcached resumes from what a redated .meta says, with our clock.
+// memcached resumes from a redated .meta, with our clock.
 func TestMemcachedResumesFromARedatedMeta(t *testing.T) {
 	const began, saved = 100_000, 150_000
 	for name, test := range map[string]struct {

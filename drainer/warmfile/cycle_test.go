@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// sparse is a file of which the beginning was written, and the rest are holes. It knows
-// how much was read from that beginning.
+// sparse is a file whose beginning was written, and whose rest is a hole. It counts the bytes that are read
+// from the beginning.
 type sparse struct {
 	begin []byte
 	size  int64
@@ -28,9 +28,8 @@ func (s *sparse) ReadAt(b []byte, offset int64) (int, error) {
 	return len(b), nil
 }
 
-// TestChainsAreBounded: a file can claim an item of 2 GiB whose few chunks go round, or
-// many items that share their chunks. Neither makes the reader read, or hold, much more than
-// the chunks that there are.
+// A file can claim an item of 2 GiB whose few chunks form a cycle, or many items that share their chunks. In
+// both cases the reader reads and allocates little more than the existing chunks.
 func TestChainsAreBounded(t *testing.T) {
 	const item, second, third = 4096, 8192, 8192 + 2048 // see smallFile
 	for name, test := range map[string]struct {

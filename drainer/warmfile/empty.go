@@ -6,14 +6,12 @@ import (
 	"io"
 )
 
-// freeSlot is the word of an item's header with its length and its flags, in a slot
-// that was never used.
+// freeSlot is the word of an item's header with its length and its flags, in a slot that was never used.
 const freeSlot = flagSlabbed << 48
 
-// WithoutItems tells whether no item was ever stored in the file. Nothing says how its
-// pages are cut, so every word is looked at. In an item's header, and in nearly any
-// data, some word has other flags in its upper bytes than a free slot's. Everything
-// else that memcached writes at its start is addresses and classes.
+// WithoutItems tells whether no item was ever stored in the file. The slab classes of its pages are unknown,
+// so it reads every word. An item's header, and nearly all data, has a word whose upper bytes have other
+// flags than a free slot's. Everything else that memcached writes at its start is addresses and classes.
 func WithoutItems(file io.Reader) (bool, error) {
 	buf := make([]byte, 1<<20)
 	for {

@@ -7,22 +7,21 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Kinds of refusal, for errors.Is. Trying again can't help after any of them, and none
-// means that the volume is empty.
+// Kinds of refusal, for errors.Is. A retry can't help after any of them, and none means that the volume is
+// empty.
 var (
-	// ErrUnrecoverable is in every refusal of this package.
+	// ErrUnrecoverable matches every refusal of this package.
 	ErrUnrecoverable = errors.New("the warm file can't be read")
-	// ErrCorrupt: the file contradicts itself or what is known of it.
+	// ErrCorrupt: the file contradicts itself or its description.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrUnknownLayout: the file may be sound, but it isn't laid out the way
-	// this reader knows.
+	// ErrUnknownLayout: the file may be sound, but this reader doesn't know its layout.
 	ErrUnknownLayout = errors.New("unknown layout")
 )
 
 // Reason is a CamelCase word for receipts and conditions.
 type Reason string
 
-// Why a volume can't be read.
+// The reasons why a volume can't be read.
 const (
 	ReasonMissing       Reason = "WarmFileMissing"
 	ReasonTruncated     Reason = "WarmFileTruncated"
@@ -38,20 +37,20 @@ const (
 	ReasonSaveIncomplete Reason = "SaveIncomplete"
 	// ReasonSaveOutdated: a member has run since the save was made.
 	ReasonSaveOutdated Reason = "SaveOutdated"
-	// ReasonSaveFailed: the same, and that member has said why it could not save.
+	// ReasonSaveFailed: a member has run since the save was made, and has reported why it could not save.
 	ReasonSaveFailed Reason = "SaveFailed"
 )
 
 // Error is a refusal to read on.
 type Error struct {
 	Reason Reason
-	// Offset in the file, -1 if the refusal is not about one place.
+	// Offset is the position in the file, -1 if the refusal is not about one place.
 	Offset int64
-	// Expected says what should have been there, or what is wrong.
+	// Expected is what should have been there, or what is wrong.
 	Expected string
 }
 
-// Error names the place and what was expected there.
+// Error returns a text with the place and what was expected there.
 func (e *Error) Error() string {
 	if e.Offset < 0 {
 		return fmt.Sprintf("%v: %s", ErrUnrecoverable, e.Expected)
@@ -59,13 +58,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%v: at offset %d: %s", ErrUnrecoverable, e.Offset, e.Expected)
 }
 
-// Failure is what a receipt says of it.
+// Failure returns the receipt's reason and the exit code.
 func (e *Error) Failure() (reason string, exitCode int) {
 	return string(e.Reason), contract.ExitUnrecoverable
 }
 
-// Is makes every Error an ErrUnrecoverable, and some also ErrCorrupt or
-// ErrUnknownLayout.
+// Is makes every Error match ErrUnrecoverable, and some also ErrCorrupt or ErrUnknownLayout.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnrecoverable:

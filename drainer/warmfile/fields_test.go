@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestEveryFieldIsChecked: one field of one item that can't be is found, and
-// the error says where.
+// One impossible field of one item is found, and the error has its offset.
 func TestEveryFieldIsChecked(t *testing.T) {
 	t.Parallel()
 	m := startMember(t)
@@ -26,7 +25,7 @@ func TestEveryFieldIsChecked(t *testing.T) {
 		t.Fatalf("%d items, %v", len(items), err)
 	}
 	small, large := findItem(t, pristine, "key100"), findItem(t, pristine, "large1")
-	chunk := int64(binary.LittleEndian.Uint64(pristine[large+48+8+7:]) - image.Base) // its second
+	chunk := int64(binary.LittleEndian.Uint64(pristine[large+48+8+7:]) - image.Base) // the second one
 	tests := map[string]struct {
 		offset int64
 		data   []byte

@@ -15,17 +15,16 @@ import (
 type flushRule struct {
 	oldestLive uint32
 	oldestCAS  uint64
-	// pending: the flush was ordered for a future time.
+	// pending means that the flush was ordered for a future time.
 	pending bool
 	// at is when a pending flush takes effect, in Unix seconds.
 	at int64
 }
 
-// newFlushRule is the rule of the image's flush at the Unix time now; times count from
-// started. .meta has oldest_cas; a running server doesn't say it. So after a crash of a
-// server that has one, all items of the flush's own second count as flushed: to lose an
-// item that is one second old is a miss, but to bring back a flushed one would be a wrong
-// answer.
+// newFlushRule returns the rule of the image's flush at the Unix time now; times count from started. .meta
+// has oldest_cas, but a running server doesn't report it. So after a crash of a version that has oldest_cas,
+// all items of the flush's own second count as flushed: losing an item that is one second old is a miss, but
+// bringing back a flushed one would be a wrong answer.
 func newFlushRule(image *Image, clean bool, started, now int64) flushRule {
 	rule := flushRule{oldestLive: image.OldestLive, oldestCAS: image.OldestCAS}
 	if rule.oldestLive == 0 {
@@ -44,15 +43,15 @@ func (m *Image) Flushed(now time.Time) bool {
 	return m.flushed(m.startedAt(now.Unix()), now.Unix())
 }
 
-// flushed is Flushed, if times count from started. What was done by memcached's own clock
-// is done.
+// flushed is Flushed if times count from started. A flush that has taken effect by memcached's own clock has
+// taken effect.
 func (m *Image) flushed(started, now int64) bool {
 	done := int64(m.OldestLive) <= m.Clock-m.ProcessStarted
 	return m.OldestLive != 0 && (done || started+int64(m.OldestLive) <= now)
 }
 
-// PendingFlush returns when a flush_all that was ordered for a future time removes an
-// item that was last accessed at the Unix time accessed; 0 never.
+// PendingFlush returns when a flush_all that was ordered for a future time removes an item that was last
+// accessed at the Unix time accessed; 0 if never.
 func (m *Image) PendingFlush(accessed int64, now time.Time) int64 {
 	at := m.ProcessStarted + int64(m.OldestLive)
 	if m.OldestLive == 0 || m.Flushed(now) || accessed > at {
@@ -61,8 +60,8 @@ func (m *Image) PendingFlush(accessed int64, now time.Time) int64 {
 	return at
 }
 
-// applies tells whether the flush removes an item with this last access and CAS; if the
-// flush is pending, it does when it takes effect.
+// applies tells whether the flush removes an item with this last access and CAS, either now or, if the flush
+// is pending, when it takes effect.
 func (r *flushRule) applies(time uint32, cas uint64) bool {
 	if r.oldestLive == 0 {
 		return false
@@ -73,14 +72,14 @@ func (r *flushRule) applies(time uint32, cas uint64) bool {
 	return time <= r.oldestLive || (r.oldestCAS != 0 && cas != 0 && cas < r.oldestCAS)
 }
 
-// flushesByCAS: the version is older than 1.6.25, or not known.
+// flushesByCAS tells whether the version is older than 1.6.25, or unknown.
 func flushesByCAS(version string) bool {
 	older, known := olderThan(version, 25)
 	return older || !known
 }
 
-// SmallFlagsOnly tells that a version is older than 1.6.22, which is the first that can be
-// built with large client flags.
+// SmallFlagsOnly tells whether a version is older than 1.6.22, the first that can be built with large client
+// flags.
 func SmallFlagsOnly(version string) bool {
 	older, _ := olderThan(version, 22)
 	return older

@@ -12,13 +12,13 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// smallImage makes files of a few pages of 4 KiB, for the fuzzer.
+// smallImage is for files of a few pages of 4 KiB, for the fuzzer.
 func smallImage() Image {
 	return Image{SlabConfig: "2", MaxBytes: 16 << 10, ChunkSize: 48, ItemSizeMax: 8 << 10, SlabChunkMax: 2 << 10,
 		SlabPageSize: 4 << 10, UseCAS: true, ProcessStarted: 1000, OldestLive: 5, Base: 0x10000}
 }
 
-// smallFile holds a plain item, a chunked one and its chunks.
+// smallFile returns a file with a plain item, a chunked one and its chunks.
 func smallFile() []byte {
 	image := smallImage()
 	b := make([]byte, image.MaxBytes)
@@ -57,7 +57,7 @@ func smallFile() []byte {
 	return b
 }
 
-// readSmall reads b as a file of smallImage.
+// readSmallFile reads b as a file of smallImage.
 func readSmallFile(t testing.TB, b []byte, clean bool) (items []item.Item, err error) {
 	image := smallImage()
 	r, err := New(bytes.NewReader(b), int64(len(b)), &image, clean, func() time.Time { return time.Unix(2000, 0) })
@@ -82,8 +82,8 @@ func TestASmallFileIsReadWhole(t *testing.T) {
 	}
 }
 
-// FuzzPages: whatever is in a file, the reader neither panics nor loops, it
-// yields only possible items, and its refusals are of the documented kind.
+// Whatever is in a file, the reader neither panics nor loops, yields only possible items, and its refusals
+// are of the documented kind.
 func FuzzPages(f *testing.F) {
 	good := smallFile()
 	f.Add(good, true)
@@ -104,8 +104,7 @@ func FuzzPages(f *testing.F) {
 	})
 }
 
-// FuzzPatches changes single fields of a sound file, to get past the checks
-// that random bytes fail at once.
+// This changes single fields of a sound file, to get past the checks at which random bytes fail.
 func FuzzPatches(f *testing.F) {
 	f.Add(uint16(38), uint32(1), uint16(4134), uint32(0), false)
 	f.Fuzz(func(t *testing.T, at1 uint16, v1 uint32, at2 uint16, v2 uint32, clean bool) {
@@ -118,7 +117,7 @@ func FuzzPatches(f *testing.F) {
 	})
 }
 
-// FuzzMeta: what ParseMeta accepts has usable slab classes.
+// Files that ParseMeta accepts have usable slab classes.
 func FuzzMeta(f *testing.F) {
 	f.Add([]byte(memcachedtest.Meta))
 	f.Add([]byte("Tmain\nK \n"))

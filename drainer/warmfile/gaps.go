@@ -2,27 +2,27 @@ package warmfile
 
 import "errors"
 
-// A file may lack pages: a save that was cut short, or is damaged. They read as unused
-// ones. What is in all others is right: the file is that of a process that has ended, so
-// no item in it is older than another one. Left out are
+// A file may lack pages, if its save was cut short or is damaged. Missing pages read as unused ones. All
+// other pages are right: the process that wrote the file has ended, so no item in it is older than another
+// one. The reader leaves out:
 //
-//   - an item whose chunks are on a page that is missing;
-//   - after a crash, each item that a connection or the slab mover had. It may be a copy
-//     that is not complete, and the original, which would show that, may be missing.
+//   - an item with a chunk on a missing page;
+//   - after a crash, each item that a connection or the slab mover was using. It may be an incomplete copy,
+//     and the original, which would show that, may be missing.
 
-// gaps is a file of which pages may be missing.
+// gaps is a file whose pages may be missing.
 type gaps interface {
-	// Missing tells whether the page at an offset is.
+	// Missing tells whether the page at an offset is missing.
 	Missing(offset int64) (bool, error)
-	// Lacks is how many used pages are missing, so far as is known: a damaged one is only
-	// found when it is read.
+	// Lacks returns how many used pages are known to be missing. A damaged page is only found when it is
+	// read.
 	Lacks() (missing, all int)
 }
 
-// errGap: a chunk of an item is on a page that is missing.
+// errGap means that a chunk of an item is on a missing page.
 var errGap = errors.New("a chunk is missing")
 
-// missing tells whether the page at an offset is.
+// missing tells whether the page at an offset is missing.
 func (s *scan) missing(offset int64) (bool, error) {
 	if s.gaps == nil {
 		return false, nil
@@ -37,8 +37,8 @@ func (s *scan) leaveOut() bool {
 	return true
 }
 
-// Lacking returns, after a pass over the items, an error if pages of the file are missing,
-// and nil if none is. The items that were yielded are right all the same.
+// Lacking returns, after a pass over the items, an error if pages of the file are missing. The yielded items
+// are right nevertheless.
 func (r *Reader) Lacking() error {
 	if r.gaps == nil {
 		return nil

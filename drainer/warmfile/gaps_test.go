@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
-// gapped is a file of which the pages at some offsets are missing.
+// gapped is a file without the pages at some offsets.
 type gapped struct {
 	*bytes.Reader
 	missing map[int64]bool
@@ -16,7 +16,7 @@ type gapped struct {
 
 const gapPage = 1 << 20
 
-// without is the file without these pages.
+// without returns the file without these pages.
 func without(data []byte, offsets ...int64) gapped {
 	g := gapped{missing: map[int64]bool{}}
 	data = bytes.Clone(data)
@@ -32,8 +32,8 @@ func without(data []byte, offsets ...int64) gapped {
 func (g gapped) Missing(offset int64) (bool, error) { return g.missing[offset/gapPage*gapPage], nil }
 func (g gapped) Lacks() (missing, all int)          { return len(g.missing), 64 }
 
-// readWithout reads the file without the pages at some offsets. Every item is as it was, and
-// it is told that some are missing. lost is not there, the others are.
+// readWithout reads the file without the pages at some offsets. Every item is unchanged, and the reader
+// reports that pages are missing. The item lost is not there, the others are.
 func (c *crashed) readWithout(lost string, others []string, offsets ...int64) {
 	c.t.Helper()
 	g := without(c.data, offsets...)
@@ -60,8 +60,7 @@ func (c *crashed) readWithout(lost string, others []string, offsets ...int64) {
 	}
 }
 
-// pageOf makes the file's last page one of the class, with nothing on it, and returns where
-// it begins.
+// pageOf makes the file's last page an empty one of the class, and returns its offset.
 func (c *crashed) pageOf(class uint8) int64 {
 	c.t.Helper()
 	sizes, err := c.image.classes()
@@ -77,8 +76,7 @@ func (c *crashed) pageOf(class uint8) int64 {
 	return page
 }
 
-// TestACopyWhoseOriginalMayBeMissing is left out: it may not be complete. The file is that
-// of a crash while memcached moved the item.
+// It is left out, because it may not be complete. The file is from a crash while memcached moved the item.
 func TestACopyWhoseOriginalMayBeMissing(t *testing.T) {
 	t.Parallel()
 	for name, elsewhere := range map[string]bool{"its neighbours are missing, too": false, "its neighbours lead to what is missing": true} {
@@ -99,8 +97,7 @@ func TestACopyWhoseOriginalMayBeMissing(t *testing.T) {
 	}
 }
 
-// TestAnItemWithAMissingChunk is left out: the chunk is gone, or its copy, which may not be
-// filled, is there.
+// The item is left out: the chunk is gone, or only its copy is there, which may not be filled.
 func TestAnItemWithAMissingChunk(t *testing.T) {
 	t.Parallel()
 	for name, moved := range map[string]bool{"the chunk is gone": false, "it was being moved": true} {

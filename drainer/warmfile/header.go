@@ -48,12 +48,12 @@ func u16(b []byte, at int) uint16 { return binary.LittleEndian.Uint16(b[at:]) }
 func u32(b []byte, at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 func u64(b []byte, at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 
-// PageHeader is how much of a page, in bytes, tells whether it is used.
+// PageHeader is how many bytes of a page show whether it is used.
 const PageHeader = itemHeader
 
-// UnusedPage tells by its first slot whether a page belongs to no slab class: memcached
-// zeroes the header of every page that it gives to its global pool. The flag says that
-// the page was being cut into free slots.
+// UnusedPage tells, by a page's first slot, whether the page belongs to no slab class: memcached zeroes the
+// header of every page that it gives to its global pool. The flag means that the page was being cut into free
+// slots.
 func UnusedPage(b []byte) bool {
 	return b[offClass] == 0 && u16(b, offFlags)&^flagSlabbed == 0 && b[offKeyLen] == 0
 }

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// ItemsIn returns how many items begin in a page of a file that memcached has saved; false
-// if the page doesn't tell.
+// ItemsIn returns how many items begin in a page of a file that memcached has saved; false if the page
+// doesn't show that.
 func (r *Reader) ItemsIn(page []byte) (n int64, ok bool) {
 	if !r.clean || r.image.FlagsBytes == 0 {
 		return 0, false
@@ -27,19 +27,18 @@ func (r *Reader) ItemsIn(page []byte) (n int64, ok bool) {
 }
 
 const (
-	// lastUseSamples is how many slots of a page are looked at: to look at all would mean
-	// to read all of the file once more. If fewer than lastUseEnough of them are in use,
-	// all are looked at.
+	// lastUseSamples is how many slots of a page are looked at: to look at all would mean to read the whole
+	// file once more. If fewer than lastUseEnough of them are in use, all are looked at.
 	lastUseSamples = 64
 	lastUseEnough  = 16
-	// mostRecent is the last use of a page that doesn't tell.
+	// mostRecent is the assumed last use of a page that doesn't show it.
 	mostRecent = math.MaxUint32
-	// firstSlotBytes is enough of a page's first slot to tell its class.
+	// firstSlotBytes is how many bytes of a page's first slot suffice to find its class.
 	firstSlotBytes = 512
 )
 
-// LastUse returns when an item on the page at offset was last used: the latest of some of
-// its items, in seconds of memcached's own clock. Chunks were used when their item was.
+// LastUse returns when an item on the page at offset was last used: the latest of a sample of its items, in
+// seconds of memcached's own clock. Chunks count as used when their item was.
 func (r *Reader) LastUse(offset int64) (uint32, error) {
 	s := scan{Reader: r, flagsBytes: r.image.FlagsBytes}
 	class, err := s.classAt(offset)
@@ -60,7 +59,7 @@ func (r *Reader) LastUse(offset int64) (uint32, error) {
 	return latest, err
 }
 
-// lastUse looks at every step-th slot of a page, and tells in how many of them something is.
+// lastUse looks at every step-th slot of a page, and returns in how many of them there is an item or a chunk.
 func (s *scan) lastUse(page io.ReaderAt, class uint8, step int) (latest uint32, looked int, err error) {
 	size := s.sizes[class]
 	var b [itemHeader]byte
@@ -79,7 +78,7 @@ func (s *scan) lastUse(page io.ReaderAt, class uint8, step int) (latest uint32, 
 	return latest, looked, nil
 }
 
-// classAt is the slab class of the page at offset; 0 if it doesn't tell.
+// classAt returns the slab class of the page at offset; 0 if the page doesn't show it.
 func (s *scan) classAt(offset int64) (uint8, error) {
 	b := make([]byte, firstSlotBytes)
 	if err := ReadFull(s.file, b, offset); err != nil {

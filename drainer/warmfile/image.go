@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Image is what a reader of a warm file has to know of its memcached: its settings and
-// a few of its variables. After a save, .meta has it; the manifest always has it.
+// Image is what a reader of a warm file has to know about its memcached: its settings and a few of its
+// variables. They are in .meta after a save, and always in the manifest.
 type Image struct {
 	// SlabConfig is -f as it was written, or the list of "-o slab_sizes".
 	SlabConfig string `json:"slabConfig"`
@@ -21,33 +21,33 @@ type Image struct {
 	SlabChunkMax int   `json:"slabChunkMax"`
 	SlabPageSize int   `json:"slabPageSize"`
 	UseCAS       bool  `json:"useCAS"`
-	// FlagsBytes is how many bytes an item's client flags have: item.SmallFlags or
-	// item.LargeFlags, 0 unknown. .meta doesn't have it.
+	// FlagsBytes is how many bytes an item's client flags take: item.SmallFlags or item.LargeFlags, 0
+	// unknown. .meta doesn't have it.
 	FlagsBytes   int  `json:"clientFlagsBytes,omitempty"`
 	SlabReassign bool `json:"slabReassign"`
-	// Classes are the sizes of the slab classes from 1 on, as the running server said;
-	// empty: they follow from the settings.
+	// Classes are the sizes of the slab classes from 1 on, as the running server reported them. If empty,
+	// they follow from the settings.
 	Classes []int `json:"classes,omitempty"`
 
-	// ProcessStarted is the Unix time that the item's times count from.
+	// ProcessStarted is the Unix time that the items' times count from.
 	ProcessStarted int64 `json:"processStarted"`
-	// OldestLive: items last accessed at or before it are flushed; seconds
-	// after ProcessStarted, 0 never flushed. See flush.go for OldestCAS.
+	// OldestLive: items last accessed at or before this time are flushed. It is in seconds after
+	// ProcessStarted; 0 means never flushed. See flush.go for OldestCAS.
 	OldestLive uint32 `json:"oldestLive"`
 	OldestCAS  uint64 `json:"oldestCAS,omitempty"`
 	// Base is the address at which the file was mapped; 0 unknown.
 	Base uint64 `json:"base"`
 	// StopTime is the Unix time of the save, 0 unknown.
 	StopTime int64 `json:"stopTime,omitempty"`
-	// Clock and NodeClock are what memcached's own clock and its node's said at the same
-	// moment: that of the save, or of the latest answer. Unix seconds; 0 unknown.
+	// Clock and NodeClock are the times of memcached's own clock and of its node's clock at the same moment:
+	// that of the save, or of the latest answer. They are Unix seconds; 0 unknown.
 	Clock     int64 `json:"clock,omitempty"`
 	NodeClock int64 `json:"nodeClock,omitempty"`
 
-	// Version of memcached, such as "1.6.18"; .meta doesn't have it.
+	// Version is memcached's, such as "1.6.18"; .meta doesn't have it.
 	Version string `json:"version,omitempty"`
-	// Items linked in the file: counted in it after the save (ItemsExact), or
-	// the server's latest curr_items.
+	// Items is the number of linked items: counted in the file after the save (ItemsExact), or the server's
+	// latest curr_items.
 	Items      int64 `json:"items"`
 	ItemsExact bool  `json:"itemsExact,omitempty"`
 }
@@ -63,8 +63,8 @@ const (
 	smallestSlab = itemHeader
 )
 
-// Check refuses settings that no memcached can have run with, so that later code can't
-// divide by zero or meet a slot that ends past its page.
+// Check refuses settings that no memcached can have run with, so that later code never divides by zero or
+// meets a slot that ends past its page.
 func (m *Image) Check() error {
 	switch {
 	case m.SlabPageSize < 1<<10 || m.SlabPageSize > MaxPageSize:
@@ -91,8 +91,8 @@ func (m *Image) Check() error {
 	return err
 }
 
-// ShortPages tells whether slab pages have lengths of their own: memcached loops for ever when it
-// restarts from such a file, and no page can be found in it.
+// ShortPages tells whether slab pages have individual lengths. memcached loops forever when it restarts from
+// such a file, and the pages can't be found in it.
 //
 // Source: memcached's slabs.c, do_slabs_newslab; restart.c, restart_fixup.
 func (m *Image) ShortPages() bool { return !m.SlabReassign && m.SlabChunkMax == m.SlabPageSize }
@@ -136,7 +136,7 @@ func (m *Image) listedClasses() ([]int, error) {
 	return append(sizes, m.SlabChunkMax), nil
 }
 
-// toldClasses takes the sizes as the server reported them.
+// toldClasses returns the sizes that the server reported.
 func (m *Image) toldClasses() ([]int, error) {
 	if len(m.Classes) > maxClass || m.Classes[len(m.Classes)-1] != m.SlabChunkMax {
 		return nil, fmt.Errorf("%d slab classes ending in %d do not fit the settings",
@@ -150,8 +150,8 @@ func (m *Image) toldClasses() ([]int, error) {
 	return append([]int{0}, m.Classes...), nil
 }
 
-// SameSettings returns an error that names the first setting in which two images
-// differ, of those that memcached compares before it resumes.
+// SameSettings returns an error that names the first setting in which two images differ. It compares the
+// settings that memcached compares before it resumes.
 func (m *Image) SameSettings(other *Image) error {
 	for _, s := range []struct {
 		name      string

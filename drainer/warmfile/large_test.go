@@ -19,14 +19,14 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// With -update, and MEMCACHED_LARGE, testdata is made again.
+// With -update, and MEMCACHED_LARGE, the test writes testdata again.
 var update = flag.Bool("update", false, "make testdata again")
 
-// slots are those of a page of the smallest slab class.
+// slots is the number of slots on a page of the smallest slab class.
 const slots = SlabPageSize / 8192
 
-// held is what is in the files of testdata, which a memcached 1.6.45 that was built with
-// --enable-large-client-flags has saved.
+// held returns the items in the files of testdata. A memcached 1.6.45 that was built with
+// --enable-large-client-flags has saved them.
 func held(file string) map[string]memcachedtest.Held {
 	all := map[string]memcachedtest.Held{}
 	if file == "first" {
@@ -38,7 +38,7 @@ func held(file string) map[string]memcachedtest.Held {
 		return all
 	}
 	for i := range 300 {
-		// It ends as a value with flags of 32 bits would that is four bytes shorter.
+		// It ends as a value that is four bytes shorter would with flags of 32 bits.
 		all[fmt.Sprintf("header:%d", i)] = memcachedtest.Held{Value: fmt.Sprintf("HTTP/1.1 200 OK\r\nAge: %d\r\n\r\n", i), Flags: uint64(i + 1)}
 	}
 	if file == "headers" {
@@ -51,7 +51,7 @@ func held(file string) map[string]memcachedtest.Held {
 	return all
 }
 
-// largeFile is a file of testdata, and its .meta.
+// largeFile returns a file of testdata, and its .meta.
 func largeFile(t *testing.T, name string) ([]byte, *Image) {
 	t.Helper()
 	path := filepath.Join("testdata", "large-client-flags-"+name)
@@ -105,8 +105,8 @@ func saveLarge(t *testing.T, path string, all map[string]memcachedtest.Held) {
 	}
 }
 
-// TestLargeClientFlagsAreRead: the file of a build with 64-bit client flags is read
-// exactly, saved and crashed, if its build is known, or if one item shows it.
+// The file of a build with 64-bit client flags is read exactly, after a save and after a crash, if its build
+// is known, or if one item shows it.
 func TestLargeClientFlagsAreRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		file       string
@@ -136,8 +136,7 @@ func TestLargeClientFlagsAreRead(t *testing.T) {
 	}
 }
 
-// TestNoLayoutIsGuessed: if nothing tells how the items are laid out, or something tells
-// wrongly, the file is refused.
+// If nothing shows the layout of the items, or something shows a wrong one, the file is refused.
 func TestNoLayoutIsGuessed(t *testing.T) {
 	for name, test := range map[string]struct {
 		file       string
@@ -155,8 +154,7 @@ func TestNoLayoutIsGuessed(t *testing.T) {
 	}
 }
 
-// TestSmallFlagsAreShown: also the file of a usual build is read if nobody knows the
-// build, and one without flags fits any.
+// The file of a usual build is also read if the build is unknown. A file without flags fits any build.
 func TestSmallFlagsAreShown(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

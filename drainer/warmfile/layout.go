@@ -7,12 +7,11 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// FlagsBytes returns how many bytes the client flags of the file's items have: as its
-// memcached said, or else as its items show. That is 0 if none has flags. If the items
-// don't show it, the error is an ErrUnknownLayout.
+// FlagsBytes returns how many bytes the client flags of the file's items take: as memcached said, or else as
+// the items show. It is 0 if no item has flags. If the items don't show it, the error is an ErrUnknownLayout.
 //
-// The right layout fits every item, so one that doesn't fit some item is wrong. An item
-// alone can fit both, if its value ends as a shorter one would.
+// The right layout fits every item, so a layout that doesn't fit some item is wrong. A single item can fit
+// both, if its value ends as a shorter one would.
 func (r *Reader) FlagsBytes(ctx context.Context) (int, error) {
 	r.layout.Lock()
 	defer r.layout.Unlock()
@@ -21,7 +20,7 @@ func (r *Reader) FlagsBytes(ctx context.Context) (int, error) {
 	}
 	_, err := r.fits(ctx, item.LargeFlags)
 	if errors.Is(err, ErrUnrecoverable) {
-		r.image.FlagsBytes = item.SmallFlags // each item is checked against it as it is read
+		r.image.FlagsBytes = item.SmallFlags // each item is checked against it when it is read
 		return item.SmallFlags, nil
 	}
 	if err != nil {
@@ -38,15 +37,15 @@ func (r *Reader) FlagsBytes(ctx context.Context) (int, error) {
 	return 0, err
 }
 
-// knownFlags is image.FlagsBytes.
+// knownFlags returns image.FlagsBytes.
 func (r *Reader) knownFlags() int {
 	r.layout.Lock()
 	defer r.layout.Unlock()
 	return r.image.FlagsBytes
 }
 
-// fits returns why some item doesn't fit flags of so many bytes, nil if all do; and
-// whether any has flags.
+// fits returns why some item doesn't fit flags of flagsBytes bytes, nil if all do, and whether any item has
+// flags.
 func (r *Reader) fits(ctx context.Context, flagsBytes int) (flagged bool, err error) {
 	s := scan{Reader: r, flagsBytes: flagsBytes, yield: func(_ *item.Item, problem error) bool {
 		err = problem

@@ -8,13 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped is a file whose pages are read where the kernel has them, without a copy.
+// mapped is a file whose pages are read in the page cache, without a copy.
 type mapped struct {
 	memory []byte
 	page   int64
 }
 
-// mapFile maps a file of that size. It is nil if that isn't possible: then it is read.
+// mapFile maps a file of that size. It returns nil if that isn't possible, and the caller reads the file
+// instead.
 func mapFile(file any, size, page int64) *mapped {
 	f, ok := file.(*os.File)
 	if !ok || size < page || int64(int(size)) != size {
@@ -27,8 +28,8 @@ func mapFile(file any, size, page int64) *mapped {
 	return &mapped{memory, page}
 }
 
-// at is the page at an offset, once the kernel has read it; nil if it can't be had so. The kernel
-// says so by an error, where touching the page would be a fault.
+// at returns the page at an offset, once the kernel has read it; nil if the page can't be read. Populate
+// returns that as an error, while touching the page would be a fault.
 func (m *mapped) at(offset int64) []byte {
 	if m == nil || offset+m.page > int64(len(m.memory)) {
 		return nil
@@ -40,7 +41,7 @@ func (m *mapped) at(offset int64) []byte {
 	return b
 }
 
-// drop lets go of the page at an offset, which nobody reads any more.
+// drop tells the kernel that the page at an offset is no longer needed.
 func (m *mapped) drop(offset int64) {
 	_ = unix.Madvise(m.memory[offset:offset+m.page], unix.MADV_DONTNEED)
 }

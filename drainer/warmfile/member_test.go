@@ -26,7 +26,7 @@ func startMember(t testing.TB, args ...string) *member {
 	return &member{memcachedtest.StartMapped(t, filepath.Join(t.TempDir(), "file"), memcachedtest.FewPages(append([]string{"-m", "48"}, args...)...)...), t}
 }
 
-// image is what the running server tells.
+// image returns the running server's description.
 func (m *member) image() *Image {
 	m.t.Helper()
 	image := &Image{}
@@ -36,7 +36,7 @@ func (m *member) image() *Image {
 	return image
 }
 
-// saved is what the server left beside its file.
+// saved returns the .meta that the server left beside its file.
 func (m *member) saved() *Image {
 	m.t.Helper()
 	image, err := ParseMeta(m.read(m.Path + ".meta"))

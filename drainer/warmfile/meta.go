@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// metaKeys are the lines that every version of memcached writes; each must be
-// there once. oldest_cas was written up to 1.6.24.
+// metaKeys are the lines that every version of memcached writes; each must occur once. oldest_cas was written
+// up to 1.6.24.
 var metaKeys = []string{
 	"slab_config", "maxbytes", "chunk_size", "item_size_max", "slab_chunk_size_max",
 	"slab_page_size", "use_cas", "slab_reassign", "current_time", "process_started",
 	"stop_time", "current_cas", "logger_gid", "hashpower", "oldest_live", "mmap_oldbase",
 }
 
-// ParseMeta reads what memcached writes next to its warm file when it saves: a line
-// "Tmain", then lines "K<key> <value>". Unknown keys are skipped, as memcached skips
-// them; whatever it would reject, or die of, is an error.
+// ParseMeta reads the file that memcached writes beside its warm file when it saves: a line "Tmain", then
+// lines "K<key> <value>". Unknown keys are skipped, as memcached skips them. Everything that memcached would
+// reject or crash on is an error.
 func ParseMeta(data []byte) (*Image, error) {
 	body, ok := bytes.CutPrefix(data, []byte("Tmain\n"))
 	if !ok || len(body) == 0 || body[len(body)-1] != '\n' {
@@ -72,7 +72,7 @@ func imageFromMeta(values map[string]string) (*Image, error) {
 	return m, m.Check()
 }
 
-// fields keeps the first value that doesn't parse.
+// fields remembers the first value that doesn't parse.
 type fields struct {
 	values map[string]string
 	err    error

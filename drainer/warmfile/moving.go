@@ -2,31 +2,29 @@ package warmfile
 
 import "bytes"
 
-// memcached's slab mover empties a page by copying its items and chunks elsewhere. A
-// process that was killed meanwhile leaves one of these:
+// memcached's slab mover empties a page by copying its items and chunks elsewhere. A process that was killed
+// meanwhile leaves one of these:
 //
-//   - A copied item: the copy is already marked as linked, like its original,
-//     while its tail may still be missing. The original is whole: the copy is
-//     left out.
-//   - A copied chunk: its neighbours already point to the copy, which may not
-//     be filled. The original is whole until it is marked free: it is used.
+//   - A copied item: the copy is already marked as linked, like its original, while its tail may still be
+//     missing. The original is whole, so the copy is left out.
+//   - A copied chunk: its neighbours already point to the copy, which may not be filled. The original is
+//     whole until it is marked free, so the original is used.
 //
-// In both cases the mover has a reference to the item (its refcount is above 1). So
-// only such items are looked at more closely, and only after a crash. Source:
-// memcached's slabs.c (slabs_mover.c since 1.6.35), slab_rebalance_move.
+// In both cases the mover has a reference to the item (its refcount is above 1). So only such items are
+// looked at more closely, and only after a crash. Source: memcached's slabs.c (slabs_mover.c since 1.6.35),
+// slab_rebalance_move.
 
-// movingChunks collects what can be judged only at the end of the file.
+// movingChunks collects the items that can be judged only at the end of the file.
 type movingChunks struct {
 	// busy are the offsets of chunked items with a reference.
 	busy []int64
-	// displaced maps the address of a chunk to the offset of the one that should follow
-	// it, if its own pointer says something else.
+	// displaced maps the address of a chunk to the offset of the chunk that should follow it, if its own
+	// pointer says something else.
 	displaced map[uint64]int64
 }
 
-// Bounds of what a crash can leave: each connection refers to one item, and one chunk
-// is moved at a time. Connections that were storing a large item have displaced ones,
-// too.
+// Bounds of what a crash can leave: each connection refers to one item, and one chunk is moved at a time.
+// Connections that were storing a large item have displaced chunks, too.
 const (
 	maxBusy      = 1 << 20
 	maxDisplaced = 1 << 16
@@ -111,10 +109,9 @@ func (m *movingChunks) finish(s *scan) bool {
 	return true
 }
 
-// unfinishedCopy tells whether the linked item in slot is a copy that the slab
-// mover had not completed: its neighbours in the LRU, which it copied too,
-// lead to another linked item of the same key. If a page that would tell is missing, it
-// may be one.
+// unfinishedCopy tells whether the linked item in slot is a copy that the slab mover had not completed: its
+// neighbours in the LRU, whose pointers it copied too, lead to another linked item of the same key. If a page
+// that would show that is missing, the item counts as such a copy.
 func (s *scan) unfinishedCopy(offset int64, slot []byte) bool {
 	self := s.image.Base + uint64(offset)
 	next, prev := u64(slot, offNext), u64(slot, offPrev)
@@ -149,13 +146,13 @@ func (s *scan) leadsToTwin(neighbour uint64, field int64, self uint64, slot []by
 	return bytes.Equal(twin[end-nkey:], slot[end-nkey:end]) && twin[offKeyLen] == slot[offKeyLen]
 }
 
-// peek reads at an address of the mapping, if there is one.
+// peek reads at an address of the mapping, if it is inside the file.
 func (s *scan) peek(address uint64, b []byte) bool {
 	place := int64(address - s.image.Base)
 	return s.image.Base != 0 && place >= 0 && place+int64(len(b)) <= s.size && ReadFull(s.file, b, place) == nil
 }
 
-// hidden tells whether an address of the mapping is on a page that is missing.
+// hidden tells whether an address of the mapping is on a missing page.
 func (s *scan) hidden(address uint64) bool {
 	place := int64(address - s.image.Base)
 	if s.image.Base == 0 || place < 0 || place >= s.size {

@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
 
-// crashed is the file of a member that was killed, to be edited into what a
-// kill at a certain moment leaves.
+// crashed is the file of a member that was killed, to be edited into the result of a kill at a certain
+// moment.
 type crashed struct {
 	t     *testing.T
 	data  []byte
@@ -19,7 +19,7 @@ type crashed struct {
 	want  map[string]memcachedtest.Held
 }
 
-// killedOnce is killed for all tests: each edits a file of its own.
+// killedOnce is one killed member for all tests: each edits its own copy of the file.
 var killedOnce struct {
 	sync.Once
 	crashed
@@ -87,8 +87,7 @@ func (c *crashed) read() {
 	memcachedtest.Compare(c.t, got, c.want)
 }
 
-// TestKilledWhileMovingAnItem: the copy of an item, linked but not yet
-// complete, is left out, and the original is found.
+// The copy of an item, linked but not yet complete, is left out, and the original is found.
 func TestKilledWhileMovingAnItem(t *testing.T) {
 	t.Parallel()
 	for name, tail := range map[string][]byte{
@@ -107,8 +106,7 @@ func TestKilledWhileMovingAnItem(t *testing.T) {
 	}
 }
 
-// TestKilledWhileMovingAChunk: the chain already leads to a copy that isn't
-// filled. The chunk that it was to replace is whole, and is used.
+// The chain already leads to a copy that isn't filled. The original chunk is whole, and is used.
 func TestKilledWhileMovingAChunk(t *testing.T) {
 	t.Parallel()
 	c := crash(t)
@@ -129,8 +127,7 @@ func TestKilledWhileMovingAChunk(t *testing.T) {
 	c.read()
 }
 
-// TestBusyItemsAreFound: that somebody was reading an item when memcached died
-// is no reason to lose it.
+// An item that a client was reading when memcached died is not lost.
 func TestBusyItemsAreFound(t *testing.T) {
 	t.Parallel()
 	c := crash(t)
@@ -140,7 +137,7 @@ func TestBusyItemsAreFound(t *testing.T) {
 	c.read()
 }
 
-// TestKilledWhileCuttingAPage: slots that were not yet made are no items.
+// Slots that were not made yet are no items.
 func TestKilledWhileCuttingAPage(t *testing.T) {
 	t.Parallel()
 	c := crash(t)

@@ -14,16 +14,16 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Read-ahead: pages that wait for the parser. The kernel fetches what comes after them,
-// for a sequential reader as far as the disk's read_ahead_kb says. FADV_WILLNEED
+// Read-ahead: pages that wait for the parser. The kernel reads ahead, for a sequential reader as far as the
+// disk's read_ahead_kb allows. FADV_WILLNEED disturbs that: it more than halved the rate of a local disk.
 // disturbs that: it more than halved the rate of a local disk.
 const (
 	pagesAhead = 4
 	probeBytes = 4 << 10
-	// readersPastCache is how many goroutines read whole pages past the page cache: there, nobody
-	// reads ahead.
+	// readersPastCache is how many goroutines read whole pages past the page cache, where the kernel doesn't
+	// read ahead.
 	readersPastCache = 3
-	// pagesLent is how many more may wait until their values have been sent.
+	// pagesLent is how many more pages may wait until their values have been sent.
 	pagesLent = 8
 )
 
@@ -34,18 +34,18 @@ type page struct {
 	err    error
 }
 
-// paged is a file that knows which of its pages are used, and reads one as a whole: false if
-// it is not used, or is missing.
+// paged is a file that knows which of its pages are used, and reads whole pages. It returns false for a page
+// that is not used, or is missing.
 type paged interface {
 	ReadPage(b []byte, offset int64) (used bool, err error)
 }
 
-// fetcher reads the file's pages in goroutines of its own; in order, if it is one. Unused pages
-// are recognised by their first block and not read further, nor handed over.
+// fetcher reads the file's pages in its own goroutines, and in order if there is only one. It recognises
+// unused pages by their first block; it neither reads the rest of them nor hands them over.
 type fetcher struct {
 	file io.ReaderAt
-	// mapped is nil if pages are read. mappings are the offsets of the pages that are mapped, and
-	// first is the first block of one.
+	// mapped is nil if pages are read. mappings are the offsets of the mapped pages, and first is the first
+	// block of one.
 	mapped   *mapped
 	mappings map[*item.Page]int64
 	first    []byte
@@ -53,7 +53,7 @@ type fetcher struct {
 	pageSize int
 	pages    chan page
 	free     *item.Pages
-	// readers is how many goroutines fetch, and next the offset that none has fetched yet.
+	// readers is how many goroutines fetch, and next the first offset that none has fetched yet.
 	readers int
 	next    atomic.Int64
 }
@@ -64,11 +64,10 @@ func newFetcher(file io.ReaderAt, size int64, pageSize int) *fetcher {
 		free: item.NewPages(pagesAhead+readersPastCache, pagesLent), readers: 1}
 }
 
-// Block is what buffers, offsets and lengths are multiples of, where a file is read or written
-// past the page cache.
+// Block is the unit of buffers, offsets and lengths where a file is read or written past the page cache.
 const Block = 4 << 10
 
-// Aligned is a buffer for such a file.
+// Aligned returns a buffer for such a file.
 func Aligned(n int64) []byte {
 	b := make([]byte, n+Block)
 	skip := -uintptr(unsafe.Pointer(&b[0])) & (Block - 1)
@@ -111,15 +110,14 @@ func (f *fetcher) fetchAll(ctx context.Context) {
 	}
 }
 
-// advise tells the kernel what will be read. It is only advice: a failure changes
-// nothing but the speed.
+// advise tells the kernel what will be read. A failure only affects the speed.
 func (f *fetcher) advise(offset, length int64, advice int) {
 	if file, ok := f.file.(*os.File); ok {
 		_ = linux.Advise(file, offset, length, advice)
 	}
 }
 
-// fetch makes p the page at an offset.
+// fetch reads the page at an offset into p.
 func (f *fetcher) fetch(p *item.Page, offset int64) (used bool, err error) {
 	if f.mapped != nil {
 		return f.fetchMapped(p, offset)
@@ -141,7 +139,7 @@ func (f *fetcher) fetch(p *item.Page, offset int64) (used bool, err error) {
 	return true, ReadFull(f.file, p.Data[probe:], offset+int64(probe))
 }
 
-// fetchMapped is fetch where the file is mapped.
+// fetchMapped is fetch for a mapped file.
 func (f *fetcher) fetchMapped(p *item.Page, offset int64) (used bool, err error) {
 	if before, ok := f.mappings[p]; ok {
 		f.mapped.drop(before)
@@ -155,11 +153,11 @@ func (f *fetcher) fetchMapped(p *item.Page, offset int64) (used bool, err error)
 		return true, nil
 	}
 	p.Data = make([]byte, f.pageSize)
-	return true, ReadFull(f.file, p.Data, offset) // it says what is wrong
+	return true, ReadFull(f.file, p.Data, offset) // the read returns the error
 }
 
-// ReadFull reads all of buf or fails; the file's end is a refusal, since the
-// size was checked when the file was opened.
+// ReadFull reads all of buf or fails. The end of the file is a refusal, because the size was checked when the
+// file was opened.
 func ReadFull(file io.ReaderAt, buf []byte, offset int64) error {
 	n, err := file.ReadAt(buf, offset)
 	if n == len(buf) {

@@ -68,7 +68,7 @@ func TestAMetaIsParsedOrRefused(t *testing.T) {
 	}
 }
 
-// Sizes as memcached 1.6.18 prints them with -vv.
+// The sizes are those that memcached 1.6.18 prints with -vv.
 func TestClassesHaveTheSizesThatMemcachedPrints(t *testing.T) {
 	tests := map[string]struct {
 		image Image

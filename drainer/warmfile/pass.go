@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// pass is one look at all pages of the file, by one goroutine or several.
+// pass is one pass over all pages of the file, by one goroutine or several.
 type pass struct {
 	*Reader
-	// shared: nobody needs the order of the pages, and they are read where the kernel has them, if
-	// that can be.
+	// shared means that the order of the pages doesn't matter, and that they are read in the page cache if
+	// possible.
 	shared bool
-	// read is told how much of the file has been read, in bytes.
+	// read is called with how many bytes of the file have been read.
 	read    func(int64)
 	start   sync.Once
 	fetcher *fetcher
@@ -20,8 +20,8 @@ type pass struct {
 	cancel  context.CancelFunc
 
 	mu sync.Mutex
-	// left is how many goroutines have not ended, and sum what the others have seen; failed: one
-	// of them has ended early.
+	// left is how many goroutines have not ended, and sum what the others have seen. failed means that one of
+	// them has ended early.
 	left   int
 	sum    seen
 	failed bool
@@ -31,8 +31,8 @@ func newPass(r *Reader, goroutines int, shared bool, read func(int64)) *pass {
 	return &pass{Reader: r, shared: shared, read: read, left: goroutines}
 }
 
-// run lets s see a share of the pages. It is true for the last one that ends, if all have seen
-// all of their pages: its s has seen what they all have, and yields the items that had to wait.
+// run lets s see a share of the pages. It returns true for the last goroutine, if all have seen all of their
+// pages. The s of the last one then has what all of them have seen, and yields the items that had to wait.
 func (p *pass) run(ctx context.Context, s *scan) (all bool) {
 	p.start.Do(func() {
 		p.ctx, p.cancel = context.WithCancel(ctx)
@@ -63,22 +63,22 @@ func (p *pass) run(ctx context.Context, s *scan) (all bool) {
 	if !last || failed {
 		return false
 	}
-	s.lies = nil
+	s.scanned = nil
 	if s.finish() {
 		p.read(p.size)
 	}
 	return true
 }
 
-// pages lets s see pages until there are no more. It is false if there was an error, or the
-// consumer has had enough.
+// pages lets s see pages until there are no more. It returns false after an error, or if the consumer wants
+// no more.
 func (p *pass) pages(s *scan) bool {
 	for page := range p.fetcher.pages {
 		if page.err != nil {
 			s.yield(nil, page.err)
 			return false
 		}
-		s.lies = page.Page
+		s.scanned = page.Page
 		if !s.page(page.offset, page.Data) {
 			return false
 		}
@@ -92,17 +92,17 @@ func (p *pass) pages(s *scan) bool {
 	return true
 }
 
-// seen is what some goroutines have seen.
+// seen is what one or more goroutines have seen.
 type seen struct {
 	linked  int64
 	leftOut int64
-	// chained is how many bytes the chunks have that chains led to.
+	// chained is the total size of the chunks that chains led to, in bytes.
 	chained   int64
 	usedPages int64
 	slots     int64
 	// flagged tells whether any item has client flags.
 	flagged bool
-	// moving: see moving.go.
+	// moving is described in moving.go.
 	moving movingChunks
 }
 

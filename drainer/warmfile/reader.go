@@ -1,10 +1,8 @@
-// Package warmfile reads the items from the file that memcached maps with -e, without a
-// second memcached or a copy, and writes nothing. It reads a file that memcached saved,
-// and one that a crash has left.
+// Package warmfile reads the items from the file that memcached maps with -e, without a second memcached or a
+// copy, and writes nothing. It reads a file that memcached saved, and a file that a crash has left.
 //
-// Each item is checked against everything that is known of the layout. A check that
-// fails ends the reading with an error that names the place; nothing is ever guessed.
-// Package volume decides which file can be trusted.
+// Each item is checked against everything that is known of the layout. A failed check ends the reading with
+// an error that names the place; nothing is ever guessed. Package volume decides which file can be trusted.
 package warmfile
 
 import (
@@ -27,7 +25,7 @@ type Reader struct {
 	clean   bool
 	sizes   []int
 	now     func() time.Time
-	started int64 // what the items' times count from, by the clock now
+	started int64 // the items' times count from it, by the clock now
 	done    atomic.Int64
 	largest uint8
 	// gaps is the file, if parts of it may be missing.
@@ -36,15 +34,14 @@ type Reader struct {
 	mapped *mapped
 	// layout guards image.FlagsBytes.
 	layout sync.Mutex
-	// latest is what the latest pass has seen that was not cut short.
+	// latest is the result of the latest pass that was not cut short.
 	latest seen
-	// replayed has a bit for each place, set if its item has been replayed; nil for none.
+	// replayed has a bit for each place, set if its item has been replayed; nil if there are none.
 	replayed io.ReaderAt
 }
 
-// New returns a reader of file, of size bytes, which the memcached that image describes
-// had mapped. clean: memcached had saved, and has not touched the file since. Items
-// expire by the clock now.
+// New returns a reader of file, of size bytes, which was mapped by the memcached that image describes. clean
+// means that memcached had saved, and has not touched the file since. Items expire by the clock now.
 func New(file io.ReaderAt, size int64, image *Image, clean bool, now func() time.Time) (*Reader, error) {
 	sizes, err := image.classes()
 	if err != nil {
@@ -59,10 +56,10 @@ func New(file io.ReaderAt, size int64, image *Image, clean bool, now func() time
 	return r, nil
 }
 
-// counted is a file that knows how many bytes its used pages have.
+// counted is a file that knows the size of its used pages.
 type counted interface{ Used() int64 }
 
-// Close closes the file. No item is needed any more.
+// Close closes the file. Items must not be used afterwards.
 func (r *Reader) Close() error {
 	r.mapped.close()
 	r.mapped = nil
@@ -78,22 +75,22 @@ func (r *Reader) Close() error {
 // Clean tells whether memcached had saved.
 func (r *Reader) Clean() bool { return r.clean }
 
-// Version of the memcached that wrote the file, "" if it isn't known.
+// Version returns the version of the memcached that wrote the file, "" if it isn't known.
 func (r *Reader) Version() string { return r.image.Version }
 
-// Expected is the number of items in the file, 0 unknown; it is exact only if they were
-// counted after a save.
+// Expected returns the number of items in the file, 0 if unknown. It is exact only if the items were counted
+// after a save.
 func (r *Reader) Expected() int64 { return r.image.Items }
 
-// Flushed tells whether clients flushed everything while the file was in use. The items
-// of older generations were stored before that.
+// Flushed tells whether clients flushed everything while the file was in use. The items of older generations
+// were stored before that.
 func (r *Reader) Flushed() bool { return r.image.flushed(r.started, r.now().Unix()) }
 
-// Size of the file, in bytes.
+// Size returns the size of the file, in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
-// Used is the size of the file's used pages; if they can't be read, of all of the file.
-// Holes don't show it: memcached touches every page when it starts.
+// Used returns the total size of the file's used pages; if they can't be read, of the whole file. Holes don't
+// show which pages are used, because memcached touches every page when it starts.
 func (r *Reader) Used() int64 {
 	if f, ok := r.file.(counted); ok {
 		return f.Used()
@@ -108,10 +105,10 @@ func (r *Reader) Used() int64 {
 	return used
 }
 
-// Run is a part of the file.
+// Run is a range of the file, in bytes.
 type Run struct{ Offset, Length int64 }
 
-// Unused yields the runs of the file's unused pages. An error is the last thing yielded.
+// Unused yields the ranges of the file's unused pages. An error is the last thing yielded.
 func (r *Reader) Unused() iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		header, page := make([]byte, itemHeader), int64(r.image.SlabPageSize)
@@ -139,20 +136,20 @@ func (r *Reader) Unused() iter.Seq2[Run, error] {
 	}
 }
 
-// Done is how much of the file has been read, in bytes.
+// Done returns how much of the file has been read, in bytes.
 func (r *Reader) Done() int64 { return r.done.Load() }
 
-// Items yields every item of the file, in its order: live, expired and invalidated
-// ones. An item is valid until the next one is asked for. An error is the last thing
-// yielded: the items before it were sound, but not all.
+// Items yields every item of the file, in its order: live, expired and invalidated ones. An item is valid
+// until the next one is asked for. An error is the last thing yielded: the items before it are sound, but
+// there are more.
 func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		r.share(ctx, newPass(r, 1, false, r.done.Store), yield)
 	}
 }
 
-// Shares are n sequences that together yield what Items does, each the items of whole pages.
-// They belong to one pass: it starts with the first of them, and ends when all have ended.
+// Shares returns n sequences that together yield the same items as Items, each the items of whole pages. They
+// belong to one pass, which starts with the first of them and ends when all have ended.
 func (r *Reader) Shares(ctx context.Context, n int) []iter.Seq2[*item.Item, error] {
 	p := newPass(r, n, true, r.done.Store)
 	shares := make([]iter.Seq2[*item.Item, error], n)

@@ -5,31 +5,30 @@ import (
 	"io"
 )
 
-// A replay that is interrupted must not begin again from its start: clients may have deleted, or
-// stored and lost, a key whose item had come back. So there is a bit for each item, set before the
-// item is sent, and a pass says of such items that they are invalidated. What became of them is in
-// the memory that they were sent to.
+// A replay that was interrupted must not begin again from its start: clients may have deleted, or stored and
+// lost, a key whose item had been restored. So there is a bit for each item, set before the item is sent, and
+// a pass yields such items as invalidated. Their present state is in the memcached that they were sent to.
 
-// placeOf the item at an offset: no two items begin less than a header apart.
+// placeOf returns the place of the item at an offset: no two items begin less than a header apart.
 func placeOf(offset int64) int64 { return offset/itemHeader + 1 }
 
-// Places is how many places a file of so many bytes has at most.
+// Places returns how many places a file of that size has at most.
 func Places(size int64) int64 { return placeOf(size) }
 
-// Replayed gives the Reader what MarkReplayed has written. Close closes it, if it is a Closer.
+// Replayed gives the Reader the marks that MarkReplayed has written. Close closes them, if they are a Closer.
 func (r *Reader) Replayed(marks io.ReaderAt) { r.replayed = marks }
 
-// marksBlock is how many bytes of marks are read, or written, at once.
+// marksBlock is how many bytes of marks are read or written at once.
 const marksBlock = 4 << 10
 
-// marks is one block of them.
+// marks is one block of the marks.
 type marks struct {
-	// block is its number, counted from 1; 0 for none.
+	// block is the block's number, counted from 1; 0 for none.
 	block int64
 	bits  [marksBlock]byte
 }
 
-// load makes m the block that has the mark of a place, and returns where in it that is.
+// load loads the block with the mark of a place, and returns the mark's position in it.
 func (m *marks) load(from io.ReaderAt, place int64) (at int, bit byte, err error) {
 	byteAt := place / 8
 	at, bit = int(byteAt%marksBlock), 1<<(place%8)
@@ -52,14 +51,14 @@ func (m *marks) has(from io.ReaderAt, place int64) (bool, error) {
 	return err == nil && m.bits[at]&bit != 0, err
 }
 
-// MarkReplayed marks places; those that are near each other should follow each other. When it
-// returns, the marks outlive this process; to outlive the node's kernel they need a sync.
+// MarkReplayed marks places; it is faster if neighbouring places follow each other. When it returns, the
+// marks survive this process; to survive the node's kernel they need a sync.
 func MarkReplayed(file interface {
 	io.ReaderAt
 	io.WriterAt
 }, places []int64) error {
 	var m marks
-	from, to := 0, 0 // what has changed of the block
+	from, to := 0, 0 // the changed range of the block
 	write := func() error {
 		if from == to {
 			return nil
@@ -67,7 +66,7 @@ func MarkReplayed(file interface {
 		_, err := file.WriteAt(m.bits[from:to], (m.block-1)*marksBlock+int64(from))
 		from, to = 0, 0
 		if err != nil {
-			err = fmt.Errorf("note which items are replayed: %w", err)
+			err = fmt.Errorf("record which items have been replayed: %w", err)
 		}
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Live is the layout of the file of a memcached that runs. It judges slots that may change
-// while they are read: package export reads them.
+// Live is the layout of the file of a running memcached. It judges slots that may change while package export
+// reads them.
 type Live struct {
 	image      Image
 	sizes      []int
@@ -18,8 +18,8 @@ type Live struct {
 	now        int64
 }
 
-// Live returns the layout at the Unix time now, by memcached's own clock; the image is what
-// memcached has just answered.
+// Live returns the layout at the Unix time now, by memcached's own clock. The image has memcached's latest
+// answers.
 func (m *Image) Live(now int64) (*Live, error) {
 	sizes, err := m.classes()
 	if err != nil {
@@ -40,10 +40,10 @@ func (m *Image) Live(now int64) (*Live, error) {
 		flush: newFlushRule(m, true, m.ProcessStarted, now), now: now}, nil
 }
 
-// Size of the slots of a class, in bytes.
+// Size returns the size of the slots of a class, in bytes.
 func (l *Live) Size(class uint8) int { return l.sizes[class] }
 
-// Words of a slot that are read one by one, each at once. Their places are in bytes.
+// The words of a slot, each of which is read atomically, by their offsets in bytes.
 const (
 	WordNext  = offNext
 	WordPrev  = offPrev
@@ -51,23 +51,23 @@ const (
 	WordState = offBytes
 	WordClass = offClass
 	WordCAS   = itemHeader
-	// HeadBytes are those of all of them.
+	// HeadBytes is the size of all of these words.
 	HeadBytes = itemHeader + 8
 )
 
-// Head is what the words of a slot say. They may be of different moments.
+// Head has the words of a slot. They may have been read at different moments.
 type Head struct{ Times, State, Class, CAS uint64 }
 
-// Linked tells whether a slot has a live item, by its WordState.
+// Linked tells whether a slot has a live item, given its WordState.
 func Linked(state uint64) bool { return stateFlags(state)&flagLinked != 0 }
 
 func stateFlags(state uint64) uint16 { return uint16(state >> 48) }
 
-// Accessed is the last access, in seconds of memcached's own clock.
+// Accessed returns the last access, in seconds of memcached's own clock.
 func (h Head) Accessed() uint32 { return uint32(h.Times) }
 
-// Settled are the parts of State and Class that change only with the item: not that it was
-// read, and not in which of the LRUs it is.
+// Settled returns the parts of State and Class that change only with the item. It leaves out that the item
+// was read, and which of the LRUs it is in.
 func (h Head) Settled() (state, class uint64) {
 	return h.State &^ (uint64(flagFetched|flagActive) << 48), h.Class & (0xff<<8 | classMask)
 }
@@ -77,29 +77,29 @@ func (h Head) refcount() uint16 { return uint16(h.State >> 32) }
 
 func (h Head) bytes() int { return int(int32(uint32(h.State))) }
 
-// KeyLength in bytes; it is at most 250.
+// KeyLength is in bytes; it is at most 250.
 func (h Head) KeyLength() int { return int(uint8(h.Class >> 8)) }
 
-// Reading is how a slot's item is to be read.
+// Reading says how a slot's item is to be read.
 type Reading uint8
 
-// How an item is to be read.
+// The ways to read an item.
 const (
-	// Nothing: there is no item, or one that nobody gets any more.
+	// Nothing: there is no item, or clients can't get it any more.
 	Nothing Reading = iota
-	// Copied: from the file.
+	// Copied: the item is read from the file.
 	Copied
-	// Asked: memcached has to be asked for the key, because the item is in use, or is not
-	// all in the slot, or may be flushed.
+	// Asked: memcached has to be asked for the key, because the item is in use, is not completely in the
+	// slot, or may be flushed.
 	Asked
-	// Unsure: not even the key can be read.
+	// Unsure: even the key can't be read.
 	Unsure
 )
 
-// Parts are places within a slot, in bytes. The value is without its line end.
+// Parts are offsets within a slot, in bytes. The value is without its line end.
 type Parts struct{ Key, KeyEnd, Flags, Value, ValueEnd int }
 
-// Read judges the head of a slot of that class, and says where the item's parts are.
+// Read judges the head of a slot of that class, and returns the offsets of the item's parts.
 func (l *Live) Read(h Head, class uint8) (Reading, Parts) {
 	flags, size := stateFlags(h.State), l.sizes[class]
 	p := Parts{Key: HeadBytes}
@@ -137,13 +137,13 @@ func (l *Live) flushed(h Head) bool {
 	return l.flush.oldestLive != 0 && !l.flush.pending && h.Accessed() <= l.flush.oldestLive
 }
 
-// maybeFlushed tells whether only memcached knows: up to 1.6.24 a flush is also of a part of
-// the items of its own second.
+// maybeFlushed tells whether only memcached knows if the item is flushed: up to 1.6.24 a flush also removes a
+// part of the items of its own second.
 func (l *Live) maybeFlushed(h Head) bool {
 	return l.flush.oldestLive != 0 && !l.flush.pending && h.Accessed() == l.flush.oldestLive+1
 }
 
-// ExpireAt is when the item expires, by memcached's clock, in Unix seconds; 0 never.
+// ExpireAt returns when the item expires, by memcached's clock, in Unix seconds; 0 if never.
 func (l *Live) ExpireAt(h Head) int64 {
 	at := int64(0)
 	if expire := uint32(h.Times >> 32); expire != 0 {
@@ -155,11 +155,11 @@ func (l *Live) ExpireAt(h Head) int64 {
 	return at
 }
 
-// LastAccess by memcached's clock, in Unix seconds.
+// LastAccess returns the last access by memcached's clock, in Unix seconds.
 func (l *Live) LastAccess(h Head) int64 { return l.image.ProcessStarted + int64(h.Accessed()) }
 
-// State is item.Invalidated if a client has marked the item as stale, or was told to store
-// one and hasn't yet.
+// State returns item.Invalidated if a client has marked the item as stale, or was told to store an item and
+// hasn't yet.
 func (l *Live) State(h Head) item.State {
 	flags := stateFlags(h.State)
 	if flags&flagStale != 0 || flags&flagToken != 0 && h.bytes() == 2 {
@@ -171,7 +171,7 @@ func (l *Live) State(h Head) item.State {
 // BinaryKey tells whether the key was sent base64-encoded.
 func (l *Live) BinaryKey(h Head) bool { return stateFlags(h.State)&flagKeyBinary != 0 }
 
-// ClientFlags are those in the slot.
+// ClientFlags returns the client flags in the slot.
 func (l *Live) ClientFlags(slot []byte, p Parts) uint64 {
 	switch {
 	case p.Flags == 0:
@@ -182,8 +182,8 @@ func (l *Live) ClientFlags(slot []byte, p Parts) uint64 {
 	return uint64(u32(slot, p.Flags))
 }
 
-// Class of a page that may change while it is read; 0 if it has none, or, and then ok is false, if it
-// doesn't tell now. buf has room for a page.
+// Class returns the class of a page that may change while it is read. It is 0 if the page has none, or, with
+// ok false, if the page doesn't show it now. buf has room for a page.
 func (l *Live) Class(page []byte, first Head, buf []byte) (class uint8, ok bool) {
 	flags, own := stateFlags(first.State), uint8(first.Class)&classMask
 	switch {
@@ -196,13 +196,13 @@ func (l *Live) Class(page []byte, first Head, buf []byte) (class uint8, ok bool)
 	copy(buf, page)
 	s := scan{Reader: &Reader{image: l.image, sizes: l.sizes, largest: l.largest}, flagsBytes: l.flagsBytes}
 	if class, ok = s.classOf(buf[:len(page)]); !ok {
-		return 0, false // it may be any number
+		return 0, false // it may be any class
 	}
 	return class, true
 }
 
-// Newer returns the layout after memcached was asked when it was flushed last, in seconds of
-// its own clock, and whether that is another flush.
+// Newer returns the layout after memcached was asked when it was last flushed, in seconds of its own clock,
+// and whether that is another flush.
 func (l *Live) Newer(oldest int64, now int64) (newer *Live, flushed bool) {
 	n := *l
 	n.now = cmp.Or(now, l.now)

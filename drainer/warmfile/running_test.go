@@ -8,8 +8,8 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// TestAPageThatDoesNotTellItsClass: its first slot had a chunked item's header, and by now has other
-// bytes where that says the class. No number that stands there is taken for a class.
+// Its first slot had a chunked item's header, and by now has other bytes at the offset of the class. None of
+// them is taken for a class.
 func TestAPageThatDoesNotTellItsClass(t *testing.T) {
 	m, err := ParseMeta([]byte(memcachedtest.Meta))
 	if err != nil {

@@ -6,36 +6,36 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// scan is what one goroutine makes of the pages that it sees.
+// scan has what one goroutine reads from the pages that it sees.
 type scan struct {
 	*Reader
 	yield func(*item.Item, error) bool
 	item  item.Item
 	flush flushRule
 	now   int64
-	// flagsBytes is how many bytes client flags have; 0 unknown: findFlags finds it out when
-	// an item has some, and unknown is why it could not.
+	// flagsBytes is how many bytes client flags take; 0 if unknown. Then findFlags finds it out for the first
+	// item that has flags, and unknown is why it could not.
 	flagsBytes int
 	findFlags  func() (int, error)
 	unknown    error
 
 	seen
-	// lies is the page that is scanned.
-	lies *item.Page
-	// marks is a part of what Reader.replayed has.
+	// scanned is the page being scanned.
+	scanned *item.Page
+	// marks is a part of Reader.replayed.
 	marks marks
-	// value is the buffer for an item that is put together from chunks.
+	// value is the buffer for a value that is assembled from chunks.
 	value []byte
 }
 
-// fail yields the error; the scan is over.
+// fail yields the error, which ends the scan.
 func (s *scan) fail(reason Reason, offset int64, format string, args ...any) bool {
 	s.yield(nil, &Error{Reason: reason, Offset: offset, Expected: fmt.Sprintf(format, args...)})
 	return false
 }
 
-// page yields the items of one used page. It returns false when the scan is
-// over: on an error, or when the consumer has had enough.
+// page yields the items of one used page. It returns false when the scan is over: after an error, or when the
+// consumer wants no more.
 func (s *scan) page(offset int64, b []byte) bool {
 	if now := s.Reader.now().Unix(); now != s.now {
 		s.now = now
@@ -92,25 +92,24 @@ func (s *scan) linkedSlot(offset int64, slot []byte, flags uint16, class uint8) 
 		return false
 	}
 	if flags&flagChunked == 0 {
-		s.item.Page = s.lies
+		s.item.Page = s.scanned
 		s.item.Value = slot[h.value : h.value+h.bytes-2]
 		return s.yield(&s.item, nil)
 	}
 	if busy {
-		// Its chunks may be moving: finish knows where they are.
+		// Its chunks may be moving: finish knows their places.
 		s.linked--
 		return s.moving.wait(s, offset)
 	}
 	return s.chunked(offset, slot, h)
 }
 
-// busy tells whether a connection or the mover had the linked item in slot when
-// memcached died.
+// busy tells whether a connection or the slab mover was using the linked item in slot when memcached died.
 func (s *scan) busy(slot []byte) bool {
 	return !s.clean && u16(slot, offFlags)&flagLinked != 0 && u16(slot, offRefcount) != 1
 }
 
-// clientFlags is how many bytes the client flags of an item have that has some.
+// clientFlags returns how many bytes the client flags of an item that has some take.
 func (s *scan) clientFlags() int {
 	if s.flagsBytes == 0 && s.unknown == nil && s.findFlags != nil {
 		s.flagsBytes, s.unknown = s.findFlags()
@@ -118,12 +117,12 @@ func (s *scan) clientFlags() int {
 	return s.flagsBytes
 }
 
-// header is where an item's parts are in its slot.
+// header has the offsets of an item's parts in its slot.
 type header struct {
 	key, value, bytes int
 }
 
-// header checks a linked item against everything that its slot says.
+// header checks a linked item against everything that its slot shows.
 func (s *scan) header(slot []byte, flags uint16, class uint8) (header, *Error) {
 	if flags&^linkedFlags != 0 {
 		what := "flags of a linked item, found %#x"
@@ -160,7 +159,7 @@ func (s *scan) header(slot []byte, flags uint16, class uint8) (header, *Error) {
 	return h, nil
 }
 
-// fill sets everything except the value. It returns false when the scan is over.
+// fill sets all of the item but its value. It returns false when the scan is over.
 func (s *scan) fill(offset int64, slot []byte, flags uint16, h header) bool {
 	nkey := int(slot[offKeyLen])
 	accessed := u32(slot, offTime)
@@ -207,8 +206,8 @@ func (s *scan) judge(accessed uint32, flags uint16, h header) {
 	case flags&flagStale != 0:
 		s.item.State = item.Invalidated
 	case flags&flagToken != 0 && h.bytes == 2:
-		// A placeholder: a meta get with N made it, and the client that was to store a
-		// value hasn't yet. A plain get would read an empty value.
+		// This is a placeholder: a meta get with N made it, and the client that was to store a value hasn't
+		// yet. A plain get would read an empty value.
 		s.item.State = item.Invalidated
 	case flushed && !s.flush.pending:
 		s.item.State = item.Invalidated
@@ -233,8 +232,8 @@ func (s *scan) finish() bool {
 	case s.image.ItemsExact && s.linked != items:
 		return s.failCount("%d items, as were counted after the save, found %d", items, s.linked)
 	case !s.image.ItemsExact && s.slots < items/10*9:
-		// Deletes and expiry free slots, but the slots stay; only a handful of
-		// pages could have changed hands since the server was last asked.
+		// Deletes and expiry free slots, but the slots stay. Only a handful of pages can have changed classes
+		// since the server was last asked.
 		return s.failCount("room for the %d items that the server last counted, found %d slots", items, s.slots)
 	}
 	return true

@@ -144,7 +144,7 @@ func ReceiptsAddUp(before, after *State) []string {
 
 // shortcoming tells why the receipt doesn't allow to release this claim.
 func shortcoming(r *contract.Receipt, uid string) string {
-	switch outcomes := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.Unaskable; {
+	switch outcomes := r.Added + r.AlreadyPresent + r.Expired + r.Invalidated + r.NoTextForm; {
 	case r.Source != uid:
 		return "it is about " + r.Source
 	case !r.Complete:

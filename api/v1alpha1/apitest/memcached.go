@@ -18,7 +18,7 @@ import (
 // MemcachedBuilder builds a Memcached.
 type MemcachedBuilder struct{ object cachev1alpha1.Memcached }
 
-// MakeMemcached starts with what the well-known sample has: a size and a port.
+// MakeMemcached starts with the fields of the customers' sample: a size and a port.
 func MakeMemcached(name string) *MemcachedBuilder {
 	b := &MemcachedBuilder{}
 	b.object.Name = name
@@ -27,7 +27,7 @@ func MakeMemcached(name string) *MemcachedBuilder {
 	return b
 }
 
-// Defaulted adds what the API server would, for tests without one.
+// Defaulted adds the API server's defaults, for tests without one.
 func (b *MemcachedBuilder) Defaulted() *MemcachedBuilder {
 	b.object.UID = types.UID("uid-of-" + b.object.Name)
 	s := &b.object.Spec
@@ -52,80 +52,80 @@ func (b *MemcachedBuilder) Defaulted() *MemcachedBuilder {
 	return b
 }
 
-// Namespace of the object.
+// Namespace sets the object's namespace.
 func (b *MemcachedBuilder) Namespace(name string) *MemcachedBuilder {
 	b.object.Namespace = name
 	return b
 }
 
-// Size wanted.
+// Size sets the wanted size.
 func (b *MemcachedBuilder) Size(n int32) *MemcachedBuilder {
 	b.object.Spec.Size = ptr.To(n)
 	return b
 }
 
-// Memory is the room for items.
+// Memory sets the room for items.
 func (b *MemcachedBuilder) Memory(quantity string) *MemcachedBuilder {
 	b.object.Spec.Memory = ptr.To(resource.MustParse(quantity))
 	return b
 }
 
-// Storage gives each member a volume of that size; "0" leaves the size out.
+// Storage gives each member a volume of this size; "0" leaves the size out.
 func (b *MemcachedBuilder) Storage(size string) *MemcachedBuilder {
 	b.object.Spec.Storage = &cachev1alpha1.StorageSpec{Size: resource.MustParse(size)}
 	return b
 }
 
-// Policy for the volume of a leaving member.
+// Policy sets the policy for the volume of a leaving member.
 func (b *MemcachedBuilder) Policy(p cachev1alpha1.DrainPolicy) *MemcachedBuilder {
 	b.object.Spec.Drain.Policy = p
 	return b
 }
 
-// WhenDeleted is the policy for the claims of a Memcached that is deleted.
+// WhenDeleted sets the policy for the claims of a deleted Memcached.
 func (b *MemcachedBuilder) WhenDeleted(p cachev1alpha1.DeletionPolicy) *MemcachedBuilder {
 	b.object.Spec.Drain.WhenDeleted = p
 	return b
 }
 
-// OnUnrecoverable is what becomes of a volume that can't be read.
+// OnUnrecoverable sets what happens to a volume that can't be read.
 func (b *MemcachedBuilder) OnUnrecoverable(p cachev1alpha1.UnreadablePolicy) *MemcachedBuilder {
 	b.object.Spec.Drain.OnUnrecoverable = p
 	return b
 }
 
-// OnShortage is what becomes of a scale-down whose items don't fit.
+// OnShortage sets what happens to a scale-down whose items don't fit.
 func (b *MemcachedBuilder) OnShortage(p cachev1alpha1.ShortagePolicy) *MemcachedBuilder {
 	b.object.Spec.Drain.OnShortage = p
 	return b
 }
 
-// Parallelism of the drains.
+// Parallelism sets how many drains run at once.
 func (b *MemcachedBuilder) Parallelism(n int32) *MemcachedBuilder {
 	b.object.Spec.Drain.Parallelism = n
 	return b
 }
 
-// Patience with the clients of a leaving member.
+// Patience sets how long a leaving member waits for its clients.
 func (b *MemcachedBuilder) Patience(d time.Duration) *MemcachedBuilder {
 	b.object.Spec.Routing.Patience = &metav1.Duration{Duration: d}
 	return b
 }
 
-// ExtraArgs of memcached.
+// ExtraArgs sets further arguments of memcached.
 func (b *MemcachedBuilder) ExtraArgs(args ...string) *MemcachedBuilder {
 	b.object.Spec.ExtraArgs = args
 	return b
 }
 
-// With changes whatever has no method of its own.
+// With changes fields that have no method here.
 func (b *MemcachedBuilder) With(change func(*cachev1alpha1.MemcachedSpec)) *MemcachedBuilder {
 	change(&b.object.Spec)
 	return b
 }
 
-// EveryField sets everything that a person can set on pods. Each field is a chance for
-// what is applied to differ from what the API server reports as applied.
+// EveryField sets every field that a person can set on pods. With each of them, the applied
+// configuration could differ from what the API server reports as applied.
 func (b *MemcachedBuilder) EveryField() *MemcachedBuilder {
 	s := &b.object.Spec
 	s.Image = "registry.example.com/memcached:1.6"
@@ -205,5 +205,5 @@ func everyTemplateField() cachev1alpha1.PodTemplate {
 	}
 }
 
-// Obj returns a copy of what was built.
+// Obj returns a copy of the object.
 func (b *MemcachedBuilder) Obj() *cachev1alpha1.Memcached { return b.object.DeepCopy() }

@@ -15,21 +15,51 @@ import (
 // wanted.
 type Action interface {
 	fmt.Stringer
-	action()
+	Kind() Kind
 }
+
+// Kind is what a failure of an action stops, and what it means for the live reads of others.
+type Kind struct {
+	Class
+	// Claim that the action is about, empty for none. A failure stops the later actions about the same claim.
+	Claim types.UID
+	// ReadsAgain: a live read from before the action is outdated after it. Other actions write nothing that
+	// live checks look at, or add what they write to the live read.
+	ReadsAgain bool
+	// Owns: the action makes the Memcached the owner of its members. Right before it, a live read tells whether a
+	// person has deleted the Memcached and keeps the members.
+	Owns bool
+}
+
+// Class says what a failure of an action stops.
+type Class string
+
+// The classes.
+const (
+	// Cluster: all later actions.
+	Cluster Class = "all later steps"
+	// Members: the later actions of this class. They bring members about, or what members need first: leaving
+	// marks, names, the clients' list, who may reach the members. A mistake in the spec is no reason to stop a drain.
+	Members Class = "later steps that bring members about"
+	// Claim: the later actions about the same claim. A claim that can't be drained is no reason to stop other
+	// drains, moves or growth.
+	Claim Class = "later steps about the same claim"
+	// Beside: nothing.
+	Beside Class = "nothing"
+)
 
 // The actions. Each names its object by UID, so that it can't affect a later object of
 // the same name.
 type (
-	// AddClusterFinalizer to the Memcached.
+	// AddClusterFinalizer adds our finalizer to the Memcached.
 	AddClusterFinalizer struct{}
-	// RemoveClusterFinalizer from the Memcached, when no claim has a finalizer any more.
+	// RemoveClusterFinalizer removes our finalizer from the Memcached when no claim has one any
+	// more.
 	RemoveClusterFinalizer struct{}
 	// ApplyService applies the Service that names the members.
 	ApplyService struct{}
-	// WriteList writes the clients' list with that many members, and the Record of its
-	// rings. From is the record that it replaces. Replicas is how many members
-	// stay.
+	// WriteList writes the clients' list with ListSize members, and the Record of its rings. From
+	// is the record that it replaces. Replicas is how many members stay.
 	WriteList struct {
 		ListSize     int32
 		Record, From ring.Record
@@ -37,7 +67,7 @@ type (
 	}
 	// ApplyListService applies the Service that has the clients' list as DNS records.
 	ApplyListService struct{}
-	// WriteEndpoints writes the EndpointSlice of that Service, with that many members.
+	// WriteEndpoints writes the EndpointSlice of the list's Service, with ListSize members.
 	WriteEndpoints struct{ ListSize int32 }
 	// ApplyDiscovery applies the Service of spec.discovery, or deletes it.
 	ApplyDiscovery struct{}
@@ -45,23 +75,22 @@ type (
 	TellMember struct{ Pod PodRef }
 	// ApplyRouters applies a part of what spec.router asks for, or deletes it.
 	ApplyRouters struct{ Part RouterPart }
-	// WriteTable writes the table of the rings for the routers, or deletes it. In the states
-	// stable and prepare its new ring has that many members; in the others the rings stay.
+	// WriteTable writes the table of the rings for the routers, or deletes it. In the states stable
+	// and prepare its new ring has ListSize members; in the others the rings stay.
 	WriteTable struct {
 		State    string
 		ListSize int32
 	}
-	// TellRouter lets the kubelet bring the routers' table to a router's pod.
+	// TellRouter annotates a router's pod, so that the kubelet updates the routers' table in it.
 	TellRouter struct{ Pod PodRef }
 	// ApplyNetworkPolicy applies the NetworkPolicy, or deletes it.
 	ApplyNetworkPolicy struct{}
-	// WriteBinding writes the Secret of spec.binding with that many members, or deletes
-	// it.
+	// WriteBinding writes the Secret of spec.binding with ListSize members, or deletes it.
 	WriteBinding struct{ ListSize int32 }
 	// ApplyStatefulSet applies the StatefulSet of the members.
 	ApplyStatefulSet struct {
 		Replicas int32
-		// KeepTemplate leaves the pods as they are.
+		// KeepTemplate leaves the pod template as it is.
 		KeepTemplate bool
 	}
 	// ApplyDeployment applies the Deployment of a cluster without storage.
@@ -74,8 +103,8 @@ type (
 	DeleteMembers struct{ UID types.UID }
 	// AddClaimFinalizer adds the claim's finalizer.
 	AddClaimFinalizer struct{ Claim ClaimRef }
-	// MarkLeaving writes the leaving mark, and whether the member is Unmoved or has
-	// NeverStarted.
+	// MarkLeaving writes the leaving mark on the claim. Unmoved and NeverStarted are as in
+	// claim.Claim.
 	MarkLeaving struct {
 		Claim                 ClaimRef
 		Unmoved, NeverStarted bool
@@ -97,13 +126,12 @@ type (
 		Claim    ClaimRef
 		Attempts Attempts
 	}
-	// ClearRetry removes the retry annotation when the retry has begun, and the count of
-	// failures.
+	// ClearRetry removes the retry annotation and the count of failures when the retry has begun.
 	ClearRetry struct{ Claim ClaimRef }
-	// CreateMove creates the Job that moves the items of the claim's member to their
-	// owners among that many Members, by the ring named Target. Items owned by Lost
-	// members are discarded. Prepared: it waits for BeginMove, because clients are not told
-	// of that ring yet. Leases: each key is moved under its lease.
+	// CreateMove creates the Job that moves the items of the claim's member to their owners among
+	// the first Members members, by the ring named Target. Items owned by Lost members are
+	// discarded. Prepared: the Job waits for BeginMove, because clients are not told of that ring
+	// yet. Leases: each key is moved under its lease.
 	CreateMove struct {
 		Claim    ClaimRef
 		Target   string
@@ -112,14 +140,14 @@ type (
 		Prepared bool
 		Leases   bool
 	}
-	// BeginMove tells the pod of a prepared move by that ring to begin.
+	// BeginMove tells the pod of a prepared move by the ring Target to begin.
 	BeginMove struct {
 		Claim  ClaimRef
 		Target string
 		Leases bool
 	}
-	// RecordMoved writes on the claim that its member's items are moved by the ring of
-	// that serial. Receipt is the proof; nil if a person asked to skip the move.
+	// RecordMoved writes on the claim that its member's items are moved by the ring with this
+	// Serial. Receipt is the proof; nil if a person asked to skip the move.
 	RecordMoved struct {
 		Claim   ClaimRef
 		Serial  int64
@@ -133,15 +161,15 @@ type (
 		Name   string
 		UID    types.UID
 		Reason string
-		// ClaimUID of the claim that it drains, or whose member's items it moves.
+		// ClaimUID is of the claim that the Job drains, or whose member's items it moves.
 		ClaimUID types.UID
-		// Claim is of the leaving member, for a mover; Moved is then its receipt, or nil, and
-		// NotMoved says why it has none.
+		// Claim is only set for the mover of a leaving member. Moved is then the mover's receipt,
+		// or nil, and NotMoved says why there is none.
 		Claim    ClaimRef
 		Moved    *contract.Receipt
 		NotMoved string
 	}
-	// DeleteClaim deletes the claim; its finalizer still keeps it.
+	// DeleteClaim deletes the claim; the finalizer still keeps it.
 	DeleteClaim struct {
 		Claim ClaimRef
 		Why   Release
@@ -155,26 +183,25 @@ type (
 		Claim      ClaimRef
 		Volume, To string
 	}
-	// CreateAside creates the claim that takes it over. StoredBy is the serial of the last ring
-	// by which clients stored items on the volume, 0 if that is not known.
+	// CreateAside creates the claim that takes the volume over. StoredBy is the serial of the last
+	// ring by which clients stored items on the volume; 0 if it is not known.
 	CreateAside struct {
 		Claim      ClaimRef
 		Volume, To string
 		StoredBy   int64
 	}
-	// ReturnVolume binds a reserved volume to its first claim again, so that it goes with
-	// it.
+	// ReturnVolume binds a reserved volume to its first claim again, so that it is deleted with it.
 	ReturnVolume struct {
 		Claim        ClaimRef
 		Volume, From string
 	}
-	// GrowClaim asks for a volume of that size, in bytes.
+	// GrowClaim asks for a volume of this Size, in bytes.
 	GrowClaim struct {
 		Claim ClaimRef
 		Size  int64
 	}
-	// SkipAside annotates an aside claim with a skip, because a person gave up the claim
-	// whose volume it was to take over.
+	// SkipAside annotates an aside claim with a skip, because a person has skipped the claim whose
+	// volume it was to take over.
 	SkipAside struct{ Claim ClaimRef }
 	// ReleaseClaim removes the claim's finalizer.
 	ReleaseClaim struct {
@@ -198,7 +225,7 @@ const (
 // items.
 type Attempts struct {
 	Failed int32
-	// Last is the Job of the last one.
+	// Last is the UID of the Job of the last attempt.
 	Last types.UID
 }
 
@@ -222,7 +249,7 @@ type Release string
 const (
 	// ByReceipt: a receipt that adds up, for exactly this claim, is recorded on it.
 	ByReceipt Release = "Drained"
-	// BySkip: a person gave the items up by annotation.
+	// BySkip: a person has given the items up by annotation.
 	BySkip Release = "Skipped"
 	// ByPolicyDelete and ByPolicyRetain: spec.drain.policy.
 	ByPolicyDelete Release = "Deleted"
@@ -231,52 +258,54 @@ const (
 	ByClusterDeletion Release = "ClusterDeleted"
 	// ByNamespace: the namespace is terminating.
 	ByNamespace Release = "NamespaceTerminating"
-	// NeverBound: the claim never had a volume.
+	// NeverBound: no volume was ever bound to the claim.
 	NeverBound Release = "NeverBound"
 	// ByUnrecoverable: no drain can read the volume, and spec.drain.onUnrecoverable is
 	// Release.
 	ByUnrecoverable Release = "Unrecoverable"
-	// BySetAside: another claim with the finalizer has its volume.
+	// BySetAside: another claim with the finalizer has the volume.
 	BySetAside Release = "SetAside"
 )
 
-func (AddClusterFinalizer) action()    {}
-func (RemoveClusterFinalizer) action() {}
-func (ApplyService) action()           {}
-func (WriteList) action()              {}
-func (ApplyListService) action()       {}
-func (WriteEndpoints) action()         {}
-func (ApplyDiscovery) action()         {}
-func (TellMember) action()             {}
-func (ApplyRouters) action()           {}
-func (WriteTable) action()             {}
-func (TellRouter) action()             {}
-func (ApplyNetworkPolicy) action()     {}
-func (WriteBinding) action()           {}
-func (ApplyStatefulSet) action()       {}
-func (ApplyDeployment) action()        {}
-func (ApplyBudget) action()            {}
-func (ApplyServiceMonitor) action()    {}
-func (DeleteMembers) action()          {}
-func (AddClaimFinalizer) action()      {}
-func (MarkLeaving) action()            {}
-func (CreateDrain) action()            {}
-func (RecordReceipt) action()          {}
-func (CountFailure) action()           {}
-func (ClearRetry) action()             {}
-func (CreateMove) action()             {}
-func (BeginMove) action()              {}
-func (RecordMoved) action()            {}
-func (ClearMoveRetry) action()         {}
-func (DeleteJob) action()              {}
-func (DeleteClaim) action()            {}
-func (SetAside) action()               {}
-func (ReserveVolume) action()          {}
-func (CreateAside) action()            {}
-func (ReturnVolume) action()           {}
-func (GrowClaim) action()              {}
-func (SkipAside) action()              {}
-func (ReleaseClaim) action()           {}
+func (AddClusterFinalizer) Kind() Kind    { return Kind{Class: Cluster} }
+func (RemoveClusterFinalizer) Kind() Kind { return Kind{Class: Cluster} }
+func (ApplyService) Kind() Kind           { return Kind{Class: Members} }
+func (WriteList) Kind() Kind              { return Kind{Class: Members} }
+func (ApplyListService) Kind() Kind       { return Kind{Class: Beside} }
+func (WriteEndpoints) Kind() Kind         { return Kind{Class: Members} }
+func (ApplyDiscovery) Kind() Kind         { return Kind{Class: Beside} }
+func (TellMember) Kind() Kind             { return Kind{Class: Members} }
+func (ApplyRouters) Kind() Kind           { return Kind{Class: Beside} }
+func (WriteTable) Kind() Kind             { return Kind{Class: Members, ReadsAgain: true} }
+func (TellRouter) Kind() Kind             { return Kind{Class: Beside} }
+func (ApplyNetworkPolicy) Kind() Kind     { return Kind{Class: Members} }
+func (WriteBinding) Kind() Kind           { return Kind{Class: Members} }
+func (ApplyStatefulSet) Kind() Kind       { return Kind{Class: Members, Owns: true} }
+func (ApplyDeployment) Kind() Kind        { return Kind{Class: Members, Owns: true} }
+func (ApplyBudget) Kind() Kind            { return Kind{Class: Beside} }
+func (ApplyServiceMonitor) Kind() Kind    { return Kind{Class: Beside} }
+func (DeleteMembers) Kind() Kind          { return Kind{Class: Cluster, ReadsAgain: true} }
+func (a AddClaimFinalizer) Kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true}
+}
+func (a MarkLeaving) Kind() Kind    { return Kind{Class: Members, Claim: a.Claim.UID} }
+func (a CreateDrain) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID} }
+func (a RecordReceipt) Kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a CountFailure) Kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ClearRetry) Kind() Kind     { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a CreateMove) Kind() Kind     { return Kind{Class: Claim, Claim: a.Claim.UID} }
+func (a BeginMove) Kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID} }
+func (a RecordMoved) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ClearMoveRetry) Kind() Kind { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a DeleteJob) Kind() Kind      { return Kind{Class: Claim, Claim: a.ClaimUID, ReadsAgain: true} }
+func (a DeleteClaim) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a SetAside) Kind() Kind       { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ReserveVolume) Kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a CreateAside) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ReturnVolume) Kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a GrowClaim) Kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a SkipAside) Kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ReleaseClaim) Kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
 
 func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
 func (RemoveClusterFinalizer) String() string { return "remove the cluster's finalizer" }
@@ -360,21 +389,21 @@ func (a ReleaseClaim) String() string {
 type (
 	// ApplyMemberService applies the Service of one member.
 	ApplyMemberService struct{ Ordinal int32 }
-	// RetireMemberService writes on it that the member is gone, and since when.
+	// RetireMemberService writes on the Service of a member since when the member is gone.
 	RetireMemberService struct {
 		Ordinal int32
 		UID     types.UID
 	}
-	// DeleteMemberService deletes it.
+	// DeleteMemberService deletes the Service of a member.
 	DeleteMemberService struct {
 		Ordinal int32
 		UID     types.UID
 	}
 )
 
-func (ApplyMemberService) action()  {}
-func (RetireMemberService) action() {}
-func (DeleteMemberService) action() {}
+func (ApplyMemberService) Kind() Kind  { return Kind{Class: Members} }
+func (RetireMemberService) Kind() Kind { return Kind{Class: Members} }
+func (DeleteMemberService) Kind() Kind { return Kind{Class: Members} }
 
 func (a ApplyMemberService) String() string {
 	return fmt.Sprintf("apply the Service of member %d", a.Ordinal)

@@ -25,7 +25,8 @@ func (r *run) applyMemberService(ctx context.Context, ordinal int32) error {
 	return r.writeMemberService(ctx, ordinal, current, "")
 }
 
-// writeMemberService applies the Service of one member. unlisted is its annotation.
+// writeMemberService applies the Service of one member. unlisted is the value of its annotation
+// AnnotationUnlisted; empty for none.
 func (r *run) writeMemberService(ctx context.Context, ordinal int32, current *corev1.Service, unlisted string) error {
 	return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
 		kind: kindMemberService + strconv.Itoa(int(ordinal)), name: build.MemberServiceName(r.cluster.Name, ordinal),
@@ -38,8 +39,8 @@ func (r *run) writeMemberService(ctx context.Context, ordinal int32, current *co
 	})
 }
 
-// retireMemberService writes since when the member is gone, unless that was done and
-// the cache is behind: the time never starts again.
+// retireMemberService writes since when the member is gone. If the live Service has a time already,
+// the cache is stale and the time is kept.
 func (r *run) retireMemberService(ctx context.Context, a action.RetireMemberService) error {
 	live, err := r.liveMemberService(ctx, a.Ordinal, a.UID)
 	if err != nil || live == nil {
@@ -51,7 +52,8 @@ func (r *run) retireMemberService(ctx context.Context, a action.RetireMemberServ
 	return r.writeMemberService(ctx, a.Ordinal, live, r.now.UTC().Format(time.RFC3339))
 }
 
-// deleteMemberService deletes it, unless its member has come back and the cache is behind.
+// deleteMemberService deletes the Service of a member, unless the cache is stale and the member has
+// come back.
 func (r *run) deleteMemberService(ctx context.Context, a action.DeleteMemberService) error {
 	live, err := r.liveMemberService(ctx, a.Ordinal, a.UID)
 	if err != nil || live == nil {
@@ -64,8 +66,7 @@ func (r *run) deleteMemberService(ctx context.Context, a action.DeleteMemberServ
 	return client.IgnoreNotFound(r.Delete(ctx, live, client.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}))
 }
 
-// liveMemberService is the Service with that UID; nil if it is gone, or no more the
-// cluster's.
+// liveMemberService reads the Service with that UID; nil if it is gone, or no longer the cluster's.
 func (r *run) liveMemberService(ctx context.Context, ordinal int32, uid types.UID) (*corev1.Service, error) {
 	live, err := observe.Get[corev1.Service](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.MemberServiceName(r.cluster.Name, ordinal)})
 	if err != nil || live == nil || live.UID != uid || live.DeletionTimestamp != nil || !identity.Owns(r.cluster, live) {

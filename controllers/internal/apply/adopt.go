@@ -17,7 +17,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
-// adopt labels the claims that the cache can't see, and refuses to go on until it can.
+// adopt labels the claims that the cache can't see, and refuses to continue until the cache has
+// them.
 func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) error {
 	claims, err := a.toAdopt(ctx, cluster, found)
 	for _, claim := range claims {
@@ -31,9 +32,9 @@ func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, f
 	return err
 }
 
-// toAdopt are the claims that the cache can't see, and that become the cluster's. A claim
-// without our finalizer stays as it is if the Memcached is being deleted, or if somebody
-// else's StatefulSet has the cluster's name.
+// toAdopt returns the claims that the cache can't see and that become the cluster's. A claim
+// without our finalizer stays as it is if the Memcached is being deleted, or if another owner's
+// StatefulSet has the cluster's name.
 func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) (claims []action.ClaimRef, err error) {
 	for i := range found.Unlabelled {
 		claim := &found.Unlabelled[i]
@@ -54,8 +55,8 @@ func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	return claims, nil
 }
 
-// adoptClaim adds the label and the finalizer to a claim of a member's name, and notes that it
-// was adopted. Its volume may have more than a cache: it is never deleted without a drain
+// adoptClaim adds the label and the finalizer to a claim with a member's name, and notes that it
+// was adopted. The volume may have more data than a cache, so it is never deleted without a drain
 // that read it.
 func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref action.ClaimRef) error {
 	kept := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == claim.Drain
@@ -64,7 +65,7 @@ func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcach
 			return identity.NameTaken(c)
 		}
 		metav1.SetMetaDataLabel(&c.ObjectMeta, cachev1alpha1.LabelCluster, cluster.Name)
-		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // otherwise it was the cluster's before
+		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // a claim with the finalizer was the cluster's before
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAdopted, "true")
 		}
 		if kept && c.DeletionTimestamp == nil {

@@ -1,6 +1,6 @@
-// Package apply carries out plans. Nothing else writes the objects of a cluster, except
-// unwatched, which it calls, and controllers/uninstall. Before
-// what can't be undone it reads live, and asks package plan once more.
+// Package apply carries out plans. Only apply, unwatched (which it calls) and controllers/uninstall
+// write the objects of a cluster. Before a step that can't be undone, apply reads live and asks
+// package plan once more.
 package apply
 
 import (
@@ -41,89 +41,90 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Applier carries out plans. What it remembers belongs to the reconciler.
+// Applier carries out plans. The state that it keeps between plans belongs to the reconciler.
 type Applier struct {
 	client.Client
 	Reader  *observe.Reader
 	Events  events.EventRecorder
 	Options build.Options
 	Clock   clock.PassiveClock
-	// Installation of the operator; empty if it has no name.
+	// Installation is the name of the operator's installation; empty if it has none.
 	Installation string
-	// Turns of the roll-outs that an upgrade begins.
+	// Turns has the turns of the roll-outs that an upgrade of the operator begins.
 	Turns *rollout.Turns
-	// RouterTurns are those of their routers.
+	// RouterTurns has the turns of the routers' roll-outs.
 	RouterTurns *rollout.Turns
-	// Matches are the objects that were found to be as wanted. Bindings and Monitors are
-	// not watched.
+	// Matches are the objects that were found to be as wanted. The objects of Bindings and Monitors
+	// are not watched.
 	Matches  *memory.Matches
 	Bindings *unwatched.Bindings
 	Monitors *unwatched.Monitors
 }
 
-// Done is what was done, for the status and the metrics: no watch reports it yet.
+// Done is what was written, for the status and the metrics, because no watch has reported it yet.
 type Done struct {
 	// Drains and Moves are the Jobs that were created.
 	Drains, Moves []batchv1.Job
-	// Marked are the claims that were marked as leaving, and when.
+	// Marked has the claims that got the leaving mark, and when.
 	Marked map[types.UID]time.Time
-	// Recorded are the receipts of drains that were recorded, Released the claims, and
-	// Moved the receipts of moves: nil for one that was skipped.
+	// Recorded are the receipts of drains that were recorded, Released the released claims, and
+	// Moved the moves that were recorded; the receipt of a skipped move is nil.
 	Recorded []action.RecordReceipt
 	Released []action.ReleaseClaim
 	Moved    []*contract.Receipt
-	// MembersWritten: the StatefulSet or the Deployment was written. FinalizerRemoved:
-	// the cluster's own finalizer was removed.
+	// MembersWritten: the StatefulSet or the Deployment was written. FinalizerRemoved: the
+	// Memcached's finalizer was removed.
 	MembersWritten, FinalizerRemoved bool
-	// ListWritten: the clients' list is as planned.
+	// ListWritten: the clients' list is now as planned.
 	ListWritten bool
-	// Listed are the members that the list in DNS has; none if it was not written.
+	// Listed are the members that the list in DNS has; empty if it was not written.
 	Listed []build.Endpoint
 	// GrowthRefused is why the API server refuses to let volumes grow; empty if it
 	// doesn't.
 	GrowthRefused string
-	// Monitored is the state of the ServiceMonitor, and Binding that of the Secret of
-	// spec.binding; nil if it was not looked at.
+	// Monitored is the state of the ServiceMonitor, and Binding that of the Secret of spec.binding;
+	// nil if the Secret was not read.
 	Monitored status.Monitoring
 	Binding   *status.Binding
-	// RollOutWaits is why the change that an upgrade makes to the members waits; empty if
-	// it doesn't.
+	// RollOutWaits is why the change that an upgrade makes to the members waits; empty if nothing
+	// waits.
 	RollOutWaits string
 	// SizeChanged is what admission made of the number of members or routers; empty if it
 	// changed none.
 	SizeChanged string
-	// Waits is when to look again if no event comes earlier.
+	// Waits is when to reconcile again if no event comes earlier.
 	Waits observe.Waits
 }
 
-// run carries out one plan. What a step needs is in its action, or is read live. The cache
-// is only asked what an object looks like, so that nothing is written that is there already.
+// run carries out one plan. A step uses its action and live reads. The cache only tells whether an
+// object is already as wanted, so that it is not written again.
 type run struct {
 	*Applier
 	cluster *cachev1alpha1.Memcached
-	// present are the objects as the cache has them.
+	// present has the objects as they are in the cache.
 	present *observe.Objects
 	// ports are where the members listen.
 	ports build.Ports
 	// now is the time of everything that the plan writes.
 	now time.Time
-	// view is what was read live before steps that can't be undone; nil if it is stale.
+	// view is the last live read before steps that can't be undone; nil if it no longer holds.
 	view *observe.View
-	// unlabelled and unadopted are the cluster's objects that a guard has found, and the
-	// cache can't see.
+	// unlabelled and unadopted are objects of the cluster that a guard has found and that the cache
+	// can't see.
 	unlabelled []client.Object
 	unadopted  []action.ClaimRef
-	// listServiceTaken: somebody else has the name of the list's Service.
+	// listServiceTaken: another owner's object has the name of the list's Service.
 	listServiceTaken bool
-	// marked are the claims that were marked since then.
+	// marked are the claims that were marked since view was read.
 	marked []*corev1.PersistentVolumeClaim
-	// owns: a live read has told that the Memcached isn't deleted.
+	// owns: a live read has shown that the Memcached isn't deleted.
 	owns bool
-	// first: this run has added the cluster's finalizer, which comes before all else. listMade is the clients' list
-	// that it has created, or nil.
+	// first: this run has added the cluster's finalizer, which comes before all other writes.
+	// listMade is the clients' list that this run has created, or nil.
 	first    bool
 	listMade *action.WriteList
-	// list is what DNS has by now, and its version; nil if nobody has been on it yet.
+	// list is the list in DNS after this run's writes, and its version; nil if no member has been
+	// on it yet.
 	list *contract.List
 	// table is the number of the routers' table; 0 if there is none.
 	table int64
@@ -134,10 +135,7 @@ func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects
 	return &run{Applier: a, cluster: cluster, present: present, ports: present.Ports(cluster), now: a.Clock.Now(), done: Done{Marked: map[types.UID]time.Time{}}}
 }
 
-// Apply takes the steps of a plan in their order. A step that fails stops what depends on it. Steps
-// about a claim stop the later ones about the same claim: one that can't be drained is no reason to
-// stop other drains, moves, or growth. Steps that bring members about stop the others of that
-// kind: a mistake in the spec is no reason to stop a drain. Only what all depend on stops all.
+// Apply takes the steps of a plan in their order. A step that fails stops those that depend on it (action.Class).
 func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, present *observe.Objects, actions []action.Action) (Done, error) {
 	r := a.run(cluster, present)
 	r.forgetPods()
@@ -153,24 +151,24 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 	var failed error
 	membersFailed, claimsFailed := false, map[types.UID]bool{}
 	for _, step := range actions {
-		about := claimOf(step)
-		if membersFailed && bringsMembers(step) || about != "" && claimsFailed[about] {
+		kind := step.Kind()
+		if kind.Class == action.Members && membersFailed || kind.Claim != "" && claimsFailed[kind.Claim] {
 			continue
 		}
-		if !keepsLiveView(step) {
+		if kind.ReadsAgain {
 			r.view = nil
 		}
 		if _, marks := step.(action.MarkLeaving); !marks {
 			r.addMarks()
 		}
-		if bringsOwner(step) && !r.first {
+		if kind.Owns && !r.first {
 			r.owns = false
 		}
 		err := r.takeStep(writelog.Because(ctx, step.String()), step)
-		if !keepsLiveView(step) {
+		if kind.ReadsAgain {
 			r.view = nil
 		}
-		r.noteOutcome(about, err)
+		r.noteOutcome(kind.Claim, err)
 		if err == nil {
 			continue
 		}
@@ -178,113 +176,21 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 			logf.FromContext(ctx).V(1).Info("Refused a step", "step", step.String(), "reason", err.Error())
 		}
 		failed = worse(failed, fmt.Errorf("%s: %w", step, err))
-		r.view = nil // what was added to it may be wrong
+		r.view = nil // a failed step may have added to the view
 		switch {
-		case bringsMembers(step):
+		case kind.Class == action.Members:
 			membersFailed = true
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, kind.Class == action.Cluster, kind.Class == action.Claim && kind.Claim == "":
 			return failed
-		case about != "":
-			claimsFailed[about] = true
-		case !standsBeside(step):
-			return failed
+		case kind.Class == action.Claim:
+			claimsFailed[kind.Claim] = true
 		}
 	}
 	return failed
 }
 
-// bringsMembers tells whether the action creates or changes the members, or something
-// that they need first: the leaving marks, their names, the clients' list, who may reach
-// them.
-func bringsMembers(step action.Action) bool {
-	switch step.(type) {
-	case action.MarkLeaving, action.ApplyService, action.WriteList, action.WriteEndpoints, action.TellMember, action.ApplyNetworkPolicy,
-		action.WriteTable, action.WriteBinding, action.ApplyStatefulSet, action.ApplyDeployment,
-		action.ApplyMemberService, action.RetireMemberService, action.DeleteMemberService:
-		return true
-	}
-	return false
-}
-
-// bringsOwner tells whether the step makes the cluster the owner of its members: right before it, a live
-// read tells whether a person has deleted the Memcached and keeps them.
-func bringsOwner(step action.Action) bool {
-	switch step.(type) {
-	case action.ApplyStatefulSet, action.ApplyDeployment:
-		return true
-	}
-	return false
-}
-
-// standsBeside tells whether no other action depends on this one.
-func standsBeside(step action.Action) bool {
-	switch step.(type) {
-	case action.ApplyListService, action.ApplyDiscovery, action.ApplyRouters, action.TellRouter, action.ApplyBudget, action.ApplyServiceMonitor:
-		return true
-	}
-	return false
-}
-
-// claimOf is the claim that the step is about, empty for none. Later steps about the same claim
-// depend on this one; those about others don't.
-func claimOf(step action.Action) types.UID {
-	switch a := step.(type) {
-	case action.AddClaimFinalizer:
-		return a.Claim.UID
-	case action.MarkLeaving:
-		return a.Claim.UID
-	case action.CreateDrain:
-		return a.Claim.UID
-	case action.RecordReceipt:
-		return a.Claim.UID
-	case action.CountFailure:
-		return a.Claim.UID
-	case action.ClearRetry:
-		return a.Claim.UID
-	case action.CreateMove:
-		return a.Claim.UID
-	case action.BeginMove:
-		return a.Claim.UID
-	case action.RecordMoved:
-		return a.Claim.UID
-	case action.ClearMoveRetry:
-		return a.Claim.UID
-	case action.DeleteJob:
-		return a.ClaimUID
-	case action.DeleteClaim:
-		return a.Claim.UID
-	case action.SetAside:
-		return a.Claim.UID
-	case action.ReserveVolume:
-		return a.Claim.UID
-	case action.CreateAside:
-		return a.Claim.UID
-	case action.ReturnVolume:
-		return a.Claim.UID
-	case action.SkipAside:
-		return a.Claim.UID
-	case action.GrowClaim:
-		return a.Claim.UID
-	case action.ReleaseClaim:
-		return a.Claim.UID
-	}
-	return ""
-}
-
-// keepsLiveView tells whether the next action may use the same live read. The action adds its mark, its Job, the
-// list or the size to that read, or writes nothing that is in it.
-func keepsLiveView(step action.Action) bool {
-	switch step.(type) {
-	case action.MarkLeaving, action.CreateDrain, action.CreateMove, action.WriteList, action.BeginMove, action.ApplyStatefulSet:
-		return true
-	case action.WriteTable, action.DeleteMembers, action.DeleteJob:
-		return false
-	}
-	return claimOf(step) == ""
-}
-
-// worse returns the error that matters more: a failure before a name that is taken, which
-// is tried again less often, and that before a refusal; otherwise the first.
+// worse returns the more severe error: a failure comes before a name that is taken, which is tried
+// again less often, and a taken name before a refusal. Of two equal ones it returns the first.
 func worse(first, second error) error {
 	if first == nil || severity(second) > severity(first) {
 		return second
@@ -418,11 +324,11 @@ func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 	return nil
 }
 
-// obstructedFor is how long no step is tried again about a claim of which one was refused.
+// obstructedFor is how long no step about a claim is tried again after one was refused.
 const obstructedFor = 15 * time.Second
 
-// noteOutcome remembers that the API server has refused a step about the claim, if it will say the same again:
-// meanwhile other claims have its turn.
+// noteOutcome remembers that the API server has refused a step about the claim, if it would refuse
+// another attempt, too. Meanwhile other claims have their turn.
 func (r *run) noteOutcome(about types.UID, err error) {
 	key, taken := client.ObjectKeyFromObject(r.cluster), (*identity.NameTakenError)(nil)
 	switch is := errors.As(err, &taken); {
@@ -434,10 +340,10 @@ func (r *run) noteOutcome(about types.UID, err error) {
 	}
 }
 
-// kindJob, and the name of a Job: it was made.
+// kindJob with the name of a Job is the key in Matches of a Job that this process has created.
 const kindJob = "Job "
 
-// forgetJobs forgets the Jobs that the plan doesn't want to make.
+// forgetJobs forgets the Jobs that the plan no longer wants to create.
 func (r *run) forgetJobs(actions []action.Action) {
 	wanted := map[string]bool{}
 	for _, step := range actions {
@@ -448,8 +354,8 @@ func (r *run) forgetJobs(actions []action.Action) {
 	r.Matches.Drop(r.cluster, func(kind string) bool { return strings.HasPrefix(kind, kindJob) && !wanted[kind] })
 }
 
-// madeBefore refuses to make a Job again that the cache doesn't have yet: one read tells, where a whole live read
-// would tell the same.
+// madeBefore refuses to create a Job again that exists and is not in the cache yet. One read of the
+// Job replaces the whole live read of the guard.
 func (r *run) madeBefore(ctx context.Context, job *batchv1.Job) error {
 	made := kindJob + job.Name
 	if !r.Matches.Has(r.cluster, made, &r.cluster.ObjectMeta, 0) {
@@ -460,12 +366,11 @@ func (r *run) madeBefore(ctx context.Context, job *batchv1.Job) error {
 	if err != nil || live == nil || !identity.OwnJob(r.cluster, live) {
 		return err
 	}
-	return observe.Refuse("Job %s exists already: the cache is behind", job.Name)
+	return observe.Refuse("Job %s exists already: the cache is stale", job.Name)
 }
 
-// createJob creates the Job. If its name is taken, either the Job is the cluster's, and
-// the cache is behind or can't see it because it lacks its label; or it is somebody
-// else's.
+// createJob creates the Job. If its name is taken, either the Job is the cluster's own, and the
+// cache is stale or can't see it because it lacks its label; or it belongs to another owner.
 func (r *run) createJob(ctx context.Context, job *batchv1.Job) error {
 	err := r.Create(ctx, job)
 	if err == nil && r.cluster.UID != "" {
@@ -487,7 +392,7 @@ func (r *run) createJob(ctx context.Context, job *batchv1.Job) error {
 			return err
 		}
 	}
-	return observe.Refuse("Job %s exists already: the cache is behind", job.Name)
+	return observe.Refuse("Job %s exists already: the cache is stale", job.Name)
 }
 
 func (r *run) recordReceipt(ctx context.Context, a action.RecordReceipt) error {
@@ -514,8 +419,8 @@ func summary(r *contract.Receipt) string {
 		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Bytes)
 }
 
-// patchFinalizer changes the cluster's finalizers under an optimistic lock. The one that is added says which
-// installation of the operator manages the cluster, too.
+// patchFinalizer changes the Memcached's finalizers under an optimistic lock. With the finalizer it
+// also writes which installation of the operator manages the cluster.
 func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, string) bool) error {
 	before := r.cluster.DeepCopy()
 	if !change(r.cluster, cachev1alpha1.ClusterFinalizer) {
@@ -526,14 +431,14 @@ func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, str
 	}
 	err := r.Patch(ctx, r.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err == nil && len(r.cluster.Finalizers) > len(before.Finalizers) {
-		r.first, r.owns = true, true // the lock tells that the Memcached isn't deleted
+		r.first, r.owns = true, true // the lock has shown that the Memcached isn't deleted
 	}
 	return err
 }
 
 func (r *run) removeClusterFinalizer(ctx context.Context) error {
 	if r.cluster.UID == "" {
-		return nil // there is no such Memcached any more
+		return nil // the Memcached is gone
 	}
 	if err := r.mayRemoveClusterFinalizer(ctx); err != nil {
 		return err
@@ -545,9 +450,9 @@ func (r *run) removeClusterFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// markLeaving writes the time at which the member was told to leave. It never replaces an
-// earlier mark, because the cache may be behind. Members that leave together have the
-// same time and number. What becomes of the volume is decided now, too.
+// markLeaving writes the time at which the member was told to leave, and the decision about its
+// volume. It never replaces an earlier mark, because the cache may be stale. Members that leave
+// together have the same time and number.
 func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	claim := a.Claim
 	live, err := r.mayMark(ctx, claim)
@@ -564,7 +469,7 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 			for key, value := range mark {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value)
 			}
-			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // of moves
+			delete(c.Annotations, cachev1alpha1.AnnotationAttempts) // the count was of failed moves
 			if a.Unmoved {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationUnmoved, "true")
 			}
@@ -583,7 +488,8 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 	return err
 }
 
-// addMarks adds the marks that were written to the live read. Marks don't affect other marks.
+// addMarks adds the marks that were written to the live read, all at once: marks don't affect other
+// marks.
 func (r *run) addMarks() {
 	if r.view != nil {
 		for _, marked := range r.marked {
@@ -596,8 +502,8 @@ func (r *run) addMarks() {
 	r.marked = nil
 }
 
-// clearRetry removes the request when the retry has begun. A person who wants it wants the volume
-// drained, whatever the policy was.
+// clearRetry removes the request when the retry has begun. A person who asks for a retry wants the
+// volume drained, even if another policy was decided before.
 func (r *run) clearRetry(ctx context.Context, ref action.ClaimRef) error {
 	_, err := r.patchClaim(ctx, r.cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
 		if c.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainRetry {
@@ -616,7 +522,7 @@ func clearRequestOf(c *corev1.PersistentVolumeClaim, annotation string) {
 	delete(c.Annotations, cachev1alpha1.AnnotationAttempts)
 }
 
-// clearRequest removes this request of a person, unless another one has replaced it.
+// clearRequest removes this request of a person, unless another request has replaced it.
 func (r *run) clearRequest(ctx context.Context, claim action.ClaimRef, annotation, request string) error {
 	_, err := r.patchClaim(ctx, r.cluster, claim, func(c *corev1.PersistentVolumeClaim) error {
 		if c.Annotations[annotation] == request {
@@ -637,8 +543,8 @@ func (r *run) countFailure(ctx context.Context, a action.CountFailure) error {
 	return err
 }
 
-// annotateClaim is patchClaim for changes of annotations that the operator reads. It tries the claim as the cache has
-// it: the lock tells whether it is of now.
+// annotateClaim is patchClaim for changes of annotations that the operator reads. It first patches
+// the claim as it is in the cache; the optimistic lock fails if the cache is stale.
 func (r *run) annotateClaim(ctx context.Context, ref action.ClaimRef, change func(*corev1.PersistentVolumeClaim) error) (changed bool, err error) {
 	cached, err := observe.Get[corev1.PersistentVolumeClaim](ctx, r.Reader.Cache, client.ObjectKey{Namespace: r.cluster.Namespace, Name: ref.Name})
 	if err == nil && cached != nil && cached.UID == ref.UID {
@@ -653,10 +559,10 @@ func (r *run) annotateClaim(ctx context.Context, ref action.ClaimRef, change fun
 	return r.patchClaim(ctx, r.cluster, ref, change)
 }
 
-// patchClaim changes the live claim under an optimistic lock, and tells whether it did.
-// If the claim is gone, has been replaced, or has the change already, it does nothing.
-// Other controllers write to claims at the same time (the one that protects them, the one
-// that binds them). So on a conflict the claim is read, and decided about, once more.
+// patchClaim changes the live claim under an optimistic lock, and tells whether it did. If the
+// claim is gone, has been replaced, or has the change already, patchClaim does nothing. Other
+// controllers write to claims at the same time (pvc-protection, the volume binder). So after a
+// conflict patchClaim reads the claim and decides once more.
 func (a *Applier) patchClaim(
 	ctx context.Context, cluster *cachev1alpha1.Memcached, ref action.ClaimRef, change func(*corev1.PersistentVolumeClaim) error,
 ) (changed bool, err error) {
@@ -686,22 +592,21 @@ func (a *Applier) deleteObject(ctx context.Context, object client.Object) error 
 		client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// deleteMembers deletes the StatefulSet, unless whoever deleted the Memcached wants to
-// keep the members. Then the garbage collector first removes the StatefulSet's
-// controller, and after that the finalizer that says so; the cache may be behind with
-// both.
+// deleteMembers deletes the StatefulSet, unless the Memcached was deleted with --cascade=orphan,
+// which keeps the members. Then the garbage collector first removes the StatefulSet's owner
+// reference, and after that the finalizer orphan; the cache may be stale about both.
 func (r *run) deleteMembers(ctx context.Context, a action.DeleteMembers) error {
 	live, err := observe.Get[appsv1.StatefulSet](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
 	switch {
 	case err != nil || live == nil || live.UID != a.UID:
 		return err
 	case r.cluster.UID != "" && metav1.GetControllerOf(live) == nil:
-		return observe.Refuse("StatefulSet %s has no controller any more: the cache is behind", live.Name)
+		return observe.Refuse("StatefulSet %s has no controller any more: the cache is stale", live.Name)
 	}
 	return r.deleteObject(ctx, live)
 }
 
-// deleteJob deletes the Job, unless that was done and the cache is behind.
+// deleteJob deletes the Job, unless it is being deleted already and the cache is stale.
 func (r *run) deleteJob(ctx context.Context, a action.DeleteJob) error {
 	job, err := observe.Get[batchv1.Job](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: a.Name})
 	if err != nil || job == nil || job.UID != a.UID || job.DeletionTimestamp != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAFailureIsHeardOverARefusal(t *testing.T) {
-	failure, refusal := errors.New("refused connection"), observe.Refuse("the cache is behind")
+	failure, refusal := errors.New("refused connection"), observe.Refuse("the cache is stale")
 	taken := &identity.NameTakenError{Kind: "Service", Name: "cache-list"}
 	for name, test := range map[string]struct{ first, second, want error }{
 		"only one":            {nil, refusal, refusal},

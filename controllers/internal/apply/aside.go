@@ -18,8 +18,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// setAside deletes the claim, which the finalizer keeps. From then on its volume is set
-// aside like that of a claim that a person deleted.
+// setAside deletes the claim, which the finalizer keeps. From then on its volume is set aside like
+// the volume of a claim that a person deleted.
 func (r *run) setAside(ctx context.Context, ref action.ClaimRef) error {
 	claim, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, ref)
 	if err != nil || claim == nil || claim.DeletionTimestamp != nil {
@@ -32,9 +32,9 @@ func (r *run) setAside(ctx context.Context, ref action.ClaimRef) error {
 		client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}))
 }
 
-// reserveVolume reserves the volume for the claim that is to take it over, which doesn't
-// exist yet. An operator without rights to volumes does nothing: the claim's phase has
-// told that an administrator did it.
+// reserveVolume reserves the volume for the claim that is to take it over, which doesn't exist yet.
+// An operator without rights to volumes does nothing: it has seen by the claim's phase that an
+// administrator has reserved the volume.
 func (r *run) reserveVolume(ctx context.Context, a action.ReserveVolume) error {
 	pvc, err := r.claimToSetAside(ctx, a.Claim)
 	if err != nil || pvc == nil {
@@ -52,7 +52,7 @@ func (r *run) reserveVolume(ctx context.Context, a action.ReserveVolume) error {
 	})
 }
 
-// returnVolume binds the volume to its claim again, so that it goes with that. It asks
+// returnVolume binds the volume to its claim again, so that it is deleted with the claim. It asks
 // claim.MayReturn about the live claim and volume.
 func (r *run) returnVolume(ctx context.Context, a action.ReturnVolume) error {
 	pvc, err := r.Reader.LiveClaim(ctx, r.cluster.Namespace, a.Claim)
@@ -65,7 +65,7 @@ func (r *run) returnVolume(ctx context.Context, a action.ReturnVolume) error {
 	}
 	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
 		if c.Where = observe.WhereIs(volume, pvc, a.From); c.Where == claim.Here {
-			return nil // the cache is behind
+			return nil // the cache is stale
 		}
 		taken := volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID != "" // Kubernetes has bound it
 		if err := claim.MayReturn(&c, taken); err != nil {
@@ -81,7 +81,7 @@ func claimReference(namespace, name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: name}
 }
 
-// patchVolume changes the volume as it is now, under an optimistic lock.
+// patchVolume changes the live volume under an optimistic lock.
 func (r *run) patchVolume(ctx context.Context, name string, change func(*corev1.PersistentVolume) error) error {
 	volume, err := r.Reader.Volume(ctx, name)
 	if apierrors.IsForbidden(err) {
@@ -120,8 +120,8 @@ func (r *run) createAside(ctx context.Context, a action.CreateAside) error {
 	return nil
 }
 
-// asideMark is the leaving mark for the volume of a member's claim that somebody deleted: its number
-// is higher than those of all marks there are. A claim that has a mark keeps its own.
+// asideMark is the leaving mark for the volume of a member's claim that was deleted. Its number is
+// higher than the numbers of all other marks. A claim that has a mark keeps its own.
 func (r *run) asideMark(ctx context.Context, claim *corev1.PersistentVolumeClaim) (map[string]string, error) {
 	if _, marked := claim.Annotations[cachev1alpha1.AnnotationLeaving]; marked {
 		return nil, nil
@@ -133,8 +133,8 @@ func (r *run) asideMark(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	return build.LeavingMark(r.cluster, plan.NextLeft(live.Claims), r.now), nil
 }
 
-// asideExists tells why the claim exists already: it is the cluster's, and the cache is
-// behind or can't see it because it lacks its label; or it is somebody else's.
+// asideExists tells why the claim exists already: it is the cluster's own, and the cache is stale
+// or can't see it because it lacks its label; or it belongs to another owner.
 func (r *run) asideExists(ctx context.Context, aside *corev1.PersistentVolumeClaim) error {
 	live, err := observe.Get[corev1.PersistentVolumeClaim](ctx, r.Reader.Live, client.ObjectKeyFromObject(aside))
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *run) asideExists(ctx context.Context, aside *corev1.PersistentVolumeCla
 			return err
 		}
 	}
-	return observe.Refuse("claim %s exists already: the cache is behind", aside.Name)
+	return observe.Refuse("claim %s exists already: the cache is stale", aside.Name)
 }
 
 // skipAside applies a person's skip to the claim that was to take the volume over.

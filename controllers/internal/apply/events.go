@@ -16,15 +16,15 @@ func (a *Applier) event(cluster *cachev1alpha1.Memcached, reason, action, note s
 // claimEvent records an event about a write to one of the claims.
 func (a *Applier) claimEvent(cluster *cachev1alpha1.Memcached, claim action.ClaimRef, reason, action, note string, args ...any) {
 	if cluster.UID == "" {
-		return // there is no Memcached that it could be about
+		return // the Memcached is gone, so there is no object for the event
 	}
 	a.Events.Eventf(cluster, RelatedClaim(cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
 }
 
-// tellMoved tells how the mover of a leaving member has ended.
+// tellMoved records an event about how the mover of a leaving member has ended.
 func (r *run) tellMoved(a action.DeleteJob) {
 	switch {
-	case a.Moved == nil && a.NotMoved == "": // another Job
+	case a.Moved == nil && a.NotMoved == "": // not the mover of a leaving member
 	case a.Moved == nil:
 		r.claimEvent(r.cluster, a.Claim, "NotMoved", "Move", "claim %s: not all items were moved while its member was leaving (%s): "+
 			"clients miss the others until its volume is drained", a.Claim.Name, a.NotMoved)

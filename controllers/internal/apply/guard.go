@@ -13,9 +13,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// maySetReplicas asks plan.MaySetReplicas. behind is true if the size is set already, and
-// the cache doesn't have it yet.
-func (r *run) maySetReplicas(ctx context.Context, replicas int32) (behind bool, err error) {
+// maySetReplicas asks plan.MaySetReplicas. stale is true if the size is set already, and the cache
+// doesn't have it yet.
+func (r *run) maySetReplicas(ctx context.Context, replicas int32) (stale bool, err error) {
 	live, err := r.liveForSize(ctx)
 	if err != nil {
 		return false, err
@@ -41,13 +41,13 @@ func (r *run) mayMark(ctx context.Context, claim action.ClaimRef) (*observe.View
 	return live, observe.RefusedBy(plan.MayMark(&live.Observed, claim.Ordinal))
 }
 
-// live is what was read from the API server right before steps that can't be undone.
-// Steps of the same kind share one read, and add their own Jobs to it.
+// live reads from the API server right before steps that can't be undone. Steps of the same kind
+// share one read, and add their own Jobs to it.
 func (r *run) live(ctx context.Context) (*observe.View, error) {
 	return r.liveBut(ctx, observe.Known{})
 }
 
-// liveBut is live without reading what is known.
+// liveBut is live without the reads that known makes unnecessary.
 func (r *run) liveBut(ctx context.Context, known observe.Known) (*observe.View, error) {
 	if r.view != nil {
 		return r.view, nil
@@ -64,8 +64,8 @@ func (r *run) liveBut(ctx context.Context, known observe.Known) (*observe.View, 
 	return v, nil
 }
 
-// liveForSize is live before the size is set. If the StatefulSet is to be created, the API server refuses if there is
-// one: then less has to be read.
+// liveForSize is live before the size is set. If the step creates the StatefulSet, the API server
+// refuses if one exists, so less has to be read.
 func (r *run) liveForSize(ctx context.Context) (*observe.View, error) {
 	if r.present.StatefulSet != nil {
 		return r.live(ctx)
@@ -74,7 +74,7 @@ func (r *run) liveForSize(ctx context.Context) (*observe.View, error) {
 }
 
 // lookForMembers adds to the live read the claims that members below replicas would use. It refuses
-// if one is another owner's, or the cache can't see it.
+// if a claim is another owner's, or if the cache can't see it.
 func (r *run) lookForMembers(ctx context.Context, live *observe.View, replicas int32) error {
 	if err := r.Reader.LookForMembers(ctx, r.cluster, live, max(replicas, live.StatefulSet.Replicas)); err != nil {
 		return err
@@ -93,8 +93,9 @@ func (r *run) allLabelled(ctx context.Context, found *observe.LiveClaims) error 
 	return err
 }
 
-// mayWriteList asks plan.MayWriteList. locked is the list if it is written only in this version. The first ring of a
-// cluster needs no more than that and its members: nothing has been drained or moved before.
+// mayWriteList asks plan.MayWriteList. locked is the present list if the write fails unless this is
+// its latest version. For the first ring of a cluster only locked and the members are read, because
+// nothing has been drained or moved before.
 func (r *run) mayWriteList(ctx context.Context, a action.WriteList, locked *corev1.ConfigMap) error {
 	if r.view == nil && locked != nil && observe.NeverListed(locked) {
 		first, err := r.Reader.ViewBefore(ctx, r.cluster, observe.Known{NoJobs: true, Locked: locked})
@@ -174,7 +175,8 @@ func (r *run) mayRelease(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
 	return observe.RefusedBy(plan.MayReleaseUnreadable(&jobs.Observed, &c))
 }
 
-// liveCluster reads what the reason for a release is about, unless that is on the claim.
+// liveCluster reads the Memcached or the namespace if the reason for a release is about them. Other
+// reasons are on the claim.
 func (r *run) liveCluster(ctx context.Context, why action.Release) (plan.Cluster, error) {
 	switch why {
 	case action.ByReceipt, action.BySkip, action.NeverBound:
@@ -187,7 +189,8 @@ func (r *run) liveCluster(ctx context.Context, why action.Release) (plan.Cluster
 	if err != nil {
 		return plan.Cluster{}, err
 	}
-	// If there was no Memcached, one that exists now is another: it keeps what it finds.
+	// If the Memcached was gone, one that exists now is another one, which keeps the claims that it
+	// finds.
 	gone := cluster == nil || cluster.DeletionTimestamp != nil || r.cluster.UID != "" && cluster.UID != r.cluster.UID
 	if gone {
 		return plan.Cluster{Deleting: true}, nil
@@ -202,7 +205,7 @@ func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
 		return err
 	}
 	if err := r.allLabelled(ctx, found); err != nil {
-		return err // an adopted claim is released when the cache has it
+		return err // the refusal lasts until the cache has the adopted claims, which are then released
 	}
 	return observe.RefusedBy(plan.MayRemoveClusterFinalizer(&plan.Observed{Claims: found.Claims}))
 }

@@ -10,9 +10,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
-// Label restores the label of the cluster's objects that the cache doesn't have, and
-// adopts the claims among those found that were there before their members. Until then it
-// is not known what belongs to the cluster. For a paused cluster it writes nothing.
+// Label restores the label of the cluster's objects that the cache doesn't have, and adopts the
+// claims among those found that existed before their members. Until then the plan doesn't know what
+// belongs to the cluster. For a paused cluster Label writes nothing.
 func (a *Applier) Label(ctx context.Context, cluster *cachev1alpha1.Memcached, unlabelled []client.Object, found *observe.LiveClaims) error {
 	if observe.Paused(cluster) {
 		return nil
@@ -27,7 +27,7 @@ func (a *Applier) Label(ctx context.Context, cluster *cachev1alpha1.Memcached, u
 	return failed
 }
 
-// labelFound does the same with what the guards of this plan's steps have found.
+// labelFound is Label for the objects that the guards of this plan's steps have found.
 func (r *run) labelFound(ctx context.Context) error {
 	var failed error
 	for _, object := range r.unlabelled {
@@ -51,6 +51,6 @@ func (a *Applier) putLabel(ctx context.Context, object client.Object, cluster st
 	}
 	labels[cachev1alpha1.LabelCluster] = cluster
 	object.SetLabels(labels)
-	// Under an optimistic lock: only what was read is labelled.
+	// The optimistic lock makes sure that only the object that was read is labelled.
 	return a.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }

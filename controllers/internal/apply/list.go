@@ -24,8 +24,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
-// applyListService notes whether the Service is somebody else's: then it gets no endpoints
-// of ours.
+// applyListService notes whether the Service belongs to another owner. Then that Service gets no
+// endpoints of ours.
 func (r *run) applyListService(ctx context.Context) error {
 	err := applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
 		kind: kindListService, name: build.ListName(r.cluster.Name), current: r.present.ListService, extract: coreac.ExtractService,
@@ -43,21 +43,21 @@ func (r *run) applyDiscovery(ctx context.Context) error {
 	})
 }
 
-// list is what an EndpointSlice has, and should have.
+// list compares what an EndpointSlice has with what it should have.
 type list struct {
 	slice   *discoveryv1.EndpointSlice
 	wanted  []build.Endpoint
 	kind    discoveryv1.AddressType
 	ports   build.ListPorts
 	version int64
-	// differs: it has another list. moves: it is to become the Service's, or to stop being
-	// it.
+	// differs: the slice has another list. moves: the slice is to become the Service's, or is no
+	// longer to be it.
 	differs, moves bool
 }
 
-// listOf compares the slice with what is wanted. Its version grows when anything of it
-// changes. Members may have been told a later version than that of a slice which was made
-// anew by a clock that is behind: they would ignore it.
+// listOf compares the slice with what is wanted. The version grows when anything in the list
+// changes. If the slice was created again under a clock that is behind, members may have been told
+// a later version, and would ignore an earlier one. So the new version is higher than theirs, too.
 func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) list {
 	present := build.EndpointsOf(slice)
 	l := list{slice: slice}
@@ -98,7 +98,7 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 			return err
 		}
 		if live != nil && !identity.OwnsOrAdopts(r.cluster, live) {
-			live = nil // which the next step reports
+			live = nil // applyOwned reports the taken name
 		}
 		l = r.listOf(a, live)
 	}
@@ -106,18 +106,19 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 	case l.slice == nil && len(l.wanted) == 0:
 		return nil // no member has been on the list yet
 	case l.slice != nil && l.slice.AddressType != l.kind:
-		// It can't be changed. The deletion brings an event, and then there is a new one.
+		// The address type can't be changed. The deletion brings an event, and the next reconcile
+		// creates a new slice.
 		return r.deleteObject(ctx, l.slice)
 	}
-	behind := false
+	stale := false
 	err := applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
 		kind: kindEndpointSlice, name: build.ListName(r.cluster.Name), current: l.slice, extract: discoveryac.ExtractEndpointSlice,
 		desired: func() *discoveryac.EndpointSliceApplyConfiguration {
 			return build.ListSlice(r.cluster, l.ports, l.wanted, l.kind, l.version, !r.listServiceTaken)
 		},
-		variant: a.ListSize, differs: l.differs || l.moves, behind: &behind,
+		variant: a.ListSize, differs: l.differs || l.moves, stale: &stale,
 	})
-	if err == nil && !behind && len(l.wanted) > 0 {
+	if err == nil && !stale && len(l.wanted) > 0 {
 		r.done.Listed = l.wanted
 		r.list = build.TheList(r.cluster, r.ports, l.version, l.wanted)
 	}
@@ -132,9 +133,9 @@ func (r *run) tellMember(ctx context.Context, a action.TellMember) error {
 	return r.tell(ctx, r.present.Pods, a.Pod, cachev1alpha1.AnnotationListVersion, r.list.Version, map[string]string{cachev1alpha1.AnnotationList: r.list.String()})
 }
 
-// tell writes a version of something on a pod that has another one, with more annotations. It
-// remembers for which version of the pod it has: until the cache has its write, that isn't
-// repeated. A pod that is gone, or was replaced, is told when the cache has the next.
+// tell writes the version of a list or a table on a pod that has another version, with more
+// annotations. It remembers the resourceVersion of the pod that it wrote to, so it doesn't write
+// again before the cache has the write. A pod that replaces it is told when the cache has it.
 func (r *run) tell(ctx context.Context, pods []corev1.Pod, ref action.PodRef, annotation string, version int64, more map[string]string) error {
 	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.UID == ref.UID })
 	number := strconv.FormatInt(version, 10)
@@ -151,10 +152,10 @@ func (r *run) tell(ctx context.Context, pods []corev1.Pod, ref action.PodRef, an
 	return err
 }
 
-// kindTold, and the name of a pod: it was told something.
+// kindTold with the name of a pod is the key in Matches of a pod that was told a version.
 const kindTold = "told "
 
-// forgetPods forgets pods that are gone.
+// forgetPods forgets the versions that pods that are gone were told.
 func (r *run) forgetPods() {
 	there := map[string]bool{}
 	for _, pods := range [][]corev1.Pod{r.present.Pods, r.present.Routers.Pods} {
@@ -165,8 +166,8 @@ func (r *run) forgetPods() {
 	r.Matches.Drop(r.cluster, func(kind string) bool { return strings.HasPrefix(kind, kindTold) && !there[kind] })
 }
 
-// annotatePod does nothing if the pod is gone. One that was replaced, as any pod that somebody
-// else writes at the same moment, is a conflict: the next reconcile sees more.
+// annotatePod does nothing if the pod is gone. If the pod was replaced, or another client has
+// written to it at the same moment, the conflict is a refusal: the next reconcile sees more.
 func (r *run) annotatePod(ctx context.Context, pod *corev1.Pod, annotations map[string]string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": annotations}})
 	if err != nil {

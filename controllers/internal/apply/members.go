@@ -63,8 +63,8 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 	if r.present.Deployment != nil {
 		changed, err = applyChanged(ctx, r, desired, current, r.present.Deployment)
 	} else {
-		var behind bool
-		if behind, err = create[appsv1.Deployment](ctx, r, kindDeployment, r.cluster.Name, desired); behind {
+		var stale bool
+		if stale, err = create[appsv1.Deployment](ctx, r, kindDeployment, r.cluster.Name, desired); stale {
 			return nil
 		}
 		changed = err == nil
@@ -104,17 +104,17 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	}
 	desired.WithAnnotations(d.annotations())
 	hash := written.HashOf(desired)
-	if r.present.StatefulSet != nil { // not part of the hash: the first write has the spec's
+	if r.present.StatefulSet != nil { // not part of the hash, because the first write takes the spec's
 		build.KeepClaimTemplates(desired, r.present.StatefulSet)
 	}
 	changed, err := r.applySized(ctx, a, desired, current, hash)
 	r.noteTemplateWrite(r.Turns, d, err)
-	if errors.Is(err, errBehind) {
-		return nil // an event is coming
+	if errors.Is(err, errStale) {
+		return nil // the StatefulSet's event starts the next reconcile
 	}
 	r.done.MembersWritten = changed
 	switch {
-	case r.view == nil, err == nil && !changed: // the cache's size is not the live one
+	case r.view == nil, err == nil && !changed: // the size in the cache is not the live one
 	case !r.view.StatefulSet.Exists || err != nil:
 		r.view = nil
 	default:
@@ -128,7 +128,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		r.Matches.Note(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, a.Replicas)
 	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
-		// If members leave while others stay, there are events about their claims.
+		// If members leave while others stay, the events about their claims tell.
 		r.event(r.cluster, "Scaling", "Scale", "StatefulSet goes from %d to %d members", from, a.Replicas)
 	}
 	return err
@@ -153,17 +153,17 @@ func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, 
 	return d, err
 }
 
-// sizeChanged notes that admission has changed the number that was sent. No other client owns the field, and
-// another write would change nothing.
+// sizeChanged notes that admission has changed the number that was sent. No other client owns the
+// field, so another write would change nothing.
 func (r *run) sizeChanged(what string, sent, is int32) {
 	r.done.SizeChanged = fmt.Sprintf("the operator asked for %d %s, and admission made %d of it", sent, what, is)
 }
 
-// errBehind: the size is set already, and the cache doesn't have it yet.
-var errBehind = errors.New("the cache is behind")
+// errStale: the size is set already, and the cache doesn't have it yet.
+var errStale = errors.New("the cache is stale")
 
-// applySized applies the StatefulSet. Any apply also sets the size, and the cache may be
-// behind, so the live check comes first.
+// applySized applies the StatefulSet. Any apply also sets the size, and the cache may be stale, so
+// the live check comes first.
 func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration, hash string,
 ) (changed bool, err error) {
 	from, same := int32(0), false
@@ -173,9 +173,9 @@ func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired
 		from, same = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), written.AsWanted(desired, current, live, hash)
 	}
 	if !same {
-		behind, err := r.maySetReplicas(ctx, a.Replicas)
-		if err == nil && behind && from != a.Replicas {
-			err = errBehind
+		stale, err := r.maySetReplicas(ctx, a.Replicas)
+		if err == nil && stale && from != a.Replicas {
+			err = errStale
 		}
 		if err != nil {
 			return false, err
@@ -184,9 +184,9 @@ func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired
 	if r.present.StatefulSet != nil {
 		return applyHashed(ctx, r, desired, current, live, hash)
 	}
-	behind, err := create[appsv1.StatefulSet](ctx, r, kindStatefulSet, r.cluster.Name, desired)
-	if err == nil && behind {
-		err = errBehind
+	stale, err := create[appsv1.StatefulSet](ctx, r, kindStatefulSet, r.cluster.Name, desired)
+	if err == nil && stale {
+		err = errStale
 	}
 	return err == nil, err
 }

@@ -36,7 +36,8 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 	servers, list := build.ClientServers(r.cluster, r.ports, a.ListSize), r.present.ServerList
 	differs := r.cluster.Spec.Storage != nil && list != nil &&
 		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || observe.ListSize(list) != len(servers))
-	// Servers at other ports are written to this list, of the same ring, or not at all.
+	// Servers at other ports are written only if the list still has its cached version, and so the
+	// same ring.
 	other := r.cluster.Spec.Storage != nil && list != nil && build.OtherServers(list.Data, servers)
 	locked := (differs || other) && metav1.IsControlledBy(list, r.cluster)
 	if differs {
@@ -48,20 +49,20 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 			return err
 		}
 	}
-	behind := false
+	stale := false
 	err := applyOwned(ctx, r, owned[corev1.ConfigMap, *corev1.ConfigMap, coreac.ConfigMapApplyConfiguration, *coreac.ConfigMapApplyConfiguration]{
 		kind: kindConfigMap, name: build.ServersName(r.cluster.Name), current: r.present.ServerList, extract: coreac.ExtractConfigMap,
 		desired: func() *coreac.ConfigMapApplyConfiguration {
 			return build.ServersConfigMap(r.cluster, servers, a.Record)
 		},
-		variant: int32(len(servers)) ^ r.ports.Variant(), differs: differs, behind: &behind, locked: locked,
+		variant: int32(len(servers)) ^ r.ports.Variant(), differs: differs, stale: &stale, locked: locked,
 	})
 	r.done.ListWritten = err == nil
-	if err == nil && !behind && r.present.ServerList == nil {
+	if err == nil && !stale && r.present.ServerList == nil {
 		r.listMade = &a
 	}
 	if r.view != nil && err == nil && differs {
-		r.view.ListSize, r.view.Record = a.ListSize, a.Record // movers begin at once
+		r.view.ListSize, r.view.Record = a.ListSize, a.Record // so that the steps of the same plan can tell movers to begin
 	}
 	return err
 }
@@ -81,8 +82,8 @@ func (r *run) applyBudget(ctx context.Context) error {
 	})
 }
 
-// owned is an object of the cluster that is created, changed and deleted as the spec
-// wants it. T is its type, AC its apply configuration.
+// owned is an object of the cluster that is created, changed and deleted as the spec demands. T is
+// its type, AC its apply configuration.
 type owned[T any, P interface {
 	*T
 	client.Object
@@ -93,7 +94,7 @@ type owned[T any, P interface {
 	kind, name string
 	// current is what the cache has, or nil.
 	current P
-	// desired by the spec; nil for none.
+	// desired returns what the spec demands; nil for no object.
 	desired func() AC
 	// extract returns the fields of the current object that we have applied.
 	extract func(P, string) (AC, error)
@@ -101,12 +102,12 @@ type owned[T any, P interface {
 	// is known to differ from what is desired.
 	variant int32
 	differs bool
-	// locked: it is only changed if the cache has its latest version. The cluster is its owner by that version, so no
-	// live read has to tell that the Memcached isn't deleted.
+	// locked: the object is only changed if the cache has its latest version. In that version the
+	// cluster owns the object, so no live read has to show that the Memcached isn't deleted.
 	locked bool
-	// behind, if it is set, is told whether the object was not written because the cache is behind.
-	behind *bool
-	// unsettled: it is to be looked at again although it is as desired now.
+	// stale, if set, gets whether the object was not written because the cache is stale.
+	stale *bool
+	// unsettled: the object is to be compared again next time although it is as desired now.
 	unsettled bool
 }
 
@@ -129,9 +130,9 @@ func applyOwned[T any, P interface {
 		return r.deleteObject(ctx, w.current)
 	}
 	if w.current == nil {
-		behind, err := create[T, P](ctx, r, w.kind, w.name, desired)
-		if w.behind != nil {
-			*w.behind = behind
+		stale, err := create[T, P](ctx, r, w.kind, w.name, desired)
+		if w.stale != nil {
+			*w.stale = stale
 		}
 		return err
 	}
@@ -143,7 +144,7 @@ func applyOwned[T any, P interface {
 		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 		err := r.apply(ctx, AC(desired.WithResourceVersion(w.current.GetResourceVersion())))
 		if apierrors.IsConflict(err) {
-			return observe.Refuse("%s %s has changed: the cache is behind", identity.KindOf(w.current), w.name)
+			return observe.Refuse("%s %s has changed: the cache is stale", identity.KindOf(w.current), w.name)
 		}
 		return err
 	}
@@ -178,9 +179,9 @@ func applyHashed[AC interface {
 	return true, r.apply(ctx, desired)
 }
 
-// mayOwn checks live that the Memcached is not deleted, because applying an object makes
-// the cluster its owner. If somebody deleted the Memcached and keeps its objects
-// (--cascade=orphan), these have lost their owner. If they got it again, the garbage
+// mayOwn checks live that the Memcached is not deleted, because applying an object makes the
+// cluster its owner. If a person has deleted the Memcached and keeps its objects
+// (--cascade=orphan), these have lost their owner. If they got the owner again, the garbage
 // collector would delete them.
 func (r *run) mayOwn(ctx context.Context) error {
 	if r.owns {
@@ -191,29 +192,30 @@ func (r *run) mayOwn(ctx context.Context) error {
 	case err != nil:
 		return err
 	case live == nil || live.UID != r.cluster.UID || live.DeletionTimestamp != nil:
-		return observe.Refuse("Memcached %s was deleted: the cache is behind", r.cluster.Name)
+		return observe.Refuse("Memcached %s was deleted: the cache is stale", r.cluster.Name)
 	}
 	r.owns = true
 	return nil
 }
 
-// noVersion is a version that no object has. With it the API server applies a configuration only if there is no such
-// object: it creates, and never changes.
+// noVersion is a resourceVersion that no object has. With it, apply can create the object, but
+// fails with a conflict if the object exists.
 const noVersion = "1"
 
-// kindMade, and the kind: this process has created the object.
+// kindMade with a kind is the key in Matches of an object that this process has created.
 const kindMade = "made "
 
-// create creates an object that the cache lacks. The API server refuses if there is one, which is looked at then:
-// behind is true if it is the cluster's own, and an event is coming. An object of another owner is an error, and
-// stays as it is. An object that this process has made is looked for first: the cache is behind, as a rule.
+// create creates an object that the cache lacks. If the API server says that the object exists,
+// create reads it: stale is true if it is the cluster's own, and its event will come. An object of
+// another owner is an error, and stays as it is. If this process has created the object before,
+// create reads first, because the cache usually is stale.
 func create[T any, P interface {
 	*T
 	client.Object
 }, C any, AC interface {
 	*C
 	written.Configuration[C]
-}](ctx context.Context, r *run, kind, name string, desired AC) (behind bool, err error) {
+}](ctx context.Context, r *run, kind, name string, desired AC) (stale bool, err error) {
 	made := kindMade + kind
 	known := &metav1.ObjectMeta{UID: r.cluster.UID}
 	if err := r.mayOwn(ctx); err != nil {
@@ -233,14 +235,15 @@ func create[T any, P interface {
 	switch {
 	case err != nil:
 		return false, err
-	case object == nil: // it is gone again
+	case object == nil: // the object was deleted after the conflict
 		return false, r.apply(ctx, AC(desired.WithResourceVersion(noVersion)))
 	case !identity.OwnsOrAdopts(r.cluster, object):
 		return false, identity.NameTaken(object)
 	case identity.Selector(object).Matches(labels.Set(object.GetLabels())) && object.GetLabels()[cachev1alpha1.LabelCluster] == r.cluster.Name:
 		return true, nil
 	}
-	// Without its labels the cache can't have it; applying restores them. It is the object that was looked at.
+	// The cache can't see the object without its labels. Apply restores them, on exactly the object
+	// that was read.
 	if err = r.apply(ctx, AC(desired.WithResourceVersion(object.GetResourceVersion()))); apierrors.IsConflict(err) {
 		err = observe.Refuse("%s %s has just changed", identity.KindOf(object), name)
 	}

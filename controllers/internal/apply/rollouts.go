@@ -22,27 +22,28 @@ import (
 	"example.com/memcached-operator/controllers/internal/rollout"
 )
 
-// templateInput is what decides about the template of a StatefulSet or a Deployment.
+// templateInput is the input of the decision about the template of a StatefulSet or a Deployment.
 type templateInput struct {
-	// turns of what the template is for, and a hash of the part of the spec that it depends on.
+	// turns are those of members or of routers; spec is a hash of the part of the spec that the
+	// template depends on.
 	turns  *rollout.Turns
 	spec   string
 	object metav1.Object
-	// live is the present template, applied what we have applied of it, and desired what
-	// it is to be.
+	// live is the present template, applied the part that we have applied, and desired the next
+	// template.
 	live             *corev1.PodTemplateSpec
 	applied, desired *coreac.PodTemplateSpecApplyConfiguration
 	// replicas is the present size, wanted the next one.
 	replicas, wanted int32
 	// ready: all members exist, have this template, and are ready.
 	ready bool
-	// otherSize: the next size is not the spec's yet.
+	// otherSize: the next size is not yet the spec's.
 	otherSize bool
-	// kept: the plan leaves the template as it is.
+	// kept: the plan keeps the present template.
 	kept bool
 }
 
-// templateDecision is which template to apply, and whose turn that is.
+// templateDecision is the template to apply, and the decision about its turn.
 type templateDecision struct {
 	template *coreac.PodTemplateSpecApplyConfiguration
 	// settled: the template is as wanted, and no roll-out is under way.
@@ -61,8 +62,7 @@ func (d *templateDecision) annotations() map[string]string {
 	return map[string]string{cachev1alpha1.AnnotationTemplate: d.turn.Record.String()}
 }
 
-// decideTemplate decides whether the pods get the wanted template now, or when it is
-// their turn.
+// decideTemplate decides whether the pods get the wanted template now, or later in their turn.
 func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDecision, error) {
 	sent, recorded := written.HashOf(m.desired), rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate])
 	same := equality.Semantic.DeepEqual(m.desired, m.applied) ||
@@ -90,8 +90,8 @@ func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDe
 	return d, err
 }
 
-// present is the present template: what we have applied of it, or all of it if that is
-// not known.
+// present is the present template: the part that we have applied, or all of it if that part is not
+// known.
 func (m *templateInput) present() (*coreac.PodTemplateSpecApplyConfiguration, error) {
 	if m.applied != nil {
 		return m.applied, nil
@@ -118,7 +118,7 @@ func (r *run) noteTemplateWrite(turns *rollout.Turns, d *templateDecision, err e
 // notApplied tells whether the error proves that the API server changed nothing.
 func notApplied(err error) bool {
 	var answer apierrors.APIStatus
-	return errors.Is(err, observe.ErrRefused) || errors.Is(err, errBehind) || errors.As(err, &answer) &&
+	return errors.Is(err, observe.ErrRefused) || errors.Is(err, errStale) || errors.As(err, &answer) &&
 		answer.Status().Code >= http.StatusBadRequest && answer.Status().Code < http.StatusInternalServerError
 }
 

@@ -15,12 +15,12 @@ func TestATurnIsGivenBackWhereTheAPIServerRefuses(t *testing.T) {
 		err  error
 		back bool
 	}{
-		"forbidden":           {apierrors.NewForbidden(schema.GroupResource{}, "a", nil), true},
-		"refused by a check":  {observe.Refuse("no"), true},
-		"the cache is behind": {errBehind, true},
-		"no answer":           {errors.New("the connection broke"), false},
-		"its own troubles":    {apierrors.NewInternalError(errors.New("etcd")), false},
-		"done":                {nil, false},
+		"forbidden":          {apierrors.NewForbidden(schema.GroupResource{}, "a", nil), true},
+		"refused by a check": {observe.Refuse("no"), true},
+		"the cache is stale": {errStale, true},
+		"no answer":          {errors.New("the connection broke"), false},
+		"its own troubles":   {apierrors.NewInternalError(errors.New("etcd")), false},
+		"done":               {nil, false},
 	} {
 		if back := notApplied(test.err); back != test.back {
 			t.Errorf("%s: it is given back: %v", name, back)

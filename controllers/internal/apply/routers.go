@@ -26,7 +26,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// kindRouters, and the part.
+// kindRouters with a part is the kind of a router object in Matches.
 const kindRouters = "routers' "
 
 // applyRouters applies one object of the routers, or deletes it.
@@ -61,8 +61,8 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 	return fmt.Errorf("unknown part %q of the routers", part)
 }
 
-// applyRouterDeployment applies the routers' Deployment. What an upgrade of the operator changes in their
-// pods is rolled out when it is the cluster's turn.
+// applyRouterDeployment applies the routers' Deployment. A change that an upgrade of the operator
+// makes to their pods is rolled out in the cluster's turn.
 func (r *run) applyRouterDeployment(ctx context.Context, kind, name string) error {
 	present := r.present.Routers.Deployment
 	w := owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{
@@ -104,9 +104,9 @@ func (r *run) applyRouterDeployment(ctx context.Context, kind, name string) erro
 	return err
 }
 
-// leaveNumber leaves the number of routers as it is when spec.router.replicas is taken out. What we
-// applied, and don't apply any more, goes back to Kubernetes' default of one. So the number gets another
-// owner first; an autoscaler takes it from that one.
+// leaveNumber keeps the number of routers when spec.router.replicas is removed. A field that we
+// applied and no longer apply goes back to Kubernetes' default, here one. So the number gets
+// another field owner first; an autoscaler takes it over from that owner.
 func (r *run) leaveNumber(ctx context.Context, d *appsv1.Deployment) error {
 	if d == nil || r.cluster.Spec.Router == nil || r.cluster.Spec.Router.Replicas != nil || !metav1.IsControlledBy(d, r.cluster) {
 		return nil
@@ -119,7 +119,7 @@ func (r *run) leaveNumber(ctx context.Context, d *appsv1.Deployment) error {
 	return r.Client.Apply(ctx, kept, client.FieldOwner(numberOwner))
 }
 
-// lookAtNumberOfRouters notes if admission changed it.
+// lookAtNumberOfRouters notes whether admission has changed the number of routers.
 func (r *run) lookAtNumberOfRouters() {
 	d := r.present.Routers.Deployment
 	if d == nil || r.cluster.Spec.Router == nil || r.cluster.Spec.Router.Replicas == nil {
@@ -131,13 +131,14 @@ func (r *run) lookAtNumberOfRouters() {
 	}
 }
 
-// numberOwner owns the number of routers in our place.
+// numberOwner is the field owner of the number of routers when the spec has none.
 const numberOwner = cachev1alpha1.ManagedBy + "-replicas"
 
-// tableOf compares the table in a ConfigMap with what is wanted. Its number grows when anything
-// of it changes. One that a stranger has signed is written anew: routers would take the next one
-// from him. Routers may have been told of a later one than a ConfigMap has that was made anew by a
-// clock that is behind: they would ignore it.
+// tableOf compares the table in a ConfigMap with what is wanted. The number grows when anything in
+// the table changes. A table that another client has signed is written again under our name,
+// because routers would accept that client's next table, too. If the ConfigMap was created again
+// under a clock that is behind, routers may have been told a higher number, and would ignore a
+// lower one. So the new number is higher than theirs, too.
 func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contract.RingTable, differs bool) {
 	routers := &r.present.Routers
 	number, before := build.RouterTableNumber(config, r.now), build.RouterTableIn(r.cluster, config)
@@ -148,7 +149,7 @@ func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contrac
 	switch {
 	case t == nil:
 		return nil, true
-	case number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) && !routers.Strange:
+	case number > 0 && config.Data[build.RouterTableKey] == build.RouterTableText(t) && !routers.SignedByOther:
 		return t, false
 	}
 	if before != nil {
@@ -163,9 +164,9 @@ func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contrac
 	return t, true
 }
 
-// writeTable writes the table of the rings. If it differs from the one in the cache, it is
-// compared with the one on the API server: a table that was written a moment ago is not written
-// again. A cluster without members keeps the one that it had.
+// writeTable writes the table of the rings. If the wanted table differs from the one in the cache,
+// it is compared with the one on the API server, so that a table that was written a moment ago is
+// not written again. A cluster without members keeps its table.
 func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 	current, name := r.present.Routers.Table, build.RouterName(r.cluster.Name)
 	wanted := r.cluster.Spec.Router != nil
@@ -181,11 +182,11 @@ func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 				return err
 			}
 			if live != nil && !identity.OwnsOrAdopts(r.cluster, live) {
-				live = nil // which the next step reports
+				live = nil // applyOwned reports the taken name
 			}
 			current = live
 			if t, differs = r.tableOf(a, live); t == nil {
-				return observe.Refuse("routers are told of state %s only after the one before: the cache is behind", a.State)
+				return observe.Refuse("routers are told of state %s only after the one before: the cache is stale", a.State)
 			}
 		}
 	}
@@ -205,8 +206,8 @@ func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 	return err
 }
 
-// tellRouter writes the number of the routers' table to a router's pod, so that the kubelet
-// brings the table at once.
+// tellRouter writes the number of the routers' table on a router's pod, so that the kubelet updates
+// the table in the pod at once.
 func (r *run) tellRouter(ctx context.Context, a action.TellRouter) error {
 	if r.table == 0 {
 		return nil

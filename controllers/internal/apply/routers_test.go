@@ -73,7 +73,7 @@ func TestATableThatAStrangerHasSignedIsWrittenAnew(t *testing.T) {
 		written.Signer = "stranger"
 		config := &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(written)}}
 		for _, strange := range []bool{false, true} {
-			present.Routers.Strange = strange
+			present.Routers.SignedByOther = strange
 			got, differs := r.tableOf(action.WriteTable{State: state, ListSize: 2}, config)
 			if differs != strange || differs && (got.Number <= 1000 || got.Before != 1000 || got.Signer != "this operator" || got.State != state) {
 				t.Errorf("%s, strange=%t: %+v, differs=%t", state, strange, got, differs)

@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
-// growClaim asks for a larger volume. The API server decides whether it may grow, so
-// nobody has to read the storage class.
+// growClaim asks for a larger volume. The API server decides whether the volume may grow, so the
+// operator needn't read the storage class.
 func (r *run) growClaim(ctx context.Context, a action.GrowClaim) error {
 	if _, refused := r.Reader.GrowthRefused.Last(r.cluster, r.now, observe.GrowthInterval); refused || r.done.GrowthRefused != "" {
 		return nil

@@ -16,20 +16,21 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// CertificateReader asks the member's supervisor, or the router, at host:port how its certificate stands.
+// CertificateReader asks the member's supervisor, or the router, at host:port about its
+// certificate.
 type CertificateReader func(ctx context.Context, address string) (contract.Certificate, error)
 
 const (
 	certificateTimeout = time.Second
-	// certificateInterval is how often each is asked.
+	// certificateInterval is how often each pod is asked.
 	certificateInterval = 2 * time.Minute
-	// certificateTargets bounds how many are asked.
+	// certificateTargets bounds how many pods are asked.
 	certificateTargets = 8192
-	// maxCertificate bounds an answer, in bytes: anything may listen at the address.
+	// maxCertificate bounds an answer, in bytes, because any server may listen at the address.
 	maxCertificate = 4 << 10
 )
 
-// Certificates of members and routers. A nil Certificates sends no question.
+// Certificates asks members and routers about their certificates. A nil Certificates asks none.
 type Certificates struct {
 	sampler *sampler[certificateTarget, contract.Certificate]
 }
@@ -39,8 +40,8 @@ type certificateTarget struct {
 	uid     types.UID
 }
 
-// NewCertificates asks once it is started. It calls changed for each cluster when all its pods have
-// answered or failed, and something is new; changed must not block.
+// NewCertificates returns Certificates that ask once they are started. They call changed for each
+// cluster when all its pods have answered or failed and an answer is new; changed must not block.
 func NewCertificates(read CertificateReader, changed func(cluster types.NamespacedName)) *Certificates {
 	return &Certificates{newSampler(samplerOptions[certificateTarget, contract.Certificate]{
 		Ask: func(ctx context.Context, pod certificateTarget) (contract.Certificate, error) {
@@ -56,16 +57,17 @@ func NewCertificates(read CertificateReader, changed func(cluster types.Namespac
 // Start asks until the context ends.
 func (c *Certificates) Start(ctx context.Context) error { return c.sampler.Start(ctx) }
 
-// CertificateOf is how a pod's certificate stands.
+// CertificateOf is what is known about a pod's certificate.
 type CertificateOf struct {
 	Pod string
 	contract.Certificate
-	// Err is why it has not answered; empty if it has. Known: it has answered or failed.
+	// Err says why the pod has not answered; empty if it has. Known: the pod has answered or
+	// failed.
 	Err   string
 	Known bool
 }
 
-// Want replaces the pods of a cluster that are asked from now on, at the address of each, and returns
+// Want replaces the pods of a cluster that are asked from now on, each at its address, and returns
 // what is known.
 func (c *Certificates) Want(cluster types.NamespacedName, pods []*corev1.Pod, address func(*corev1.Pod) string) []CertificateOf {
 	targets := make([]certificateTarget, 0, len(pods))
@@ -81,14 +83,14 @@ func (c *Certificates) Want(cluster types.NamespacedName, pods []*corev1.Pod, ad
 	return known
 }
 
-// Forget ends the questions to the pods of the cluster.
+// Forget asks no pod of the cluster any more.
 func (c *Certificates) Forget(cluster types.NamespacedName) {
 	if c != nil {
 		c.sampler.Want(cluster)
 	}
 }
 
-// CertificateFromPod asks the pod itself. The operator must be able to reach it.
+// CertificateFromPod asks the pod itself. The operator must be able to reach the pod.
 func CertificateFromPod(ctx context.Context, address string) (c contract.Certificate, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+contract.CertificatePath, http.NoBody)
 	if err != nil {

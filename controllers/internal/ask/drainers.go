@@ -20,25 +20,23 @@ import (
 )
 
 const (
-	// ProgressInterval is how often the progress of a running drain is read. Each time
-	// costs a read, and a write of the status. With both, status changes about every two
-	// seconds.
+	// ProgressInterval is how often the progress of a running drain is read. Each time costs a read
+	// and a write of the status, which together make status change about every two seconds.
 	ProgressInterval = 1500 * time.Millisecond
-	// prepareInterval is how often it is read until a mover is prepared, for preparesFor at most:
-	// clients are told of a scaling then.
+	// prepareInterval is how often the progress is read until a mover is prepared, for preparesFor
+	// at most, because clients are told of a scaling only then.
 	prepareInterval = 300 * time.Millisecond
 	preparesFor     = 10 * time.Second
-	// progressTimeout bounds one read: the node of a drainer may be dead.
+	// progressTimeout bounds one read, because the node of a drainer may be dead.
 	progressTimeout = 2 * time.Second
-	// progressTargets bounds how many drainers are asked. Status shows no progress of any
-	// others.
+	// progressTargets bounds how many drainers are asked. Status shows no progress of others.
 	progressTargets = 4096
 )
 
 // ProgressReader returns the last progress line of a drainer's pod, or nil.
 type ProgressReader func(ctx context.Context, namespace, pod string) (*contract.Progress, error)
 
-// Drainers are asked how far they are. A nil Drainers sends no question.
+// Drainers asks drainers how far they are. A nil Drainers asks none.
 type Drainers struct {
 	sampler *sampler[logTarget, contract.Progress]
 }
@@ -49,8 +47,8 @@ type logTarget struct {
 	uid             types.UID
 }
 
-// NewDrainers reads the logs of drainers once it is started. It calls changed for each
-// cluster whose drainers have got further; changed must not block.
+// NewDrainers returns Drainers that read the logs of drainers once they are started. They call
+// changed for each cluster whose drainers have made progress; changed must not block.
 func NewDrainers(read ProgressReader, changed func(cluster types.NamespacedName)) *Drainers {
 	return &Drainers{newSampler(samplerOptions[logTarget, contract.Progress]{
 		Ask: func(ctx context.Context, pod logTarget) (contract.Progress, error) {
@@ -91,13 +89,13 @@ func (d *Drainers) Want(cluster types.NamespacedName, pods ...*corev1.Pod) map[t
 // Forget asks no drainer of the cluster any more.
 func (d *Drainers) Forget(cluster types.NamespacedName) { d.Want(cluster) }
 
-// Bounds of what is read of a log: anybody may have written it.
+// Bounds of a log, because its content can't be trusted.
 const (
 	maxProgressLines = 5
 	maxProgressLog   = 8 << 10
 	maxProgressLine  = 4 << 10
-	// maxProgressCount is more items or bytes than a volume has. The sum of all volumes
-	// of a cluster, in percent, still fits into an int64.
+	// maxProgressCount is more items or bytes than a volume has. The sum over all volumes of a
+	// cluster, in percent, still fits into an int64.
 	maxProgressCount   = 1 << 46
 	maxProgressSeconds = 1e9
 	maxProgressMessage = 1 << 10
@@ -125,7 +123,7 @@ func ProgressFromLogs(clients kubernetes.Interface) ProgressReader {
 	}
 }
 
-// lastProgress returns the last progress line, or nil. Messages for people may follow it.
+// lastProgress returns the last progress line, or nil. Log messages may follow it.
 func lastProgress(log []byte) *contract.Progress {
 	lines := bytes.Split(log, []byte("\n"))
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -136,7 +134,7 @@ func lastProgress(log []byte) *contract.Progress {
 	return nil
 }
 
-// progressOf parses a progress line; nil if it is none.
+// progressOf parses a progress line; nil for any other line.
 func progressOf(line []byte) *contract.Progress {
 	var p contract.Progress
 	if len(line) > maxProgressLine || json.Unmarshal(line, &p) != nil || p.Phase == "" || len(p.Phase) > maxProgressPhase {
@@ -153,7 +151,7 @@ func progressOf(line []byte) *contract.Progress {
 		}
 	}
 	if p.Phase == contract.PhaseSettling {
-		p.Seconds = 0 // nobody needs them, and no two answers would be the same
+		p.Seconds = 0 // the seconds are not used, and would make each answer differ
 	}
 	p.Message = status.Printable(p.Message, maxProgressMessage)
 	return &p

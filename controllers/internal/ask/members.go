@@ -20,7 +20,7 @@ import (
 // Memory of a member, in bytes.
 type Memory struct{ Used, Limit int64 }
 
-// MemoryReader asks the member at host:port.
+// MemoryReader asks the member at host:port for its memory.
 type MemoryReader func(ctx context.Context, address string) (Memory, error)
 
 const (
@@ -28,15 +28,14 @@ const (
 	memoryTimeout = 500 * time.Millisecond
 	// memoryPatience is how long a scale-down waits for its members' answers.
 	memoryPatience = 2 * time.Second
-	// memoryInterval is how often the members are asked again while a scale-down waits
-	// for room.
+	// memoryInterval is how often the members are asked while a scale-down waits for room.
 	memoryInterval = 10 * time.Second
-	// memoryTargets bounds how many members are asked. If a scale-down has more, it is
-	// not known whether the items fit.
+	// memoryTargets bounds how many members are asked. For a scale-down with more members, the
+	// operator doesn't know whether the items fit.
 	memoryTargets = 8192
 )
 
-// Members are asked how full they are. A nil Members sends no question.
+// Members asks members how full they are. A nil Members asks none.
 type Members struct {
 	sampler *sampler[memoryTarget, Memory]
 }
@@ -47,18 +46,18 @@ type memoryTarget struct {
 	uid     types.UID
 }
 
-// Answer of a member: its memory, or how much longer it may take, or why it has not
-// answered.
+// Answer is a member's answer: its memory, or how much longer the answer may take, or why there is
+// none.
 type Answer struct {
 	Memory Memory
 	// Wait is positive while there is no answer yet.
 	Wait time.Duration
-	// Err is empty if there is one.
+	// Err says why the member has not answered; empty if it has.
 	Err string
 }
 
-// NewMembers asks members once it is started. It calls changed for each cluster when all
-// its members have answered or failed, and something is new; changed must not block.
+// NewMembers returns Members that ask once they are started. They call changed for each cluster
+// when all its members have answered or failed and an answer is new; changed must not block.
 func NewMembers(read MemoryReader, changed func(cluster types.NamespacedName)) *Members {
 	return &Members{newSampler(samplerOptions[memoryTarget, Memory]{
 		Ask:     func(ctx context.Context, pod memoryTarget) (Memory, error) { return read(ctx, pod.address) },
@@ -105,14 +104,14 @@ func answerOf(s sample[Memory], now time.Time) Answer {
 	return Answer{Memory: s.Value, Err: s.Err}
 }
 
-// Bounds of a member's answer: anything may listen at its address.
+// Bounds of a member's answer, because any server may listen at its address.
 const (
 	maxStatistics = 64 << 10
 	maxMemory     = 1 << 50
 )
 
-// MemoryFromStats asks the member itself. The operator must be able to reach it, and
-// needs no credentials.
+// MemoryFromStats asks the member itself. The operator must be able to reach the member, and needs
+// no credentials.
 func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -128,7 +127,7 @@ func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 	return readMemory(connection)
 }
 
-// readMemory reads memcached's statistics.
+// readMemory reads memcached's memory from its statistics.
 func readMemory(connection io.Reader) (Memory, error) {
 	memory := Memory{Used: math.MinInt64}
 	lines := bufio.NewScanner(io.LimitReader(connection, maxStatistics))

@@ -22,16 +22,16 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// RingReader asks the router at host:port which table it has acknowledged, and gives it the newest one,
-// if it has not read that.
+// RingReader asks the router at host:port which table it has acknowledged, and gives it the newest
+// table if it has not read that yet.
 type RingReader func(ctx context.Context, address string, newest *Table) (contract.RingAcknowledged, error)
 
-// Table is what routers are given.
+// Table is a signed table as routers are given it.
 type Table struct {
 	contract.RingTable
-	// since is when this process gave it first.
+	// since is when this process first gave the table to a router.
 	since time.Time
-	// text is without the key, which the cluster's routers know.
+	// text is the table without its key, which the cluster's routers know.
 	text      []byte
 	signature string
 }
@@ -42,52 +42,55 @@ func NewTable(t *contract.RingTable, signer *contract.RingSigner) *Table {
 	public.Key = ""
 	text, err := json.Marshal(public)
 	if err != nil {
-		panic(err) // it has nothing that can't be marshalled
+		panic(err) // a table can always be marshalled
 	}
 	return &Table{RingTable: *t, since: time.Now(), text: text, signature: signer.Sign(text, t.Key)}
 }
 
 const (
-	// ringTimeout bounds the question to a router.
+	// ringTimeout bounds one question to a router.
 	ringTimeout = time.Second
-	// ringInterval is how often a router is asked that has not acknowledged the table yet, and
-	// soonInterval that is when it has just been given it, for soonFor at most.
+	// ringInterval is how often a router that has not acknowledged the table yet is asked.
+	// soonInterval is how often it is asked right after it was given the table, for soonFor at
+	// most.
 	ringInterval = 500 * time.Millisecond
 	soonInterval = 100 * time.Millisecond
 	soonFor      = 5 * time.Second
 	// ringTargets bounds how many routers are asked.
 	ringTargets = 8192
-	// strangeEvery is how often the table of a stranger is written anew.
-	strangeEvery = 10 * time.Second
-	// maxRing bounds a router's answer, and maxRingWords the words in it, in bytes.
+	// foreignEvery is how often a table that another signer has signed is written again.
+	foreignEvery = 10 * time.Second
+	// maxRing bounds a router's answer, and maxRingWords the message in it, in bytes.
 	maxRing, maxRingWords = 4 << 10, 256
 )
 
-// Routers are asked which table they have acknowledged: until it is the present one, and then
-// no more. A nil Routers sends no question.
+// Routers asks routers which table they have acknowledged, until it is the present one. A nil
+// Routers asks none.
 type Routers struct {
 	sampler *sampler[routerTarget, contract.RingAcknowledged]
 	changed func(cluster types.NamespacedName)
 	signer  *contract.RingSigner
 
 	mu sync.Mutex
-	// last are the numbers that routers have acknowledged.
+	// last has the numbers of the tables that routers have acknowledged.
 	last map[types.NamespacedName]map[process]int64
-	// tables are those that routers are given.
+	// tables has the tables that routers are given.
 	tables map[types.NamespacedName]*Table
 	found  map[types.NamespacedName]found
 }
 
-// found is who had signed the first table that was asked about.
+// found is the signer of the first table that routers were asked about, and when another signer was
+// last reported.
 type found struct {
 	signer string
-	// told is when a table was last called strange; waits: the next time is.
+	// told is when a table by another signer was last reported; waits: the next report is
+	// scheduled.
 	told  time.Time
 	waits bool
 }
 
-// process is a router that runs: a container that starts again may have an older table in its file than
-// the one before was given.
+// process is one run of a router's container. After a restart the file may have an older table than
+// the run before was given.
 type process struct {
 	pod      types.UID
 	restarts int32
@@ -103,25 +106,25 @@ func processOf(pod *corev1.Pod) process {
 	return p
 }
 
-// routerTarget is the router that is asked. One of its own for each table lets Since tell how long it
-// has been behind.
+// routerTarget is the router that is asked. Each table has its own target, so that Since tells how
+// long the router has been behind.
 type routerTarget struct {
 	address string
 	process process
 	table   *Table
 }
 
-// Behind is a router that has not acknowledged the table.
+// Behind is a router that has not acknowledged the present table.
 type Behind struct {
 	Pod string
-	// Since when it has been asked.
+	// Since is when it was first asked about this table.
 	Since time.Time
-	// Why, in its own words; empty if it has not answered.
+	// Why is the router's own message; empty if it has not answered.
 	Why string
 }
 
-// NewRouters asks routers once it is started. It calls changed for each cluster of which there
-// is news; changed must not block.
+// NewRouters returns Routers that ask once they are started. They call changed for each cluster
+// with a new answer; changed must not block.
 func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Routers {
 	return &Routers{
 		sampler: newSampler(samplerOptions[routerTarget, contract.RingAcknowledged]{
@@ -146,8 +149,8 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 // Start asks until the context ends.
 func (r *Routers) Start(ctx context.Context) error { return r.sampler.Start(ctx) }
 
-// Behind returns the routers that have not acknowledged the table, as far as is known. They are asked
-// from now on, at that port, and given it; the others are not.
+// Behind returns the routers that have not acknowledged the table, as far as is known. From now on
+// these routers are asked, at this port, and given the table; the others are not.
 func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.RingTable, pods ...*corev1.Pod) (behind []Behind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,8 +205,8 @@ func whyBehind(a contract.RingAcknowledged, number int64) string {
 	return fmt.Sprintf("it has acknowledged table %d, not %d yet: %s", a.Acknowledged, number, a.Waiting)
 }
 
-// Signer is whom routers take tables from that they are given, empty for nobody. They know it by a table
-// that they have read.
+// Signer is the public key of this process's signer; empty for none. Routers accept tables that
+// they are given from the signer that they know from the table in their file.
 func (r *Routers) Signer() string {
 	if r == nil {
 		return ""
@@ -211,17 +214,18 @@ func (r *Routers) Signer() string {
 	return r.signer.Public()
 }
 
-// Strange tells whether the table was signed neither by this process nor by whoever had signed the first one that the
-// routers of the cluster were asked about. Two operators at work would take each other for strangers: it tells that
-// once in strangeEvery only, and otherwise calls changed when that is over.
-func (r *Routers) Strange(cluster types.NamespacedName, t *contract.RingTable) bool {
+// SignedByOther tells whether the table has another signer than this process and the signer of the
+// first table that the cluster's routers were asked about. Two operators that run at the same time
+// would replace each other's tables again and again, so SignedByOther returns true only once in
+// foreignEvery. In between it returns false, and calls changed when that time is over.
+func (r *Routers) SignedByOther(cluster types.NamespacedName, t *contract.RingTable) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := r.found[cluster]
 	if t.Signer == r.signer.Public() || t.Signer == found.signer {
 		return false
 	}
-	left := strangeEvery - time.Since(found.told)
+	left := foreignEvery - time.Since(found.told)
 	switch {
 	case left <= 0:
 		found.told, found.waits = time.Now(), false
@@ -233,7 +237,8 @@ func (r *Routers) Strange(cluster types.NamespacedName, t *contract.RingTable) b
 	return left <= 0
 }
 
-// GivenSince is when the routers of the cluster were first given the table with that number; now if they weren't yet.
+// GivenSince is when the routers of the cluster were first given the table with this number; now if
+// they have not been given it.
 func (r *Routers) GivenSince(cluster types.NamespacedName, number int64, now time.Time) time.Time {
 	if r == nil {
 		return now
@@ -246,7 +251,7 @@ func (r *Routers) GivenSince(cluster types.NamespacedName, number int64, now tim
 	return now
 }
 
-// Given is the table that the routers of the cluster with that key are given, nil if none is known.
+// Given is the table that the routers of the cluster with this key are given; nil if none is known.
 func (r *Routers) Given(cluster types.NamespacedName, key string) *contract.RingTable {
 	if r == nil {
 		return nil
@@ -254,7 +259,7 @@ func (r *Routers) Given(cluster types.NamespacedName, key string) *contract.Ring
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	given := r.tables[cluster]
-	if given == nil || given.Key != key { // a cluster that had the same name
+	if given == nil || given.Key != key { // the table of an earlier cluster with the same name
 		return nil
 	}
 	t := given.RingTable
@@ -274,8 +279,8 @@ func (r *Routers) Forget(cluster types.NamespacedName) {
 	r.sampler.Want(cluster)
 }
 
-// RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach it. If
-// the router does not take the table, its kubelet brings that.
+// RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach
+// the router. A router that does not take the table gets it later in its file, by its kubelet.
 func RingFromAdmin(ctx context.Context, address string, newest *Table) (contract.RingAcknowledged, error) {
 	a, err := ring(ctx, http.MethodGet, address, newest)
 	if err != nil || a.Number >= newest.Number {
@@ -284,7 +289,7 @@ func RingFromAdmin(ctx context.Context, address string, newest *Table) (contract
 	taken, err := ring(ctx, http.MethodPut, address, newest)
 	if err != nil {
 		var status refused
-		if a.Refused = "it gives no answer"; errors.As(err, &status) { // other errors have ports in them, which change
+		if a.Refused = "it gives no answer"; errors.As(err, &status) { // other errors contain port numbers, which change each time
 			a.Refused = status.Error()
 		}
 		return a, nil
@@ -292,12 +297,12 @@ func RingFromAdmin(ctx context.Context, address string, newest *Table) (contract
 	return taken, nil
 }
 
-// refused is the status of an answer.
+// refused is the HTTP status of an answer that is not OK.
 type refused int
 
 func (r refused) Error() string { return fmt.Sprintf("%d %s", int(r), http.StatusText(int(r))) }
 
-// ring is one question to a router.
+// ring sends one question to a router.
 func ring(ctx context.Context, method, address string, t *Table) (a contract.RingAcknowledged, err error) {
 	var body io.Reader
 	if method == http.MethodPut {
@@ -329,7 +334,7 @@ func ring(ctx context.Context, method, address string, t *Table) (a contract.Rin
 	return a, nil
 }
 
-// ringClient follows nobody elsewhere, and keeps no connections.
+// ringClient follows no redirects, and keeps no connections.
 var ringClient = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxRing},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

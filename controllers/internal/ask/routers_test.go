@@ -229,21 +229,21 @@ func TestATableOfAStranger(t *testing.T) {
 		signer  string
 		strange bool
 	}{{"the one before", false}, {r.Signer(), false}, {"stranger", true}, {"stranger", false}, {r.Signer(), false}, {"the one before", false}} {
-		if got := r.Strange(key, table(test.signer)); got != test.strange {
+		if got := r.SignedByOther(key, table(test.signer)); got != test.strange {
 			t.Errorf("%s: strange=%t", test.signer, got)
 		}
 	}
-	r.found[key] = found{signer: "the one before", told: time.Now().Add(-strangeEvery), waits: true}
-	if !r.Strange(key, table("")) {
+	r.found[key] = found{signer: "the one before", told: time.Now().Add(-foreignEvery), waits: true}
+	if !r.SignedByOther(key, table("")) {
 		t.Error("a table that nobody has signed is not strange")
 	}
-	r.found[key] = found{signer: "the one before", told: time.Now().Add(time.Second - strangeEvery)}
-	if r.Strange(key, table("stranger")) {
+	r.found[key] = found{signer: "the one before", told: time.Now().Add(time.Second - foreignEvery)}
+	if r.SignedByOther(key, table("stranger")) {
 		t.Error("it is told again too early")
 	}
 	<-changed
 	r.Forget(key)
-	if r.Strange(key, table("stranger")) {
+	if r.SignedByOther(key, table("stranger")) {
 		t.Error("the first table that is found is strange")
 	}
 }

@@ -13,8 +13,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// With routing.addresses: Stable each member has a Service with an address of its own,
-// which stays when the pod is replaced. The clients' list names these Services.
+// With routing.addresses: Stable each member has a Service with its own address, which stays when
+// the pod is replaced. The clients' list names these Services.
 
 const (
 	memberInfix = "-member-"
@@ -26,7 +26,8 @@ func MemberServiceName(cluster string, ordinal int32) string {
 	return fmt.Sprintf("%s%s%d", cluster, memberInfix, ordinal)
 }
 
-// MemberServiceOrdinal is the inverse of MemberServiceName; false for any other name.
+// MemberServiceOrdinal is the inverse of MemberServiceName; false for any name that
+// MemberServiceName doesn't return.
 func MemberServiceOrdinal(cluster, service string) (int32, bool) {
 	return ordinalAfter(cluster+memberInfix, service)
 }
@@ -36,7 +37,7 @@ func Stable(c *cachev1alpha1.Memcached) bool {
 	return c.Spec.Storage != nil && c.Spec.Routing.Addresses == cachev1alpha1.AddressesStable
 }
 
-// memberHost is the name of a member on the clients' list.
+// memberHost is the DNS name of a member on the clients' list.
 func memberHost(c *cachev1alpha1.Memcached, ordinal int32) string {
 	if Stable(c) {
 		return serviceHost(c, ordinal)
@@ -44,18 +45,18 @@ func memberHost(c *cachev1alpha1.Memcached, ordinal int32) string {
 	return podHost(c, ordinal)
 }
 
-// serviceHost is the name of a member's Service.
+// serviceHost is the DNS name of a member's Service.
 func serviceHost(c *cachev1alpha1.Memcached, ordinal int32) string {
 	return fmt.Sprintf("%s.%s.svc", MemberServiceName(c.Name, ordinal), c.Namespace)
 }
 
-// podHost is the name of a member's pod.
+// podHost is the DNS name of a member's pod.
 func podHost(c *cachev1alpha1.Memcached, ordinal int32) string {
 	return fmt.Sprintf("%s.%s.%s.svc", PodName(c.Name, ordinal), c.Name, c.Namespace)
 }
 
-// serverName is how clients call the members, with {ordinal} in place of the number; empty
-// for the names of their pods.
+// serverName is the name by which clients call the members, with {ordinal} in place of the number;
+// empty for the names of their pods.
 func serverName(c *cachev1alpha1.Memcached) string {
 	if given := c.Spec.Routing.ServerName; given != "" || !Stable(c) {
 		return given
@@ -69,8 +70,9 @@ func reached(c *cachev1alpha1.Memcached, ports Ports, ordinal int32) string {
 	return fmt.Sprintf("%s:%d", reachedHost(c, ordinal, stable), ports.dialled(c, ordinal, stable))
 }
 
-// reachedHost is the name at which drainers reach a member: its pod's. Only if clients hash the
-// addresses of Services (stable), drainers have to use these, too: they hash what they connect to.
+// reachedHost is the DNS name at which drainers reach a member: the pod's. If clients hash the
+// addresses of Services (stable), it is the Service's, because drainers hash the address that they
+// connect to.
 func reachedHost(c *cachev1alpha1.Memcached, ordinal int32, stable bool) string {
 	if stable {
 		return serviceHost(c, ordinal)
@@ -78,9 +80,9 @@ func reachedHost(c *cachev1alpha1.Memcached, ordinal int32, stable bool) string 
 	return podHost(c, ordinal)
 }
 
-// MemberService is the Service of one member. It leads to a pod that isn't ready, too:
-// drainers wait for survivors, and nobody else could answer. unlisted is the time, as an
-// annotation, at which the member had left the clients' list; empty while it is there.
+// MemberService is the Service of one member. It also routes to a pod that isn't ready: drainers
+// wait for survivors, and no other pod could answer. unlisted is the value of AnnotationUnlisted;
+// empty for none.
 func MemberService(c *cachev1alpha1.Memcached, ports Ports, ordinal int32, unlisted string) *coreac.ServiceApplyConfiguration {
 	selector := Selector(c)
 	selector[appsv1.StatefulSetPodNameLabel] = PodName(c.Name, ordinal)
@@ -106,8 +108,8 @@ func MemberService(c *cachev1alpha1.Memcached, ports Ports, ordinal int32, unlis
 	return service
 }
 
-// StableEndpoints are the first n members, in ring order, with the addresses of their
-// Services. Until all of these are known, and of one family, the list stays as it was before.
+// StableEndpoints returns the first n members, in ring order, with the addresses of their Services.
+// Until all of these addresses are known and of one family, the list stays as before.
 func StableEndpoints(cluster string, n int32, services map[int32]corev1.Service, before []Endpoint) []Endpoint {
 	addresses, all := serviceAddresses(cluster, n, services)
 	if endpoints, without := ofOneFamily(cluster, n, addresses, before); all && len(without) == 0 {
@@ -116,8 +118,9 @@ func StableEndpoints(cluster string, n int32, services map[int32]corev1.Service,
 	return before
 }
 
-// ServicesOfOtherFamily are those of the first n members whose Services have no address of the family
-// that most have, once all have one: the list stays as it was because of them.
+// ServicesOfOtherFamily returns the members among the first n whose Services have no address of the
+// family that most have, once all Services have an address. The list stays as before because of
+// them.
 func ServicesOfOtherFamily(cluster string, n int32, services map[int32]corev1.Service) []string {
 	addresses, all := serviceAddresses(cluster, n, services)
 	if _, without := ofOneFamily(cluster, n, addresses, nil); all {
@@ -126,7 +129,8 @@ func ServicesOfOtherFamily(cluster string, n int32, services map[int32]corev1.Se
 	return nil
 }
 
-// serviceAddresses are those of the members' Services, by the name of the pod, and whether all have one.
+// serviceAddresses returns the addresses of the members' Services, by the name of the pod, and
+// whether all Services have one.
 func serviceAddresses(cluster string, n int32, services map[int32]corev1.Service) (addresses map[string][]string, all bool) {
 	addresses, all = make(map[string][]string, n), true
 	for i := range n {

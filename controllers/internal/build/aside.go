@@ -13,7 +13,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// LeavingMark is the leaving mark with its number, and what is decided about the volume.
+// LeavingMark returns the annotations of the leaving mark: the time, the number, and the decision
+// about the volume.
 func LeavingMark(c *cachev1alpha1.Memcached, number int64, now time.Time) map[string]string {
 	return map[string]string{
 		cachev1alpha1.AnnotationLeaving: now.UTC().Format(time.RFC3339),
@@ -22,7 +23,7 @@ func LeavingMark(c *cachev1alpha1.Memcached, number int64, now time.Time) map[st
 	}
 }
 
-// Decision is what spec.drain says of the volumes of members that leave now.
+// Decision is the part of spec.drain that decides about the volumes of members that leave now.
 func Decision(c *cachev1alpha1.Memcached) string {
 	policy := cmp.Or(c.Spec.Drain.Policy, cachev1alpha1.PolicyDrain)
 	if c.Spec.Drain.OnUnrecoverable == cachev1alpha1.UnreadableRelease {
@@ -31,8 +32,8 @@ func Decision(c *cachev1alpha1.Memcached) string {
 	return string(policy)
 }
 
-// AsideClaim is the claim that takes over the volume of one that is being deleted. It has
-// the leaving mark from the start, that one's or else this one, and a person's request.
+// AsideClaim is the claim that takes over the volume of a claim that is being deleted. From the
+// start it has a leaving mark, the first claim's own or else the given one, and a person's request.
 // storedBy is the serial of the last ring by which clients stored items on the volume.
 func AsideClaim(claim *corev1.PersistentVolumeClaim, name string, mark map[string]string, storedBy int64) *corev1.PersistentVolumeClaim {
 	annotations := map[string]string{cachev1alpha1.AnnotationAsideOf: string(claim.UID)}
@@ -51,12 +52,12 @@ func AsideClaim(claim *corev1.PersistentVolumeClaim, name string, mark map[strin
 	if adopted, ok := claim.Annotations[cachev1alpha1.AnnotationAdopted]; ok {
 		annotations[cachev1alpha1.AnnotationAdopted] = adopted
 	}
-	// A retry is not needed: another claim is drained anew.
+	// A retry is not needed, because a new claim is drained from the start.
 	if request, ok := claim.Annotations[cachev1alpha1.AnnotationDrain]; ok && request != cachev1alpha1.DrainRetry {
 		annotations[cachev1alpha1.AnnotationDrain] = request
 	}
 	spec := claim.Spec.DeepCopy()
-	// These choose or fill a new volume; this one exists.
+	// These fields choose or fill a new volume, but this volume exists.
 	spec.Selector, spec.DataSource, spec.DataSourceRef = nil, nil, nil
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{

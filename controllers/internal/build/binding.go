@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Keys of the Secret of spec.binding that servicebinding.io defines. It also has the
-// server lists and contract.CAFile.
+// Keys of the Secret of spec.binding that servicebinding.io defines. The Secret also has the server
+// lists and contract.CAFile.
 const (
 	BindingType     = "type"
 	BindingProvider = "provider"
@@ -24,10 +24,10 @@ const (
 // BindingSecretType is the type that servicebinding.io derives from BindingType.
 const BindingSecretType corev1.SecretType = "servicebinding.io/memcached"
 
-// Binding is the Secret that spec.binding asks for: where the members are, the login (nil
-// without auth), and the authorities that signed their certificates (nil without TLS).
-// Host and port are the first member's. That is enough for a cluster of one or without
-// storage, and the members' certificate is for that name.
+// Binding is the Secret that spec.binding asks for: where the members are, the login (nil without
+// auth), and the authorities that signed their certificates (nil without TLS). Host and port are
+// the first member's. They are enough for a cluster of one member or without storage, and the
+// members' certificate is for that name.
 func Binding(c *cachev1alpha1.Memcached, servers []string, login *contract.Login, authorities []byte) *coreac.SecretApplyConfiguration {
 	first := ClientServers(c, nil, 1)[0]
 	if c.Spec.Storage != nil && len(servers) > 0 {

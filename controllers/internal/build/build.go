@@ -1,8 +1,8 @@
-// Package build makes the objects of a cluster. Its functions are pure: the spec goes in,
-// an apply configuration (or the Job to create) comes out.
+// Package build makes the objects of a cluster. Its functions are pure: they turn the spec into an
+// apply configuration, or into the Job to create.
 //
-// In lists with keys, fields that the API server would default are set explicitly (a
-// port's protocol). So what is applied equals what the server reports as applied, and a
+// In lists with keys, fields that the API server would default are set explicitly (a port's
+// protocol). Then the applied configuration equals what the server reports as applied, and a
 // reconcile at rest writes nothing.
 package build
 
@@ -21,31 +21,31 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Options are what the operator's deployment sets.
+// Options are the settings of the operator's Deployment.
 type Options struct {
-	// MemcachedImage if spec.image is empty.
+	// MemcachedImage is used if spec.image is empty.
 	MemcachedImage string
-	// ExporterImage if spec.exporter.image is empty.
+	// ExporterImage is used if spec.exporter.image is empty.
 	ExporterImage string
 	// OperatorNamespace is where the operator runs; empty outside of a cluster.
 	OperatorNamespace string
-	// OperatorImage has the drainer, at DrainerPath.
+	// OperatorImage contains the drainer, at DrainerPath.
 	OperatorImage string
-	// AssignedUsers: the platform gives the pods of a namespace their user, group and
-	// fsGroup, and refuses others (OpenShift).
+	// AssignedUsers: the platform gives the pods of a namespace their user, group and fsGroup, and
+	// refuses other ones (OpenShift).
 	AssignedUsers bool
 }
 
 const (
-	// DrainerPath is the drainer in the operator's image.
+	// DrainerPath is the path of the drainer in the operator's image.
 	DrainerPath = "/drainer"
-	// volumeName of the members' volumes; claims are named data-<name>-<ordinal>.
+	// volumeName is the name of the members' volumes; claims are named data-<name>-<ordinal>.
 	volumeName = "data"
 	dataDir    = "/data"
 	// supervisorDir has the copy of the drainer that runs as a member's PID 1.
 	supervisorVolume = "supervisor"
 	supervisorDir    = "/supervisor"
-	// supervisorSize bounds it, in bytes: it is of 10 MB.
+	// supervisorSize bounds the volume with the copy, in bytes; the program has 10 MB.
 	supervisorSize = 32 << 20
 	// memoryDir has the warm file of a member in mode Saved.
 	memoryVolume = "memory"
@@ -58,15 +58,15 @@ const (
 
 	// ContainerMemcached is memcached's container in a member's pod.
 	ContainerMemcached = "memcached"
-	// ContainerInstall is the init container that brings the supervisor.
+	// ContainerInstall is the init container that copies the supervisor into the pod.
 	ContainerInstall = "install"
-	// ContainerDrainer is the drainer's container in the pod of a drain or a move;
-	// others may have been added.
+	// ContainerDrainer is the drainer's container in the pod of a drain or a move; other software
+	// may have added more containers.
 	ContainerDrainer = "drainer"
 	portName         = "memcached"
 )
 
-// Labels of every object of the cluster.
+// Labels returns the labels of the cluster's objects of a component.
 func Labels(c *cachev1alpha1.Memcached, component string) map[string]string {
 	return map[string]string{
 		cachev1alpha1.LabelCluster:   c.Name,
@@ -77,7 +77,8 @@ func Labels(c *cachev1alpha1.Memcached, component string) map[string]string {
 	}
 }
 
-// Selector of the members' pods. It can't change: a StatefulSet's is immutable.
+// Selector selects the members' pods. It must never change, because a StatefulSet's selector is
+// immutable.
 func Selector(c *cachev1alpha1.Memcached) map[string]string {
 	return map[string]string{
 		cachev1alpha1.LabelName:      cachev1alpha1.AppName,
@@ -86,26 +87,26 @@ func Selector(c *cachev1alpha1.Memcached) map[string]string {
 	}
 }
 
-// ClaimName of a member, as the StatefulSet controller names it.
+// ClaimName is the name of a member's claim, as the StatefulSet controller names it.
 func ClaimName(cluster string, ordinal int32) string {
 	return fmt.Sprintf("%s-%s-%d", volumeName, cluster, ordinal)
 }
 
-// ClaimOrdinal is the inverse of ClaimName; false for a claim of another name.
+// ClaimOrdinal is the inverse of ClaimName; false for any other name.
 func ClaimOrdinal(cluster, claim string) (int32, bool) { return ordinalOf(cluster, claim, false) }
 
-// ClaimCluster is the name of the cluster that this claim, or aside claim, is named
-// after; false for any other name.
+// ClaimCluster is the name of the cluster in the name of this claim or aside claim; false for any
+// other name.
 func ClaimCluster(claim string) (string, bool) {
 	c, ok := parseClaim(claim)
 	return c.cluster, ok
 }
 
-// asideInfix is between a claim's name and the hash of its UID.
+// asideInfix stands between a claim's name and the hash of its UID.
 const asideInfix = "-aside-"
 
-// AsideName of the claim that takes over the volume of a member's claim. It depends on
-// the claim's UID, so a later claim of the same name has another one.
+// AsideName is the name of the claim that takes over the volume of a member's claim. It depends on
+// the claim's UID, so a later claim of the same name has another aside name.
 func AsideName(cluster string, ordinal int32, uid types.UID) string {
 	return ClaimName(cluster, ordinal) + asideInfix + hash(string(uid))
 }
@@ -129,9 +130,9 @@ type parsedClaimName struct {
 	aside   bool
 }
 
-// parseClaim parses a name that ClaimName or AsideName made. No name is both: after the
-// last hyphen one has an ordinal, the other a hash, which is longer. So a cluster may be
-// called x-1-aside-01234567.
+// parseClaim parses a name that ClaimName or AsideName made. The two can't be confused: after the
+// last hyphen a claim's name has an ordinal, and an aside name has a hash, which is longer. So even
+// a cluster may be called x-1-aside-01234567.
 func parseClaim(name string) (parsedClaimName, bool) {
 	of, ok := strings.CutPrefix(name, volumeName+"-")
 	aside := false
@@ -149,12 +150,12 @@ func parseClaim(name string) (parsedClaimName, bool) {
 	return parsedClaimName{of[:i], ordinal, aside}, true
 }
 
-// PodName of a member.
+// PodName is the name of a member's pod.
 func PodName(cluster string, ordinal int32) string {
 	return fmt.Sprintf("%s-%d", cluster, ordinal)
 }
 
-// PodOrdinal is the inverse of PodName; false for a pod of another name.
+// PodOrdinal is the inverse of PodName; false for any other name.
 func PodOrdinal(cluster, pod string) (int32, bool) { return ordinalAfter(cluster+"-", pod) }
 
 func ordinalAfter(prefix, name string) (int32, bool) {
@@ -169,14 +170,14 @@ func ordinalAfter(prefix, name string) (int32, bool) {
 	return int32(n), true
 }
 
-// DrainName of the Job that drains a claim. A later claim of the same name has another
-// one.
+// DrainName is the name of the Job that drains a claim. A later claim of the same name has another
+// Job name.
 func DrainName(claim string, uid types.UID) string {
 	return boundedJobName(claim, "-drain-"+hash(string(uid)))
 }
 
-// MoveName of the Job that moves the items of a claim's member. Each ring has
-// another one.
+// MoveName is the name of the Job that moves the items of a claim's member. Each ring (target) has
+// another Job name.
 func MoveName(claim string, uid types.UID, target string) string {
 	return boundedJobName(claim, "-move-"+hash(ring.Source(uid, target)))
 }
@@ -218,7 +219,7 @@ func IsMemcached(ref *metav1.OwnerReference) bool {
 	return err == nil && gv.Group == cachev1alpha1.GroupVersion.Group && ref.Kind == "Memcached"
 }
 
-// ownerReference is owner for objects that are created, not applied.
+// ownerReference is like owner, for objects that are created, not applied.
 func ownerReference(c *cachev1alpha1.Memcached) metav1.OwnerReference {
 	return *metav1.NewControllerRef(c, cachev1alpha1.GroupVersion.WithKind("Memcached"))
 }

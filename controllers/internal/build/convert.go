@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// convert turns an API type from the spec into its apply configuration. Both have the
-// same JSON, so it can't fail; it panics if it does. A nil stays nil.
+// convert turns an API type from the spec into its apply configuration. Both have the same JSON, so
+// the conversion can't fail; convert panics if it does. nil stays nil.
 func convert[AC, T any](value *T) *AC {
 	if value == nil {
 		return nil

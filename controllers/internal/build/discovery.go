@@ -22,8 +22,8 @@ const (
 // DiscoveryName is the name of the Service of spec.discovery.
 func DiscoveryName(cluster string) string { return cluster + "-discovery" }
 
-// Discovery is the Service at which applications ask for the list; nil if none is asked
-// for. Any ready member answers.
+// Discovery is the Service that applications ask for the list; nil if the spec asks for none. Any
+// ready member answers.
 func Discovery(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	if c.Spec.Discovery == nil {
 		return nil
@@ -39,8 +39,8 @@ func Discovery(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 				WithTargetPort(intstr.FromString(discoveryPort))))
 }
 
-// withList shows the supervisor the annotation of its pod that has the list. A volume of
-// the ConfigMap would do so a minute late.
+// withList mounts the pod's annotation that has the list for the supervisor. A volume of the
+// ConfigMap would be updated a minute late.
 func withList(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration, memcached *coreac.ContainerApplyConfiguration) {
 	if c.Spec.Discovery == nil {
 		return
@@ -59,7 +59,7 @@ func withList(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration
 			WithContainerPort(c.Spec.Discovery.Port))
 }
 
-// TheList is what the members tell clients.
+// TheList is the list that members tell clients.
 func TheList(c *cachev1alpha1.Memcached, ports Ports, version int64, endpoints []Endpoint) *contract.List {
 	ports = ports.listed(c)
 	l := &contract.List{Version: version}
@@ -73,8 +73,8 @@ func TheList(c *cachev1alpha1.Memcached, ports Ports, version int64, endpoints [
 	return l
 }
 
-// ListVersion of an annotation; 0 if it has none, or one that no operator can have written
-// by now.
+// ListVersion parses the version in an annotation; 0 if there is none, or if no operator can have
+// written it by now.
 func ListVersion(annotation string, now time.Time) int64 {
 	v, err := strconv.ParseInt(annotation, 10, 64)
 	if err != nil || v < 1 || v > NextListVersion(0, now.Add(contract.NumbersAhead)) {
@@ -83,7 +83,7 @@ func ListVersion(annotation string, now time.Time) int64 {
 	return v
 }
 
-// NextListVersion is that of a list which differs from the one before.
+// NextListVersion is the version of a list that differs from the list before.
 func NextListVersion(before int64, now time.Time) int64 {
 	return max(1, before+1, contract.NumberAt(now))
 }

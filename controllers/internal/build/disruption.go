@@ -10,9 +10,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// DisruptionBudget keeps evictions from taking several members at once; nil for a cluster
-// of one. A member that isn't ready may always be evicted: it serves nobody, and must not
-// block the drain of its node.
+// DisruptionBudget keeps evictions from removing several members at once; nil for a cluster of one.
+// A member that isn't ready may always be evicted: it serves no client, and must not block the
+// drain of its node.
 func DisruptionBudget(c *cachev1alpha1.Memcached) *policyac.PodDisruptionBudgetApplyConfiguration {
 	b := c.Spec.PodDisruptionBudget
 	if *c.Spec.Size <= 1 || !ptr.Deref(b.Enabled, true) {

@@ -22,9 +22,9 @@ import (
 // unreachableTimeout is how long one attempt waits for a survivor.
 const unreachableTimeout = 2 * time.Minute
 
-// DrainJob drains the claim to that many survivors. It mounts the volume read-only, runs
-// where the member could run, and never has two pods: a pod that failed is replaced when
-// it is gone. neverStarted: the volume may be empty, because the member never started.
+// DrainJob drains the claim to the given number of survivors. The Job mounts the volume read-only,
+// runs where the member could run, and never has two pods: a failed pod is replaced only when it is
+// gone. neverStarted: the volume may be empty, because the member never started.
 func DrainJob(c *cachev1alpha1.Memcached, o Options, ports Ports, claim string, uid types.UID, survivors int32, neverStarted bool) *batchv1.Job {
 	args := drainArgs(c, ports, uid, survivors)
 	args.NeverStarted = neverStarted
@@ -34,7 +34,7 @@ func DrainJob(c *cachev1alpha1.Memcached, o Options, ports Ports, claim string, 
 	}, drainPod(c, o, claim, args))
 }
 
-// movingJob runs a drainer, for a drain or a move.
+// movingJob is a Job that runs a drainer, for a drain or a move.
 func movingJob(c *cachev1alpha1.Memcached, o Options, ports Ports, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
 	t := drainersTemplate(c)
 	labels := withOurs(t.Labels, Labels(c, component))
@@ -51,8 +51,8 @@ func movingJob(c *cachev1alpha1.Memcached, o Options, ports Ports, name, compone
 			OwnerReferences: []metav1.OwnerReference{ownerReference(c)},
 		},
 		Spec: batchv1.JobSpec{
-			// The drainer has a deadline of its own. The Job's would also count the time
-			// that its pod waits.
+			// The drainer has its own deadline. The Job's activeDeadlineSeconds would also count
+			// the time that its pod waits.
 			BackoffLimit:         c.Spec.Drain.BackoffLimit,
 			PodReplacementPolicy: ptr.To(batchv1.Failed),
 			PodFailurePolicy:     podFailurePolicy(),
@@ -64,19 +64,19 @@ func movingJob(c *cachev1alpha1.Memcached, o Options, ports Ports, name, compone
 	}
 }
 
-// DrainerTemplate is a hash of what decides whether a drainer's pod can be made and can start: its
-// pod and what a person adds to that, without the drainer's arguments.
+// DrainerTemplate is a hash of everything that decides whether a drainer's pod can be created and
+// can start: its pod and a person's labels and annotations, without the drainer's arguments.
 func DrainerTemplate(c *cachev1alpha1.Memcached, o Options) string {
 	pod := movingPod(c, o)
 	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, nil, nil)}
 	text, _ := json.Marshal(struct {
 		Labels, Annotations map[string]string
 		Pod                 corev1.PodSpec
-	}{c.Spec.Drain.Template.Labels, c.Spec.Drain.Template.Annotations, pod}) // what came as JSON has JSON
+	}{c.Spec.Drain.Template.Labels, c.Spec.Drain.Template.Annotations, pod}) // the fields came from JSON, so this can't fail
 	return hash(string(text))
 }
 
-// withOurs joins a person's map with ours, which wins.
+// withOurs merges a person's map with ours; our values win.
 func withOurs(given, ours map[string]string) map[string]string {
 	all := make(map[string]string, len(given)+len(ours))
 	maps.Copy(all, given)
@@ -84,8 +84,8 @@ func withOurs(given, ours map[string]string) map[string]string {
 	return all
 }
 
-// podFailurePolicy retries what a retry can mend. An eviction doesn't count as a failure.
-// A drainer that can't read its source fails the Job at once.
+// podFailurePolicy ends a Job early only if a retry can't succeed: a drainer that can't read its
+// source fails the Job at once. An eviction doesn't count as a failure.
 func podFailurePolicy() *batchv1.PodFailurePolicy {
 	return &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
 		{
@@ -105,8 +105,9 @@ func podFailurePolicy() *batchv1.PodFailurePolicy {
 	}}
 }
 
-// namedServers are the first n members as arguments of the drainer: [NAME=]HOST:PORT.
-// Each is dialled at its own port. Clients call it by the ring's, so it has a name if that is another one.
+// namedServers are the first n members as arguments of the drainer: [NAME=]HOST:PORT. Each member
+// is dialled at its own port. Clients hash the ring's port, so a member that listens at another
+// port gets a name.
 func namedServers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
 	r := RingOf(c, n)
 	servers := make([]string, n)
@@ -128,7 +129,7 @@ func ringServers(c *cachev1alpha1.Memcached, r ring.Ring) []routing.Server {
 	return servers
 }
 
-// drainPod runs the drainer in the operator's image.
+// drainPod is the pod that runs the drainer of a drain, in the operator's image.
 func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract.Drain) corev1.PodSpec {
 	spec := movingPod(c, o)
 	spec.Volumes = append(spec.Volumes, corev1.Volume{
@@ -142,8 +143,9 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract
 	return spec
 }
 
-// movingPod is a drainer's pod without its container. It runs where the members could, unless
-// its template says otherwise, and mounts only those of their Secrets that it needs to speak to them.
+// movingPod is a drainer's pod without its container. It runs where the members could run, unless
+// its template says otherwise, and mounts only those of their Secrets that it needs to connect to
+// them.
 func movingPod(c *cachev1alpha1.Memcached, o Options) corev1.PodSpec {
 	t := drainersTemplate(c)
 	secrets, _ := secretVolumes(c, false)
@@ -157,7 +159,7 @@ func movingPod(c *cachev1alpha1.Memcached, o Options) corev1.PodSpec {
 		ImagePullSecrets:             t.ImagePullSecrets,
 		PriorityClassName:            t.PriorityClassName,
 		ServiceAccountName:           t.ServiceAccountName,
-		SecurityContext:              securityContext(t, o), // a drainer writes nothing: its volume needs no fsGroup
+		SecurityContext:              securityContext(t, o), // a drainer writes nothing, so its volume needs no fsGroup
 		SchedulerName:                t.SchedulerName,
 		RuntimeClassName:             t.RuntimeClassName,
 
@@ -183,7 +185,7 @@ func drainArgs(c *cachev1alpha1.Memcached, ports Ports, uid types.UID, survivors
 	return contract.Drain{Dir: dataDir, Transfer: transferArgs(c, ports, string(uid), survivors)}
 }
 
-// transferArgs are common to drains and moves: where items go, and how fast.
+// transferArgs are the arguments that drains and moves share: where items go, and how fast.
 func transferArgs(c *cachev1alpha1.Memcached, ports Ports, source string, members int32) contract.Transfer {
 	m := contract.Transfer{
 		SourceID:           source,
@@ -207,7 +209,7 @@ func transferArgs(c *cachev1alpha1.Memcached, ports Ports, source string, member
 	return m
 }
 
-// deadline of one drainer; the API server sets the default and the bounds.
+// deadline is the time that one drainer may run; the API server sets the default and the bounds.
 func deadline(c *cachev1alpha1.Memcached) time.Duration {
 	const year = 365 * 24 * 3600
 	return time.Duration(min(ptr.Deref(c.Spec.Drain.ActiveDeadlineSeconds, 3600), year)) * time.Second

@@ -19,10 +19,10 @@ const ContainerExporter = "exporter"
 
 const metricsPort = "metrics"
 
-// ServiceMonitorKind is the Prometheus operator's.
+// ServiceMonitorKind is the kind of the Prometheus operator.
 var ServiceMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 
-// containers are memcached's, and the exporter's if one is asked for.
+// containers returns memcached's container, and the exporter's if the spec asks for it.
 func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.ContainerApplyConfiguration) []*coreac.ContainerApplyConfiguration {
 	e := c.Spec.Exporter
 	if e == nil {
@@ -48,7 +48,7 @@ func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.Contain
 	if c.Spec.TLS != nil {
 		exporter.WithArgs(
 			"--memcached.tls.enable",
-			"--memcached.tls.insecure-skip-verify", // it asks its own pod: the certificate isn't for localhost
+			"--memcached.tls.insecure-skip-verify", // the exporter connects to localhost, which the certificate is not for
 			"--memcached.tls.cert-file="+tlsDir+"/"+contract.CertFile,
 			"--memcached.tls.key-file="+tlsDir+"/"+contract.KeyFile).
 			WithVolumeMounts(coreac.VolumeMount().WithName(tlsVolume).WithMountPath(tlsDir).WithReadOnly(true))
@@ -56,7 +56,7 @@ func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.Contain
 	return []*coreac.ContainerApplyConfiguration{memcached, exporter}
 }
 
-// exporterPort has the API server's default.
+// exporterPort is the spec's, with the API server's default.
 func exporterPort(e *cachev1alpha1.ExporterSpec) int32 {
 	if e.Port == 0 {
 		return 9150
@@ -64,7 +64,7 @@ func exporterPort(e *cachev1alpha1.ExporterSpec) int32 {
 	return e.Port
 }
 
-// ServiceMonitor for the exporters; nil if none is asked for. It has no field that the
+// ServiceMonitor is for the exporters; nil if the spec asks for none. It has no field that the
 // server sets, so that it can be compared with the live one.
 func ServiceMonitor(c *cachev1alpha1.Memcached) *unstructured.Unstructured {
 	if c.Spec.Exporter == nil || c.Spec.Exporter.ServiceMonitor == nil {
@@ -84,7 +84,7 @@ func ServiceMonitor(c *cachev1alpha1.Memcached) *unstructured.Unstructured {
 		"selector":          map[string]any{"matchLabels": anyMap(Labels(c, cachev1alpha1.ComponentMember))},
 		"namespaceSelector": map[string]any{"matchNames": []any{c.Namespace}},
 		"endpoints":         []any{endpoint},
-		// Series of different members differ by their pod.
+		// Series of different members have different pod labels.
 		"podTargetLabels": []any{cachev1alpha1.LabelInstance},
 	}}}
 	m.SetGroupVersionKind(ServiceMonitorKind)

@@ -15,9 +15,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// The clients' list as DNS records: a headless Service without a selector, and one
-// EndpointSlice, because the API allows 1,000 endpoints in one and a cluster has at most
-// MaxSize members.
+// The clients' list as DNS records consists of a headless Service without a selector, and of one
+// EndpointSlice. One is enough: the API allows 1,000 endpoints in a slice, and a cluster has at
+// most MaxSize members.
 
 // ListName is the name of the Service whose records are the clients' list, and of its
 // EndpointSlice.
@@ -25,15 +25,15 @@ func ListName(cluster string) string { return cluster + "-list" }
 
 // Endpoint is a member on the clients' list.
 type Endpoint struct {
-	// Name of its pod.
+	// Name is the name of the member's pod.
 	Name string
 	// Address is an IP address.
 	Address string
 }
 
-// Endpoints are the first n members, in ring order, with the addresses of their pods, all of
-// one family. A member whose pod has no address, because it is being replaced, keeps the one
-// that it had: a restart changes no ring. A member that never had one is left out.
+// Endpoints returns the first n members, in ring order, with the addresses of their pods, all of
+// one family. A member whose pod has no address, because it is being replaced, keeps its last
+// address, so a restart changes no ring. A member that never had an address is left out.
 func Endpoints(cluster string, n int32, pods []corev1.Pod, before []Endpoint) []Endpoint {
 	addresses := podAddresses(pods)
 	for _, e := range before {
@@ -45,8 +45,8 @@ func Endpoints(cluster string, n int32, pods []corev1.Pod, before []Endpoint) []
 	return endpoints
 }
 
-// LeftOut are those of the first n members whose pods have an address, and which the list hasn't: they
-// have none of its family.
+// LeftOut returns the members among the first n whose pods have an address, but none of the list's
+// family, so that the list lacks them.
 func LeftOut(cluster string, n int32, pods []corev1.Pod, listed []Endpoint) []string {
 	addresses := podAddresses(pods)
 	var out []string
@@ -59,7 +59,8 @@ func LeftOut(cluster string, n int32, pods []corev1.Pod, listed []Endpoint) []st
 	return out
 }
 
-// podAddresses are those of each pod that a slice takes, the pod's own first.
+// podAddresses returns the addresses of each pod that an EndpointSlice accepts, with status.podIP
+// first.
 func podAddresses(pods []corev1.Pod) map[string][]string {
 	addresses := make(map[string][]string, len(pods))
 	for i := range pods {
@@ -73,9 +74,10 @@ func podAddresses(pods []corev1.Pod) map[string][]string {
 	return addresses
 }
 
-// ofOneFamily are the first n members that have addresses: each with its first one of the family
-// that most of them have. If as many have either, the list keeps its family; it begins with that of the
-// first member's first address. If no family is everybody's, some are without.
+// ofOneFamily returns the first n members that have addresses, each with its first address of the
+// family that most of them have. If both families have as many members, the list keeps its family;
+// a new list takes the family of the first member's first address. without has the members that
+// have no address of that family.
 func ofOneFamily(cluster string, n int32, addresses map[string][]string, before []Endpoint) (endpoints []Endpoint, without []string) {
 	var families []discoveryv1.AddressType
 	if len(before) > 0 {
@@ -95,7 +97,8 @@ func ofOneFamily(cluster string, n int32, addresses map[string][]string, before 
 	return endpoints, without
 }
 
-// of are the first n members that have an address of the family, and those that have only others.
+// of returns the members among the first n that have an address of the family, and those that have
+// only other addresses.
 func of(family discoveryv1.AddressType, cluster string, n int32, addresses map[string][]string) (has []Endpoint, lacks []string) {
 	for i := range n {
 		name := PodName(cluster, i)
@@ -111,18 +114,18 @@ func of(family discoveryv1.AddressType, cluster string, n int32, addresses map[s
 	return has, lacks
 }
 
-// publishable tells whether an EndpointSlice may have the address.
+// publishable tells whether an EndpointSlice accepts the address.
 func publishable(ip string) bool {
 	a, err := netip.ParseAddr(ip)
 	return err == nil && a.Zone() == "" && !a.Is4In6() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !a.IsMulticast()
 }
 
-// InDNS tells whether the slice is that of the list's Service.
+// InDNS tells whether the slice belongs to the list's Service.
 func InDNS(cluster string, slice *discoveryv1.EndpointSlice) bool {
 	return slice.Labels[discoveryv1.LabelServiceName] == ListName(cluster)
 }
 
-// EndpointsOf are the members on a slice that the operator wrote.
+// EndpointsOf returns the members on a slice that the operator wrote.
 func EndpointsOf(slice *discoveryv1.EndpointSlice) []Endpoint {
 	if slice == nil {
 		return nil
@@ -136,7 +139,7 @@ func EndpointsOf(slice *discoveryv1.EndpointSlice) []Endpoint {
 	return endpoints
 }
 
-// AddressType of the endpoints: that of the first. A slice can't change its type.
+// AddressType is the type of the first endpoint's address. A slice can't change its type.
 func AddressType(endpoints []Endpoint) discoveryv1.AddressType {
 	if len(endpoints) == 0 {
 		return discoveryv1.AddressTypeIPv4
@@ -164,14 +167,15 @@ func ListService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 				WithTargetPort(intstr.FromInt32(c.Spec.ContainerPort))))
 }
 
-// ListPorts are the ports of the list, as far as a slice has them: one of its own, and a fingerprint of the members that
-// have others.
+// ListPorts are the ports of the list as a slice has them: one port, and a fingerprint of the
+// members that have other ports.
 type ListPorts struct {
 	Port   int32
 	Others string
 }
 
-// ListPortsOf the endpoints: the slice has the port that most of them have, in doubt that of the first one.
+// ListPortsOf returns the ports of the endpoints: the slice has the port that most of them have,
+// with equal numbers that of the first endpoint.
 func ListPortsOf(c *cachev1alpha1.Memcached, ports Ports, endpoints []Endpoint) ListPorts {
 	ports = ports.listed(c)
 	own, count := make([]int32, len(endpoints)), map[int32]int{}
@@ -194,7 +198,7 @@ func ListPortsOf(c *cachev1alpha1.Memcached, ports Ports, endpoints []Endpoint) 
 	return most
 }
 
-// ListPortsIn are those that a slice has.
+// ListPortsIn returns the ports that a slice has.
 func ListPortsIn(slice *discoveryv1.EndpointSlice) ListPorts {
 	p := ListPorts{Others: slice.Annotations[cachev1alpha1.AnnotationListPorts]}
 	if len(slice.Ports) == 1 && slice.Ports[0].Port != nil {
@@ -203,10 +207,10 @@ func ListPortsIn(slice *discoveryv1.EndpointSlice) ListPorts {
 	return p
 }
 
-// ListSlice is the EndpointSlice of the list. Every endpoint counts as ready, because DNS
-// names no others, and a member stays on the list while it restarts. inDNS: it is the
-// Service's. If that is somebody else's, the slice keeps the list and its version all the
-// same: the members tell clients what it has.
+// ListSlice is the EndpointSlice of the list. Every endpoint counts as ready, because DNS names no
+// others, and a member stays on the list while it restarts. inDNS: the slice belongs to the list's
+// Service. If that Service is another owner's, the slice still keeps the list and its version, and
+// the members tell clients the list.
 func ListSlice(c *cachev1alpha1.Memcached, ports ListPorts, endpoints []Endpoint, kind discoveryv1.AddressType, version int64, inDNS bool) *discoveryac.EndpointSliceApplyConfiguration {
 	labels := Labels(c, cachev1alpha1.ComponentMember)
 	if inDNS {

@@ -37,27 +37,27 @@ func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 			WithTargetPort(intstr.FromString(metricsPort)))
 	}
 	if c.Spec.Storage != nil {
-		spec.WithPublishNotReadyAddresses(true) // the server doesn't keep a false
+		spec.WithPublishNotReadyAddresses(true) // the server drops a false
 	}
 	return service(c, c.Name, cachev1alpha1.ComponentMember, &c.Spec.Service).
 		WithOwnerReferences(owner(c)).
 		WithSpec(spec)
 }
 
-// service of a component, with what a person gives its Services.
+// service is the Service of a component, with a person's settings for its Services.
 func service(c *cachev1alpha1.Memcached, name, component string, given *cachev1alpha1.ServiceTemplate) *coreac.ServiceApplyConfiguration {
 	return coreac.Service(name, c.Namespace).
 		WithLabels(withOurs(given.Labels, Labels(c, component))).
 		WithAnnotations(given.Annotations)
 }
 
-// Deployment of a cluster without storage.
+// Deployment is the Deployment of a cluster without storage.
 func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfiguration {
 	command := append([]string{"memcached"}, memcachedArgs(c)...)
 	memcached := memcachedContainer(c, o)
 	spec := memberPod(c, o)
 	if Secured(c) {
-		// A supervisor has memcached use changed Secrets.
+		// The supervisor makes memcached use changed Secrets.
 		serve := contract.Supervise{Port: c.Spec.ContainerPort, ProbePort: ProbePort(c), TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
 		command = append([]string{supervisorDir + "/drainer"}, serve.Args()...)
 		supervise(spec, memcached, install(c, o, contract.Install{To: supervisorDir}))
@@ -74,8 +74,8 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 			WithTemplate(podTemplate(c, membersTemplate(c), cachev1alpha1.ComponentMember, spec)))
 }
 
-// StatefulSet of a cluster with storage. Its claims have the finalizer from the start.
-// The drainer is PID 1, and turns SIGTERM into a save.
+// StatefulSet is the StatefulSet of a cluster with storage. Its claims have the finalizer from the
+// start. The drainer is PID 1, and turns SIGTERM into a save.
 func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.StatefulSetApplyConfiguration {
 	saved := c.Spec.Storage.Mode == cachev1alpha1.StorageSaved
 	serve := contract.Supervise{
@@ -129,9 +129,9 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 			WithVolumeClaimTemplates(claimTemplate(c)))
 }
 
-// inMemory is the volume for the warm file of a member in mode Saved: one file as large
-// as memory, and two small ones. It counts against the container's memory, as any
-// memcached's items do.
+// inMemory is the volume for the warm file of a member in mode Saved: one file as large as memory,
+// and two small ones. The volume counts against the container's memory, as the items of any
+// memcached do.
 func inMemory(c *cachev1alpha1.Memcached) *coreac.VolumeApplyConfiguration {
 	const beside = 16 << 20
 	return coreac.Volume().WithName(memoryVolume).WithEmptyDir(coreac.EmptyDirVolumeSource().
@@ -140,8 +140,8 @@ func inMemory(c *cachev1alpha1.Memcached) *coreac.VolumeApplyConfiguration {
 }
 
 // install copies the drainer to where the member's image can run it. Its container has memcached's
-// resources: the pod needs no more for it, because it ends before memcached starts, and what admits
-// one container of the namespace (a quota with limits, a range of sizes) admits the other.
+// resources. The pod needs no more, because install ends before memcached starts, and a
+// ResourceQuota or LimitRange that admits memcached's container also admits this one.
 func install(c *cachev1alpha1.Memcached, o Options, args contract.Install) *coreac.ContainerApplyConfiguration {
 	return coreac.Container().
 		WithName(ContainerInstall).
@@ -153,8 +153,8 @@ func install(c *cachev1alpha1.Memcached, o Options, args contract.Install) *core
 		WithVolumeMounts(coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir))
 }
 
-// supervise puts the drainer where memcached's container finds it: in memory, because an emptyDir on
-// disk would keep the cluster autoscaler from removing the node.
+// supervise mounts the drainer in memcached's container. The volume is in memory, because an
+// emptyDir on disk would keep the cluster autoscaler from removing the node.
 func supervise(spec *coreac.PodSpecApplyConfiguration, memcached, install *coreac.ContainerApplyConfiguration) {
 	memcached.WithVolumeMounts(coreac.VolumeMount().WithName(supervisorVolume).WithMountPath(supervisorDir).WithReadOnly(true))
 	spec.WithInitContainers(install).
@@ -179,8 +179,8 @@ func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimAppl
 	return claim
 }
 
-// lastWords lets status quote why a container failed: its message, or else the end of its
-// log.
+// lastWords lets status quote why a container failed: the container's termination message, or else
+// the end of its log.
 const lastWords = corev1.TerminationMessageFallbackToLogsOnError
 
 func memcachedContainer(c *cachev1alpha1.Memcached, o Options) *coreac.ContainerApplyConfiguration {
@@ -197,8 +197,8 @@ func memcachedContainer(c *cachev1alpha1.Memcached, o Options) *coreac.Container
 		WithSecurityContext(containerSecurity())
 }
 
-// readyProbe asks memcached's port, or by TLS the supervisor: a connection without a handshake counts
-// as one that failed.
+// readyProbe connects to memcached's port, or with TLS to the supervisor, because memcached counts
+// a connection without a handshake as a failed one.
 func readyProbe(c *cachev1alpha1.Memcached) *coreac.ProbeApplyConfiguration {
 	probe := coreac.Probe().WithPeriodSeconds(2).WithTimeoutSeconds(2)
 	if port := ProbePort(c); port != 0 {
@@ -207,9 +207,9 @@ func readyProbe(c *cachev1alpha1.Memcached) *coreac.ProbeApplyConfiguration {
 	return probe.WithTCPSocket(coreac.TCPSocketAction().WithPort(intstr.FromString(portName)))
 }
 
-// warmProbe keeps a member from being ready before it has its items, so that a roll-out
-// goes on to the next member only then. It runs a program, which costs more than a TCP
-// probe, but only until it succeeds once. A replay may take up to a day.
+// warmProbe keeps a member from being ready before it has its items, so that a roll-out waits for
+// them before it continues with the next member. The probe runs a program, which costs more than a
+// TCP probe, but only until it has succeeded once. A replay may take up to a day.
 func warmProbe(c *cachev1alpha1.Memcached) *coreac.ProbeApplyConfiguration {
 	return coreac.Probe().
 		WithExec(coreac.ExecAction().WithCommand(append([]string{supervisorDir + "/drainer"}, contract.Ready(c.Spec.ContainerPort)...)...)).
@@ -245,7 +245,7 @@ func memcachedArgs(c *cachev1alpha1.Memcached) []string {
 	return append(args, c.Spec.ExtraArgs...)
 }
 
-// MemoryOf is the memory of a member with this command; 0 if the command has another
+// MemoryOf is the memory of a member with this command, in bytes; 0 if the command has another
 // form.
 func MemoryOf(command []string) int64 {
 	args := memoryArgs(command)
@@ -259,9 +259,9 @@ func MemoryOf(command []string) int64 {
 	return mebibytes << 20
 }
 
-// MemberArgs are the parts of a member's command that are read: its ports and its memory.
+// MemberArgs are the parts of a member's command that the operator reads: its ports and its memory.
 func MemberArgs(command []string) []string {
-	const most = 32 // bytes of one
+	const most = 32 // bytes of one argument
 	var kept []string
 	for i, a := range command {
 		if strings.HasPrefix(a, exportFlag) && len(a) <= most && len(kept) == 0 {
@@ -281,8 +281,7 @@ func MemberArgs(command []string) []string {
 	return nil
 }
 
-// memoryArgs are the part of a member's command that MemoryOf reads; nil if it isn't
-// there.
+// memoryArgs are the part of a member's command that MemoryOf reads; nil if it is missing.
 func memoryArgs(command []string) []string {
 	const maxDigits = 16
 	for i, a := range command {
@@ -301,9 +300,8 @@ func Memory(c *cachev1alpha1.Memcached) int64 {
 	return c.Spec.Memory.Value()
 }
 
-// VolumeSize is the spec's, or else room for two files of all items (one is replayed from
-// the other, or saved beside it), an eighth of one for the filesystem, and 64Mi; in whole
-// MiB.
+// VolumeSize is the spec's, or else room for two files of all items (one is replayed from the
+// other, or saved beside it), an eighth of a file for the filesystem, and 64Mi; in whole MiB.
 func VolumeSize(c *cachev1alpha1.Memcached) *resource.Quantity {
 	if size := c.Spec.Storage.Size; !size.IsZero() {
 		return &size
@@ -325,8 +323,8 @@ func resourcesOf(given *corev1.ResourceRequirements, cpu, memory string) *coreac
 	return convert[coreac.ResourceRequirementsApplyConfiguration](&all)
 }
 
-// withRequests are the spec's, with these requests where it names neither a request nor a limit: a limit
-// alone is a request, too.
+// withRequests returns the spec's resources, with these requests if it has neither a request nor a
+// limit. A limit alone counts as a request, too.
 func withRequests(given *corev1.ResourceRequirements, cpu, memory string) corev1.ResourceRequirements {
 	all := *given.DeepCopy()
 	for name, quantity := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {

@@ -22,11 +22,12 @@ func Patience(c *cachev1alpha1.Memcached) time.Duration {
 	return max(0, ptr.Deref(c.Spec.Routing.Patience, metav1.Duration{}).Duration)
 }
 
-// MoveDeadline is how long a mover may be at work.
+// MoveDeadline is how long a mover may be at work, patience included.
 func MoveDeadline(c *cachev1alpha1.Memcached) time.Duration { return deadline(c) + Patience(c) }
 
-// A prepared move reads AnnotationBegin of its own pod from a file, and begins when it
-// names its ring. beginWithin is how long it waits; the operator tells it after seconds.
+// A prepared move reads AnnotationBegin of its own pod from a file, and begins when the annotation
+// names its ring. beginWithin is how long it waits; the operator usually writes the annotation
+// within seconds.
 const (
 	beginVolume = "begin"
 	beginDir    = "/run/begin"
@@ -37,11 +38,11 @@ const (
 // scratchSize is twice the most that a list of keys takes, in bytes.
 const scratchSize = 2 << 30
 
-// MoveJob moves items of the claim's member to their owners among the first members,
-// by the ring of that target. A member that is none of them is leaving: it gives all its
-// items away, and waits for its last client. The Job mounts no volume: the member's
-// supervisor streams the items, or else memcached is asked for them. Items owned by lost
-// members are discarded. A prepared Job waits until it is told to begin.
+// MoveJob moves items of the claim's member to their owners among the first members, by the ring
+// Target. If the member is none of them, it is leaving: it gives all its items away, and its mover
+// waits for its last client. The Job mounts no volume: the member's supervisor streams the items,
+// or else the mover reads them from memcached. Items owned by lost members are discarded. A
+// prepared Job waits until it is told to begin.
 func MoveJob(c *cachev1alpha1.Memcached, o Options, p Move) *batchv1.Job {
 	ordinal, members := p.Ordinal, p.Members
 	args := contract.Move{
@@ -74,25 +75,25 @@ func MoveJob(c *cachev1alpha1.Memcached, o Options, p Move) *batchv1.Job {
 	}, pod)
 }
 
-// ownAnnotation is a volume with an annotation of the pod that mounts it.
+// ownAnnotation is a volume with a file that has an annotation of the pod that mounts it.
 func ownAnnotation(volume, file, annotation string) corev1.Volume {
 	return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
 		Items: []corev1.DownwardAPIVolumeFile{{Path: file, FieldRef: &corev1.ObjectFieldSelector{FieldPath: fmt.Sprintf("metadata.annotations['%s']", annotation)}}},
 	}}}
 }
 
-// Move is what a move's Job is for.
+// Move is the input of MoveJob.
 type Move struct {
 	// Claim, by name and UID, and Ordinal of the member whose items are moved.
 	Claim   string
 	UID     types.UID
 	Ordinal int32
-	// Target names the ring, which has that many Members; Lost ones of them get no items.
+	// Target names the ring, which has this number of Members; Lost members get no items.
 	Target  string
 	Members int32
 	Lost    []int32
-	// Prepared: it waits until it is told to begin. Leases: each key is moved under its lease.
+	// Prepared: the Job waits until it is told to begin. Leases: each key is moved under its lease.
 	Prepared, Leases bool
-	// Ports of the members.
+	// Ports are the members' ports.
 	Ports Ports
 }

@@ -10,9 +10,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// NetworkPolicy lets the cluster's drainers, routers and the clients reach memcached, the clients
-// discovery, moves the members' supervisors, and monitoring the exporter; nil if none is
-// asked for.
+// NetworkPolicy lets the cluster's drainers, its routers and the clients reach memcached, the
+// clients discovery, moves the members' supervisors, and monitoring the exporter; nil if the spec
+// asks for none.
 func NetworkPolicy(c *cachev1alpha1.Memcached, ports Ports) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if given == nil {
@@ -37,7 +37,7 @@ func NetworkPolicy(c *cachev1alpha1.Memcached, ports Ports) *networkingac.Networ
 			spec.WithIngress(ingress(intstr.FromInt32(port), []*networkingac.NetworkPolicyPeerApplyConfiguration{moves}))
 		}
 	}
-	// A rule without peers would let everybody in.
+	// A rule without peers would allow every client.
 	if c.Spec.Discovery != nil && len(given.Clients) > 0 {
 		spec.WithIngress(ingress(intstr.FromString(discoveryPort), peers(given.Clients)))
 	}

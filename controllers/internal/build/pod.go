@@ -13,36 +13,36 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A pod's kind decides which settings of a person it has: those of its own template, and of the members'
-// what that leaves out (api/v1alpha1, PodTemplate).
+// The kind of a pod decides which settings of a person it gets: those of its own template and, for
+// fields that are left out there, the members' (api/v1alpha1, PodTemplate).
 
-// safeToEvict lets the cluster autoscaler remove the node of a pod that has something in an emptyDir. A
-// member has saved its items on its volume when it ends; a drainer begins again.
+// safeToEvict lets the cluster autoscaler remove the node of a pod with an emptyDir. A member saves
+// its items on its volume before it ends, and a drainer begins again.
 const safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
-// membersTemplate has a person's settings of members.
+// membersTemplate has a person's settings for members.
 func membersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
 	t := c.Spec.Template
 	t.Annotations = withOurs(map[string]string{safeToEvict: "true"}, t.Annotations)
 	return &t
 }
 
-// routersTemplate has a person's settings of routers.
+// routersTemplate has a person's settings for routers.
 func routersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
 	t := inherited(&c.Spec.Router.Template, &c.Spec.Template)
 	t.TerminationGracePeriodSeconds = cmp.Or(t.TerminationGracePeriodSeconds, ptr.To[int64](routerGrace))
 	return t
 }
 
-// drainersTemplate has a person's settings of the Jobs of drains and moves.
+// drainersTemplate has a person's settings for the Jobs of drains and moves.
 func drainersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
 	t := inherited(&c.Spec.Drain.Template, &c.Spec.Template)
 	t.Annotations = withOurs(map[string]string{safeToEvict: "true"}, t.Annotations)
 	return t
 }
 
-// inherited is the given template with the members' settings where it has none. What is about one kind
-// of pods (labels, affinity to other pods, spread, time to end) is not inherited.
+// inherited is the given template with the members' settings in fields that it leaves out. Fields
+// about one kind of pods (labels, affinity to other pods, spread, grace period) are not inherited.
 func inherited(given, members *cachev1alpha1.PodTemplate) *cachev1alpha1.PodTemplate {
 	t := *given
 	if t.NodeSelector == nil {
@@ -65,8 +65,8 @@ func inherited(given, members *cachev1alpha1.PodTemplate) *cachev1alpha1.PodTemp
 	return &t
 }
 
-// inheritedSecurity is the given context with the members' fields where it has none. Of who asks for
-// root alone it is not demanded to be anybody else.
+// inheritedSecurity is the given context with the members' values in fields that it leaves out. A
+// template that asks for root doesn't inherit runAsNonRoot.
 func inheritedSecurity(given, members *corev1.PodSecurityContext) *corev1.PodSecurityContext {
 	if given == nil || members == nil {
 		return cmp.Or(given, members)
@@ -85,7 +85,7 @@ func inheritedSecurity(given, members *corev1.PodSecurityContext) *corev1.PodSec
 }
 
 // nodeAffinity is the part of the members' affinity that routers and drainers share. The rest
-// is about other members.
+// refers to other members.
 func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
 	if members == nil || members.NodeAffinity == nil {
 		return nil
@@ -93,7 +93,7 @@ func nodeAffinity(members *corev1.Affinity) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: members.NodeAffinity}
 }
 
-// podTemplate is a pod of members or routers: component names them in its labels.
+// podTemplate is the template of members' or routers' pods; component is for its labels.
 func podTemplate(c *cachev1alpha1.Memcached, t *cachev1alpha1.PodTemplate, component string, spec *coreac.PodSpecApplyConfiguration) *coreac.PodTemplateSpecApplyConfiguration {
 	return coreac.PodTemplateSpec().
 		WithLabels(withOurs(t.Labels, Labels(c, component))).
@@ -101,7 +101,7 @@ func podTemplate(c *cachev1alpha1.Memcached, t *cachev1alpha1.PodTemplate, compo
 		WithSpec(spec)
 }
 
-// memberPod is what members with and without storage share.
+// memberPod is the part of the pod that members with and without storage share.
 func memberPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfiguration {
 	spec := podSpec(membersTemplate(c), Selector(c), corev1.LabelHostname)
 	spec.SecurityContext = convert[coreac.PodSecurityContextApplyConfiguration](writingSecurity(&c.Spec.Template, o))
@@ -109,8 +109,8 @@ func memberPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfig
 	return spec
 }
 
-// podSpec has the settings of the template; the pods with these labels are spread over the
-// domains with these keys.
+// podSpec has the settings of the template. Pods with these labels are spread over the topology
+// keys in over.
 func podSpec(t *cachev1alpha1.PodTemplate, pods map[string]string, over ...string) *coreac.PodSpecApplyConfiguration {
 	spec := coreac.PodSpec().
 		WithAutomountServiceAccountToken(false).
@@ -137,14 +137,14 @@ func podSpec(t *cachev1alpha1.PodTemplate, pods map[string]string, over ...strin
 	return spec
 }
 
-// spread is the spec's constraints, or one for each key.
+// spread returns the spec's constraints, or else one for each topology key in over.
 func spread(t *cachev1alpha1.PodTemplate, pods map[string]string, over []string) []*coreac.TopologySpreadConstraintApplyConfiguration {
 	selector := metaac.LabelSelector().WithMatchLabels(pods)
 	if given := t.TopologySpreadConstraints; len(given) > 0 {
 		constraints := make([]*coreac.TopologySpreadConstraintApplyConfiguration, len(given))
 		for i := range given {
 			constraints[i] = convert[coreac.TopologySpreadConstraintApplyConfiguration](&given[i])
-			if given[i].LabelSelector == nil { // without one, the scheduler counts no pod
+			if given[i].LabelSelector == nil { // without a selector, the scheduler counts no pod
 				constraints[i].WithLabelSelector(selector)
 			}
 		}
@@ -168,8 +168,8 @@ func spread(t *cachev1alpha1.PodTemplate, pods map[string]string, over []string)
 	return constraints
 }
 
-// graceSeconds is the spec's, or the time that a save may take: half a minute, and the
-// time to write all of memory to a slow disk (16 MiB/s). It is nil if nothing is saved:
+// graceSeconds is the spec's grace period, or else the time that a save may take: half a minute,
+// and the time to write all of memory to a slow disk (16 MiB/s). It is nil if members save nothing;
 // then the API server sets the default.
 func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	if given := c.Spec.Template.TerminationGracePeriodSeconds; given != nil {
@@ -189,7 +189,7 @@ func SaveSeconds(c *cachev1alpha1.Memcached, rate int64) int64 { return 30 + Mem
 // GraceSeconds is the grace period of the members of a cluster with storage.
 func GraceSeconds(c *cachev1alpha1.Memcached) int64 { return *graceSeconds(c) }
 
-// writingSecurity is that of members, which write to a volume.
+// writingSecurity is the security context of members, which write to a volume.
 func writingSecurity(t *cachev1alpha1.PodTemplate, o Options) *corev1.PodSecurityContext {
 	security := securityContext(t, o)
 	if security.FSGroup == nil && !o.AssignedUsers {
@@ -201,10 +201,10 @@ func writingSecurity(t *cachev1alpha1.PodTemplate, o Options) *corev1.PodSecurit
 	return security
 }
 
-// securityContext is shared by members and drainers, so that drainers can read the
-// members' files. It has the spec's fields, and our default for each field that is left
-// out. Root is allowed if the spec asks for it. Where the platform assigns users it gives all
-// pods of a namespace the same one, and refuses any other.
+// securityContext is shared by members and drainers, so that drainers can read the members' files.
+// It has the spec's fields, and our default for each field that is left out. Root is allowed if the
+// spec asks for it. A platform that assigns users gives all pods of a namespace the same user, and
+// refuses any other.
 func securityContext(t *cachev1alpha1.PodTemplate, o Options) *corev1.PodSecurityContext {
 	security := &corev1.PodSecurityContext{}
 	if given := t.SecurityContext; given != nil {

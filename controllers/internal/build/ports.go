@@ -14,19 +14,22 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// A change of spec.containerPort replaces the members one by one. Until its turn, a member listens where it did.
+// A change of spec.containerPort replaces the members one by one. A member listens at its old port
+// until its turn.
 
-// MemberPorts are where a member's memcached listens, and where its supervisor streams items to moves.
+// MemberPorts are the ports of a member's memcached, and of its supervisor, which streams items to
+// moves.
 type MemberPorts struct{ Memcached, Export int32 }
 
-// Ports has the members that don't listen where the spec says, by their ordinals.
+// Ports has the ports of the members that don't listen at the spec's, by their ordinals.
 type Ports map[int32]MemberPorts
 
-// PortsOf the first n members, and of all others that have pods: a pod's own, and without a pod those of the
-// template by which it will be made, nil for none.
+// PortsOf returns the ports of the first n members, and of all others that have pods: the ports in
+// the pod or, without a pod, those in the template from which it will be created; nil if there is
+// no template.
 func PortsOf(c *cachev1alpha1.Memcached, n int32, pods []corev1.Pod, template *corev1.PodSpec) Ports {
 	if c.Spec.Storage == nil {
-		return nil // members have no names
+		return nil // members without storage have no names of their own
 	}
 	wanted := portsBySpec(c)
 	all := map[int32]MemberPorts{}
@@ -60,7 +63,7 @@ func portsBySpec(c *cachev1alpha1.Memcached) MemberPorts {
 	return MemberPorts{Memcached: c.Spec.ContainerPort, Export: exportPort(c)}
 }
 
-// portsIn are the ports in the command of a member; false if it has another form.
+// portsIn parses the ports in the command of a member; false if the command has another form.
 func portsIn(spec *corev1.PodSpec) (MemberPorts, bool) {
 	if spec == nil {
 		return MemberPorts{}, false
@@ -90,7 +93,7 @@ const (
 	portFlag   = "-p"
 )
 
-// parsePort returns 0 for what is no port.
+// parsePort returns 0 if the text is not a port.
 func parsePort(text string) int32 {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
@@ -99,7 +102,7 @@ func parsePort(text string) int32 {
 	return int32(n)
 }
 
-// Of the member.
+// Of returns the ports of the member.
 func (p Ports) Of(c *cachev1alpha1.Memcached, ordinal int32) MemberPorts {
 	if own, is := p[ordinal]; is {
 		return own
@@ -107,7 +110,7 @@ func (p Ports) Of(c *cachev1alpha1.Memcached, ordinal int32) MemberPorts {
 	return portsBySpec(c)
 }
 
-// Variant is a number that differs, as a rule, between different ports; 0 if all listen where the spec says.
+// Variant is a hash of the ports; 0 if all members listen at the spec's ports.
 func (p Ports) Variant() int32 {
 	if len(p) == 0 {
 		return 0
@@ -117,12 +120,12 @@ func (p Ports) Variant() int32 {
 	return int32(h.Sum32() >> 1)
 }
 
-// Mark is a hash of where all members listen, and of the port by which clients call them.
+// Mark is a hash of all members' ports, and of the port by which clients call them.
 func (p Ports) Mark(c *cachev1alpha1.Memcached) string {
 	return hash(fmt.Sprint(portsBySpec(c), p)) // fmt sorts a map by its keys
 }
 
-// exports are all ports of supervisors, in order.
+// exports are all ports of supervisors, in ascending order.
 func (p Ports) exports(c *cachev1alpha1.Memcached) []int32 {
 	all := []int32{exportPort(c)}
 	for _, own := range p {
@@ -132,9 +135,10 @@ func (p Ports) exports(c *cachev1alpha1.Memcached) []int32 {
 	return slices.Compact(all)
 }
 
-// listed are the ports on the clients' list, where these are not the spec's. A member's Service leads to the
-// port of its pod. For a library that hashes ports, a list of two ports is a ring of its own, which nothing is moved
-// for: what clients stored by it would be lost, or older items would come back. Its list has the new port at once.
+// listed are the ports on the clients' list that are not the spec's. A member's Service has the
+// spec's port and routes to the pod's. If the client library hashes ports, a list with two ports
+// would be a ring that no move follows: items that clients store by it would be lost, or older
+// items would come back. So such a list has the new port at once.
 func (p Ports) listed(c *cachev1alpha1.Memcached) Ports {
 	if len(p) == 0 || Stable(c) || RingOf(c, 0).HashesPort() {
 		return nil
@@ -142,7 +146,7 @@ func (p Ports) listed(c *cachev1alpha1.Memcached) Ports {
 	return p
 }
 
-// dialled is where drainers and routers dial a member of a ring.
+// dialled is the port at which drainers and routers dial a member of a ring.
 func (p Ports) dialled(c *cachev1alpha1.Memcached, ordinal int32, byService bool) uint16 {
 	if byService {
 		return uint16(c.Spec.ContainerPort)
@@ -150,7 +154,8 @@ func (p Ports) dialled(c *cachev1alpha1.Memcached, ordinal int32, byService bool
 	return uint16(p.Of(c, ordinal).Memcached)
 }
 
-// exported is where drainers reach the supervisor of a member: at its own port, or at the port of its Service.
+// exported is the port at which drainers reach the supervisor of a member: the supervisor's own
+// port, or that of the member's Service.
 func (p Ports) exported(c *cachev1alpha1.Memcached, ordinal int32) int32 {
 	if RingOf(c, 0).Stable {
 		return exportPort(c)
@@ -158,7 +163,7 @@ func (p Ports) exported(c *cachev1alpha1.Memcached, ordinal int32) int32 {
 	return p.Of(c, ordinal).Export
 }
 
-// redial the servers of a ring that routers were told of: their names stay.
+// redial returns the ring with the present ports of its members. The names of the servers stay.
 func (p Ports) redial(c *cachev1alpha1.Memcached, r *contract.Ring) *contract.Ring {
 	if r == nil {
 		return nil

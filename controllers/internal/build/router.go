@@ -24,13 +24,13 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// The routers of spec.router: a Deployment, its Service, its budget, its NetworkPolicy, and
-// the ConfigMap with the table of the rings. All have the same name.
+// The routers of spec.router are a Deployment, its Service, its PodDisruptionBudget, its
+// NetworkPolicy, and the ConfigMap with the table of the rings. All have the same name.
 
 const (
 	// ContainerRouter is the router's container in its pod.
 	ContainerRouter = "router"
-	// RouterTableKey of the ConfigMap has the table.
+	// RouterTableKey is the key of the ConfigMap that has the table.
 	RouterTableKey = "table.json"
 
 	adminPortName = "admin"
@@ -40,15 +40,15 @@ const (
 	routerGrace = 30
 )
 
-// RouterName is the name of everything that belongs to the routers.
+// RouterName is the name of all objects that belong to the routers.
 func RouterName(cluster string) string { return cluster + "-router" }
 
-// RoutersExclusive tells whether no client asks members but routers.
+// RoutersExclusive tells whether only routers call the members.
 func RoutersExclusive(c *cachev1alpha1.Memcached) bool {
 	return c.Spec.Router != nil && c.Spec.Router.Exclusive
 }
 
-// RouterAddress is where applications reach the routers, host:port.
+// RouterAddress is the host:port at which applications reach the routers.
 func RouterAddress(c *cachev1alpha1.Memcached) string {
 	return fmt.Sprintf("%s.%s.svc:%d", RouterName(c.Name), c.Namespace, c.Spec.ContainerPort)
 }
@@ -59,15 +59,15 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 	return selector
 }
 
-// RouterTable is what routers are told in a state, after what they were told before, nil for
-// nothing. In the states stable and prepare the new ring has the first n members; in the others
-// the rings stay, and each member is dialled at its own port. It returns nil if the state doesn't come after that. Whether routers have acknowledged
-// the table before, and who signs a new one, is for the caller to say.
+// RouterTable is the table that routers are told in a state. before is the table that they were
+// told last, or nil. In the states stable and prepare the new ring has the first n members; in the
+// others the rings stay. Each member is dialled at its own port. RouterTable returns nil if the
+// state can't follow the one before. The caller sets Acknowledged and Signer.
 func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state string, n int32, before *contract.RingTable, number int64) *contract.RingTable {
 	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c), Key: string(c.UID)}
 	switch {
 	case before == nil:
-	case before.Number == number: // it is the same table
+	case before.Number == number: // the table is the same
 		t.Before, t.Acknowledged, t.Signer = before.Before, before.Acknowledged, before.Signer
 	default:
 		t.Before = before.Number
@@ -76,7 +76,7 @@ func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state string, n int32,
 	order := []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	step := slices.Index(order, state)
 	if before != nil && before.State != contract.RingStable && t.Shared != before.Shared && state != contract.RingStable {
-		t.Shared = before.Shared // what the change began with
+		t.Shared = before.Shared // the change keeps the value that it began with
 	}
 	switch {
 	case state == contract.RingStable:
@@ -91,13 +91,14 @@ func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state string, n int32,
 	default:
 		t.Old, t.New = ports.redial(c, before.Old), *ports.redial(c, &before.New)
 	}
-	// Without an end (Until): one that was left behind learns of that from the members, and an
-	// operator that is away stops no router.
+	// The table has no end of validity: a router that missed a change learns of it from the
+	// members, and an operator that is down stops no router.
 	return t
 }
 
-// RouterTableIn is the table in a ConfigMap, nil if that can't be read. Anybody may have written it: nil, too, if
-// it names other servers than the cluster's first members, in order.
+// RouterTableIn parses the table in a ConfigMap; nil if it can't be parsed. Any client may have
+// written it, so a table also counts as nil if it names other servers than the cluster's first
+// members, in order.
 func RouterTableIn(c *cachev1alpha1.Memcached, config *corev1.ConfigMap) *contract.RingTable {
 	t := parsedTable(config)
 	if t == nil || !ourServers(c, t.New.Servers) || t.Old != nil && !ourServers(c, t.Old.Servers) {
@@ -117,7 +118,8 @@ func parsedTable(config *corev1.ConfigMap) *contract.RingTable {
 	return t
 }
 
-// ourServers tells whether these are the cluster's first members, under whatever names and ports.
+// ourServers tells whether these are the cluster's first members, under any of their names and
+// ports.
 func ourServers(c *cachev1alpha1.Memcached, servers []string) bool {
 	for i, text := range servers {
 		s, err := routing.ParseServer(text)
@@ -128,8 +130,8 @@ func ourServers(c *cachev1alpha1.Memcached, servers []string) bool {
 	return true
 }
 
-// RouterRing is which of the known rings routers were told of, with as many members as they were told of. It is
-// equal to no ring if it is none of these.
+// RouterRing is the known ring that routers were told of, with as many members as they were told
+// of. If none of the known rings matches, it returns a ring that equals no other.
 func RouterRing(c *cachev1alpha1.Memcached, told *contract.Ring, known ...ring.Ring) ring.Ring {
 	if told == nil {
 		return ring.Ring{}
@@ -144,7 +146,8 @@ func RouterRing(c *cachev1alpha1.Memcached, told *contract.Ring, known ...ring.R
 	return ring.Ring{Size: n, Port: noPort}
 }
 
-// sameServers tells whether clients call the servers of a ring so. Their own ports don't matter.
+// sameServers tells whether clients call the servers of the told ring by these names. The ports at
+// which they are dialled don't matter.
 func sameServers(told *contract.Ring, servers []routing.Server) bool {
 	return slices.EqualFunc(told.Servers, servers, func(text string, want routing.Server) bool {
 		s, err := routing.ParseServer(text)
@@ -152,14 +155,14 @@ func sameServers(told *contract.Ring, servers []routing.Server) bool {
 	})
 }
 
-// RouterTableText is the table as a file.
+// RouterTableText is the table as the text of its file.
 func RouterTableText(t *contract.RingTable) string {
-	text, _ := json.Marshal(t) // a table always has JSON
+	text, _ := json.Marshal(t) // a table can always be marshalled
 	return string(text) + "\n"
 }
 
-// RouterTableNumber of the table in a ConfigMap; 0 if there is none, or one that no operator
-// can have written by now. Numbers are like those of lists.
+// RouterTableNumber is the number of the table in a ConfigMap; 0 if there is none, or if no
+// operator can have written it by now. It is made like the version of a list.
 func RouterTableNumber(config *corev1.ConfigMap, now time.Time) int64 {
 	t := parsedTable(config)
 	if t == nil {
@@ -168,7 +171,7 @@ func RouterTableNumber(config *corev1.ConfigMap, now time.Time) int64 {
 	return ListVersion(strconv.FormatInt(t.Number, 10), now)
 }
 
-// RouterConfigMap has the table.
+// RouterConfigMap is the ConfigMap with the table.
 func RouterConfigMap(c *cachev1alpha1.Memcached, t *contract.RingTable) *coreac.ConfigMapApplyConfiguration {
 	return coreac.ConfigMap(RouterName(c.Name), c.Namespace).
 		WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).
@@ -176,9 +179,9 @@ func RouterConfigMap(c *cachev1alpha1.Memcached, t *contract.RingTable) *coreac.
 		WithData(map[string]string{RouterTableKey: RouterTableText(t)})
 }
 
-// RouterService is the one address of the cluster; nil if none is asked for. A client's node is
-// preferred, then its zone: an endpoint gets hints for both, and a kube-proxy that knows no router
-// on its node takes the zone's, and without these all.
+// RouterService has the one address of the cluster; nil if the spec asks for no routers. Routers on
+// the client's node are preferred, then those in its zone: an endpoint gets hints for both, and a
+// kube-proxy without a router on its node takes those of the zone, and without these all.
 func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	if c.Spec.Router == nil {
 		return nil
@@ -195,7 +198,7 @@ func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration
 				WithTargetPort(intstr.FromString(portName))))
 }
 
-// RouterBudget keeps evictions from taking several routers at once.
+// RouterBudget keeps evictions from removing several routers at once.
 func RouterBudget(c *cachev1alpha1.Memcached) *policyac.PodDisruptionBudgetApplyConfiguration {
 	if c.Spec.Router == nil || !ptr.Deref(c.Spec.PodDisruptionBudget.Enabled, true) {
 		return nil
@@ -210,7 +213,7 @@ func RouterBudget(c *cachev1alpha1.Memcached) *policyac.PodDisruptionBudgetApply
 }
 
 // RouterPolicy lets the clients of spec.networkPolicy reach the routers, and monitoring and the
-// operator their metrics and their state; nil if none is asked for.
+// operator their metrics and their state; nil if the spec asks for none.
 func RouterPolicy(c *cachev1alpha1.Memcached, o Options) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if c.Spec.Router == nil || given == nil {
@@ -219,7 +222,7 @@ func RouterPolicy(c *cachev1alpha1.Memcached, o Options) *networkingac.NetworkPo
 	spec := networkingac.NetworkPolicySpec().
 		WithPodSelector(metaac.LabelSelector().WithMatchLabels(routerSelector(c))).
 		WithPolicyTypes(networkingv1.PolicyTypeIngress)
-	// A rule without peers would let everybody in.
+	// A rule without peers would allow every client.
 	if len(given.Clients) > 0 {
 		spec.WithIngress(ingress(intstr.FromString(portName), peers(given.Clients)))
 	}
@@ -237,8 +240,8 @@ func RouterPolicy(c *cachev1alpha1.Memcached, o Options) *networkingac.NetworkPo
 		WithSpec(spec)
 }
 
-// Routers is their Deployment; nil if none are asked for. Without spec.router.replicas their
-// number is somebody else's, such as an autoscaler's.
+// Routers is the routers' Deployment; nil if the spec asks for none. Without spec.router.replicas
+// another client, such as an autoscaler, sets their number.
 func Routers(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfiguration {
 	if c.Spec.Router == nil {
 		return nil
@@ -257,7 +260,7 @@ func Routers(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfi
 		WithSpec(spec)
 }
 
-// routerPod is spread over the zones and the nodes.
+// routerPod is a router's pod, spread over the zones and the nodes.
 func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfiguration {
 	t := routersTemplate(c)
 	spec := podSpec(t, routerSelector(c), corev1.LabelTopologyZone, corev1.LabelHostname)
@@ -283,7 +286,7 @@ func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfig
 	return spec.WithContainers(router)
 }
 
-// RouterAdminPort is where routers answer /ready, /metrics and /ring.
+// RouterAdminPort is the port at which routers answer /ready, /metrics and /ring.
 func RouterAdminPort(c *cachev1alpha1.Memcached) int32 {
 	const wanted = 11212
 	if c.Spec.ContainerPort == wanted {
@@ -292,8 +295,8 @@ func RouterAdminPort(c *cachev1alpha1.Memcached) int32 {
 	return wanted
 }
 
-// routeArgs: the members' certificate and logins are also those of the routers, so an
-// application finds the same at either.
+// routeArgs are the router's arguments. The members' certificate and logins are also the routers',
+// so applications use the same ones for both.
 func routeArgs(c *cachev1alpha1.Memcached) []string {
 	args := []string{"route"}
 	add := func(flag string, value any) { args = append(args, fmt.Sprintf("--%s=%v", flag, value)) }

@@ -19,7 +19,7 @@ const (
 // Secured tells whether the members use TLS or logins.
 func Secured(c *cachev1alpha1.Memcached) bool { return c.Spec.TLS != nil || c.Spec.Auth != nil }
 
-// connection is how to speak to the members.
+// connection is how to connect to the members.
 func connection(c *cachev1alpha1.Memcached) (conn contract.Connection) {
 	if c.Spec.TLS != nil {
 		conn.TLSDir = tlsDir
@@ -34,9 +34,9 @@ func verifiesClients(c *cachev1alpha1.Memcached) bool {
 	return c.Spec.TLS != nil && c.Spec.TLS.ClientAuth == cachev1alpha1.ClientAuthRequired
 }
 
-// secretVolumes are the Secrets that connection names, for a pod that serves or one that
-// only connects. They are mounted as directories, so that the kubelet updates them. They
-// are optional: if one is missing, the drainer or the supervisor says so, while the
+// secretVolumes are the volumes with the Secrets that connection names, for a pod that serves or
+// one that only connects. They are mounted as directories, so that the kubelet updates them. They
+// are optional: if a Secret is missing, the drainer or the supervisor reports that, while the
 // kubelet would only wait.
 func secretVolumes(c *cachev1alpha1.Memcached, serves bool) (volumes []corev1.Volume, mounts []corev1.VolumeMount) {
 	add := func(name, dir, secret string, keys ...string) {

@@ -18,12 +18,12 @@ const (
 	ServersKey = "servers"
 	// ServersJSONKey has the same as a JSON array of strings.
 	ServersJSONKey = "servers.json"
-	// ServersEnvKey has the same, separated by commas: the name and the form that Dalli
-	// and memjs read from the environment.
+	// ServersEnvKey has the same, separated by commas. Dalli and memjs read this name and form from
+	// the environment.
 	ServersEnvKey = "MEMCACHE_SERVERS"
 )
 
-// IsServersKey tells whether the key of a ConfigMap is one of these.
+// IsServersKey tells whether the key of a ConfigMap is one of the lists' keys.
 func IsServersKey(key string) bool {
 	return key == ServersKey || key == ServersJSONKey || key == ServersEnvKey
 }
@@ -31,7 +31,7 @@ func IsServersKey(key string) bool {
 // ServersName is the name of the ConfigMap with the list of the servers.
 func ServersName(cluster string) string { return cluster + "-servers" }
 
-// Servers are the first n members as clients are to call them, host:port, in ring order.
+// Servers are the host:port by which clients call the first n members, in ring order.
 func Servers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
 	ports = ports.listed(c)
 	servers := make([]string, n)
@@ -41,8 +41,8 @@ func Servers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
 	return servers
 }
 
-// ClientServers are the servers on the clients' list: the first n members; without
-// storage, where members have no names, the Service.
+// ClientServers are the servers on the clients' list: the first n members or, without storage, the
+// Service, because these members have no names.
 func ClientServers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
 	if c.Spec.Storage == nil {
 		return []string{fmt.Sprintf("%s.%s.svc:%d", c.Name, c.Namespace, c.Spec.ContainerPort)}
@@ -55,7 +55,7 @@ func OtherServers(data map[string]string, servers []string) bool {
 	return data[ServersKey] != serverLists(servers)[ServersKey]
 }
 
-// RingOf the first n members.
+// RingOf is the ring of the first n members.
 func RingOf(c *cachev1alpha1.Memcached, n int32) ring.Ring {
 	r := &c.Spec.Routing
 	return ring.Ring{
@@ -64,7 +64,7 @@ func RingOf(c *cachev1alpha1.Memcached, n int32) ring.Ring {
 	}
 }
 
-// ServersConfigMap is the clients' list, in the forms that applications read. With
+// ServersConfigMap is the clients' list, in the forms that applications read. For a cluster with
 // storage it also has the record of the rings.
 func ServersConfigMap(c *cachev1alpha1.Memcached, servers []string, record ring.Record) *coreac.ConfigMapApplyConfiguration {
 	list := coreac.ConfigMap(ServersName(c.Name), c.Namespace).
@@ -77,9 +77,9 @@ func ServersConfigMap(c *cachev1alpha1.Memcached, servers []string, record ring.
 	return list
 }
 
-// serverLists has the servers in each of the forms.
+// serverLists has the servers in each form.
 func serverLists(servers []string) map[string]string {
-	array, _ := json.Marshal(servers) // strings always have JSON
+	array, _ := json.Marshal(servers) // strings can always be marshalled
 	lines := ""
 	for _, s := range servers {
 		lines += s + "\n"

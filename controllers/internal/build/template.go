@@ -8,9 +8,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// TemplateSpec is a hash of the part of the spec that the members' pod template depends
-// on. A change of any other part, such as the size, replaces no member. What is not left
-// out here counts.
+// TemplateSpec is a hash of the part of the spec that the members' pod template depends on. A
+// change of any other part, such as the size, replaces no member. Fields that are not cleared here
+// count.
 func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	spec := *c.Spec.DeepCopy()
 	spec.Size = nil
@@ -31,7 +31,7 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	return hashOf(spec)
 }
 
-// RouterSpec is TemplateSpec for the routers' pods. Here, what is named counts.
+// RouterSpec is TemplateSpec for the routers' pods. Only fields that are listed here count.
 func RouterSpec(c *cachev1alpha1.Memcached) string {
 	router := *c.Spec.Router.DeepCopy()
 	router.Replicas, router.Service = nil, cachev1alpha1.ServiceTemplate{}
@@ -42,7 +42,7 @@ func RouterSpec(c *cachev1alpha1.Memcached) string {
 }
 
 func hashOf(spec cachev1alpha1.MemcachedSpec) string {
-	b, _ := json.Marshal(spec) // a spec always has JSON
+	b, _ := json.Marshal(spec) // a spec can always be marshalled
 	const length = 8
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:length])

@@ -119,7 +119,7 @@ func TestLiveAnAdoptedClaimIsDeletedOnlyWhenItIsDrainedOrGivenUp(t *testing.T) {
 	t.Parallel()
 	for why, want := range map[action.Release]string{
 		action.ByReceipt: "", action.BySkip: "", action.NeverBound: "",
-		action.ByPolicyRetain: "claim data-2 was there before its member, and nobody has drained it",
+		action.ByPolicyRetain: "claim data-2 was there before its member, and no drain has read it",
 	} {
 		refusals(t, func(c *claim.Claim) error { return claim.MayDelete(c, why) }, map[*claim.Claim]string{left(adopted): want, left(): ""})
 	}
@@ -156,11 +156,11 @@ func TestLiveOnlyAMembersClaimAsksForMore(t *testing.T) {
 func TestAMarkThatIsNotWrittenYetIsNoTime(t *testing.T) {
 	t.Parallel()
 	c := left(member)
-	if _, told := c.LeavingAt(); told || c.LeavesNow() {
+	if _, told := c.LeavingAt(); told || c.MarkPending() {
 		t.Error("a member leaves")
 	}
-	c.LeaveNow()
-	if _, told := c.LeavingAt(); told || !c.LeavesNow() || c.LeavingSince.IsZero() {
+	c.PlanMark()
+	if _, told := c.LeavingAt(); told || !c.MarkPending() || c.LeavingSince.IsZero() {
 		t.Error("it does not leave, or at a time")
 	}
 	if at, told := left().LeavingAt(); !told || at.Unix() != 1 {

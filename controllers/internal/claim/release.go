@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 )
 
-// Terms are what the cluster says of all its claims.
+// Terms are what the cluster says about all its claims.
 type Terms struct {
 	// Policy for the claims of departed members.
 	Policy DrainPolicy
@@ -15,12 +15,12 @@ type Terms struct {
 	ReleaseUnreadable bool
 	// Deleting: the Memcached is being deleted, or is gone already.
 	Deleting bool
-	// NamespaceTerminating: nothing can run here any more.
+	// NamespaceTerminating: no pod can be created in the namespace any more.
 	NamespaceTerminating bool
 }
 
-// PolicyFor is the policy for the claim of a member that left. What was decided when it left
-// holds, whatever the spec says now; a person who asks for a retry wants it drained.
+// PolicyFor is the policy for the claim of a departed member. The decision written when the member
+// left overrides the present spec; a person who asks for a retry wants the claim drained.
 func (t *Terms) PolicyFor(c *Claim) DrainPolicy {
 	switch {
 	case c.Request == Retry && !c.LeavingSince.IsZero():
@@ -31,7 +31,8 @@ func (t *Terms) PolicyFor(c *Claim) DrainPolicy {
 	return t.Policy
 }
 
-// releasesUnreadable is the same for a volume that can't be read.
+// releasesUnreadable tells whether the claim is released if its volume can't be read. Like the
+// policy, this is decided when the member leaves.
 func (t *Terms) releasesUnreadable(c *Claim) bool {
 	if c.Decided {
 		return c.ReleaseUnreadable
@@ -39,9 +40,9 @@ func (t *Terms) releasesUnreadable(c *Claim) bool {
 	return t.ReleaseUnreadable
 }
 
-// ReleasableBy is invariant 1: a claim is released by a receipt that adds up, for exactly
-// this claim, or by a person's word. It returns why this reason doesn't hold. The plan
-// asks this, and MayRelease asks it about live state.
+// ReleasableBy guards invariant 1: a claim is released by a receipt that adds up, for exactly this
+// claim, or because a person says so. It returns why the reason doesn't hold. The plan asks this,
+// and MayRelease asks it about live state.
 func ReleasableBy(t *Terms, c *Claim, why action.Release) error {
 	switch why {
 	case action.ByReceipt:
@@ -62,17 +63,17 @@ func ReleasableBy(t *Terms, c *Claim, why action.Release) error {
 	case action.ByPolicyDelete:
 		return unless(t.PolicyFor(c) == Delete && !c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
 	case action.ByPolicyRetain:
-		// The operator did not create an adopted claim, and nobody has drained it: it is kept.
+		// The operator did not create an adopted claim, and no drain has read it, so the claim is
+		// kept.
 		return unless(t.PolicyFor(c) == Retain || t.PolicyFor(c) == Delete && c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
 	case action.BySetAside: // MayHandOver decides
 	}
 	return fmt.Errorf("%s is no reason to release claim %s", why, c.Name)
 }
 
-// MayRelease is asked right before the claim is deleted, and right before its finalizer
-// is removed. The reason must hold (ReleasableBy), and a policy applies only to the claim
-// of a member that left. It needs the Terms that the reason is about, and,
-// if the claim is being deleted, where its volume is.
+// MayRelease is asked right before the claim is deleted, and right before its finalizer is removed.
+// The reason must hold (ReleasableBy), and a policy applies only to the claim of a departed member.
+// MayRelease needs the Terms that the reason is about and, if the claim is being deleted, Where.
 func MayRelease(live *Terms, c *Claim, why action.Release) error {
 	switch why {
 	case action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable:
@@ -88,14 +89,14 @@ func MayRelease(live *Terms, c *Claim, why action.Release) error {
 	return ReleasableBy(live, c, why)
 }
 
-// MayDelete is asked, after MayRelease, before a claim is deleted. A claim that was there
-// before its member, and that nobody has drained, goes only by a person's word.
+// MayDelete is asked, after MayRelease, before a claim is deleted. A claim that existed before its
+// member and that was not drained is only deleted if a person says so.
 func MayDelete(c *Claim, why action.Release) error {
 	return unless(!c.Adopted || why == action.ByReceipt || why == action.BySkip || why == action.NeverBound,
-		"claim %s was there before its member, and nobody has drained it", c.Name)
+		"claim %s was there before its member, and no drain has read it", c.Name)
 }
 
-// MayGrow checks, on the live claim, that it has to ask for more.
+// MayGrow is asked about the live claim before it asks for a larger volume.
 func MayGrow(c *Claim, size int64) error {
 	return unless(c.Small(size) && c.Asked < size, "claim %s does not have to grow", c.Name)
 }

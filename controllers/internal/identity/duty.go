@@ -14,7 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Duty is what a drainer's Job or pod does, by its annotations. It is empty if these are
+// Duty is what a drainer's Job or pod does, by its annotations. It is empty if the annotations are
 // not as the operator writes them.
 type Duty struct {
 	Claim types.UID
@@ -22,7 +22,7 @@ type Duty struct {
 	Survivors int32
 	// Target names the ring of a move; empty for a drain.
 	Target string
-	// Waits: it is a prepared move, which was not told to begin.
+	// Waits: a prepared move that was not told to begin yet.
 	Waits bool
 }
 
@@ -33,7 +33,7 @@ const (
 	maxTarget = 64
 )
 
-// DutyOf of a Job or a pod.
+// DutyOf parses the annotations of a Job or a pod.
 func DutyOf(o metav1.Object) Duty {
 	annotations := o.GetAnnotations()
 	d := Duty{Claim: types.UID(annotations[cachev1alpha1.AnnotationClaimUID])}
@@ -52,7 +52,7 @@ func DutyOf(o metav1.Object) Duty {
 		if d.Target = annotations[cachev1alpha1.AnnotationTarget]; d.Target == "" || len(d.Target) > maxTarget {
 			return Duty{}
 		}
-		begin, is := annotations[cachev1alpha1.AnnotationBegin] // an earlier operator wrote none
+		begin, is := annotations[cachev1alpha1.AnnotationBegin] // an earlier operator did not write the annotation
 		d.Waits = is && strings.TrimSuffix(begin, contract.BeginLeases) != d.Target
 	default:
 		return Duty{}
@@ -60,7 +60,7 @@ func DutyOf(o metav1.Object) Duty {
 	return d
 }
 
-// jobName is the name of its Job.
+// jobName is the name of the Job with this duty.
 func (d Duty) jobName() string {
 	if d.Target != "" {
 		return build.MoveName("", d.Claim, d.Target)
@@ -68,7 +68,7 @@ func (d Duty) jobName() string {
 	return build.DrainName("", d.Claim)
 }
 
-// Source is what its receipt has to name.
+// Source is the source that the receipt of this duty has to name.
 func (d Duty) Source() string {
 	if d.Target != "" {
 		return ring.Source(d.Claim, d.Target)
@@ -76,7 +76,7 @@ func (d Duty) Source() string {
 	return string(d.Claim)
 }
 
-// Moves tells a move's Job from a drain's.
+// Moves tells whether the Job moves items, not drains a volume.
 func Moves(job *batchv1.Job) bool { return DutyOf(job).Target != "" }
 
 // ClaimUID is the UID of the claim that the Job is about.

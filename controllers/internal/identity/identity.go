@@ -1,4 +1,4 @@
-// Package identity knows whose an object is. It is pure.
+// Package identity tells which cluster an object belongs to. It is pure.
 package identity
 
 import (
@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// Whose an object is (invariant 12). Anybody can copy, remove or change a label, so it is
-// never proof:
+// The owner of an object (invariant 12). Any client can copy, remove or change a label, so a label
+// is never proof:
 //
 //	what the operator makes   the UID of its controller is the Memcached's
 //	a member's pod            the UID of its controller is the StatefulSet's
@@ -24,8 +24,8 @@ import (
 //	a member's claim          its name, because a StatefulSet uses any claim of the right
 //	                          name; with our finalizer, whoever controls it
 //
-// An object without a controller may be adopted, as Kubernetes does it: a deleted
-// Memcached of this name has left it (kubectl delete --cascade=orphan).
+// An object without a controller may be adopted, as in Kubernetes: a deleted Memcached of this name
+// has left it (kubectl delete --cascade=orphan).
 
 // Owns tells whether the cluster controls the object. If the Memcached is gone, only its
 // name is known.
@@ -37,9 +37,9 @@ func Owns(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	return ref.Name == cluster.Name && build.IsMemcached(ref)
 }
 
-// OwnsOrAdopts tells whether an object with a name of the cluster's is the cluster's, or
-// becomes it: the cluster controls it, or nobody does and its labels are from a Memcached
-// of this name.
+// OwnsOrAdopts tells whether an object with one of the cluster's names belongs to the cluster or
+// may be adopted: the cluster controls it, or it has no controller and its labels are from a
+// Memcached of this name.
 func OwnsOrAdopts(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	if metav1.GetControllerOfNoCopy(object) != nil {
 		return Owns(cluster, object)
@@ -48,13 +48,12 @@ func OwnsOrAdopts(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	if of, is := labels[cachev1alpha1.LabelCluster]; is {
 		return of == cluster.Name
 	}
-	// Operators before LabelCluster used these.
+	// Operators before LabelCluster used these labels.
 	return labels[cachev1alpha1.LabelManagedBy] == cachev1alpha1.ManagedBy && labels[cachev1alpha1.LabelInstance] == cluster.Name
 }
 
-// MemberPod tells whether the pod is a member's, of that StatefulSet if there is one. A
-// pod without a controller counts if it has a member's name, because the StatefulSet
-// adopts it.
+// MemberPod tells whether the pod is a member's, and controlled by the StatefulSet if there is one.
+// A pod without a controller counts if it has a member's name, because the StatefulSet adopts it.
 func MemberPod(cluster *cachev1alpha1.Memcached, set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if cluster.Spec.Storage == nil {
@@ -66,23 +65,22 @@ func MemberPod(cluster *cachev1alpha1.Memcached, set *appsv1.StatefulSet, pod *c
 	return ref.Kind == "StatefulSet" && ref.Name == cluster.Name && (set == nil || ref.UID == set.UID)
 }
 
-// RouterPod tells whether the pod is of a ReplicaSet of the routers' Deployment.
+// RouterPod tells whether the pod is controlled by a ReplicaSet of the routers' Deployment.
 func RouterPod(cluster *cachev1alpha1.Memcached, pod *corev1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	return ref != nil && ref.Kind == "ReplicaSet" && strings.HasPrefix(ref.Name, build.RouterName(cluster.Name)+"-")
 }
 
-// DrainerPod tells whether the pod may be of a drainer's Job, even if that is gone.
-// Whether the Job is the cluster's is checked later (dropForeign).
+// DrainerPod tells whether the pod may belong to a drainer's Job, even if the Job is gone. The
+// owner of the Job is checked later (dropForeign).
 func DrainerPod(pod *corev1.Pod) bool {
 	ref, d := metav1.GetControllerOfNoCopy(pod), DutyOf(pod)
 	return ref != nil && ref.Kind == "Job" && ref.APIVersion == batchv1.SchemeGroupVersion.String() && d != Duty{} && strings.HasSuffix(ref.Name, d.jobName())
 }
 
-// OwnJob tells whether the Job drains or places for the cluster: the cluster controls it,
-// and its annotations say what it does. When a Memcached is deleted with
-// --cascade=orphan, the garbage collector removes the controller; then the label and the
-// name have to be the operator's.
+// OwnJob tells whether the Job drains or moves for the cluster: the cluster controls it, and its
+// annotations say what it does. When a Memcached is deleted with --cascade=orphan, the garbage
+// collector removes the controller; then the label and the name have to be the operator's.
 func OwnJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) bool {
 	d := DutyOf(job)
 	if d == (Duty{}) || metav1.GetControllerOfNoCopy(job) != nil || cluster.DeletionTimestamp == nil {
@@ -91,10 +89,9 @@ func OwnJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) bool {
 	return job.Labels[cachev1alpha1.LabelCluster] == cluster.Name && strings.HasSuffix(job.Name, d.jobName())
 }
 
-// OwnClaim tells whether the claim has the name of a member's claim, and either our
-// finalizer is on it or nobody else controls it. Its pod and its StatefulSet may control
-// it: Kubernetes makes them its owners if the StatefulSet's retention policy is to delete
-// claims.
+// OwnClaim tells whether the claim has the name of a member's claim, and either has our finalizer
+// or is controlled by no other owner. Its pod and its StatefulSet may control it, because
+// Kubernetes makes them its owners if the StatefulSet's retention policy is to delete claims.
 func OwnClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	if of, ok := build.ClaimCluster(claim.Name); !ok || of != cluster {
 		return false
@@ -110,8 +107,8 @@ func OwnClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	return ref.Kind == "StatefulSet" && ref.Name == cluster
 }
 
-// NameTakenError means that somebody else's object has a name that the cluster needs. By
-// is its controller, if it has one.
+// NameTakenError means that another owner's object has a name that the cluster needs. By is its
+// controller, if it has one.
 type NameTakenError struct{ Kind, Name, By string }
 
 func (e *NameTakenError) Error() string {
@@ -122,7 +119,7 @@ func (e *NameTakenError) Error() string {
 	return fmt.Sprintf("%s %s exists and is not this Memcached's%s: delete it, or give the Memcached another name", e.Kind, e.Name, by)
 }
 
-// NameTaken is an error: somebody else's object has a name that the cluster needs.
+// NameTaken returns a NameTakenError about the object.
 func NameTaken(object metav1.Object) error {
 	return &NameTakenError{Kind: KindOf(object), Name: object.GetName(), By: ControllerOf(object)}
 }
@@ -141,8 +138,8 @@ func ControllerOf(object metav1.Object) string {
 	return ""
 }
 
-// ClusterName is the name of the cluster that an object may belong to, none or one. A
-// claim's own name tells it, a Job's controller, and the label of a pod or of a Job
+// ClusterName returns the name of the cluster that an object may belong to, none or one. The name
+// comes from a claim's own name, from a Job's controller, or from the label of a pod or of a Job
 // without a controller.
 func ClusterName(o metav1.Object) []string {
 	name := ""

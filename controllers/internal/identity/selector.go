@@ -13,10 +13,10 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Selector selects the operator's objects of this kind, in the cache and in live lists.
-// Pods are selected by labels that are in the selectors of all StatefulSets and
-// Deployments that the operator has ever made. Kubernetes copies a Service's labels to the
-// slices that it makes for it, so the operator's own are selected by one label more.
+// Selector selects the operator's objects of this kind, in the cache and in live lists. Pods are
+// selected by labels that are in the selectors of all StatefulSets and Deployments that the
+// operator has ever made. Kubernetes copies a Service's labels to the EndpointSlices that it
+// creates for the Service, so the operator's own slices are selected by one label more.
 func Selector(o metav1.Object) labels.Selector {
 	switch o.(type) {
 	case *discoveryv1.EndpointSlice:
@@ -30,6 +30,6 @@ func Selector(o metav1.Object) labels.Selector {
 
 func mustSelect(requirements ...string) labels.Selector {
 	selector, err := labels.Parse(strings.Join(requirements, ","))
-	utilruntime.Must(err) // constants
+	utilruntime.Must(err) // the requirements are constants
 	return selector
 }

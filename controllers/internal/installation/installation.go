@@ -1,11 +1,12 @@
 // Package installation decides which installation of the operator manages a Memcached, if several of them
 // watch its namespace. It is pure.
 //
-// An installation writes its name on each Memcached that it manages. One that finds the name of another
-// one there asks it, by an annotation, and leaves the Memcached alone. An installation that is at work
-// answers, however often it is asked. If there is no answer, the one that has asked takes over. So nothing
-// has to be read but the Memcached, and an installation without rights in the other's namespace can ask,
-// too. Each of these writes is under the Memcached's optimistic lock, so only one of two counts.
+// An installation writes its name on each Memcached that it manages. An installation that finds
+// another name there asks that one, by an annotation, and leaves the Memcached alone. A running
+// installation answers each question. If there is no answer, the installation that has asked takes
+// over. So only the Memcached has to be read, and an installation without rights in the other's
+// namespace can ask, too. Each of these writes is under the Memcached's optimistic lock, so only
+// one of two concurrent writes succeeds.
 package installation
 
 import (
@@ -19,28 +20,28 @@ import (
 )
 
 const (
-	// AnswerTime is how long an installation that is at work may take to answer.
+	// AnswerTime is how long a running installation may take to answer.
 	AnswerTime = time.Minute
 	// AskAgainTime is how long an answer counts.
 	AskAgainTime = 2 * time.Minute
-	// ForgetTime is when a question is of one that does not ask any more.
+	// ForgetTime is how long after its last question an installation counts as gone.
 	ForgetTime = 5 * time.Minute
 )
 
-// Question of an installation that finds the name of another one.
+// Question is the question of an installation that has found the name of another one.
 type Question struct {
 	// By is the name of the installation that asks.
 	By string `json:"by"`
-	// Number grows with each of its questions.
+	// Number grows with each question of this installation.
 	Number int64 `json:"number"`
-	// Answered: the one that manages the Memcached is at work.
+	// Answered: the installation that manages the Memcached has answered.
 	Answered bool `json:"answered,omitempty"`
 }
 
-// maxQuestion bounds a question that is read, in bytes: anybody may have written it.
+// maxQuestion bounds a question that is read, in bytes, because any client may have written it.
 const maxQuestion = 1 << 9
 
-// Parse a question; nil if it is invalid.
+// Parse parses a question; nil if it is invalid.
 func Parse(text string) *Question {
 	var q Question
 	if len(text) > maxQuestion || json.Unmarshal([]byte(text), &q) != nil || !Valid(q.By) || q.Number < 1 || q.Number > 1<<52 {
@@ -50,7 +51,7 @@ func Parse(text string) *Question {
 }
 
 func (q Question) String() string {
-	b, _ := json.Marshal(q) // strings and numbers always have JSON
+	b, _ := json.Marshal(q) // strings and numbers can always be marshalled
 	return string(b)
 }
 
@@ -59,43 +60,43 @@ func Valid(name string) bool {
 	return name != "" && len(name) <= cachev1alpha1.MaxAnnotation && strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// Seen is what the Memcached says of its operator.
+// Seen is what the annotations of a Memcached say about its operator.
 type Seen struct {
-	// Operator that manages it; empty if it names none.
+	// Operator is the installation that manages the Memcached; empty if none is named.
 	Operator string
-	// Question that stands there; nil if there is none.
+	// Question is the present question; nil if there is none.
 	Question *Question
 	// For is how long this installation has seen both unchanged.
 	For time.Duration
 }
 
-// Step is what an installation does about a Memcached.
+// Step is what an installation does with a Memcached.
 type Step int
 
-// The steps. Of these, Manage, Claim, Answer and Drop are of the one that manages it, and goes on with
-// the Memcached.
+// The steps. With Manage, Claim, Answer and Drop the installation manages the Memcached, and
+// reconciles it.
 const (
-	// Manage it: the name is there.
+	// Manage: the Memcached has this installation's name.
 	Manage Step = iota
-	// Claim it: write the name.
+	// Claim: write this installation's name.
 	Claim
-	// Answer the question.
+	// Answer: answer the other installation's question.
 	Answer
-	// Drop a question that is of no use any more.
+	// Drop: remove a question that no longer matters.
 	Drop
-	// LeaveAlone what another one manages.
+	// LeaveAlone: another installation manages the Memcached.
 	LeaveAlone
-	// Ask whether the other one is at work.
+	// Ask: ask whether the other installation is running.
 	Ask
-	// TakeOver from one that does not answer.
+	// TakeOver: take over from an installation that does not answer.
 	TakeOver
 )
 
-// Manages tells whether the step is of the installation that manages the Memcached.
+// Manages tells whether the installation manages the Memcached with this step.
 func (s Step) Manages() bool { return s <= Drop }
 
-// See reads what the Memcached says of its operator. A value that can't be a name or a question is not an
-// operator's, and counts as nothing.
+// See parses what the Memcached's annotations say about its operator. A value that can't be a name
+// or a question was not written by an operator, and is ignored.
 func See(cluster *cachev1alpha1.Memcached, unchangedFor time.Duration) Seen {
 	seen := Seen{Question: Parse(cluster.Annotations[cachev1alpha1.AnnotationOtherOperator]), For: unchangedFor}
 	if name := cluster.Annotations[cachev1alpha1.AnnotationOperator]; Valid(name) {
@@ -104,7 +105,7 @@ func See(cluster *cachev1alpha1.Memcached, unchangedFor time.Duration) Seen {
 	return seen
 }
 
-// Because is why the step writes, for the log.
+// Because says why the step writes, for the log.
 func (s Step) Because(seen Seen) string {
 	switch s {
 	case Ask:
@@ -119,7 +120,8 @@ func (s Step) Because(seen Seen) string {
 	return "this installation of the operator manages the Memcached"
 }
 
-// Next is what the installation of that name does, and when it looks again; 0 if an event will tell.
+// Next is what the installation with this name does, and after what time it looks again; 0 if an
+// event will come.
 func Next(me string, seen Seen) (Step, time.Duration) {
 	q := seen.Question
 	switch {
@@ -139,7 +141,7 @@ func Next(me string, seen Seen) (Step, time.Duration) {
 	return after(AnswerTime, seen.For, TakeOver, LeaveAlone)
 }
 
-// answer is what the one that manages the Memcached does about a question.
+// answer is what the installation that manages the Memcached does about a question.
 func answer(me string, seen Seen) (Step, time.Duration) {
 	switch {
 	case seen.Question.By == me:
@@ -150,7 +152,7 @@ func answer(me string, seen Seen) (Step, time.Duration) {
 	return after(ForgetTime, seen.For, Drop, Manage)
 }
 
-// after that time one step, until then the other.
+// after returns the step then once the limit has passed, and until before, with the remaining time.
 func after(limit, passed time.Duration, then, until Step) (Step, time.Duration) {
 	if passed >= limit {
 		return then, 0
@@ -158,7 +160,7 @@ func after(limit, passed time.Duration, then, until Step) (Step, time.Duration) 
 	return until, limit - passed
 }
 
-// Write what the step says into the Memcached's annotations; false if it writes nothing.
+// Write writes the Memcached's annotations for the step; false if the step writes nothing.
 func Write(me string, step Step, cluster *cachev1alpha1.Memcached) bool {
 	if step == Manage || step == LeaveAlone {
 		return false

@@ -9,8 +9,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Claims remembers since when each Memcached says the same of the installations of the operator that
-// claim it.
+// Claims remembers since when the annotations of each Memcached about its installations of the
+// operator have not changed.
 type Claims struct{ kept Of[claims] }
 
 type claims struct {
@@ -19,7 +19,8 @@ type claims struct {
 	since               time.Time
 }
 
-// UnchangedFor is how long the Memcached has said what it says now, as far as this operator has seen it.
+// UnchangedFor is how long these annotations of the Memcached have not changed, as far as this
+// operator has seen.
 func (c *Claims) UnchangedFor(cluster *cachev1alpha1.Memcached, now time.Time) (passed time.Duration) {
 	says := claims{
 		cluster: cluster.UID, operator: cluster.Annotations[cachev1alpha1.AnnotationOperator],
@@ -36,5 +37,5 @@ func (c *Claims) UnchangedFor(cluster *cachev1alpha1.Memcached, now time.Time) (
 	return passed
 }
 
-// Forget a Memcached that is gone.
+// Forget forgets a Memcached that is gone.
 func (c *Claims) Forget(key client.ObjectKey) { c.kept.Forget(key) }

@@ -10,15 +10,15 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Matches remembers which objects were found to be as the spec wants them, by the
-// versions of both. The comparison takes most of a reconcile's time, because it extracts
-// the fields that we have applied.
+// Matches remembers which objects were found to be as the spec wants them, with the versions of
+// object and spec. The comparison takes most of a reconcile's time, because it extracts the fields
+// that we have applied.
 type Matches struct{ kept Of[map[string]match] }
 
 // match has the versions that were compared.
 type match struct {
 	cluster, object types.UID
-	// generation of the Memcached, version of the object.
+	// generation is the Memcached's, version the object's resourceVersion.
 	generation int64
 	version    string
 	variant    int32
@@ -42,7 +42,7 @@ func (m *Matches) Has(c *cachev1alpha1.Memcached, kind string, object metav1.Obj
 	return has
 }
 
-// Note that the object matches.
+// Note remembers that the object matches.
 func (m *Matches) Note(c *cachev1alpha1.Memcached, kind string, object metav1.Object, variant int32) {
 	m.kept.Use(client.ObjectKeyFromObject(c), func(found *map[string]match) {
 		if *found == nil {
@@ -52,12 +52,12 @@ func (m *Matches) Note(c *cachev1alpha1.Memcached, kind string, object metav1.Ob
 	})
 }
 
-// Drop what is remembered of these kinds.
+// Drop forgets the objects of these kinds.
 func (m *Matches) Drop(c *cachev1alpha1.Memcached, which func(kind string) bool) {
 	m.kept.Use(client.ObjectKeyFromObject(c), func(found *map[string]match) {
 		maps.DeleteFunc(*found, func(kind string, _ match) bool { return which(kind) })
 	})
 }
 
-// Forget a Memcached that is gone.
+// Forget forgets a Memcached that is gone.
 func (m *Matches) Forget(key client.ObjectKey) { m.kept.Forget(key) }

@@ -1,5 +1,5 @@
-// Package memory keeps what is known of each Memcached between reconciles. Nothing needs
-// it for correctness: an operator that starts has none of it.
+// Package memory keeps facts about each Memcached between reconciles. They only save work or time,
+// and are not needed for correctness: an operator that starts has none.
 package memory
 
 import (
@@ -12,15 +12,14 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Of keeps a T for each Memcached. Its zero value is ready to use, from many reconciles
-// at a time.
+// Of keeps a T for each Memcached. Its zero value is ready to use, and safe for concurrent use.
 type Of[T any] struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]T
 }
 
-// Use calls do with what is kept of a Memcached, at first the zero value. do may change
-// it, and must not block: other reconciles wait.
+// Use calls do with the T of a Memcached, at first its zero value. do may change it, and must not
+// block, because other reconciles wait.
 func (m *Of[T]) Use(key client.ObjectKey, do func(*T)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -39,8 +38,8 @@ func (m *Of[T]) Forget(key client.ObjectKey) {
 	delete(m.of, key)
 }
 
-// Answers remembers what the API server said about a Memcached, if no watch tells when
-// that changes, so that not every reconcile asks again.
+// Answers remembers an answer of the API server about each Memcached, if no watch reports when it
+// changes, so that not every reconcile asks again.
 type Answers[T any] struct{ kept Of[answer[T]] }
 
 type answer[T any] struct {
@@ -50,7 +49,7 @@ type answer[T any] struct {
 	said       T
 }
 
-// Last is the last answer. fresh: it is about this version of the spec, and younger than
+// Last is the last answer. fresh: the answer is about this generation of the spec, and younger than
 // the interval.
 func (a *Answers[T]) Last(c *cachev1alpha1.Memcached, now time.Time, interval time.Duration) (said T, fresh bool) {
 	a.kept.Use(client.ObjectKeyFromObject(c), func(last *answer[T]) {
@@ -60,7 +59,7 @@ func (a *Answers[T]) Last(c *cachev1alpha1.Memcached, now time.Time, interval ti
 	return said, fresh
 }
 
-// Note the API server's answer about the Memcached as it is now.
+// Note remembers the API server's answer about the present generation of the Memcached.
 func (a *Answers[T]) Note(c *cachev1alpha1.Memcached, now time.Time, said T) {
 	a.kept.Use(client.ObjectKeyFromObject(c), func(last *answer[T]) { *last = answer[T]{c.UID, c.Generation, now, said} })
 }

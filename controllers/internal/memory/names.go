@@ -8,17 +8,17 @@ import (
 )
 
 // Names remembers the names of the claims and Jobs that each Memcached had. A cache drops an object
-// that has lost its label as it drops one that is gone; its name tells which. A name is kept until
-// the API server has said that nothing has it.
+// that has lost its label just like one that is gone; a live read by name tells the difference. A
+// name is kept until the API server has said that no object has it.
 type Names struct {
 	kept Of[map[string]map[string]struct{}]
 }
 
-// mostNames of a kind are remembered of a Memcached: more than it can have members and volumes of
-// earlier ones.
+// mostNames is how many names of a kind are remembered for a Memcached: more than it can have
+// members, and volumes of earlier members.
 const mostNames = 1024
 
-// Note the names of a kind that the cache has.
+// Note remembers the names of a kind that the cache has.
 func (n *Names) Note(cluster client.ObjectKey, kind string, names []string) {
 	if n == nil || len(names) == 0 {
 		return
@@ -40,7 +40,7 @@ func (n *Names) Note(cluster client.ObjectKey, kind string, names []string) {
 	})
 }
 
-// Gone notes that the API server has none of these.
+// Gone forgets names that no object has, by a live read.
 func (n *Names) Gone(cluster client.ObjectKey, kind string, names ...string) {
 	if n == nil || len(names) == 0 {
 		return
@@ -52,7 +52,7 @@ func (n *Names) Gone(cluster client.ObjectKey, kind string, names ...string) {
 	})
 }
 
-// Known are the names of a kind, in any order.
+// Known returns the names of a kind, in any order.
 func (n *Names) Known(cluster client.ObjectKey, kind string) (known []string) {
 	if n != nil {
 		n.kept.Use(cluster, func(kept *map[string]map[string]struct{}) { known = slices.Collect(maps.Keys((*kept)[kind])) })
@@ -60,5 +60,5 @@ func (n *Names) Known(cluster client.ObjectKey, kind string) (known []string) {
 	return known
 }
 
-// Forget a Memcached that is gone.
+// Forget forgets a Memcached that is gone.
 func (n *Names) Forget(cluster client.ObjectKey) { n.kept.Forget(cluster) }

@@ -8,22 +8,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Obstruction is why the API server has refused a step about a claim, and until when none is tried
-// again. Taken: an object of another owner has a name that it needs.
+// Obstruction is why the API server has refused a step about a claim, and until when no such step
+// is tried again. Taken: an object of another owner has a name that the step needs.
 type Obstruction struct {
 	Why   string
 	Taken bool
 	Until time.Time
 }
 
-// Obstructions remembers them, by the claim's UID, so that one claim keeps no place that another
-// could have. No watch tells when they have passed: a step is tried again, and they are known until
-// then, or for a while longer.
+// Obstructions remembers the obstruction of each claim, by its UID, so that a claim whose steps are
+// refused doesn't take the turn of another claim. No watch reports the end of an obstruction. It is
+// known until a step succeeds, or for remembersRefusal after the time to try again.
 type Obstructions struct {
 	kept Of[map[types.UID]Obstruction]
 }
 
-// Note one.
+// Note remembers an obstruction.
 func (o *Obstructions) Note(cluster client.ObjectKey, claim types.UID, why Obstruction) {
 	o.kept.Use(cluster, func(kept *map[types.UID]Obstruction) {
 		known := map[types.UID]Obstruction{claim: why}
@@ -33,10 +33,10 @@ func (o *Obstructions) Note(cluster client.ObjectKey, claim types.UID, why Obstr
 	})
 }
 
-// remembersRefusal is for how long an obstruction is known after the time to try again.
+// remembersRefusal is how long an obstruction is known after the time to try again.
 const remembersRefusal = time.Minute
 
-// Passed notes that a step about the claim was taken.
+// Passed notes that a step about the claim has succeeded.
 func (o *Obstructions) Passed(cluster client.ObjectKey, claim types.UID) {
 	o.kept.Use(cluster, func(kept *map[types.UID]Obstruction) {
 		if _, is := (*kept)[claim]; is {
@@ -47,7 +47,7 @@ func (o *Obstructions) Passed(cluster client.ObjectKey, claim types.UID) {
 	})
 }
 
-// Known are those that have not passed; nil if there are none.
+// Known returns the obstructions that have not passed; nil if there are none.
 func (o *Obstructions) Known(cluster client.ObjectKey, now time.Time) (known map[types.UID]Obstruction) {
 	if o == nil {
 		return nil
@@ -61,5 +61,5 @@ func (o *Obstructions) Known(cluster client.ObjectKey, now time.Time) (known map
 	return known
 }
 
-// Forget a Memcached that is gone.
+// Forget forgets a Memcached that is gone.
 func (o *Obstructions) Forget(cluster client.ObjectKey) { o.kept.Forget(cluster) }

@@ -6,21 +6,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxRefusals is how many refusals of a cluster are kept apart.
+// maxRefusals is how many different refusals of a cluster are remembered.
 const maxRefusals = 8
 
-// Refusals remembers since when steps of each Memcached have been refused, without a
-// reconcile in between that refused none.
+// Refusals remembers since when every reconcile of a Memcached has refused a step.
 type Refusals struct{ kept Of[refusal] }
 
 type refusal struct {
-	// first is when the first one was refused, since when each was, by its message: two
-	// refusals may alternate.
+	// first is when the first step was refused. since has when each refusal began, by its message,
+	// because two refusals may alternate.
 	first time.Time
 	since map[string]time.Time
 }
 
-// Note that the step was refused, and return since when.
+// Note remembers that the step was refused, and returns since when.
 func (r *Refusals) Note(key client.ObjectKey, why string, now time.Time) (since time.Time) {
 	r.kept.Use(key, func(kept *refusal) {
 		if kept.first.IsZero() {
@@ -31,7 +30,7 @@ func (r *Refusals) Note(key client.ObjectKey, why string, now time.Time) (since 
 			return
 		}
 		if since = now; len(kept.since) >= maxRefusals {
-			since = kept.first // its message differs each time
+			since = kept.first // the message differs each time
 			return
 		}
 		kept.since[why] = now
@@ -39,10 +38,10 @@ func (r *Refusals) Note(key client.ObjectKey, why string, now time.Time) (since 
 	return since
 }
 
-// Lasted notes the refusal, and returns for how long it has lasted.
+// Lasted remembers the refusal, and returns how long it has lasted.
 func (r *Refusals) Lasted(key client.ObjectKey, why string, now time.Time) time.Duration {
 	return now.Sub(r.Note(key, why, now))
 }
 
-// Forget a Memcached whose steps are not refused any more, or that is gone.
+// Forget forgets a Memcached that is gone, or whose steps are no longer refused.
 func (r *Refusals) Forget(key client.ObjectKey) { r.kept.Forget(key) }

@@ -26,7 +26,7 @@ func TestOurLastWriteGivesWayToWhatIsThere(t *testing.T) {
 		after  time.Duration
 		want   string
 	}{
-		"the cache is behind":             {at("7", none), time.Second, "1000"},
+		"the cache is stale":              {at("7", none), time.Second, "1000"},
 		"it has been behind for too long": {at("7", none), time.Minute, "7"},
 		"an older spec came back":         {at("7", func(c *cachev1alpha1.Memcached) { c.Generation = 2 }), time.Second, "7"},
 		"another spec":                    {at("7", func(c *cachev1alpha1.Memcached) { c.Generation = 4 }), time.Second, "7"},

@@ -13,44 +13,46 @@ import (
 	"example.com/memcached-operator/controllers/internal/ask"
 )
 
-// detailInterval is how long a status waits if only details are new: a cluster that
-// starts or drains has several of them in a moment.
+// detailInterval is how long a status waits if only details are new, because a starting or draining
+// cluster has several new details in a moment.
 const detailInterval = 2 * time.Second
 
-// callersInterval is the same while all that changes is who still calls a leaving member: that
-// may go on for hours.
+// callersInterval is how long a status waits if only the clients that still call a leaving member
+// have changed, because that may continue for hours.
 const callersInterval = 30 * time.Second
 
-// Written remembers our last write of each Memcached, as the API server answered it. The
-// next reconcile may come before the cache has it, and would start from an older object
-// and be refused. It also remembers since when details of a status wait to be written.
+// Written remembers our last write of each Memcached, as the API server answered it. The next
+// reconcile may come before the cache has the write. It would start from an older object, and its
+// writes would be refused. Written also remembers since when details of a status have been waiting
+// to be written.
 type Written struct{ kept Of[lastWrite] }
 
 type lastWrite struct {
-	// object that was written, and when; nil once the cache has it. from is the generation that it had before all
-	// writes that the cache doesn't have: one that gives the size makes a new generation.
+	// object is the Memcached that was written; nil once the cache has it. at is when it was
+	// written. from is the generation before all writes that the cache doesn't have: the write of a
+	// missing size makes a new generation.
 	object *cachev1alpha1.Memcached
 	from   int64
 	at     time.Time
-	// details is since when a detail waits to be written.
+	// details is since when a detail has been waiting to be written.
 	details time.Time
 	// status is when the status was last up to date.
 	status time.Time
 }
 
-// remembersFor is how long a write is remembered. A cache is never behind for so long while its
-// watch works. But an etcd that was restored has versions again that are smaller than that of the
-// write, and may stay below it for days.
+// remembersFor is how long a write is remembered. A cache is never stale for so long while its
+// watch works. But after etcd was restored, versions are smaller than the write's again, and may
+// stay smaller for days.
 const remembersFor = 30 * time.Second
 
-// yields tells whether the cached Memcached counts, whatever the versions are: the write is too
-// old, or somebody has changed or deleted the object that it was made to, or has restored another.
+// yields tells whether the cached Memcached counts, even with a smaller version: the write is too
+// old, or another client has changed, deleted or restored the Memcached since.
 func (l *lastWrite) yields(cached *cachev1alpha1.Memcached, now time.Time) bool {
 	return now.Sub(l.at) >= remembersFor || cached.UID != l.object.UID || cached.Generation < l.from || cached.Generation > l.object.Generation ||
 		cached.DeletionTimestamp != nil && l.object.DeletionTimestamp == nil
 }
 
-// Newest returns the cached Memcached, or our later write of it.
+// Newest returns the cached Memcached, or our later write.
 func (w *Written) Newest(cached *cachev1alpha1.Memcached, now time.Time) *cachev1alpha1.Memcached {
 	newest := cached
 	w.kept.Use(client.ObjectKeyFromObject(cached), func(last *lastWrite) {
@@ -70,7 +72,7 @@ func (w *Written) Newest(cached *cachev1alpha1.Memcached, now time.Time) *cachev
 	return newest
 }
 
-// Note keeps the Memcached as it was written. from is the generation that it had before.
+// Note remembers the Memcached as the API server answered the write. from is its generation before.
 func (w *Written) Note(cluster *cachev1alpha1.Memcached, from int64, now time.Time) {
 	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) {
 		if last.object == nil || last.object.UID != cluster.UID || from < last.from {
@@ -80,13 +82,13 @@ func (w *Written) Note(cluster *cachev1alpha1.Memcached, from int64, now time.Ti
 	})
 }
 
-// NoteStatus notes that no detail of the status waits any more.
+// NoteStatus notes that no detail of the status is waiting any more.
 func (w *Written) NoteStatus(cluster *cachev1alpha1.Memcached, now time.Time) {
 	w.kept.Use(client.ObjectKeyFromObject(cluster), func(last *lastWrite) { last.details, last.status = time.Time{}, now })
 }
 
-// StatusDue is how long a new status can wait. What people and machines wait for can't;
-// details can, and are written together.
+// StatusDue is how long a new status can wait. Changes that people and programs wait for can't
+// wait; details can, and are written together.
 func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.MemcachedStatus, now time.Time) time.Duration {
 	if before.ObservedGeneration != after.ObservedGeneration || before.Phase != after.Phase ||
 		!equality.Semantic.DeepEqual(before.Servers, after.Servers) ||
@@ -109,8 +111,8 @@ func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 		if waitsForClients(before) && waitsForClients(after) {
 			due = last.details.Add(callersInterval)
 		}
-		// Progress is always new. If it also waited for detailInterval, the time between
-		// two writes would double.
+		// Progress is new in every reconcile. If it also waited for detailInterval, the time
+		// between two writes would double.
 		if next := last.status.Add(ask.ProgressInterval); moving(after) && next.Before(due) {
 			due = next
 		}
@@ -118,11 +120,11 @@ func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.M
 	return max(0, due.Sub(now))
 }
 
-// Forget a Memcached that is gone.
+// Forget forgets a Memcached that is gone.
 func (w *Written) Forget(key client.ObjectKey) { w.kept.Forget(key) }
 
-// moving tells whether a drainer is at work. A mover that waits for the last client may do so
-// for hours, and says each few seconds who calls: that is a detail.
+// moving tells whether a drainer is at work. A mover that only waits for the last client doesn't
+// count: it may wait for hours, and reports every few seconds which clients call.
 func moving(s *cachev1alpha1.MemcachedStatus) bool {
 	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool {
 		return d.Phase == cachev1alpha1.DrainAdding || d.Phase == cachev1alpha1.DrainLeaving && d.Reason != cachev1alpha1.ReasonStillCalled

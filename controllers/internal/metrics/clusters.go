@@ -15,9 +15,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// clusterCollector reports the clusters that exist, read from the cache at each scrape,
-// so a deleted cluster has no series. An operator that stands by has no Memcached in its
-// cache, and reports nothing.
+// clusterCollector reports the clusters that exist. It reads them from the cache at each scrape, so
+// a deleted cluster has no series. A replica that is not the leader has no Memcached in its cache,
+// and reports none.
 type clusterCollector struct {
 	reader client.Reader
 	leftAt func(*corev1.PersistentVolumeClaim) time.Time
@@ -37,7 +37,7 @@ var (
 	drainsOpen    = clusterDesc("drains_open", "Claims to drain and delete, by phase; a phase without any has no series.", "phase")
 	drainProgress = clusterDesc("drain_progress_ratio", "Share of the volumes being drained that is done, by bytes, from 0 to 1.")
 	membersToMove = clusterDesc("members_to_move", "Members that may have items which clients look for elsewhere.")
-	claimsHeld    = clusterDesc("claims_held", "Claims that the finalizer keeps although their member is leaving or departed, or somebody deleted them.")
+	claimsHeld    = clusterDesc("claims_held", "Claims that the finalizer keeps although their member is leaving or departed, or they were deleted.")
 	oldestHeld    = clusterDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left, or the first was deleted; no series if there is none.")
 )
 
@@ -55,7 +55,7 @@ func (c *clusterCollector) Collect(metrics chan<- prometheus.Metric) {
 	defer cancel()
 	var clusters cachev1alpha1.MemcachedList
 	var claims corev1.PersistentVolumeClaimList
-	// Nothing is changed here, and copying everything at each scrape is expensive.
+	// The objects are only read here, and copying all of them at each scrape is expensive.
 	if c.reader.List(ctx, &clusters, client.UnsafeDisableDeepCopy) != nil ||
 		c.reader.List(ctx, &claims, client.UnsafeDisableDeepCopy) != nil {
 		return // the caches are not filled yet
@@ -79,7 +79,7 @@ func (c *clusterCollector) collect(
 			send(claimsHeld, 0)
 		}
 	}
-	for key, since := range kept { // of clusters without a Memcached, too
+	for key, since := range kept { // kept also has claims of Memcacheds that are gone
 		send := sender(metrics, key)
 		send(claimsHeld, float64(len(since)))
 		oldest := slices.MinFunc(since, time.Time.Compare)
@@ -87,7 +87,7 @@ func (c *clusterCollector) collect(
 	}
 }
 
-// send reports one value. Its labels follow namespace and name.
+// send reports one value. The given labels follow namespace and name.
 type send func(d *prometheus.Desc, value float64, labels ...string)
 
 func sender(metrics chan<- prometheus.Metric, key client.ObjectKey) send {
@@ -129,11 +129,11 @@ func sendCluster(send send, cluster *cachev1alpha1.Memcached) {
 	}
 }
 
-// unlisted is the phase of drains beyond those that status lists.
+// unlisted is the phase of drains that status counts, but doesn't list.
 const unlisted = "Unlisted"
 
-// unreleasedClaims has, by cluster, since when each claim with a finalizer has to be
-// released.
+// unreleasedClaims returns, by cluster, since when each claim with a finalizer has been waiting for
+// its release.
 func (c *clusterCollector) unreleasedClaims(claims []corev1.PersistentVolumeClaim) map[client.ObjectKey][]time.Time {
 	kept := map[client.ObjectKey][]time.Time{}
 	for i := range claims {

@@ -1,4 +1,4 @@
-// Package metrics counts what the operator did, and reports the clusters that exist.
+// Package metrics counts what the operator has done, and reports the clusters that exist.
 // docs/metrics.md describes each metric.
 package metrics
 
@@ -27,7 +27,7 @@ const namespace = "memcached_operator"
 // other results of drains are those of plan.Release.
 const resultFailed = "Failed"
 
-// The results of moves: a receipt was recorded, or a person skipped it.
+// The results of moves: a receipt was recorded, or a person skipped the move.
 const (
 	resultMoved   = "Moved"
 	resultSkipped = "Skipped"
@@ -41,8 +41,8 @@ var measuredPhases = []string{
 	string(cachev1alpha1.DrainReleasing),
 }
 
-// Metrics counts what was done, each thing once, after the write that made it so. A nil
-// Metrics counts nothing.
+// Metrics counts events of drains, moves and roll-outs, each one once, after the write that made it
+// so. A nil Metrics counts nothing.
 type Metrics struct {
 	drains        *prometheus.CounterVec   // by result
 	releases      *prometheus.CounterVec   // by reason
@@ -61,9 +61,9 @@ type Metrics struct {
 // spec.drain.activeDeadlineSeconds.
 var durationBuckets = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
-// New registers the operator's metrics. Those about clusters are read from the reader,
-// the manager's cache, at each scrape. leftAt returns when a claim's member left; zero if
-// that is not known. New fails if one of the metrics is registered already.
+// New registers the operator's metrics. Metrics about clusters are read from the reader, the
+// manager's cache, at each scrape. leftAt returns when a claim's member left; zero if it is not
+// known. New fails if one of the metrics is registered already.
 func New(registry prometheus.Registerer, reader client.Reader, leftAt func(*corev1.PersistentVolumeClaim) time.Time) (*Metrics, error) {
 	counters := func(name, help, label string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
@@ -107,8 +107,8 @@ func (m *Metrics) Rollouts(underWay, waiting int) {
 	}
 }
 
-// beginAtZero creates every series, because a rate sees the first event only if there was
-// a sample before it.
+// beginAtZero creates every series, because a rate shows the first event only if there was a sample
+// before it.
 func (m *Metrics) beginAtZero() {
 	for _, why := range append([]action.Release{resultFailed}, endingReleases...) {
 		m.drains.WithLabelValues(string(why))
@@ -135,14 +135,14 @@ var endingReleases = []action.Release{
 func addItems(to *prometheus.CounterVec, o contract.Outcomes) {
 	for outcome, n := range map[string]int64{
 		"added": o.Added, "already_present": o.AlreadyPresent, "expired": o.Expired, "invalidated": o.Invalidated,
-		"unaskable": o.Unaskable, "rejected": o.Rejected, "failed": o.Failed,
+		"no_text_form": o.NoTextForm, "rejected": o.Rejected, "failed": o.Failed,
 	} {
 		to.WithLabelValues(outcome).Add(float64(max(0, n)))
 	}
 }
 
-// Drained counts a drain whose receipt was recorded. total is the time since its member
-// left; 0 if that is not known. phases has the durations that are known.
+// Drained counts a drain whose receipt was recorded. total is the time since its member left; 0 if
+// it is not known. phases has the durations that are known.
 func (m *Metrics) Drained(r *contract.Receipt, total time.Duration, phases map[string]time.Duration) {
 	if m == nil {
 		return
@@ -162,8 +162,8 @@ func (m *Metrics) observePhases(phases map[string]time.Duration) {
 	}
 }
 
-// Released counts a claim whose finalizer was removed, and the phases that ended with
-// that. If it was released by a receipt, its drain was counted before.
+// Released counts a claim whose finalizer was removed, and the phases that ended with it. The drain
+// of a claim that was released by a receipt was counted before.
 func (m *Metrics) Released(why action.Release, phases map[string]time.Duration) {
 	if m == nil {
 		return
@@ -177,8 +177,8 @@ func (m *Metrics) Released(why action.Release, phases map[string]time.Duration) 
 	}
 }
 
-// Moved counts a member that was recorded as moved. The receipt is nil if a person
-// skipped the move.
+// Moved counts a member whose items were recorded as moved. The receipt is nil if a person skipped
+// the move.
 func (m *Metrics) Moved(r *contract.Receipt) {
 	switch {
 	case m == nil:
@@ -190,8 +190,8 @@ func (m *Metrics) Moved(r *contract.Receipt) {
 	}
 }
 
-// StatusWritten counts the drains and the moves that have newly failed by the status
-// that was just written. p is the plan that the status was computed from.
+// StatusWritten counts the drains and moves that failed between the two statuses, after the second
+// one was written. p is the plan that the status was computed from.
 func (m *Metrics) StatusWritten(before, after *cachev1alpha1.MemcachedStatus, p *plan.Plan) {
 	if m == nil {
 		return
@@ -200,8 +200,8 @@ func (m *Metrics) StatusWritten(before, after *cachev1alpha1.MemcachedStatus, p 
 	m.moveFailed(before, after, p)
 }
 
-// moveFailed counts a move that has newly failed. The message names the
-// attempt, so another message is another failure.
+// moveFailed counts a move that failed between the two statuses. The message names the attempt, so
+// another message is another failure.
 func (m *Metrics) moveFailed(before, after *cachev1alpha1.MemcachedStatus, p *plan.Plan) {
 	failure := func(s *cachev1alpha1.MemcachedStatus) string {
 		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded)
@@ -216,7 +216,7 @@ func (m *Metrics) moveFailed(before, after *cachev1alpha1.MemcachedStatus, p *pl
 	}
 }
 
-// failed counts the drains that have newly failed.
+// failed counts the drains that failed between the two statuses.
 func (m *Metrics) failed(before, after []cachev1alpha1.DrainStatus, p *plan.Plan) {
 	told := status.NewlyFailed(before, after)
 	for i := range p.Drains {

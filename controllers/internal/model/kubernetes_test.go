@@ -113,7 +113,7 @@ func (s *state) jobEvents(x *expansion, i, slot int8) {
 	if !s.live.cluster.exists || s.ending {
 		x.add(event{what: collectJob, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot] = job{} })
 	}
-	if s.mendable(i, &j) && !j.due {
+	if s.retryable(i, &j) && !j.due {
 		x.add(event{what: retryDue, a: i, b: slot}, func(n *state) { n.live.jobs[i][slot].due = true })
 	}
 	if j.state != active {
@@ -135,8 +135,8 @@ func (s *state) jobEvents(x *expansion, i, slot int8) {
 	x.add(event{what: startDrainer, a: i, b: slot}, func(n *state) { *free(n.live.pods.drainers[i][:]) = made })
 }
 
-// mendable tells whether the Job failed for a reason that may pass by itself.
-func (s *state) mendable(i int8, j *job) bool {
+// retryable tells whether the Job failed for a reason that may pass by itself.
+func (s *state) retryable(i int8, j *job) bool {
 	d := s.live.pods.drainerOf(i, j.instance)
 	return j.state == gaveUp && (j.target.moves() || d == nil) || j.state == complete && (d == nil || d.said != goodReceipt)
 }

@@ -187,7 +187,7 @@ func (m *model) writeList(s *state, a step) outcome {
 	was, to, live := &s.todo.was, s.todo.list, &s.live.list
 	switch {
 	case !was.exists && live.exists:
-		return nothing // the cache is behind
+		return nothing // the cache is stale
 	case !s.live.cluster.owns(), s.ending && !live.exists:
 		return refused
 	case *live == to:

@@ -203,7 +203,7 @@ func (m *model) steps(s *state) steps {
 	return known
 }
 
-// plansNothing: there is nothing to do, or the cache is behind.
+// plansNothing: there is nothing to do, or the cache is stale.
 func (s *state) plansNothing(v *sight) bool {
 	return v.absent && (!v.seen.heldClaims() || s.live.cluster.exists) || s.lacksClaims(v)
 }
@@ -721,7 +721,7 @@ func (m *model) setReplicas(s *state, a step) outcome {
 	live := &s.live.members
 	switch {
 	case a.generation == 0 && live.exists:
-		return nothing // the cache is behind
+		return nothing // the cache is stale
 	case !s.live.cluster.owns():
 		return refused
 	case live.exists && live.replicas == a.argument:

@@ -41,7 +41,7 @@ func (r *Reader) observeMemberServices(ctx context.Context, key client.ObjectKey
 	return nil
 }
 
-// planMemberServices are those that the cluster controls, for the plan.
+// planMemberServices returns the members' Services that the cluster controls, for the plan.
 func (o *State) planMemberServices() []plan.MemberService {
 	var all []plan.MemberService
 	for _, ordinal := range slices.Sorted(maps.Keys(o.MemberServices)) {
@@ -53,8 +53,8 @@ func (o *State) planMemberServices() []plan.MemberService {
 	return all
 }
 
-// UnlistedSince is when a Service's member had left the clients' list; zero if it has not,
-// or if the annotation has no time.
+// UnlistedSince is when the operator saw that the Service's member was neither listed nor running;
+// zero if the annotation is missing or has no time.
 func UnlistedSince(service *corev1.Service) time.Time {
 	since, _ := parseTime(service.Annotations[cachev1alpha1.AnnotationUnlisted])
 	return since

@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// observeCertificates asks the members and routers that are ready how the certificate of spec.tls stands.
-// The operator may not read its Secret.
+// observeCertificates asks the members and routers that are ready about their certificate of
+// spec.tls, because the operator may not read its Secret.
 func (r *Reader) observeCertificates(key client.ObjectKey, o *State) {
 	if r.Certificates == nil || o.Cluster.Spec.TLS == nil || o.Cluster.DeletionTimestamp != nil {
 		r.Certificates.Forget(key)

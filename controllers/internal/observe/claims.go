@@ -17,23 +17,22 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// LiveClaims are the claims of members, present and past, by their names: those that the
-// StatefulSet would use. Unlabelled are those that the cache can't see: they came back
-// from a snapshot, another chart left them, or they lost their label. Others are those
-// that somebody else controls.
+// LiveClaims are the claims of members, present and past, found by the names that the StatefulSet
+// uses. Unlabelled are claims that the cache can't see: they came back from a snapshot, another
+// chart left them, or they lost their label. Others are claims that another owner controls.
 type LiveClaims struct {
 	Claims             []claim.Claim
 	Unlabelled, Others []corev1.PersistentVolumeClaim
-	// there are the names of all of them, and of those that were looked for and are not there.
+	// there has the names of all these claims, and of claims that were looked for and don't exist.
 	there map[string]bool
 }
 
-// page is how many objects are read at once. Anybody may have made them, of any size.
+// page is how many objects are read at once. Any client may have created them, with any size.
 const page = 32
 
-// LiveClaims reads the cluster's claims: those with its label, and by their names those that a watch
-// has seen without it, and those that the caller names. It reads nothing of what belongs to others in the
-// namespace, however much that is.
+// LiveClaims reads the cluster's claims live: those with its label and, by their names, those that
+// a watch has seen without the label and those that the caller names. It reads no objects of other
+// owners in the namespace, so their number doesn't matter.
 func (r *Reader) LiveClaims(ctx context.Context, cluster *cachev1alpha1.Memcached, names ...string) (*LiveClaims, error) {
 	found := &LiveClaims{there: map[string]bool{}}
 	list := &corev1.PersistentVolumeClaimList{}
@@ -52,10 +51,11 @@ func (r *Reader) LiveClaims(ctx context.Context, cluster *cachev1alpha1.Memcache
 	return found, r.lookFor(ctx, cluster, found, slices.Concat(known, names))
 }
 
-// mostByName bounds how many objects are read by their names. For more, all of their namespace are read, in pages.
+// mostByName bounds how many objects are read by their names. For more names, all objects of the
+// namespace are read, in pages.
 const mostByName = 16
 
-// lookFor adds to found the claims of these names.
+// lookFor adds the claims with these names to found.
 func (r *Reader) lookFor(ctx context.Context, cluster *cachev1alpha1.Memcached, found *LiveClaims, names []string) error {
 	names = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(names))), func(name string) bool { return found.there[name] })
 	for _, name := range names {
@@ -91,12 +91,12 @@ func (r *Reader) lookFor(ctx context.Context, cluster *cachev1alpha1.Memcached, 
 	return nil
 }
 
-// add sorts a claim into those of the cluster, if its name is one of a member's claims.
+// add adds a claim to the list it belongs to, if its name is that of a member's claim.
 func (l *LiveClaims) add(cluster string, claim *corev1.PersistentVolumeClaim) {
 	if of, ok := build.ClaimCluster(claim.Name); !ok || of != cluster {
 		return
 	}
-	_, _ = trim.Claim(claim) // which never fails
+	_, _ = trim.Claim(claim) // trim.Claim never fails
 	l.there[claim.Name] = true
 	if !identity.OwnClaim(cluster, claim) {
 		l.Others = append(l.Others, *claim)
@@ -121,8 +121,8 @@ func (r *Reader) observeClaims(ctx context.Context, key client.ObjectKey, o *Sta
 	return nil
 }
 
-// MemberOrdinal is the ordinal of the member that uses a claim of this name; MaxSize if
-// none does.
+// MemberOrdinal is the ordinal of the member that uses a claim with this name; MaxSize for a claim
+// that no member uses.
 func MemberOrdinal(cluster string, claim *corev1.PersistentVolumeClaim) int32 {
 	ordinal, ok := build.ClaimOrdinal(cluster, claim.Name)
 	if !ok {
@@ -131,10 +131,10 @@ func MemberOrdinal(cluster string, claim *corev1.PersistentVolumeClaim) int32 {
 	return ordinal
 }
 
-// findClaims searches live for claims that the cache should have: those of members that run
-// or whose pod can't be created, of Jobs, and of drains in status. If a paused cluster lacks some, it returns
-// an error, because nothing may be adopted. For a cluster that is being deleted it does
-// nothing: what is known is released.
+// findClaims searches live for claims that the cache should have: those of members that run or
+// whose pod can't be created, of Jobs, and of drains in status. If a paused cluster lacks some,
+// findClaims returns an error, because nothing may be adopted. For a cluster that is being deleted
+// it does nothing, and the claims in the cache are released.
 func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	missing := o.missingClaims()
 	if o.Cluster.DeletionTimestamp != nil || !missing.any() {
@@ -153,16 +153,16 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 		return Refuse("claims lack the label %s: %d; they are adopted when spec.paused is false", cachev1alpha1.LabelCluster, n)
 	}
 	o.Found = found
-	behind := slices.DeleteFunc(slices.Clone(found.Claims), func(c claim.Claim) bool {
+	unseen := slices.DeleteFunc(slices.Clone(found.Claims), func(c claim.Claim) bool {
 		return slices.ContainsFunc(slices.Concat(o.Claims, found.Unlabelled), func(known corev1.PersistentVolumeClaim) bool { return known.UID == c.UID })
 	})
-	if len(behind) > 0 { // otherwise their Jobs would be taken for Jobs of claims that are gone
-		return Refuse("the cache does not have claim %s yet", behind[0].Name)
+	if len(unseen) > 0 { // otherwise their Jobs would be taken for Jobs of claims that are gone
+		return Refuse("the cache does not have claim %s yet", unseen[0].Name)
 	}
 	return nil
 }
 
-// findMissing looks for the claims by their names, if these are all known.
+// findMissing looks for the missing claims, by their names if all names are known.
 func (r *Reader) findMissing(ctx context.Context, cluster *cachev1alpha1.Memcached, m *missing) (*LiveClaims, error) {
 	if m.unnamed || m.drained {
 		return r.LiveClaims(ctx, cluster, m.names...)
@@ -171,15 +171,15 @@ func (r *Reader) findMissing(ctx context.Context, cluster *cachev1alpha1.Memcach
 	return found, r.lookFor(ctx, cluster, found, m.names)
 }
 
-// missing has signs of claims that the cache doesn't have.
+// missing has the signs that claims are missing from the cache.
 type missing struct {
-	// members are the names of the claims of members that run, or whose pod can't be
-	// created: a claim that is being deleted is in its way.
+	// members are the names of the missing claims of members that run, or whose pod can't be
+	// created because a claim with that name is being deleted.
 	members []string
-	// unnamed: status counts more drains than it names, and not all of their claims are known. drained: there
-	// is a Job for a claim that is missing.
+	// unnamed: status counts more drains than it names, and not all of their claims are in the
+	// cache. drained: a Job is for a missing claim.
 	unnamed, drained bool
-	// names of all that are missing, as far as they are known.
+	// names are the names of all missing claims, as far as they are known.
 	names []string
 }
 

@@ -12,11 +12,11 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// Others put containers beside the drainer: a mesh's proxy, a log shipper. Such a pod
-// runs on when the drainer has ended, and may be pending while the drainer is at work. So
-// only the drainer's container counts, not the pod's phase.
+// Other software injects containers beside the drainer, such as a mesh's proxy or a log shipper.
+// Such a pod still runs when the drainer has ended, and may be pending while the drainer is at
+// work. So only the state of the drainer's container counts, not the pod's phase.
 
-// drainerOf returns the state of the pod's drainer; empty if the kubelet has not reported
+// drainerOf returns the state of the pod's drainer container; empty if the kubelet has not reported
 // it.
 func drainerOf(pod *corev1.Pod) corev1.ContainerState {
 	for i := range pod.Status.ContainerStatuses {
@@ -29,8 +29,8 @@ func drainerOf(pod *corev1.Pod) corev1.ContainerState {
 
 func drainerRuns(pod *corev1.Pod) bool { return !podEnded(pod) && drainerOf(pod).Running != nil }
 
-// atWork tells whether the pod's drainer is at work, as far as its node still tells. The pod of
-// a node that is gone seems to run; but Kubernetes soon says that it isn't ready.
+// atWork tells whether the pod's drainer is at work, as far as its node reports. The pod of a node
+// that is gone seems to run, but Kubernetes soon marks it as not ready.
 func atWork(pod *corev1.Pod) bool {
 	away := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue
@@ -45,10 +45,9 @@ func podEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// abandoned returns how the Job's drainer ended, if it failed in a pod that another
-// container keeps running; or nil. Neither that pod nor the Job ends by itself. A pod
-// that is being deleted does, and so does one whose only sidecars are Kubernetes' own
-// (init containers).
+// abandoned returns how the Job's drainer ended, if it failed in a pod that another container keeps
+// running; or nil. Neither that pod nor its Job ends by itself. A pod that is being deleted ends by
+// itself, and so does a pod whose only sidecars are native ones (init containers).
 func abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTerminated {
 	for i := range pods {
 		pod := &pods[i]
@@ -64,9 +63,9 @@ func abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTermin
 	return nil
 }
 
-// failAbandoned marks such a Job as failed. Like any failed Job, it is deleted with its
-// pod before the next attempt. Until then it may go on: when the pod ends, the Job's
-// controller creates the next one.
+// failAbandoned marks an abandoned Job as failed. Like any failed Job, it is deleted with its pod
+// before the next attempt. Until then it may continue: when the pod ends, the Job's controller
+// creates the next one.
 func failAbandoned(out *plan.Job, job *batchv1.Job, pods []corev1.Pod) {
 	ended := abandoned(job, pods)
 	if out.State != plan.JobActive || ended == nil {

@@ -17,8 +17,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// DrainerWaits tells why the drainers of active Jobs are not at work, by the claim's UID:
-// the pod waits, or the last one failed and the next one is not created yet.
+// DrainerWaits tells why the drainers of active Jobs are not at work, by the claim's UID: the pod
+// waits, or the last pod failed and the next one is not created yet.
 func (o *State) DrainerWaits(now time.Time) map[types.UID]status.Wait {
 	waits := map[types.UID]status.Wait{}
 	jobs := slices.Concat(o.Jobs, o.Moves)
@@ -76,7 +76,8 @@ func jobWaits(cluster *cachev1alpha1.Memcached, job *batchv1.Job, pods []corev1.
 	return status.Wait{Reason: cachev1alpha1.ReasonRetrying, Message: last, Since: job.CreationTimestamp.Time}, true
 }
 
-// jobSuspended tells that a queue, or a person, holds the Job: its controller makes no pod for it.
+// jobSuspended tells whether a queue or a person has suspended the Job, so that its controller
+// creates no pod.
 func jobSuspended(job *batchv1.Job) (status.Wait, bool) {
 	for _, c := range job.Status.Conditions {
 		if c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue {
@@ -88,12 +89,12 @@ func jobSuspended(job *batchv1.Job) (status.Wait, bool) {
 	return status.Wait{}, false
 }
 
-// slowStart is how long a drainer's pod may take to start before status says on which
-// node it hangs.
+// slowStart is how long a drainer's pod may take to start before status names the node that has not
+// started it.
 const slowStart = 10 * time.Second
 
-// podWaits tells why a pod doesn't run yet and since when, in the scheduler's or the
-// kubelet's words. A node that doesn't answer says nothing.
+// podWaits tells why a pod doesn't run yet and since when, in the scheduler's or the kubelet's
+// words. A node that doesn't answer reports nothing.
 func podWaits(pod *corev1.Pod, now time.Time) status.Wait {
 	since := pod.CreationTimestamp.UTC().Format(time.RFC3339)
 	for _, c := range pod.Status.Conditions {
@@ -105,7 +106,7 @@ func podWaits(pod *corev1.Pod, now time.Time) status.Wait {
 		}
 	}
 	wait := status.Wait{Since: pod.CreationTimestamp.Time}
-	states := []corev1.ContainerState{drainerOf(pod)} // it starts after the init containers
+	states := []corev1.ContainerState{drainerOf(pod)} // the drainer starts after the init containers
 	for _, c := range pod.Status.InitContainerStatuses {
 		states = append(states, c.State)
 	}

@@ -52,7 +52,7 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 			continue
 		}
 		if lastEnded(o.DrainerPods, job) == nil {
-			// The cache may have the Job's end before its pod's.
+			// The cache may have the end of the Job before the end of its pod.
 			var pods corev1.PodList
 			err := r.Live.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name})
 			if err != nil {
@@ -73,16 +73,16 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 	return nil
 }
 
-// gone tells whether only somebody else's finalizer keeps the Job: it was deleted, and it
-// and all its pods have ended.
+// gone tells whether only another owner's finalizer keeps the Job: the Job was deleted, and it and
+// all its pods have ended.
 func gone(job *batchv1.Job, pods []corev1.Pod) bool {
 	return job.DeletionTimestamp != nil && jobState(job) != plan.JobActive &&
 		!slices.ContainsFunc(pods, func(p corev1.Pod) bool { return metav1.IsControlledBy(&p, job) && !podEnded(&p) })
 }
 
-// dropForeign drops the pods whose Jobs look like the cluster's and are somebody else's.
-// It reads a Job live if the cache lacks it; usually it is gone. A pod that has ended and is being deleted
-// counts for nothing, whosever it is.
+// dropForeign drops the pods whose Jobs look like the cluster's but belong to another owner. It
+// reads a Job live if the cache lacks it; usually the Job is gone. A pod that has ended and is
+// being deleted doesn't matter, so its Job is not read.
 func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	known := map[types.UID]bool{}
 	for _, job := range slices.Concat(o.Jobs, o.Moves, o.EndedJobs) {
@@ -105,7 +105,7 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	}
 	foreign := live.foreign
 	o.Unlabelled = append(o.Unlabelled, live.Unlabelled...)
-	for i := range o.EndedJobs { // their pods have ended, too
+	for i := range o.EndedJobs { // the pods of these Jobs have ended, too
 		foreign[o.EndedJobs[i].UID] = true
 	}
 	o.DrainerPods = slices.DeleteFunc(o.DrainerPods, func(pod corev1.Pod) bool {
@@ -114,7 +114,7 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 	return nil
 }
 
-// PlanJob is the Job, with its receipt, for the plan.
+// PlanJob translates the Job, with its receipt, for the plan.
 func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 	d := identity.DutyOf(job)
 	out := plan.Job{
@@ -139,7 +139,7 @@ func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 	return out
 }
 
-// drainers are the pods that have not ended.
+// drainers returns the drainers that have not ended, for the plan.
 func drainers(pods []corev1.Pod, progress map[types.UID]contract.Progress, now time.Time) []plan.Drainer {
 	var found []plan.Drainer
 	for i := range pods {
@@ -156,16 +156,17 @@ func drainers(pods []corev1.Pod, progress map[types.UID]contract.Progress, now t
 }
 
 const (
-	// startedFor is how long a drainer must run before it counts as prepared: the kubelet,
-	// which is to bring it an annotation, is busy with a pod that it starts. After one second it
-	// still was: a scaling lost 0.35 s of hits instead of 0.02 s.
+	// startedFor is how long a drainer must run before it counts as prepared. The kubelet updates
+	// the drainer's annotation late while it still starts the pod: with one second instead of two,
+	// a scaling lost 0.35 s of hits instead of 0.02 s.
 	startedFor = 2 * time.Second
-	// preparedAfter is how long a drainer that says nothing may have to prepare itself.
+	// preparedAfter is when a running drainer counts as prepared if it reports nothing.
 	preparedAfter = 4 * time.Second
 )
 
-// preparedAt is when a move's drainer that runs counts as prepared: it says that it has
-// connected to everybody, or has had the time. Kubernetes counts its start in whole seconds.
+// preparedAt is when a move's running drainer counts as prepared: it has reported that it is
+// connected to all servers, or has had the time for that. Kubernetes rounds the start to whole
+// seconds.
 func preparedAt(pod *corev1.Pod, progress contract.Progress) time.Time {
 	after := preparedAfter
 	if progress.Phase != "" && progress.Phase != contract.PhaseConnecting {
@@ -174,8 +175,8 @@ func preparedAt(pod *corev1.Pod, progress contract.Progress) time.Time {
 	return drainerOf(pod).Running.StartedAt.Add(after)
 }
 
-// MoversPrepare returns how long it takes until the next drainer that waits to begin counts
-// as prepared, because no event will tell; zero if there is none.
+// MoversPrepare returns how long it takes until the next waiting mover counts as prepared, which no
+// event will report; zero if there is none.
 func (o *State) MoversPrepare(now time.Time) time.Duration {
 	var wait time.Duration
 	for i := range o.DrainerPods {
@@ -191,9 +192,8 @@ func (o *State) MoversPrepare(now time.Time) time.Duration {
 	return wait
 }
 
-// goodReceipt is the receipt of a drainer of exactly this Job that ended well, or nil.
-// The Job's controller needs another second or two to report that, and starts no other
-// pod meanwhile.
+// goodReceipt is the receipt of a drainer of exactly this Job that succeeded, or nil. The Job's
+// controller needs another second or two to report the success, and starts no other pod meanwhile.
 func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *contract.Receipt {
 	for i := range pods {
 		pod := &pods[i]
@@ -240,8 +240,8 @@ func jobMessage(job *batchv1.Job) string {
 	return ""
 }
 
-// lastEnded returns the state of the Job's drainer that ended last, or nil. One that
-// succeeded comes before any other.
+// lastEnded returns the state of the Job's drainer that ended last, or nil. A drainer that
+// succeeded comes before all others.
 func lastEnded(pods []corev1.Pod, job *batchv1.Job) *corev1.ContainerStateTerminated {
 	var last *corev1.ContainerStateTerminated
 	for i := range pods {
@@ -267,8 +267,8 @@ func podReceipt(ended *corev1.ContainerStateTerminated) (*contract.Receipt, erro
 	return contract.ParseReceipt(ended.Message)
 }
 
-// DrainerStarts returns how long it takes until status says that a drainer doesn't start,
-// because no event will tell; zero if none is starting.
+// DrainerStarts returns how long it takes until status says that a drainer doesn't start, which no
+// event will report; zero if no drainer is starting.
 func (o *State) DrainerStarts(now time.Time) time.Duration {
 	var wait time.Duration
 	for i := range o.DrainerPods {

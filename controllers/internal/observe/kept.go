@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// Kept are deleted objects that somebody else's finalizer keeps: neither ours nor Kubernetes'
-// own.
+// Kept returns the deleted objects that another owner's finalizer keeps: neither ours nor one of
+// Kubernetes.
 func (o *State) Kept() []status.Kept {
 	var objects []client.Object
 	if o.StatefulSet != nil {

@@ -19,41 +19,42 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// View is what was read live, right before a step that can't be undone.
+// View is the state that was read live, right before a step that can't be undone.
 type View struct {
 	plan.Observed
 	// Found are the claims, including those that the cache can't see.
 	Found *LiveClaims
 	// Unlabelled are Jobs of the cluster that lack its label.
 	Unlabelled []client.Object
-	// pods with the cluster's labels.
+	// pods have the cluster's labels.
 	pods []corev1.Pod
-	// foreign are the UIDs of Jobs that are not the cluster's, and have pods with its labels.
+	// foreign has the UIDs of Jobs that are not the cluster's, but have pods with its labels.
 	foreign map[types.UID]bool
-	// seen are the UIDs of all Jobs that were read.
+	// seen has the UIDs of all Jobs that were read.
 	seen map[types.UID]bool
-	// members is below which ordinal claims were looked for by name.
+	// members is the number of members whose claims were looked for by name: the ordinals below it.
 	members int32
 }
 
-// View reads what steps that can't be undone depend on. The Memcached is the one that was
-// planned for.
+// View reads live the state that steps that can't be undone depend on. cluster is the Memcached
+// that the plan was made for.
 func (r *Reader) View(ctx context.Context, cluster *cachev1alpha1.Memcached) (*View, error) {
 	return r.ViewBefore(ctx, cluster, Known{})
 }
 
-// Known is what needs no live read.
+// Known is the knowledge that makes live reads unnecessary.
 type Known struct {
-	// NoStatefulSet: the step fails if there is one.
+	// NoStatefulSet: the step fails if the StatefulSet exists.
 	NoStatefulSet bool
-	// NoJobs: the operator has made nothing yet for this Memcached.
+	// NoJobs: the operator has created no Jobs yet for this Memcached.
 	NoJobs bool
-	// List that was created just now, or nil. Locked is the list if the step fails unless that is its latest version.
+	// List is the clients' list that was created just now, or nil. Locked is the present list if
+	// the step fails unless this is its latest version.
 	List   *action.WriteList
 	Locked *corev1.ConfigMap
 }
 
-// ViewBefore is View for a step of which something is known.
+// ViewBefore is View without the reads that known makes unnecessary.
 func (r *Reader) ViewBefore(ctx context.Context, cluster *cachev1alpha1.Memcached, known Known) (*View, error) {
 	var members *appsv1.StatefulSet
 	var err error
@@ -94,7 +95,7 @@ func (r *Reader) ViewBefore(ctx context.Context, cluster *cachev1alpha1.Memcache
 		return nil, err
 	}
 	told := r.told(cluster, table, v.Now)
-	v.Table = planTable(cluster, &v.Observed, told, r.toldSince(cluster, told, v.Now), true) // whether they have acknowledged it is judged by the plan
+	v.Table = planTable(cluster, &v.Observed, told, r.toldSince(cluster, told, v.Now), true) // the plan has checked whether they have acknowledged the table
 	return v, nil
 }
 
@@ -109,14 +110,14 @@ func (r *Reader) viewList(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	return err
 }
 
-// LiveJobs reads only the cluster's Jobs, and how they ended.
+// LiveJobs reads only the cluster's Jobs and how they ended.
 func (r *Reader) LiveJobs(ctx context.Context, cluster *cachev1alpha1.Memcached) (*View, error) {
 	v := &View{}
 	return v, r.readJobsAndPods(ctx, cluster, v)
 }
 
-// readJobsAndPods reads the pods first: a Job that a sidecar keeps running has ended if
-// its drainer has.
+// readJobsAndPods reads the pods first, because a Job that a sidecar keeps running has ended if its
+// drainer has.
 func (r *Reader) readJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
 	if err := r.readPods(ctx, cluster, v); err != nil {
 		return err
@@ -124,8 +125,9 @@ func (r *Reader) readJobsAndPods(ctx context.Context, cluster *cachev1alpha1.Mem
 	return r.readJobs(ctx, cluster, v)
 }
 
-// LookForMembers looks for the claims of the members below replicas, by their names: the StatefulSet would
-// use them, whatever labels they have. It is an error if another owner controls one.
+// LookForMembers looks for the claims of the members below replicas by their names, because the
+// StatefulSet uses claims with these names and any labels. It returns an error if another owner
+// controls one.
 func (r *Reader) LookForMembers(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, replicas int32) error {
 	var names []string
 	for ; v.members < replicas; v.members++ {
@@ -152,9 +154,8 @@ func (r *Reader) LiveClaim(ctx context.Context, namespace string, ref action.Cla
 	return claim, nil
 }
 
-// WithUsers adds to what was read who uses the claim's volume: the pod of the member's
-// name, whatever its labels are, and all pods with our labels. A pod that has ended uses
-// nothing.
+// WithUsers returns the view with the pods that use the claim's volume: the pod with the member's
+// name, even without its labels, and all pods with our labels. A pod that has ended uses no volume.
 func (r *Reader) WithUsers(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, claim action.ClaimRef) (*plan.Observed, error) {
 	with := v.Observed
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: build.PodName(cluster.Name, claim.Ordinal)}
@@ -185,7 +186,7 @@ func (r *Reader) readPods(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	return nil
 }
 
-// readList reads the clients' list; nil if there is none, or if it is somebody else's.
+// readList reads the clients' list; nil if there is none, or if it belongs to another owner.
 func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached) (*corev1.ConfigMap, error) {
 	list, err := Get[corev1.ConfigMap](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: build.ServersName(cluster.Name)})
 	if err != nil || list == nil || !identity.OwnsOrAdopts(cluster, list) {
@@ -194,9 +195,9 @@ func (r *Reader) readList(ctx context.Context, cluster *cachev1alpha1.Memcached)
 	return list, nil
 }
 
-// readJobs reads the cluster's drains and moves, with the receipts in their own
-// pods: the Jobs with its label, and by their names those that the cache has and those that the pods
-// name. A Job that lost its label still runs.
+// readJobs reads the cluster's drains and moves, with the receipts in their own pods: the Jobs with
+// its label and, by their names, those that the cache has and those that the pods name, because a
+// Job that lost its label still runs.
 func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View) error {
 	v.foreign, v.seen = map[types.UID]bool{}, map[types.UID]bool{}
 	list, there := &batchv1.JobList{}, map[string]bool{}
@@ -223,7 +224,7 @@ func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	return r.readByName(ctx, cluster, v, names)
 }
 
-// readByName reads the Jobs of these names.
+// readByName reads the Jobs with these names.
 func (r *Reader) readByName(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, names []string) error {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) > mostByName {
@@ -256,7 +257,7 @@ func (r *Reader) readByName(ctx context.Context, cluster *cachev1alpha1.Memcache
 	return nil
 }
 
-// addJob adds a Job, with what its pods say, unless it was read before.
+// addJob adds a Job, with what its pods report, unless it was read before.
 func (v *View) addJob(cluster *cachev1alpha1.Memcached, job *batchv1.Job) {
 	if v.seen[job.UID] {
 		return

@@ -21,9 +21,10 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// Which objects a cluster has is found without reading what belongs to others in its namespace. The API
-// server selects those that have the cluster's label. The names of the others are known: a watch tells which
-// claims have a member's name and no label, a StatefulSet says which claims it would use, and a pod names its Job.
+// The cluster's objects are found without reading other owners' objects in its namespace. The API
+// server selects those that have the cluster's label. The names of the others are known: a watch
+// tells which claims have a member's name and no label, a StatefulSet says which claims it uses,
+// and a pod names its Job.
 
 var (
 	kindClaims = corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
@@ -46,12 +47,12 @@ func eachPage(ctx context.Context, reader client.Reader, list client.ObjectList,
 	return nil
 }
 
-// see remembers the names of what the cache has now.
+// see remembers the names of the objects that the cache has now.
 func (r *Reader) see(cluster client.ObjectKey, kind schema.GroupVersionKind, names []string) {
 	r.Seen.Note(cluster, kind.Kind, names)
 }
 
-// gone forgets names that nothing has.
+// gone forgets names that no object has.
 func (r *Reader) gone(cluster *cachev1alpha1.Memcached, kind schema.GroupVersionKind, names ...string) {
 	r.Seen.Gone(client.ObjectKeyFromObject(cluster), kind.Kind, names...)
 }
@@ -67,8 +68,9 @@ func namesOf[T any, P interface {
 	return names
 }
 
-// knownNames are the names of the cluster's objects that the cache has or had, and of claims without the label: one
-// that has just lost its label is in no cache. What is gone by now is not found by them.
+// knownNames are the names of the cluster's objects that the cache has or had, and of claims
+// without the label. An object that has just lost its label is in no cache, so the names that the
+// cache had count, too. Some of these objects may be gone.
 func (r *Reader) knownNames(ctx context.Context, cluster *cachev1alpha1.Memcached, cached client.ObjectList, kind schema.GroupVersionKind) ([]string, error) {
 	if r.Cache == nil {
 		return nil, nil
@@ -97,13 +99,13 @@ func (r *Reader) knownNames(ctx context.Context, cluster *cachev1alpha1.Memcache
 	return names, err
 }
 
-// unlabelled is a cache that the manager starts with its own.
+// unlabelled is a cache that the manager starts with its own cache.
 type unlabelled struct{ cache.Cache }
 
 func (u unlabelled) GetCache() cache.Cache { return u.Cache }
 
-// WatchUnlabelled watches the metadata of the claims that lack the operator's label, in these namespaces, or in
-// all if none are given. Of each only the name is kept.
+// WatchUnlabelled watches the metadata of the claims that lack the operator's label, in these
+// namespaces, or in all if none are given. The cache keeps only their names.
 func WatchUnlabelled(mgr ctrl.Manager, namespaces ...string) (client.Reader, error) {
 	without, err := labels.NewRequirement(cachev1alpha1.LabelCluster, selection.DoesNotExist, nil)
 	if err != nil {
@@ -137,7 +139,7 @@ func WatchUnlabelled(mgr ctrl.Manager, namespaces ...string) (client.Reader, err
 	return c, mgr.Add(unlabelled{c})
 }
 
-// onlyNames drops all but what names the object.
+// onlyNames drops all fields but those that name the object.
 func onlyNames(object any) (any, error) {
 	if o, is := object.(*metav1.PartialObjectMetadata); is {
 		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion}

@@ -1,6 +1,6 @@
-// Package observe reads a cluster and everything that belongs to it: from the cache to
-// plan, and live before what can't be undone. It translates what it reads for package
-// plan, and writes nothing.
+// Package observe reads a cluster and everything that belongs to it: from the cache to plan, and
+// live before steps that can't be undone. It translates what it reads for package plan, and writes
+// nothing.
 package observe
 
 import (
@@ -39,14 +39,14 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// GrowthInterval is how often a volume that may not grow is tried again. Its storage
-// class or a quota may allow it by then, and neither is watched.
+// GrowthInterval is how often the operator tries again to grow a volume that may not grow. Its
+// storage class or a quota may allow it by then, and neither is watched.
 const GrowthInterval = 5 * time.Minute
 
 // clusterIndex finds the cached objects of one cluster.
 const clusterIndex = "cluster"
 
-// IndexByCluster adds that index to the manager's cache.
+// IndexByCluster adds the index by cluster to the manager's cache.
 func IndexByCluster(mgr ctrl.Manager) error {
 	for _, o := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &batchv1.Job{}, &corev1.Service{}} {
 		err := mgr.GetFieldIndexer().IndexField(context.Background(), o, clusterIndex, func(o client.Object) []string { return identity.ClusterName(o) })
@@ -59,29 +59,31 @@ func IndexByCluster(mgr ctrl.Manager) error {
 
 // Reader reads clusters.
 type Reader struct {
-	// Cache is read to plan, Live before what can't be undone.
+	// Cache is read to plan, Live before steps that can't be undone.
 	Cache, Live client.Reader
 	// Unlabelled has the names of claims without the operator's label; nil has none.
 	Unlabelled client.Reader
 	Clock      clock.PassiveClock
-	// Drainers and Members are asked beside the reconciles.
+	// Drainers and Members have the answers of drainers and members, which are asked beside the
+	// reconciles.
 	Drainers     *ask.Drainers
 	Members      *ask.Members
 	Rings        *ask.Routers
 	Certificates *ask.Certificates
-	// Options are what drainers are made with; nil if they are not known.
+	// Options are the build options of drainers; nil if they are not known.
 	Options *build.Options
-	// NotCreated knows why pods are missing, GrowthRefused why volumes may not grow.
+	// NotCreated has the reasons why pods are missing, GrowthRefused those why volumes may not
+	// grow.
 	NotCreated    *MissingPods
 	GrowthRefused *memory.Answers[string]
 	// Seen are the names of claims and Jobs that clusters had; nil remembers none.
 	Seen *memory.Names
-	// Obstructed are claims of which the API server has refused a step; nil remembers none.
+	// Obstructed has the claims whose last step the API server has refused; nil remembers none.
 	Obstructed *memory.Obstructions
 }
 
-// Objects are those of a cluster that a plan is carried out on, as the cache has them. What
-// there is not is nil.
+// Objects are the objects of a cluster that apply compares and writes, as the cache has them. An
+// object that doesn't exist is nil.
 type Objects struct {
 	StatefulSet *appsv1.StatefulSet
 	Deployment  *appsv1.Deployment
@@ -97,7 +99,7 @@ type Objects struct {
 	// MemberServices has the Services of single members, by their ordinals.
 	MemberServices map[int32]corev1.Service
 
-	// Certificates of members and routers that are ready, as far as is known.
+	// Certificates are those of members and routers that are ready, as far as is known.
 	Certificates []ask.CertificateOf
 	// Routers are what belongs to spec.router.
 	Routers Routers
@@ -111,24 +113,26 @@ type State struct {
 	Objects
 	Now     time.Time
 	Cluster *cachev1alpha1.Memcached
-	// Absent: there is no such Memcached, but it left claims with a finalizer.
+	// Absent: the Memcached is gone, but has left claims with a finalizer.
 	Absent bool
 
 	NamespaceTerminating bool
 
 	Claims []corev1.PersistentVolumeClaim
-	// Where says where the volumes are that were read, by the claim's UID.
+	// Where says where the volumes are that were read live, by the claim's UID.
 	Where map[types.UID]claim.Where
 	// Jobs drain, Moves move items.
 	Jobs, Moves []batchv1.Job
-	// EndedJobs are Jobs of which nothing is left but somebody else's finalizer.
+	// EndedJobs are Jobs that were deleted and have ended, and that only another owner's finalizer
+	// keeps.
 	EndedJobs []batchv1.Job
 	Progress  map[types.UID]contract.Progress // by the claim's UID
 	// Obstructed is as in plan.
 	Obstructed map[types.UID]memory.Obstruction
 	// DrainerTemplate is as in build; empty if it is not known.
 	DrainerTemplate string
-	// PortsMark is where members listen, as the Jobs that are made now say it; empty if there are none.
+	// PortsMark is the hash of the members' ports that is written on Jobs created now; empty if
+	// there are no Jobs.
 	PortsMark string
 	// Unlabelled are objects of the cluster that the cache doesn't have because they lack
 	// their label. Found has the claims that a live search found; nil if there was none.
@@ -136,10 +140,10 @@ type State struct {
 	Unlabelled []client.Object
 	Found      *LiveClaims
 	Unfound    error
-	// Room for a scale-down that is about to begin, or nil.
+	// Room is for a scale-down that is about to begin; nil if none is.
 	Room *plan.Room
-	// NotCreated is a member's pod that Kubernetes can't create; DrainersNotCreated are
-	// drainers' pods, by the claim's UID.
+	// NotCreated is a member's pod that Kubernetes can't create; DrainersNotCreated has the
+	// drainers' pods that it can't create, by the claim's UID.
 	NotCreated         *status.NotCreated
 	DrainersNotCreated map[types.UID]status.Wait
 	// Refused is a step that this reconcile refused, or nil.
@@ -147,13 +151,13 @@ type State struct {
 	// GrowthRefused is why the API server refuses to let volumes grow; empty if it
 	// doesn't.
 	GrowthRefused string
-	// Waits is when to look again if no event comes earlier.
+	// Waits is when to reconcile again if no event comes earlier.
 	Waits Waits
 }
 
-// Cluster returns the Memcached, or nil if nothing is left to do for it. If it is gone,
-// but left claims with our finalizer (its own finalizer was removed by force), it is
-// treated as deleted, under the default policy. Its size may be missing (LiveSize).
+// Cluster returns the Memcached, or nil if nothing is left to do for it. A Memcached that is gone
+// but left claims with our finalizer (its own finalizer was removed by force) is treated as
+// deleted, under the default policy. Its size may be missing (LiveSize).
 func (r *Reader) Cluster(ctx context.Context, key client.ObjectKey) (*cachev1alpha1.Memcached, error) {
 	cluster := &cachev1alpha1.Memcached{}
 	err := r.Cache.Get(ctx, key, cluster)
@@ -171,7 +175,7 @@ func (r *Reader) Cluster(ctx context.Context, key client.ObjectKey) (*cachev1alp
 		return nil, nil
 	}
 	if err := r.Live.Get(ctx, key, cluster); !apierrors.IsNotFound(err) {
-		return nil, err // the cache will see it
+		return nil, err // the cache will get it, with an event
 	}
 	cluster.Namespace, cluster.Name = key.Namespace, key.Name
 	cluster.DeletionTimestamp = ptr.To(metav1.NewTime(r.Clock.Now()))
@@ -184,8 +188,8 @@ func (r *Reader) list(ctx context.Context, key client.ObjectKey, list client.Obj
 	return r.Cache.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{clusterIndex: key.Name})
 }
 
-// Observe reads everything that belongs to the cluster from the cache, and live only what
-// needs it.
+// Observe reads everything that belongs to the cluster from the cache, and live only what the cache
+// can't show.
 func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) (*State, error) {
 	o := &State{Now: r.Clock.Now(), Cluster: cluster, Absent: cluster.UID == "", DrainersNotCreated: map[types.UID]status.Wait{}}
 	key := client.ObjectKeyFromObject(cluster)
@@ -302,8 +306,8 @@ func (r *Reader) observePods(ctx context.Context, key client.ObjectKey, o *State
 	return nil
 }
 
-// observeNamespace reads the namespace, but only if something is being deleted of which no receipt says
-// that it may go.
+// observeNamespace tells whether the namespace is terminating. It reads the namespace only if the
+// Memcached or a claim without a receipt is being deleted.
 func (r *Reader) observeNamespace(ctx context.Context, o *State) (bool, error) {
 	ends := o.Cluster.DeletionTimestamp != nil ||
 		slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool {
@@ -335,8 +339,9 @@ func (o *State) Plan() plan.Plan {
 	return plan.Next(&in)
 }
 
-// readiness tells which of the members that the StatefulSet should have are ready, since when
-// the last of them is, and which aren't. The time that a member takes to stop doesn't count.
+// readiness tells which of the members that the StatefulSet should have are ready, when the last of
+// them became ready, and which aren't ready. The time that a member takes to stop doesn't count as
+// away.
 func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32, last time.Time, away []plan.Away) {
 	ordinals := map[int32]*corev1.Pod{}
 	for i := range pods {
@@ -363,7 +368,7 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 	return ready, last, away
 }
 
-// memoryRuns tells whether a member is ready that has this memory, in bytes, or more.
+// memoryRuns tells whether at least one member with this memory (in bytes) or more is ready.
 func memoryRuns(pods []corev1.Pod, memory int64) bool {
 	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
 		return p.DeletionTimestamp == nil && status.PodReady(&p) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
@@ -393,7 +398,7 @@ func awaySince(pod *corev1.Pod) time.Time {
 	return since
 }
 
-// withoutList is the plan's input without what the clients' list, pods and Jobs say.
+// withoutList is the plan's input without what depends on the clients' list, pods and Jobs.
 func (o *State) withoutList() plan.Observed {
 	in := plan.Observed{Now: o.Now, Cluster: o.planCluster(), StatefulSet: planStatefulSet(o.StatefulSet)}
 	for i := range o.Claims {
@@ -428,7 +433,7 @@ func (o *State) Input() plan.Observed {
 		d := identity.DutyOf(pod)
 		claim := d.Claim
 		if podEnded(pod) && pod.DeletionTimestamp != nil {
-			continue // only somebody else's finalizer keeps it
+			continue // only another owner's finalizer keeps the claim
 		}
 		in.ClaimsWithDrainerPod = append(in.ClaimsWithDrainerPod, claim)
 		if ended := drainerOf(pod).Terminated; d.Survivors > 0 && (drainerRuns(pod) || ended != nil && ended.ExitCode == 0) {
@@ -457,7 +462,7 @@ func planObstructed(known map[types.UID]memory.Obstruction) map[types.UID]plan.O
 	return obstructed
 }
 
-// planJob is the Job, for the plan, with what is known of its pods.
+// planJob translates the Job for the plan, with what is known about its pods.
 func (o *State) planJob(job *batchv1.Job) plan.Job {
 	out := PlanJob(job, o.DrainerPods)
 	made := job.Annotations[cachev1alpha1.AnnotationDrainer]
@@ -471,7 +476,7 @@ func (o *State) planJob(job *batchv1.Job) plan.Job {
 	return out
 }
 
-// toTell are the pods that may still be told something.
+// toTell returns the pods that can still be told a list or a table.
 func toTell(pods []corev1.Pod) []action.PodRef {
 	var refs []action.PodRef
 	for i := range pods {
@@ -482,7 +487,8 @@ func toTell(pods []corev1.Pod) []action.PodRef {
 	return refs
 }
 
-// planCluster is the Memcached, for the plan, and what else tells what it wants.
+// planCluster translates the Memcached for the plan, with the other facts that decide what is
+// wanted.
 func (o *State) planCluster() plan.Cluster {
 	c := planSpec(o.Cluster)
 	c.Routers = c.Routers || o.Routers.any()
@@ -491,7 +497,7 @@ func (o *State) planCluster() plan.Cluster {
 	return c
 }
 
-// planSpec is the Memcached alone, for the plan.
+// planSpec translates the Memcached alone for the plan.
 func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 	spec := &c.Spec
 	cluster := plan.Cluster{
@@ -520,7 +526,7 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 	return cluster
 }
 
-// PlanPolicy is spec.drain.policy, for the plan.
+// PlanPolicy translates spec.drain.policy for the plan.
 func PlanPolicy(c *cachev1alpha1.Memcached) claim.DrainPolicy {
 	policy, _ := policyOf(c.Spec.Drain.Policy)
 	return policy
@@ -543,9 +549,9 @@ func ReleasesUnreadable(c *cachev1alpha1.Memcached) bool {
 	return c.Spec.Drain.OnUnrecoverable == cachev1alpha1.UnreadableRelease
 }
 
-// orphaned: somebody deleted the Memcached and wants to keep its members (kubectl delete
-// --cascade=orphan). The garbage collector removes that finalizer when the members have
-// no owner any more.
+// orphaned tells whether a person has deleted the Memcached and wants to keep its members (kubectl
+// delete --cascade=orphan). The garbage collector removes the finalizer orphan when the members
+// have no owner any more.
 func orphaned(o *State) bool {
 	if o.Cluster.DeletionTimestamp == nil {
 		return false
@@ -561,7 +567,7 @@ func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
 	return plan.StatefulSet{Exists: true, UID: s.UID, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1)}
 }
 
-// PlanClaim is the claim, for the plan; false if it is not a member's.
+// PlanClaim translates the claim for the plan; false if it is not a member's.
 func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claim.Claim, bool) {
 	ordinal, ok := build.ClaimOrdinal(cluster, c.Name)
 	aside := false
@@ -605,7 +611,7 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claim.Claim, bo
 	return out, true
 }
 
-// decided reads what build.Decision wrote. A damaged decision is none.
+// decided parses what build.Decision wrote. A damaged decision counts as none.
 func decided(s string) (policy claim.DrainPolicy, releaseUnreadable, known bool) {
 	word, unreadable, _ := strings.Cut(s, ",")
 	policy, known = policyOf(cachev1alpha1.DrainPolicy(word))
@@ -620,7 +626,7 @@ func request(annotation string, known ...claim.Request) claim.Request {
 	return claim.NoRequest
 }
 
-// planLeavingSince is the time in the mark. A damaged mark still counts as a mark.
+// planLeavingSince parses the time in the mark. A damaged mark still counts as a mark.
 func planLeavingSince(mark string) time.Time {
 	if t, ok := parseTime(mark); ok {
 		return t
@@ -628,13 +634,13 @@ func planLeavingSince(mark string) time.Time {
 	return time.Unix(1, 0)
 }
 
-// parseTime reads a time in an annotation; false if it is missing or damaged.
+// parseTime parses a time in an annotation; false if it is missing or damaged.
 func parseTime(s string) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339, s)
 	return t, err == nil && len(s) <= cachev1alpha1.MaxAnnotation
 }
 
-// planAttempts reads what countFailure wrote. A damaged count is no count.
+// planAttempts parses what countFailure wrote. A damaged count counts as none.
 func planAttempts(s string) action.Attempts {
 	count, last, _ := strings.Cut(s, "/")
 	failed, err := strconv.ParseInt(count, 10, 32)

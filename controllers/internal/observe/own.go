@@ -10,9 +10,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// Own reads the cluster's object of that name from the cache; nil if there is none, or if
-// it is somebody else's. If the cache doesn't have its content, because it is large or
-// not adopted yet, it is read live.
+// Own reads the cluster's object of that name from the cache; nil if there is none, or if it
+// belongs to another owner. If the cache doesn't have its content, because it is large or not
+// adopted yet, Own reads it live.
 func Own[T any, P interface {
 	*T
 	client.Object
@@ -28,8 +28,8 @@ func Own[T any, P interface {
 	return object, nil
 }
 
-// ownOrLive is Own for what a plan depends on. What the cache lacks is read live. If it
-// exists, the cache is behind, or the object lacks its label: then it is added to
+// ownOrLive is Own for an object that a plan depends on. An object that the cache lacks is read
+// live. If it exists, either the cache is stale, or the object lacks its label and is added to
 // o.Unlabelled.
 func ownOrLive[T any, P interface {
 	*T

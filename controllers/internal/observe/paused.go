@@ -10,11 +10,11 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// Paused tells whether a person has paused the cluster. A deletion goes on all the same.
+// Paused tells whether a person has paused the cluster. A deletion continues even then.
 func Paused(c *cachev1alpha1.Memcached) bool { return c.Spec.Paused && c.DeletionTimestamp == nil }
 
-// PausedPlan is the plan without its steps, for a paused cluster. What only a step would
-// bring about is removed, too.
+// PausedPlan is the plan of a paused cluster: without its steps, and without the results that only
+// these steps would have.
 func (o *State) PausedPlan(p plan.Plan) plan.Plan {
 	const why = "spec.paused is true"
 	var drains []plan.DrainState

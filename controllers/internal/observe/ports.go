@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// Ports of the cluster's members.
+// Ports returns the ports of the cluster's members.
 func (o *Objects) Ports(c *cachev1alpha1.Memcached) build.Ports {
 	var n int32
 	var template *corev1.PodSpec

@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// observeProgress adds what is known of the drainers' progress. If it can't be read, the
-// drain goes on, and status shows none.
+// observeProgress adds what is known about the drainers' progress. If it can't be read, the drain
+// continues, and status shows no progress.
 func (r *Reader) observeProgress(key client.ObjectKey, o *State) {
 	claims := map[types.UID]types.UID{}
 	var pods []*corev1.Pod

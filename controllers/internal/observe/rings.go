@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// PlanList is the clients' list, for the plan; nil if there is none.
+// PlanList translates the clients' list for the plan; nil if there is none.
 func PlanList(list *corev1.ConfigMap) *plan.List {
 	if list == nil {
 		return nil
@@ -26,8 +26,8 @@ func PlanList(list *corev1.ConfigMap) *plan.List {
 	return l
 }
 
-// statusListSize is how many servers status names. Status is never older than our last
-// write of the list. Anybody may have written it.
+// statusListSize is how many servers status names. Status is never older than our last write of the
+// list. Any client may have written it.
 func statusListSize(c *cachev1alpha1.Memcached) int32 {
 	return int32(min(len(c.Status.Servers), cachev1alpha1.MaxSize))
 }
@@ -35,7 +35,7 @@ func statusListSize(c *cachev1alpha1.Memcached) int32 {
 // ListSize is how many servers the list has.
 func ListSize(list *corev1.ConfigMap) int { return strings.Count(list.Data[build.ServersKey], "\n") }
 
-// NeverListed tells whether no member has been on this list of clients.
+// NeverListed tells whether no member has ever been on this list.
 func NeverListed(list *corev1.ConfigMap) bool {
 	l := PlanList(list)
 	return l.Servers == 0 && l.Record != nil && l.Record.Ring.Size == 0 && l.Record.From.Size == 0

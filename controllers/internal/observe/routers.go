@@ -18,38 +18,39 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Routers are what belongs to spec.router; what there is not is nil.
+// Routers are the objects that belong to spec.router, and what routers were told. An object that
+// doesn't exist is nil.
 type Routers struct {
 	Deployment *appsv1.Deployment
 	Service    *corev1.Service
 	// Table has the table of the rings.
 	Table *corev1.ConfigMap
-	// Told is what routers were told last: that table, or if somebody has deleted or spoilt it, the one that
-	// this process has seen there before.
+	// Told is the table that routers were told last: the one in Table or, if that was deleted or
+	// damaged, the last one that this process has seen there.
 	Told *contract.RingTable
-	// Since is when they were.
+	// Since is when routers were told it.
 	Since time.Time
-	// Strange: neither this operator nor the one before it has signed what routers were told.
-	Strange bool
-	// Signer is that of new tables.
+	// SignedByOther: neither this operator nor the one before it has signed what routers were told.
+	SignedByOther bool
+	// Signer is the signer of new tables.
 	Signer string
 	Budget *policyv1.PodDisruptionBudget
 	Policy *networkingv1.NetworkPolicy
 	Pods   []corev1.Pod
-	// Behind are those that have not acknowledged the table, as far as is known.
+	// Behind are the routers that have not acknowledged the table, as far as is known.
 	Behind []ask.Behind
-	// Acknowledged: by all that run.
+	// Acknowledged: all running routers have acknowledged the table.
 	Acknowledged bool
-	// Silent: there are some that may serve, and can't be asked.
+	// Silent: some routers may serve and can't be asked.
 	Silent bool
 }
 
-// any tells whether something is there.
+// any tells whether one of the objects exists.
 func (r *Routers) any() bool {
 	return r.Deployment != nil || r.Service != nil || r.Table != nil || r.Budget != nil || r.Policy != nil
 }
 
-// told is what the routers of a cluster were told last, nil for nothing.
+// told is the table that the routers of a cluster were told last; nil if they were told none.
 func (r *Reader) told(c *cachev1alpha1.Memcached, config *corev1.ConfigMap, now time.Time) *contract.RingTable {
 	if c.Spec.Router == nil {
 		return nil
@@ -60,8 +61,8 @@ func (r *Reader) told(c *cachev1alpha1.Memcached, config *corev1.ConfigMap, now 
 	return r.Rings.Given(client.ObjectKeyFromObject(c), string(c.UID))
 }
 
-// toldSince is when the table was written. Its number may be ahead of the clock: then it is as old as this
-// process knows it.
+// toldSince is when the table was written. If its number is ahead of the clock, toldSince is when
+// this process first saw it.
 func (r *Reader) toldSince(c *cachev1alpha1.Memcached, t *contract.RingTable, now time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -73,7 +74,8 @@ func (r *Reader) toldSince(c *cachev1alpha1.Memcached, t *contract.RingTable, no
 	return since
 }
 
-// planTable is what routers were told, for the plan of a cluster whose list is read; nil for nothing.
+// planTable translates the table that routers were told for the plan; nil for nil. in must have the
+// record of the list.
 func planTable(c *cachev1alpha1.Memcached, in *plan.Observed, t *contract.RingTable, since time.Time, acknowledged bool) *ring.Table {
 	if t == nil {
 		return nil
@@ -104,9 +106,9 @@ func (r *Reader) observeRouters(ctx context.Context, key client.ObjectKey, o *St
 	return err
 }
 
-// observeRings asks the routers that run whether they have acknowledged the table. One that
-// ends still answers applications until its time is over. One that starts in a ring change may have
-// been given an older table.
+// observeRings asks the running routers whether they have acknowledged the table. A router that is
+// ending still answers applications until its grace period is over. A router that starts during a
+// ring change may have got an older table.
 func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 	o.Routers.Since = r.toldSince(o.Cluster, o.Routers.Told, o.Now)
 	if r.Rings == nil || o.Routers.Told == nil || o.Cluster.DeletionTimestamp != nil {
@@ -115,7 +117,7 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 	}
 	run, silent := o.routersServe()
 	t := o.Routers.Told
-	t.Key = string(o.Cluster.UID) // whatever somebody wrote there
+	t.Key = string(o.Cluster.UID) // another client may have written another key
 	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), t, run...)
 	if t.State != contract.RingStable {
 		for _, p := range silent {
@@ -126,13 +128,13 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 			o.Routers.Behind = append(o.Routers.Behind, ask.Behind{Pod: p.Name, Since: since})
 		}
 	}
-	o.Routers.Strange = r.Rings.Strange(key, t)
+	o.Routers.SignedByOther = r.Rings.SignedByOther(key, t)
 	o.Routers.Acknowledged, o.Routers.Silent = len(o.Routers.Behind) == 0, len(silent) > 0
 }
 
-// routersServe returns the routers that run, and those that can't be asked, but may serve: they have a
-// node and don't run yet, so that their kubelet may have read the table already; or they should have
-// ended, but their kubelet, which may be cut off, has not said so.
+// routersServe returns the running routers, and those that can't be asked but may serve. The silent
+// ones have a node and don't run yet, so their kubelet may have read the table already; or they
+// should have ended, but their kubelet, which may be unreachable, has not reported that.
 func (o *State) routersServe() (run, silent []*corev1.Pod) {
 	for i := range o.Routers.Pods {
 		p := &o.Routers.Pods[i]

@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 )
 
-// LiveSize is the size of a cluster whose spec has none: how many members it has now that were not
-// told to leave, and 1 if it has none yet. The size is left out when a person hands it to an
-// autoscaler, and that must change nothing.
+// LiveSize is the size of a cluster whose spec has none: how many members without a leaving mark it
+// has now, and 1 if it has none yet. A person leaves the size out to hand it to an autoscaler,
+// which must not change the size.
 func (r *Reader) LiveSize(ctx context.Context, cluster *cachev1alpha1.Memcached) (int32, error) {
 	key := client.ObjectKeyFromObject(cluster)
 	if cluster.Spec.Storage == nil {
@@ -38,7 +38,7 @@ func (r *Reader) LiveSize(ctx context.Context, cluster *cachev1alpha1.Memcached)
 			stays[c.Ordinal], leaves[c.Ordinal] = c.LeavingSince.IsZero(), !c.LeavingSince.IsZero()
 		}
 	}
-	if set == nil || !identity.OwnsOrAdopts(cluster, set) { // a person deleted it: its members' claims are there
+	if set == nil || !identity.OwnsOrAdopts(cluster, set) { // the StatefulSet was deleted, but its members' claims exist
 		n := int32(0)
 		for n < cachev1alpha1.MaxSize && stays[n] {
 			n++

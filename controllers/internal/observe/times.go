@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// DrainTimes returns how long a drain took until now, and how long each phase took.
-// Kubernetes' times are in whole seconds.
+// DrainTimes returns how long a drain took until now, and how long each phase took. Kubernetes
+// rounds its times to whole seconds.
 func (o *State) DrainTimes(claim action.ClaimRef, receipt *contract.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
 	phases = map[string]time.Duration{}
 	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseAdding} {
@@ -37,8 +37,8 @@ func (o *State) DrainTimes(claim action.ClaimRef, receipt *contract.Receipt, now
 	return total, phases
 }
 
-// ReleaseTime is how long ago the claim's drainer ended, as the duration of the phase
-// Releasing; nil if that is not known.
+// ReleaseTime is how long ago the claim's drainer ended, as the duration of the phase Releasing;
+// nil if the end is not known.
 func (o *State) ReleaseTime(claim action.ClaimRef, now time.Time) map[string]time.Duration {
 	for i := range o.Jobs {
 		job := &o.Jobs[i]
@@ -49,7 +49,7 @@ func (o *State) ReleaseTime(claim action.ClaimRef, now time.Time) map[string]tim
 	return nil
 }
 
-// leavingSince is when the claim's member left; zero if that is not known.
+// leavingSince is when the claim's member was told to leave; zero if that is not known.
 func (o *State) leavingSince(ref action.ClaimRef) time.Time {
 	for i := range o.Claims {
 		if c := &o.Claims[i]; c.UID == ref.UID {

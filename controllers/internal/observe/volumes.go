@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// VolumeInterval is how often a volume is read that somebody else has to bind. Volumes
-// are not watched, because they belong to everybody.
+// VolumeInterval is how often the operator reads a volume that an administrator or Kubernetes has
+// to bind. Volumes are not watched, because they are cluster-scoped.
 const VolumeInterval = 30 * time.Second
 
 // observeVolumes reads, live, the volumes that may have to be set aside.
@@ -39,7 +39,7 @@ func (r *Reader) observeVolumes(ctx context.Context, o *State) error {
 	return nil
 }
 
-// Where reads live where the claim's volume is.
+// Where tells where the claim's volume is, by a live read of the volume.
 func (r *Reader) Where(ctx context.Context, c *corev1.PersistentVolumeClaim, p *claim.Claim) (claim.Where, error) {
 	volume, err := r.Volume(ctx, p.Volume)
 	switch {
@@ -51,8 +51,8 @@ func (r *Reader) Where(ctx context.Context, c *corev1.PersistentVolumeClaim, p *
 	return WhereIs(volume, c, p.AsideName), nil
 }
 
-// Volume reads a volume live; nil if there is none. Anybody may have written its name
-// into a claim, so a name that is no volume's counts as none.
+// Volume reads a volume live; nil if there is none. Any client may have written its name into a
+// claim, so an invalid name counts as none.
 func (r *Reader) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return nil, nil
@@ -60,8 +60,8 @@ func (r *Reader) Volume(ctx context.Context, name string) (*corev1.PersistentVol
 	return Get[corev1.PersistentVolume](ctx, r.Live, client.ObjectKey{Name: name})
 }
 
-// whereUnseen is for an operator that may not read volumes. Kubernetes calls a claim Lost
-// when an administrator has bound its volume to another one.
+// whereUnseen is Where for an operator that may not read volumes. The phase of a claim is Lost when
+// an administrator has bound its volume to another claim.
 func whereUnseen(c *corev1.PersistentVolumeClaim) claim.Where {
 	if c.Status.Phase == corev1.ClaimLost {
 		return claim.Reserved
@@ -69,15 +69,15 @@ func whereUnseen(c *corev1.PersistentVolumeClaim) claim.Where {
 	return claim.Forbidden
 }
 
-// WhereIs tells where the claim's volume is. asideName names the claim that is to take it
-// over. The UID counts, too: a volume may wait for another claim of the same name.
+// WhereIs tells where the claim's volume is. asideName names the claim that is to take the volume
+// over. UIDs are compared, too, because a volume may wait for another claim of the same name.
 func WhereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, asideName string) claim.Where {
 	if volume == nil {
 		return claim.Gone
 	}
 	switch ref := volume.Spec.ClaimRef; {
 	case ref == nil:
-		return claim.Elsewhere // any claim may take it
+		return claim.Elsewhere // any claim may take the volume
 	case ref.Namespace == c.Namespace && ref.Name == c.Name && ref.UID == c.UID:
 		return claim.Here
 	case ref.Namespace == c.Namespace && ref.Name == c.Name && ref.UID == "" && c.Status.Phase == corev1.ClaimPending:
@@ -88,7 +88,7 @@ func WhereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, a
 	return claim.Elsewhere
 }
 
-// VolumesWait tells whether a volume waits for something that no watch reports.
+// VolumesWait tells whether a volume waits for a change that no watch reports.
 func VolumesWait(p *plan.Plan) bool {
 	return len(p.DeletedClaims) > 0 || slices.ContainsFunc(p.Drains, func(d plan.DrainState) bool { return d.Reason == plan.SettingAside })
 }

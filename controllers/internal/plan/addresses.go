@@ -9,22 +9,21 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 )
 
-// AddressLingers is how long the Service of a member stays after the member is gone: a
-// client that learns of it late is refused at once, and does not hang.
+// AddressLingers is how long the Service of a member stays after the member is gone. A late client
+// is then refused at once, and does not hang.
 const AddressLingers = 10 * time.Minute
 
 // MemberService is the Service of one member.
 type MemberService struct {
 	Ordinal int32
 	UID     types.UID
-	// Unlisted is when it was seen that the member is neither on the clients' list nor
-	// running; zero while it is.
+	// Unlisted is when the operator first saw that the member is neither on the clients' list nor
+	// running; zero while the member is either.
 	Unlisted time.Time
 }
 
-// addressed is how many members have a Service: all that there are or will be, and those
-// that clients know. A hibernated cluster keeps them, because the clients of its ring may
-// hash them.
+// addressed is how many members have a Service: all that exist or will exist, and those on the
+// clients' list. A hibernated cluster keeps its Services, because clients may hash their addresses.
 func (p *Plan) addressed(o *Observed) int32 {
 	if !o.Cluster.StableAddresses {
 		return 0
@@ -32,16 +31,16 @@ func (p *Plan) addressed(o *Observed) int32 {
 	return max(p.Replicas, p.ListSize, o.Record.Ring.Size)
 }
 
-// applyAddresses comes before the list: clients are told of no Service that isn't there.
+// applyAddresses comes before the list, so the list never names a Service that doesn't exist.
 func (p *Plan) applyAddresses(o *Observed) {
 	for i := range p.addressed(o) {
 		p.add(action.ApplyMemberService{Ordinal: i})
 	}
 }
 
-// retireAddresses comes after the list: of members that are gone, the Services stay for a
-// while. A leaving member still serves clients that come late, so its time begins when its
-// pod is gone.
+// retireAddresses comes after the list. The Service of a member that is gone stays for
+// AddressLingers. A leaving member still serves late clients, so the time begins when its pod is
+// gone.
 func (p *Plan) retireAddresses(o *Observed) {
 	from := p.addressed(o)
 	if o.Cluster.StableAddresses {
@@ -61,14 +60,14 @@ func (p *Plan) retireAddresses(o *Observed) {
 	}
 }
 
-// retired tells whether it is written that the member is gone. Anybody can write that; a time
-// to come does not count.
+// retired tells whether the Service's annotation says that the member is gone. Any client of the
+// API can write the annotation, so a time in the future does not count.
 func (s *MemberService) retired(now time.Time) bool {
 	return !s.Unlisted.IsZero() && !s.Unlisted.After(now)
 }
 
-// MayDeleteMemberService is asked before the Service of a member is deleted, of the live one:
-// its member is gone, for long enough.
+// MayDeleteMemberService is asked about the live Service right before it is deleted: its member
+// must have been gone for AddressLingers.
 func MayDeleteMemberService(s *MemberService, now time.Time) error {
 	switch end := s.Unlisted.Add(AddressLingers); {
 	case !s.retired(now):

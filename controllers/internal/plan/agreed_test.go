@@ -50,7 +50,7 @@ func takeAll(o *Observed, guarded map[string]int) (action.Action, error) {
 	unmarked.Claims = slices.Clone(o.Claims)
 	membersWait := false
 	for _, a := range Next(o).Actions {
-		if membersWait && bringsMembers(a) {
+		if membersWait && a.Kind().Class == action.Members {
 			continue // as package apply does after a refusal
 		}
 		live := o
@@ -94,14 +94,6 @@ func refusedLive(o *Observed, a action.Action) (kind string, err error) {
 		return "begin", MayBegin(o, a)
 	}
 	return "", nil
-}
-
-func bringsMembers(a action.Action) bool {
-	switch a.(type) {
-	case action.MarkLeaving, action.WriteList, action.WriteTable, action.ApplyStatefulSet:
-		return true
-	}
-	return false
 }
 
 // happen applies a step to what is observed, for later steps of the same plan.

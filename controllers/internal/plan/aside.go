@@ -8,8 +8,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claim"
 )
 
-// A volume is set aside in these steps. The next plan finds each of them done or undone.
-// The claim is being deleted, and our finalizer keeps it:
+// A claim is being deleted, and our finalizer keeps it. Its volume is set aside in these steps, and
+// the next plan finds each step done or not done:
 //
 //	no pod uses the claim ──▶ ReserveVolume: the volume waits for a claim of another name
 //	                      ──▶ CreateAside: that claim; Kubernetes binds the two
@@ -36,7 +36,7 @@ func (p *Plan) setAsideDeleted(o *Observed, c *claim.Claim, job *Job) (DrainPhas
 		return Waiting, SettingAside, fmt.Sprintf("it was deleted while it takes over volume %s, which is set aside once more then", c.Volume)
 	case claim.Here, claim.Reserved:
 	}
-	// Pods keep the claim, even when they have ended.
+	// Even a pod that has ended keeps the claim in use.
 	p.deleteJob(job, "its claim was deleted: the volume is set aside")
 	if claim.MayReserve(c) != nil {
 		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
@@ -47,8 +47,8 @@ func (p *Plan) setAsideDeleted(o *Observed, c *claim.Claim, job *Job) (DrainPhas
 
 const orSkip = "annotate the claim with cache.example.com/drain=skip to give its items up"
 
-// handOver releases the claim when the claim that takes over its volume has it. Until
-// then both wait. aside is nil for the claim that takes over.
+// handOver releases the claim as soon as the volume is bound to the claim that takes it over. Until
+// then both claims wait. aside is nil for the claim that takes over.
 func (p *Plan) handOver(o *Observed, c, aside *claim.Claim) (DrainPhase, string, string) {
 	switch {
 	case aside == nil:
@@ -61,8 +61,8 @@ func (p *Plan) handOver(o *Observed, c, aside *claim.Claim) (DrainPhase, string,
 	return Waiting, SettingAside, "claim " + aside.Name + " takes over its volume"
 }
 
-// skipAside applies a person's skip to the claim that was to take over the volume: it
-// would wait for the volume forever. It is released first.
+// skipAside applies a person's skip to the claim that was to take over the volume, because that
+// claim would wait for the volume forever. The aside claim is released first.
 func (p *Plan) skipAside(o *Observed, aside *claim.Claim) (DrainPhase, string, string) {
 	if aside.Request != claim.Skip && MaySkipAside(o, aside) == nil {
 		p.add(action.SkipAside{Claim: aside.Ref()})
@@ -70,8 +70,8 @@ func (p *Plan) skipAside(o *Observed, aside *claim.Claim) (DrainPhase, string, s
 	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, is released first"
 }
 
-// setAsideForReturn sets a volume aside if its drain waits for a person and its member is
-// to return: the member needs the claim's name.
+// setAsideForReturn sets a volume aside if its drain waits for a person and its member is to
+// return, because the member needs the claim's name.
 func (p *Plan) setAsideForReturn(o *Observed, s DrainState) DrainState {
 	c := &s.Claim
 	waits := s.Phase == Failed || s.Phase == Held
@@ -109,16 +109,16 @@ func (p *Plan) setAsideRetained(c *claim.Claim, job *Job, s DrainState) DrainSta
 	return s.is(Waiting, SettingAside, "its volume is kept by another claim: its member is to return")
 }
 
-// returnVolume returns a reserved volume to its claim when that is released, unless the
-// other claim has the volume already. Otherwise it would wait forever.
+// returnVolume binds a reserved volume to its first claim again when that claim is released, unless
+// the other claim has the volume already. Without this the volume would stay reserved forever.
 func (p *Plan) returnVolume(o *Observed, c *claim.Claim) {
 	if aside := o.asideOf(c); claim.MayReturn(c, aside != nil && !aside.Pending) == nil {
 		p.add(action.ReturnVolume{Claim: c.Ref(), Volume: c.Volume, From: c.AsideName})
 	}
 }
 
-// asideOf returns the claim that takes over the volume of a claim that is being deleted,
-// or nil. If it was deleted itself, it counts as long as it has the volume.
+// asideOf returns the claim that takes over the volume of a claim that is being deleted, or nil. An
+// aside claim that was deleted itself counts as long as it has the volume.
 func (o *Observed) asideOf(c *claim.Claim) *claim.Claim {
 	if !c.HasVolumeToHandOver() {
 		return nil
@@ -136,10 +136,10 @@ func (o *Observed) asideOf(c *claim.Claim) *claim.Claim {
 	return found
 }
 
-// takesOver tells whether the claim takes over a volume, and the volume's first claim is
-// not released yet. Until then it stays. If a person gave it up before it has the volume,
-// it still waits while the volume is reserved for it: the first claim could hand the
-// volume to no other. It doesn't wait if the first claim was given up, too.
+// takesOver tells whether the claim takes over a volume whose first claim is not released yet.
+// Until then the aside claim stays. If a person skips the aside claim before it has the volume, it
+// still waits while the volume is reserved for it, because the first claim could hand the volume to
+// no other claim. It doesn't wait if the first claim was skipped, too.
 func (o *Observed) takesOver(c *claim.Claim) bool {
 	return c.Aside && !c.Deleting && slices.ContainsFunc(o.Claims, func(other claim.Claim) bool {
 		givenUp := c.Pending && c.Request == claim.Skip && (other.Request == claim.Skip || other.Where != claim.Reserved)
@@ -147,14 +147,14 @@ func (o *Observed) takesOver(c *claim.Claim) bool {
 	})
 }
 
-// stranded tells whether the claim waits for a volume that no claim will hand over any
-// more. A bound claim that lost its volume looks the same.
+// stranded tells whether the claim waits for a volume that no claim will ever hand over. A bound
+// claim that lost its volume looks the same.
 func (o *Observed) stranded(c *claim.Claim) bool {
 	return c.Aside && c.Pending && !o.takesOver(c)
 }
 
-// pendingAsideOf returns the claim that is to take over the volume of one that is being
-// deleted, and doesn't have it yet; or nil.
+// pendingAsideOf returns the claim that is to take over the volume of a claim that is being
+// deleted, and doesn't have the volume yet; or nil.
 func (o *Observed) pendingAsideOf(c *claim.Claim) *claim.Claim {
 	i := slices.IndexFunc(o.Claims, func(a claim.Claim) bool { return a.Aside && a.Pending && a.Name == c.AsideName && a.Volume == c.Volume })
 	if i < 0 {
@@ -163,10 +163,9 @@ func (o *Observed) pendingAsideOf(c *claim.Claim) *claim.Claim {
 	return &o.Claims[i]
 }
 
-// drainGoesOn tells whether the claim's drain goes on although the claim is being
-// deleted: a drainer that runs keeps its mount, and one that ended well has left its
-// receipt.
-func (o *Observed) drainGoesOn(c *claim.Claim, job *Job) bool {
+// drainContinues tells whether the claim's drain continues although the claim is being deleted: a
+// running drainer keeps its mount, and a drainer that succeeded has left its receipt.
+func (o *Observed) drainContinues(c *claim.Claim, job *Job) bool {
 	switch {
 	case job == nil:
 		return false

@@ -22,7 +22,8 @@ const (
 	Releasing DrainPhase = "Releasing"
 	Held      DrainPhase = "Held"
 	Failed    DrainPhase = "Failed"
-	// Kept: the claim is retained, or somebody else deletes it. It is not listed.
+	// Kept: the claim is retained, or its deletion is not up to the operator. It is not in
+	// Plan.Drains.
 	Kept DrainPhase = "Kept"
 )
 
@@ -53,8 +54,8 @@ type DrainState struct {
 	// RetryAt is when a failed drain is tried again; zero if only a person can decide.
 	// Claim.Attempts has how often it failed before.
 	RetryAt time.Time
-	// Job that drains it, if there is one. Mover is the one that moves the items of its
-	// member while that is leaving.
+	// Job drains the claim; nil if there is none. Mover is the Job that moves the items of its
+	// member while the member is leaving.
 	Job, Mover *Job
 }
 
@@ -67,10 +68,10 @@ func (p *Plan) drain(o *Observed) {
 		first, before := len(p.Actions), slots
 		if c.LeavingSince.IsZero() {
 			p.decideMember(o, c)
-			p.holdBackMember(o, c, first)
+			p.withdrawRefusedMember(o, c, first)
 			continue
 		}
-		s, held := p.holdBackDrain(o, first, p.decideDrain(o, c, &slots))
+		s, held := p.withdrawRefusedDrain(o, first, p.decideDrain(o, c, &slots))
 		if held {
 			slots = before
 		}
@@ -84,7 +85,7 @@ func (p *Plan) drain(o *Observed) {
 	}
 }
 
-// drainSlots is how many drains more may begin.
+// drainSlots is how many more drains may begin.
 func (o *Observed) drainSlots() int {
 	slots := int(o.Cluster.Parallelism)
 	for i := range o.Jobs {
@@ -95,8 +96,8 @@ func (o *Observed) drainSlots() int {
 	return slots
 }
 
-// decideMember decides about the claim of a member that stays. If somebody deleted it,
-// its volume is set aside when the pod is gone.
+// decideMember decides about the claim of a member that stays. If the claim was deleted, its volume
+// is set aside when the pod is gone.
 func (p *Plan) decideMember(o *Observed, c *claim.Claim) {
 	switch {
 	case !c.Deleting || !c.Finalizer:
@@ -133,7 +134,7 @@ func (p *Plan) decideDrain(o *Observed, c *claim.Claim, slots *int) DrainState {
 		return state.is(Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal))
 	case why == action.ByPolicyRetain && o.retainedInTheWay(c):
 		return p.setAsideRetained(c, job, state)
-	case why == action.ByPolicyRetain && c.Deleting && c.CanBeSetAside() && o.drainGoesOn(c, job):
+	case why == action.ByPolicyRetain && c.Deleting && c.CanBeSetAside() && o.drainContinues(c, job):
 		return p.followDrain(o, c, job, state)
 	case why == action.ByPolicyRetain && c.Deleting && (c.CanBeSetAside() || c.Where == claim.Promised):
 		return state.is(p.setAsideDeleted(o, c, job))
@@ -145,10 +146,10 @@ func (p *Plan) decideDrain(o *Observed, c *claim.Claim, slots *int) DrainState {
 			return state.is(Kept, "", "")
 		}
 		return state.is(Releasing, "", "")
-	case c.Deleting && !c.Finalizer && !o.drainGoesOn(c, job):
+	case c.Deleting && !c.Finalizer && !o.drainContinues(c, job):
 		p.deleteJob(job, "its claim is released")
-		return state.is(Kept, "", "") // it goes without the operator
-	case c.Deleting && !o.drainGoesOn(c, job):
+		return state.is(Kept, "", "") // without our finalizer, Kubernetes removes the claim
+	case c.Deleting && !o.drainContinues(c, job):
 		return state.is(p.setAsideDeleted(o, c, job))
 	case o.stranded(c):
 		return state.is(Failed, ClaimDeleted, fmt.Sprintf("it was to take over volume %s, which is gone, or bound to another claim: %s", c.Volume, orSkip))
@@ -158,10 +159,10 @@ func (p *Plan) decideDrain(o *Observed, c *claim.Claim, slots *int) DrainState {
 	return p.beginDrain(o, c, state, slots)
 }
 
-// beginDrain drains a claim that has no Job, as soon as it may.
+// beginDrain starts the drain of a claim that has no Job, as soon as nothing forbids it.
 func (p *Plan) beginDrain(o *Observed, c *claim.Claim, state DrainState, slots *int) DrainState {
 	if c.Request == claim.Retry {
-		p.add(action.ClearRetry{Claim: c.Ref()}) // it is about to start anyway
+		p.add(action.ClearRetry{Claim: c.Ref()}) // the drain is about to start anyway
 	}
 	switch {
 	case c.Request == claim.Hold:
@@ -205,8 +206,8 @@ func (o *Observed) drainWaits(c *claim.Claim, survivors int32) (reason, message 
 		// This plan makes the StatefulSet smaller, which brings an event.
 		return PodPresent, fmt.Sprintf("the StatefulSet is not at %d members yet", survivors)
 	case o.Record.Ring.Size != survivors:
-		// By another ring, items would come to members that clients don't ask, or don't
-		// ask for these items. The next ring would take those members for empty.
+		// With another ring, items would go to members that clients don't ask for them. The next
+		// ring change would treat those members as empty.
 		return InTurn, fmt.Sprintf("the clients' list must have %d members first", survivors)
 	}
 	return "", ""
@@ -242,17 +243,18 @@ func (p *Plan) followDrain(o *Observed, c *claim.Claim, job *Job, state DrainSta
 	invalid := checkReceipt(job, c)
 	switch {
 	case job.State == JobComplete && invalid == nil:
-		// The claim's event brings the release. By then status has the receipt, too.
+		// The event of this write starts the next reconcile, which releases the claim. Status has
+		// the receipt by then, too.
 		p.add(action.RecordReceipt{Claim: c.Ref(), Receipt: job.Receipt})
 		state.Claim.Receipt, state.Why = job.Receipt, action.ByReceipt
 		return state.is(Releasing, "", "")
 	case c.Request == claim.Retry && !c.Deleting:
-		// Both in one plan: a request that outlived its Job would restart every Job that
-		// fails.
+		// Both steps are in one plan, because a request that outlived its Job would restart every
+		// Job that fails.
 		p.add(action.DeleteJob{Name: job.Name, UID: job.UID, ClaimUID: job.ClaimUID, Reason: "a person asked for a retry"}, action.ClearRetry{Claim: c.Ref()})
 		return state.is(Waiting, InTurn, "the retry starts when the failed Job is gone")
 	}
-	if c.Request == claim.Hold && job.mendable() {
+	if c.Request == claim.Hold && job.retryable() {
 		_, message := failureOf(job, invalid)
 		if job.PodKept {
 			p.deleteJob(job, "a person holds its claim, and the Job would go on when its pod ends")
@@ -277,14 +279,14 @@ func checkReceipt(job *Job, c *claim.Claim) error {
 const wayOut = "the claim is kept: see the drainer's log, then annotate the claim with " +
 	"cache.example.com/drain=retry, or =skip to give its items up"
 
-// release takes the last steps. If the operator dies in between, the next plan finds each
-// of them done or undone. The claim comes first: if the live claim refuses the reason
-// that the cache gave, the Job and its log stay.
+// release plans the last steps. If the operator dies in between, the next plan finds each step done
+// or not done. The claim comes first: if the live check refuses the reason that the cache gave, the
+// Job and its log stay.
 func (p *Plan) release(c *claim.Claim, job *Job, why action.Release) {
 	if !c.Deleting && why != action.ByPolicyRetain {
 		p.add(action.DeleteClaim{Claim: c.Ref(), Why: why})
 		if why == action.ByUnrecoverable {
-			return // only the Job knows why: status needs it once more
+			return // only the Job has the reason, and status needs it once more
 		}
 	}
 	if c.Finalizer {

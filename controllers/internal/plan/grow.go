@@ -6,9 +6,9 @@ import "example.com/memcached-operator/controllers/internal/action"
 // change, so a member that joins later begins with the first size, and its volume grows
 // as the others did.
 
-// A volume never shrinks again, and a memory can be mistyped. So a size that only follows memory waits
-// until a member is ready that has it. If the memory doesn't fit on the present volumes, no
-// member can try it: then storage.size has to say how large they are to be.
+// A volume never shrinks, and spec.memory can be mistyped. So a volume size that only follows
+// memory waits until one member is ready with that memory. If the memory doesn't fit on the present
+// volumes, no member can run with it, and spec.storage.size has to give the size.
 
 // findSmall finds the volumes that have to grow. While one is too small for the new
 // memory, the members' pods stay as they are.

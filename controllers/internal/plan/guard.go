@@ -11,10 +11,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/claim"
 )
 
-// A cache may be behind. So what can't be undone is decided once more, on what was read
-// live right before it. Each check returns why it refuses, and needs only the parts of
-// the live state that its comment names. Those that need one claim alone are in package
-// claim.
+// A cache may be stale. So a step that can't be undone is decided once more, on state that was read
+// live right before it. Each check returns why it refuses, and needs only the parts of the live
+// state that its comment names. Checks that need only one claim are in package claim.
 
 // MaySetReplicas guards invariants 5 and 11: the size is allowed (allowedSize), and no
 // member leaves a volume without the mark. It needs Cluster, StatefulSet, Jobs,
@@ -23,7 +22,7 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 	if size, _, why := live.allowedSize(replicas); size != replicas {
 		return errors.New(why)
 	}
-	if kept := live.sizeWhileMoving(replicas); kept != replicas { // anybody may have marked a claim of these members
+	if kept := live.sizeWhileMoving(replicas); kept != replicas { // any client may have marked a claim of these members
 		return fmt.Errorf("items have to be moved among %d members", kept)
 	}
 	for i := range live.Claims {
@@ -34,11 +33,10 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 	return nil
 }
 
-// MayMark is asked before a claim gets the leaving mark, which can't be undone. It
-// refuses while a drain is at work, while items have to be moved among members that
-// include this one, and, if clients know this member, while the volume of an earlier one
-// is about to be drained. It needs Cluster, StatefulSet, Jobs, Moves, Drainers, Record
-// and Claims.
+// MayMark is asked before a claim gets the leaving mark, which can't be undone. It refuses while a
+// drain is at work and while items have to be moved among members that include this one. If clients
+// know this member, it also refuses while the volume of an earlier member is about to be drained.
+// It needs Cluster, StatefulSet, Jobs, Moves, Drainers, Record and Claims.
 func MayMark(live *Observed, ordinal int32) error {
 	switch size, _, _ := live.allowedSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
 	case live.moving() && ordinal < size:
@@ -51,10 +49,10 @@ func MayMark(live *Observed, ordinal int32) error {
 	return nil
 }
 
-// MayDrain guards invariants 5 to 7: the member has left for good, its pod is gone, no
-// other drainer uses the volume, the survivors are the members, no move runs, and no
-// more drains than allowed. It needs Cluster.Parallelism, StatefulSet, Jobs, Moves,
-// Drainers, the claim, its member's pod and the drainer pods that mount it.
+// MayDrain guards invariants 5 to 7: the member has left for good, its pod is gone, no other
+// drainer uses the volume, the survivors are the members, no move runs, and no more drains run than
+// allowed. It needs Cluster.Parallelism, StatefulSet, Jobs, Moves, Drainers, the claim, its
+// member's pod and the drainer pods that mount it.
 func MayDrain(live *Observed, a action.CreateDrain) error {
 	claim := live.claim(a.Claim.UID)
 	switch {
@@ -73,10 +71,10 @@ func MayDrain(live *Observed, a action.CreateDrain) error {
 	return unless(reason == "", "%s", message)
 }
 
-// MayMove guards invariants 5 and 10: the ring is the one that the plan saw, its members
-// exist, no drain runs, nor a move by another ring, and the claim's member has items
-// to move, or leaves, and no other Job moves them. If it is prepared, the ring is the next
-// one. It needs Cluster, StatefulSet, Jobs, Moves, Drainers, Record, Claims and Ready.
+// MayMove guards invariants 5 and 10: the ring is the one that the plan saw, its members exist, no
+// drain runs, no move by another ring runs, the claim's member has items to move or is leaving, and
+// no other Job moves them. For a prepared move the ring is the next one. It needs Cluster,
+// StatefulSet, Jobs, Moves, Drainers, Record, Claims and Ready.
 func MayMove(live *Observed, a action.CreateMove) error {
 	if a.Prepared {
 		before := live.Record
@@ -104,8 +102,8 @@ func MayMove(live *Observed, a action.CreateMove) error {
 	return unless(why == "", "%s", why)
 }
 
-// MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the member's
-// items are moved, and all else is as for MayMove. It needs what that needs.
+// MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the member's items
+// are moved, and all that MayMove asks for holds. It needs what MayMove needs.
 func MayBegin(live *Observed, a action.BeginMove) error {
 	claim := live.claim(a.Claim.UID)
 	switch {
@@ -123,15 +121,14 @@ func MayBegin(live *Observed, a action.BeginMove) error {
 	return unless(why == "", "%s", why)
 }
 
-// MayRecordSkip is asked before a member counts as moved because a person said so: the
-// clients' list must be of that ring. It needs Record.
+// MayRecordSkip is asked before a member counts as moved because a person skips its move: the
+// clients' list must have that ring. It needs Record.
 func MayRecordSkip(live *Observed, a action.RecordMoved) error {
 	return unless(live.Record.Serial >= a.Serial, "the clients' list must be of ring %d first", a.Serial)
 }
 
-// MaySetAside is asked before a claim is deleted so that its volume is set aside: its
-// member has left, nobody drains it, and the volume is bound to it. It needs Jobs, and
-// where the volume is.
+// MaySetAside is asked before a claim is deleted so that its volume is set aside: its member has
+// left, no Job drains it, and the volume is bound to it. It needs Jobs and Claim.Where.
 func MaySetAside(live *Observed, c *claim.Claim) error {
 	job := live.jobFor(c.UID)
 	switch {
@@ -143,9 +140,10 @@ func MaySetAside(live *Observed, c *claim.Claim) error {
 	return unless(c.Where == claim.Here, "volume %s is not bound to claim %s", c.Volume, c.Name)
 }
 
-// MayHandOver is invariant 1 for a claim whose volume was set aside: another claim with
-// the finalizer is bound to that volume. It is invariant 11 for a member that returns empty then:
-// nothing moves that may be older (returnsEmpty). It needs Claims, Jobs, Moves and Drainers.
+// MayHandOver guards invariant 1 for a claim whose volume was set aside: another claim with the
+// finalizer is bound to that volume. It guards invariant 11 for the member, which returns empty: no
+// drain or move is at work, because its items may be older (returnsEmpty). It needs Claims, Jobs,
+// Moves and Drainers.
 func MayHandOver(live *Observed, c *claim.Claim) error {
 	if what := live.movesNow(); what != "" && c.LeavingSince.IsZero() {
 		return fmt.Errorf("%s may bring older items to the member of claim %s", what, c.Name)
@@ -159,17 +157,17 @@ func MayHandOver(live *Observed, c *claim.Claim) error {
 	return fmt.Errorf("no other claim is bound to volume %s yet", c.Volume)
 }
 
-// MaySkipAside is asked before a claim that waits for a volume is annotated with a skip:
-// a person gave up the claim that has the volume. It needs Claims.
+// MaySkipAside is asked before a claim that waits for a volume is annotated with a skip: a person
+// has skipped the claim that has the volume. It needs Claims.
 func MaySkipAside(live *Observed, c *claim.Claim) error {
 	given := slices.ContainsFunc(live.Claims, func(s claim.Claim) bool {
 		return s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == claim.Skip
 	})
-	return unless(given && c.Aside && c.Pending, "nobody gave up the claim whose volume claim %s is to take over", c.Name)
+	return unless(given && c.Aside && c.Pending, "no person has given up the claim whose volume claim %s is to take over", c.Name)
 }
 
-// MayRemoveClusterFinalizer is asked before the cluster's own finalizer is removed: after
-// that, nobody looks after the claims. It needs Claims.
+// MayRemoveClusterFinalizer is asked before the cluster's own finalizer is removed, because from
+// then on the operator no longer looks after the claims. It needs Claims.
 func MayRemoveClusterFinalizer(live *Observed) error {
 	for i := range live.Claims {
 		if c := &live.Claims[i]; c.Finalizer {

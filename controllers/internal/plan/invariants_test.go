@@ -180,7 +180,7 @@ func oneUserPerVolume(o *Observed, p Plan) error {
 		}
 	}
 	for _, a := range actions[action.ReserveVolume](p) {
-		if c := claimOf(o, a.Claim.UID); !c.Deleting || c.InUse || o.drainGoesOn(c, o.jobFor(c.UID)) {
+		if c := claimOf(o, a.Claim.UID); !c.Deleting || c.InUse || o.drainContinues(c, o.jobFor(c.UID)) {
 			return fmt.Errorf("volume %s is moved from under its user", a.Volume)
 		}
 	}
@@ -191,7 +191,7 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 	drains := o.drainRuns()
 	for i := range o.Claims {
 		c := &o.Claims[i]
-		since := c.LeavingSince.IsZero() && drains // a member that came since, or the cache is behind
+		since := c.LeavingSince.IsZero() && drains // a member that came since, or the cache is stale
 		if len(actions[action.ApplyStatefulSet](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer || since {
 			continue
 		}

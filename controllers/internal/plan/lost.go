@@ -9,14 +9,14 @@ import (
 	"example.com/memcached-operator/controllers/internal/claim"
 )
 
-// A member may be lost, with its node, while items are moved to it, and may never be
-// back. Then the size can be lowered again. The copies of its items on other members are
-// discarded, because clients may have stored newer values on the lost member, which
-// nobody can ask: a miss is better than an old value. When the others are moved, the
-// lost member leaves as any other, and its volume is drained when it is back.
+// A member may be lost with its node while items are moved to it, and may never come back. Then the
+// size can be lowered again. The copies of its items on other members are discarded: clients may
+// have stored newer values on the lost member, which can't be read, and a miss is better than an
+// old value. When the items of all others are moved, the lost member leaves like any other member,
+// and its volume is drained when it comes back.
 
-// lostAfter is how long a member that is to leave may be away before it counts as lost. A
-// member whose pod is replaced is back sooner.
+// lostAfter is how long a member that is to leave may be away before it counts as lost. A member
+// whose pod is replaced comes back sooner.
 const lostAfter = time.Minute
 
 // Away is a member that isn't ready, and since when; zero if that is not known.
@@ -41,11 +41,11 @@ func (o *Observed) isLost(ordinal int32) bool {
 	return o.dispensable(ordinal) && away && !at.After(o.Now)
 }
 
-// dispensable tells whether the member can leave before its items are moved. Either it
-// came with the ring, and has nothing older; or it is the only one that leaves, and is
-// drained when all others are moved (Claim.Unmoved). Of two such members, each could
-// have older values than the other. While the volume of an earlier member waits, none is
-// dispensable: its older values would take the place of what is discarded.
+// dispensable tells whether the member can leave before its items are moved. Either it joined with
+// the present ring, and has nothing older; or it is the only member that leaves, and is drained
+// when all others are moved (Claim.Unmoved). With two such members, each could have older values
+// than the other. While the volume of an earlier member waits, no member is dispensable: the older
+// values on that volume would replace what is discarded.
 func (o *Observed) dispensable(ordinal int32) bool {
 	size, record := o.Cluster.Size, &o.Record
 	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.From.Size <= ordinal || size == record.Ring.Size-1) &&
@@ -55,7 +55,7 @@ func (o *Observed) dispensable(ordinal int32) bool {
 		})
 }
 
-// lostAt is when the member counts as lost, if it isn't ready before.
+// lostAt is when the member counts as lost if it doesn't become ready before.
 func (o *Observed) lostAt(ordinal int32) (at time.Time, away bool) {
 	if slices.Contains(o.Ready, ordinal) {
 		return time.Time{}, false

@@ -21,21 +21,21 @@ const (
 	MoveFailed MovePhase = "Failed"
 )
 
-// MoveState is how one member stands whose items have to be moved.
+// MoveState is the state of one member whose items have to be moved.
 type MoveState struct {
 	Claim   claim.Claim
 	Phase   MovePhase
 	Reason  string
 	Message string
-	// Job that places them, if there is one.
+	// Job moves them; nil if there is none.
 	Job *Job
 	// RetryAt is as in DrainState.
 	RetryAt time.Time
 }
 
-// misplaced tells whether the claim's member may have items that clients look for
-// elsewhere. If its claim is being deleted, it will be drained instead. A member that was told
-// to leave, and is on the clients' list all the same, is as the others while it is ready.
+// misplaced tells whether the claim's member may have items that clients look for elsewhere. A
+// claim that is being deleted is drained instead. A member that has the leaving mark and is still
+// on the clients' list counts like the others while it is ready.
 func (o *Observed) misplaced(c *claim.Claim) bool {
 	runs := c.LeavingSince.IsZero() || c.Ordinal < o.StatefulSet.Replicas && slices.Contains(o.Ready, c.Ordinal)
 	return o.moveDue(&o.Record, c) && c.Ordinal < o.Record.Ring.Size && runs && !c.Aside && !c.Deleting && !o.isLost(c.Ordinal)
@@ -47,21 +47,19 @@ func (o *Observed) moveDue(r *ring.Record, c *claim.Claim) bool {
 	return !o.Cluster.MovesOff && c.Moved < r.Serial && c.Ordinal < r.From.Size
 }
 
-// moving tells whether items have to be moved, a move may still move some, or routers
-// look for them at the old owners. One that was not told to begin moves nothing.
+// moving tells whether items have to be moved, a move may still be moving some, or routers look for
+// items at the old owners. A move that was not told to begin moves nothing.
 func (o *Observed) moving() bool {
 	return o.routersChange() || slices.ContainsFunc(o.Drainers, Drainer.moves) || slices.ContainsFunc(o.Moves, func(j Job) bool { return j.unfinished() && (!j.Waits || j.State == JobComplete) }) ||
 		slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return o.misplaced(&c) })
 }
 
-// moveRuns tells whether a move's Job, or a pod whose Job is gone, may still
-// run, if only to wait.
+// moveRuns tells whether a move's Job, or a mover's pod whose Job is gone, may still run or wait.
 func (o *Observed) moveRuns() bool {
 	return slices.ContainsFunc(o.Drainers, Drainer.mover) || slices.ContainsFunc(o.Moves, Job.unfinished)
 }
 
-// unfinished tells whether the Job of a move may still run. One that is complete is about
-// to be deleted.
+// unfinished tells whether the Job of a move may still run, or is complete and about to be deleted.
 func (j Job) unfinished() bool { return j.State != JobFailed || j.Deleting || j.mayRun() }
 
 // moves tells whether a move's drainer was told to begin.
@@ -76,14 +74,13 @@ func (o *Observed) moveOf(c *claim.Claim) *Job {
 	return &o.Moves[i]
 }
 
-// beingMoved tells whether a move of the claim's member has a Job, or a pod whose Job is
-// gone.
+// beingMoved tells whether the claim's member has a move's Job, or a mover's pod whose Job is gone.
 func (o *Observed) beingMoved(c *claim.Claim) bool {
 	return o.moveOf(c) != nil || slices.Contains(o.ClaimsWithDrainerPod, c.UID) ||
 		slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.mover() && d.ClaimUID == c.UID })
 }
 
-// moverSlots is how many moves may begin, besides those that run and still find items.
+// moverSlots is how many more moves may begin, besides those that run and still find items.
 func (o *Observed) moverSlots() int {
 	slots := mostMovers
 	for i := range o.Moves {
@@ -94,15 +91,15 @@ func (o *Observed) moverSlots() int {
 	return slots
 }
 
-// movesByOtherRing tells whether a move by another ring runs, or may start a pod.
-// It may give items to members that are moved already.
+// movesByOtherRing tells whether a move by another ring runs, or may start a pod. Such a move may
+// give items to members that are moved already.
 func (o *Observed) movesByOtherRing(target string) bool {
 	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.moves() && d.Target != target }) ||
 		slices.ContainsFunc(o.Moves, func(j Job) bool { return j.Target != target && j.mayRun() && !j.Waits })
 }
 
-// sizeWhileMoving returns the size that moves allow if this one is wanted. While
-// items have to be moved, no member of the ring leaves and none joins. All may stop,
+// sizeWhileMoving returns the size that moves allow if the given size is wanted. While items have
+// to be moved, no member of the ring leaves and none joins. All members may stop together (size 0),
 // because each returns with the items that it has.
 func (o *Observed) sizeWhileMoving(wanted int32) int32 {
 	if wanted == 0 || !o.moving() {
@@ -111,9 +108,9 @@ func (o *Observed) sizeWhileMoving(wanted int32) int32 {
 	return max(min(o.Record.Ring.Size, o.MostMembers()), min(wanted, o.staying()))
 }
 
-// MostMembers is how many members there can be: as many as are wanted, as the StatefulSet
-// has, or as have claims. What a Job or the record says can't raise it, because anybody
-// may have written that.
+// MostMembers is how many members there can be: as many as are wanted, as the StatefulSet has, or
+// as have claims. A Job or the record can't raise the number, because any client may have written
+// them.
 func (o *Observed) MostMembers() int32 {
 	most := max(o.Cluster.Size, o.StatefulSet.Replicas)
 	for i := range o.Claims {
@@ -142,7 +139,7 @@ func (p *Plan) move(o *Observed) {
 	}
 	slots := o.moverSlots()
 	p.moveLeaving(o, &slots)
-	if p.Prepares { // clients look by the ring before
+	if p.Prepares { // clients still use the ring before
 		p.prepareMoves(o, slots)
 		return
 	}
@@ -180,14 +177,15 @@ func (p *Plan) endMoves(o *Observed, which func(*Job) bool, why string) {
 	}
 }
 
-// moveMember decides about a member whose items have to be moved.
+// moveMember decides about a member whose items have to be moved, and withdraws steps that would be
+// refused now.
 func (p *Plan) moveMember(o *Observed, c *claim.Claim, slots *int) MoveState {
 	first, before := len(p.Actions), *slots
 	state := p.decideMove(o, c, slots)
 	if len(p.Actions) == first {
 		return state
 	}
-	why, is := p.heldBack(o, c, first)
+	why, is := p.withdrawRefused(o, c, first)
 	if !is {
 		return state
 	}
@@ -219,8 +217,8 @@ func (p *Plan) decideMove(o *Observed, c *claim.Claim, slots *int) MoveState {
 	return state.is(MoveRuns, "", "")
 }
 
-// moveWaits tells what a move by that ring waits for; empty if it may begin.
-// The plan asks this, and MayMove asks it about live state.
+// moveWaits tells what a move by that ring waits for; empty if the move may begin. The plan asks
+// this, and MayMove asks it about live state.
 func (o *Observed) moveWaits(target string) string {
 	switch job, lingering := o.runningDrain(), o.lingeringDrainer(); {
 	case o.StatefulSet.Replicas < o.Record.Ring.Size:
@@ -243,7 +241,7 @@ func (p *Plan) allMovesWait(o *Observed) string {
 		if d.Phase != Draining && o.obstructed(&d.Claim) {
 			continue
 		}
-		// A member of the ring that has the mark leaves when all are moved.
+		// A member of the ring that has the leaving mark leaves when all items are moved.
 		left := d.Claim.Aside || d.Claim.Ordinal >= min(p.Replicas, o.Record.Ring.Size)
 		soon := d.Phase == Waiting && !o.leasesMayBeThere() && p.Replicas == o.Record.Ring.Size || d.Phase == Releasing
 		onItsWay := d.Phase == Draining || left && !o.drainedAfterMove(&d.Claim) && soon
@@ -285,7 +283,7 @@ func (p *Plan) followMove(o *Observed, c *claim.Claim, job *Job, state MoveState
 		return state.is(MoveWaits, InTurn, "the move starts anew when its Job is gone: "+why)
 	case job.State == JobActive:
 		if c.MoveRequest == claim.Retry {
-			p.add(action.ClearMoveRetry{Claim: c.Ref()}) // it has begun
+			p.add(action.ClearMoveRetry{Claim: c.Ref()}) // the retry has begun
 		}
 		return state.is(MoveRuns, "", "")
 	}

@@ -143,7 +143,7 @@ func TestMoveIsCheckedLive(t *testing.T) {
 		"as the plan saw it":             {grown(1, 3), true},
 		"moved by now":                   {grown(1, 3).moved(0), false},
 		"the claim is gone":              {grown(1, 3).with(func(o *Observed) { o.Claims = nil }), false},
-		"told to leave, but listed":      {grown(1, 3).change(0, func(c *claim.Claim) { c.LeaveNow() }), true},
+		"told to leave, but listed":      {grown(1, 3).change(0, func(c *claim.Claim) { c.PlanMark() }), true},
 		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Record.Serial = 6 }), false},
 		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
 		"another move runs":              {grown(2, 3).move(1), true},
@@ -173,7 +173,7 @@ func TestSizeIsHeldLiveUntilItemsAreMoved(t *testing.T) {
 		may  bool
 	}{
 		"the size of the ring":            {grown(1, 3), 3, true},
-		"fewer":                           {grown(1, 3).change(2, func(c *claim.Claim) { c.LeaveNow() }), 2, false},
+		"fewer":                           {grown(1, 3).change(2, func(c *claim.Claim) { c.PlanMark() }), 2, false},
 		"more":                            {grown(1, 3), 4, false},
 		"none":                            {grown(1, 3), 0, true},
 		"more, moved":                     {grown(1, 3).moved(0), 4, true},
@@ -198,7 +198,7 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsAreMoved(t *testing.T) {
 		"one that is not on it yet":              {grown(1, 3), 3, true},
 		"one that joined since":                  {grown(1, 3).wanted(4).with(func(o *Observed) { o.StatefulSet.Replicas = 4 }), 3, false},
 		"beside a volume that is to be drained":  {at(2).wanted(1).left(2), 1, false},
-		"beside one that was told to leave, too": {at(3).wanted(1).change(2, func(c *claim.Claim) { c.LeaveNow() }), 1, true},
+		"beside one that was told to leave, too": {at(3).wanted(1).change(2, func(c *claim.Claim) { c.PlanMark() }), 1, true},
 		"beside a drain that the cache lacked":   {at(3).wanted(2).aside(1).job(7, 3), 2, false},
 		"beside one that goes on":                {at(3).wanted(2).aside(1).job(7, 3, outOfTime, podKept), 2, false},
 		"beside a mark that a person wrote":      {marked(grown(1, 4), 1), 3, false},

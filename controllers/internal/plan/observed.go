@@ -22,7 +22,7 @@ type Cluster struct {
 	ReleaseUnreadable bool
 	// WaitForRoom: spec.drain.onShortage is Wait.
 	WaitForRoom bool
-	// Parallelism is how many drains may run at once, 1 at least.
+	// Parallelism is how many drains may run at once; at least 1.
 	Parallelism int32
 	// Deleting: the Memcached is being deleted, or is gone already.
 	Deleting bool
@@ -30,33 +30,34 @@ type Cluster struct {
 	Orphan bool
 	// DeleteClaims: spec.drain.whenDeleted is Delete.
 	DeleteClaims bool
-	// Plain: without storage.
+	// Plain: the cluster has no storage.
 	Plain bool
 	// StableAddresses: each member has a Service of its own.
 	StableAddresses bool
 	// Discovery: the members are told of the clients' list.
 	Discovery bool
-	// Routers are asked for, or something of them is there.
+	// Routers: the spec asks for routers, or some of their objects still exist.
 	Routers bool
-	// Exclusive: no client asks members but routers.
+	// Exclusive: only routers call the members.
 	Exclusive bool
-	// NamespaceTerminating: nothing can run here any more.
+	// NamespaceTerminating: no pod can be created in the namespace any more.
 	NamespaceTerminating bool
-	// Finalizer: the cluster's own is in place.
+	// Finalizer: the Memcached has our finalizer.
 	Finalizer bool
-	// Ring has what the spec says of it; the plan sets its Size. MovesOff:
+	// Ring has what the spec says about the ring; the plan sets its Size. MovesOff:
 	// spec.routing.moves is Off.
 	Ring     ring.Ring
 	MovesOff bool
-	// Patience is how long a leaving member waits for its last client; 0 not at all: its
-	// items are drained when it is gone.
+	// Patience is how long a leaving member waits for its last client. With 0 it doesn't wait, and
+	// its items are drained when it is gone.
 	Patience time.Duration
 	// MoveDeadline is how long a leaving member's mover may be at work, patience included.
 	MoveDeadline time.Duration
-	// VolumeSize is what each member's volume is to have, and Memory what it must be
-	// larger than, in bytes.
+	// VolumeSize is the wanted size of each member's volume, in bytes. Memory is what a volume must
+	// be larger than, in bytes.
 	VolumeSize, Memory int64
-	// VolumeSizeGiven: spec.storage.size says it. Otherwise it follows memory.
+	// VolumeSizeGiven: spec.storage.size gives VolumeSize. Otherwise VolumeSize follows
+	// spec.memory.
 	VolumeSizeGiven bool
 }
 
@@ -87,29 +88,29 @@ const (
 type Job struct {
 	Name string
 	UID  types.UID
-	// ClaimUID of the claim that it drains, or whose member's items it places.
+	// ClaimUID is of the claim that the Job drains, or whose member's items it moves.
 	ClaimUID types.UID
-	// Survivors is the number of members that it adds items to: the ordinals below it.
+	// Survivors is the number of members that the Job adds items to: the ordinals below it.
 	Survivors int32
-	// Target names the ring by which it moves items; empty for a drain.
+	// Target names the ring by which the Job moves items; empty for a drain.
 	Target string
-	// Waits: each of its pods waits until it is told to begin (Drainer.Waits).
+	// Waits: each of the Job's pods waits until it is told to begin (Drainer.Waits).
 	Waits bool
 	State JobState
-	// Unstarted: it is active, and none of the pods that it has now has run. Outdated: today
-	// its pods would be made in another way.
+	// Unstarted: the Job is active, and none of its present pods has run. Outdated: the Job's pods
+	// would be made differently now.
 	Unstarted, Outdated bool
-	// Misdirected: members listen at other ports than when it was made.
+	// Misdirected: members listen at other ports than when the Job was made.
 	Misdirected bool
-	// Deleting: its pod may still run.
+	// Deleting: the Job has a deletionTimestamp; its pod may still run.
 	Deleting bool
-	// PodKept: it failed, and another container keeps its pod running. When that pod ends,
-	// Kubernetes starts the next one, until the Job is gone.
+	// PodKept: the Job's drainer failed, and another container keeps its pod running. When that pod
+	// ends, Kubernetes starts the next one, until the Job is gone.
 	PodKept bool
-	// Receipt of its last pod, or why there is none.
+	// Receipt is of the Job's last pod; ReceiptErr says why there is none.
 	Receipt    *contract.Receipt
 	ReceiptErr error
-	// Message says why it failed, and Ended when it ended.
+	// Message says why the Job failed, and Ended when it ended.
 	Message string
 	Ended   time.Time
 }
@@ -120,16 +121,16 @@ type Drainer struct {
 	Pod      string
 	ClaimUID types.UID
 	Target   string
-	// Waits: it moves nothing until it is told to begin.
+	// Waits: the drainer moves nothing until it is told to begin.
 	Waits bool
-	// Running: it has started. Prepared: it has also connected to everybody that it needs, as
-	// far as that is known. Settles: a leaving member's has found nothing more, and waits for
-	// the last clients.
+	// Running: the drainer has started. Prepared: it has also connected to all servers that it
+	// needs, as far as is known. Settles: a leaving member's drainer has found nothing more, and
+	// waits for the last clients.
 	Running, Prepared, Settles bool
 }
 
-// Obstruction is why the API server has refused a step about a claim, and until when none is tried
-// again. Taken: an object of another owner has a name that it needs.
+// Obstruction is why the API server has refused a step about a claim, and until when no such step
+// is tried again. Taken: an object of another owner has a name that the step needs.
 type Obstruction struct {
 	Why   string
 	Taken bool
@@ -144,33 +145,33 @@ type Observed struct {
 	// Pods has the ordinals of the member pods that exist, in any phase; Ready those of
 	// the members that serve.
 	Pods, Ready []int32
-	// LastReady is when the last of those became ready.
+	// LastReady is when the last of the ready members became ready.
 	LastReady time.Time
-	// Away has the other members that the StatefulSet should have.
+	// Away has the members that the StatefulSet should have and that aren't ready.
 	Away []Away
-	// ClaimsWithDrainerPod has the UIDs of the claims that a drainer's pod mounts, or
-	// whose member's items it places.
+	// ClaimsWithDrainerPod has the UIDs of the claims that a drainer's pod mounts, or whose
+	// member's items it moves.
 	ClaimsWithDrainerPod []types.UID
-	// ClaimsWithDrainerAtWork has those of them whose drain runs, or has ended well.
+	// ClaimsWithDrainerAtWork has those of them whose drain runs or has succeeded.
 	ClaimsWithDrainerAtWork []types.UID
-	// Drainers are those that have not ended, even if their Job is gone.
+	// Drainers are the drainers that have not ended, even if their Job is gone.
 	Drainers []Drainer
 	// Claims in any order.
 	Claims []claim.Claim
-	// Obstructed are the claims of which the last step was refused, by their UIDs.
+	// Obstructed has the claims whose last step the API server refused, by their UIDs.
 	Obstructed map[types.UID]Obstruction
 	// Jobs drain; Moves move items.
 	Jobs, Moves []Job
-	// ListSize is how many members are on the clients' list now, and Record what is known
-	// of its rings: see ReadList.
+	// ListSize is how many members are on the clients' list now, and Record what is known about its
+	// rings: see ReadList.
 	ListSize int32
 	Record   ring.Record
-	// MemoryRuns: a member is ready that has Cluster.Memory.
+	// MemoryRuns: at least one member that has Cluster.Memory is ready.
 	MemoryRuns bool
-	// MemberPods are those of members that are told of the list, RouterPods of routers that
-	// are told of their table.
+	// MemberPods are the pods of members that are told of the list, RouterPods those of routers
+	// that are told of their table.
 	MemberPods, RouterPods []action.PodRef
-	// Table is what routers were told; nil if that can't be read, or there are none.
+	// Table is what routers were told; nil if the table can't be read, or if there are no routers.
 	Table *ring.Table
 	// MemberServices are the members' own Services that the cluster controls.
 	MemberServices []MemberService
@@ -182,13 +183,13 @@ type Observed struct {
 // bytes.
 type Room struct {
 	Leaving, Free int64
-	// Unknown is why the numbers are not known.
+	// Unknown says why the numbers are not known; empty if they are.
 	Unknown string
-	// Pending: the members were asked a moment ago, and not all have answered.
+	// Pending: the members were asked a moment ago, and not all of them have answered.
 	Pending bool
 }
 
-// Asking tells whether the answer is still to come.
+// Asking tells whether an answer is still to come.
 func (r *Room) Asking() bool { return r != nil && r.Pending }
 
 // Short tells whether the items don't fit.
@@ -196,11 +197,11 @@ func (r *Room) Short() bool { return r != nil && !r.Pending && r.Unknown == "" &
 
 func (o *Observed) podExists(ordinal int32) bool { return slices.Contains(o.Pods, ordinal) }
 
-// memberExists tells whether the claim's member is still there. If the volume was set
-// aside, a pod of that name uses another claim.
+// memberExists tells whether the pod of the claim's member still exists. A pod never uses an aside
+// claim.
 func (o *Observed) memberExists(c *claim.Claim) bool { return !c.Aside && o.podExists(c.Ordinal) }
 
-// drainerAtWork tells whether a drainer of the claim runs, or has ended well.
+// drainerAtWork tells whether a drainer of the claim runs or has succeeded.
 func (o *Observed) drainerAtWork(claim types.UID) bool {
 	return slices.Contains(o.ClaimsWithDrainerAtWork, claim)
 }
@@ -215,9 +216,9 @@ func (o *Observed) jobFor(claim types.UID) *Job {
 	return nil
 }
 
-// running tells whether the Job's pod may be at work. A Job fails when its pods
+// running tells whether the Job's pod may be at work. A Job counts as failed only when its pods
 // have ended.
 func (j *Job) running() bool { return j.State == JobActive || j.Deleting && j.State != JobFailed }
 
 // mayRun tells whether a pod of the Job may be at work, now or later.
-func (j *Job) mayRun() bool { return j.running() || j.PodKept && j.mendable() }
+func (j *Job) mayRun() bool { return j.running() || j.PodKept && j.retryable() }

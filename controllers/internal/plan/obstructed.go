@@ -6,13 +6,14 @@ import (
 	"example.com/memcached-operator/controllers/internal/claim"
 )
 
-// The API server may refuse a step about one claim for as long as it likes: a quota, an admission
-// policy, a Job of somebody else that has the name. Such a claim holds up no other one, no move
-// and no size. Its steps are tried again now and then, and until one of them is taken the claim
-// counts as one that waits for a person. Nothing that went on meanwhile is ended for a try.
+// The API server may refuse a step about one claim again and again, because of a quota, an
+// admission policy, or another owner's Job with the same name. Such a claim delays no other claim,
+// no move and no change of size. Its steps are tried again every few seconds. Until one succeeds,
+// the claim counts as waiting for a person. Another attempt never ends a drain or a move that has
+// begun meanwhile.
 
 // obstructed tells whether the API server has refused the last step about the claim, or about the
-// one whose volume it takes over.
+// claim whose volume it takes over.
 func (o *Observed) obstructed(c *claim.Claim) bool {
 	if _, is := o.Obstructed[c.UID]; is || len(o.Obstructed) == 0 || !c.Aside {
 		return is
@@ -29,9 +30,9 @@ func (o *Observed) refusedNow(c *claim.Claim) (why Obstruction, is bool) {
 	return why, is && why.Until.After(o.Now)
 }
 
-// heldBack takes back the steps about the claim that were planned after the first ones, if they
-// would be refused.
-func (p *Plan) heldBack(o *Observed, c *claim.Claim, first int) (why Obstruction, are bool) {
+// withdrawRefused removes the steps about the claim from the plan if they would be refused now: all
+// that were planned after the first ones.
+func (p *Plan) withdrawRefused(o *Observed, c *claim.Claim, first int) (why Obstruction, are bool) {
 	if why, are = o.refusedNow(c); are {
 		p.wakeAt(why.Until)
 		p.Actions = p.Actions[:first]
@@ -39,12 +40,12 @@ func (p *Plan) heldBack(o *Observed, c *claim.Claim, first int) (why Obstruction
 	return why, are
 }
 
-// holdBackDrain does that for the claim of a leaving or departed member.
-func (p *Plan) holdBackDrain(o *Observed, first int, s DrainState) (held DrainState, is bool) {
+// withdrawRefusedDrain is withdrawRefused for the claim of a leaving or departed member.
+func (p *Plan) withdrawRefusedDrain(o *Observed, first int, s DrainState) (held DrainState, is bool) {
 	if len(p.Actions) == first && s.Phase != Waiting {
 		return s, false
 	}
-	why, is := p.heldBack(o, &s.Claim, first)
+	why, is := p.withdrawRefused(o, &s.Claim, first)
 	if !is {
 		return s, false
 	}
@@ -52,12 +53,12 @@ func (p *Plan) holdBackDrain(o *Observed, first int, s DrainState) (held DrainSt
 	return s.is(Failed, why.reason(), why.message()), true
 }
 
-// holdBackMember does that for the claim of a member that stays.
-func (p *Plan) holdBackMember(o *Observed, c *claim.Claim, first int) {
+// withdrawRefusedMember is withdrawRefused for the claim of a member that stays.
+func (p *Plan) withdrawRefusedMember(o *Observed, c *claim.Claim, first int) {
 	if len(p.Actions) == first {
 		return
 	}
-	if why, is := p.heldBack(o, c, first); is {
+	if why, is := p.withdrawRefused(o, c, first); is {
 		deleted := DeletedClaim{c.Ref(), "it was deleted, and " + why.message()}
 		p.DeletedClaims = append(slices.DeleteFunc(p.DeletedClaims, func(d DeletedClaim) bool { return d.Claim.UID == c.UID }), deleted)
 	}
@@ -74,10 +75,10 @@ func (w *Obstruction) message() string {
 	return "a step about it is refused, and tried again in a moment: " + w.Why
 }
 
-// unmarkable returns why a claim that would get the leaving mark at this size can't get it now.
+// unmarkable returns why a claim that needs the leaving mark for this size can't get it now.
 func (o *Observed) unmarkable(size int32) (why Obstruction, is bool) {
 	if size == 0 {
-		return why, false // which marks none
+		return why, false // a hibernating cluster marks no claim
 	}
 	for i := range o.Claims {
 		c := &o.Claims[i]

@@ -1,19 +1,17 @@
-// Package plan decides what to do about a cluster. It is pure: what was observed goes in,
-// actions come out. The states of a volume are decided here, by rules that keep the
-// invariants (test/invariants).
+// Package plan decides what to do about a cluster. It is pure: observed facts go in, actions come
+// out. Its rules decide the states of a volume, and keep the invariants (test/invariants).
 //
 //	member ──size lowered──▶ leaving ──pod gone──▶ departed ──a Job drains it──▶ receipt ──▶ released
 //	                                                  │            │
 //	                                                  │            └── failed: kept, tried again
 //	                                                  └── held, skipped by a person
 //
-// A leaving member runs on for a while, and its items are moved (leave.go). The leaving
-// mark is written on the claim before the StatefulSet is made smaller, and it is never
-// removed. The volume never comes back as a member's, because its values may be
-// old by then.
+// A leaving member keeps running while its items are moved (leave.go). The leaving mark is written
+// on the claim before the StatefulSet is made smaller, and the mark is never removed. The volume
+// never becomes a member's again, because its values may be old by then.
 //
-// Nothing can mount a claim that is being deleted. So its volume is set aside (aside.go):
-// it is bound to another claim, which is created with the mark.
+// No pod can mount a claim that is being deleted. So its volume is set aside (aside.go): the volume
+// is bound to another claim, which is created with the mark.
 package plan
 
 import (
@@ -27,26 +25,27 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Plan is what to do now, in this order, and how the claims of leaving and departed
-// members stand.
+// Plan has the actions to take now, in order, and the states of the claims of leaving and departed
+// members.
 type Plan struct {
 	Actions []action.Action
 	// Replicas is how many members stay, and SizeBlocked why that is not the wanted size.
-	// SizeRefused is what the API server says, if that is the cause.
+	// SizeRefused is the API server's message with BlockedByRefusal.
 	Replicas    int32
 	SizeBlocked Block
 	SizeRefused string
-	// Running is how many members the StatefulSet should have now: those that stay, and
-	// leaving ones for a while.
+	// Running is how many members the StatefulSet should have now: those that stay, and leaving
+	// members that still run.
 	Running int32
-	// LingeringDrainer is the pod whose end the size waits for. It drains, and its Job is
-	// gone.
+	// LingeringDrainer is the drainer's pod whose end a change of size waits for. Its Job is gone.
 	LingeringDrainer string
-	// ListSize is how many members the clients' list has, and Record the ring that this
-	// makes. Prepares: the list is held back while movers are prepared for the next ring.
+	// ListSize is how many members the clients' list has, and Record the resulting record of the
+	// rings. Prepares: the list doesn't change while movers are prepared for the next ring.
 	ListSize int32
 	Record   ring.Record
 	Prepares bool
+	// From is the record that is replaced.
+	From ring.Record
 	// Table is what routers are told.
 	Table action.WriteTable
 	// Drains has an entry for each claim that is to be drained or released, highest
@@ -55,23 +54,23 @@ type Plan struct {
 	// Moves has an entry for each member whose items have to be moved, highest
 	// ordinal first.
 	Moves []MoveState
-	// DeletedClaims are those that somebody else deleted: of members that stay, and those
+	// DeletedClaims are claims that another client deleted: those of members that stay, and those
 	// whose volume the operator can't set aside.
 	DeletedClaims []DeletedClaim
-	// SmallClaims are members' claims whose volumes are smaller than wanted.
-	// KeepsTemplate: the members' pods stay as they are until these have grown.
-	// GrowthWaits: they don't grow before a member has shown that it can run with the memory that
-	// they are to have room for, or storage.size asks for it.
+	// SmallClaims are members' claims whose volumes are smaller than wanted. KeepsTemplate: the
+	// members' pods stay as they are until these volumes have grown. GrowthWaits: the volumes don't
+	// grow before one member is ready with the memory that they are to have room for, or
+	// storage.size asks for it.
 	SmallClaims                []action.ClaimRef
 	KeepsTemplate, GrowthWaits bool
 	// Wake is when to plan again if no event comes earlier; zero for never.
 	Wake time.Time
 }
 
-// DeletedClaim is a claim that somebody else deleted.
+// DeletedClaim is a claim that another client deleted.
 type DeletedClaim struct {
 	Claim action.ClaimRef
-	// Message says what will become of it, or what a person has to do.
+	// Message says what the operator does with the volume, or what a person has to do.
 	Message string
 }
 
@@ -83,12 +82,12 @@ const (
 	NotBlocked Block = ""
 	// BlockedByDrain: a drain is under way.
 	BlockedByDrain Block = "Drain"
-	// BlockedByVolume: a volume that the returning member left is still there.
+	// BlockedByVolume: the volume that a returning member left still exists.
 	BlockedByVolume Block = "Volume"
 	// BlockedByShortage: the survivors have too little room.
 	BlockedByShortage Block = "Shortage"
-	// BlockedByMemoryCheck: the members were asked a moment ago how full they are.
-	BlockedByMemoryCheck Block = "Question"
+	// BlockedByMemoryCheck: the members were asked how full they are, and have not answered yet.
+	BlockedByMemoryCheck Block = "MemoryCheck"
 	// BlockedByMove: members have items that clients look for elsewhere.
 	BlockedByMove Block = "Move"
 	// BlockedByRefusal: the API server refuses the mark of a member that is to leave.
@@ -106,50 +105,38 @@ func (o *Observed) ScaleDownBegins() bool {
 
 // Next plans the next steps for a cluster.
 func Next(observed *Observed) Plan {
-	o := *observed
+	o := observed.workingCopy()
 	if o.Cluster.Plain {
 		return plain(&o)
 	}
-	o.Claims = slices.Clone(o.Claims)
-	slices.SortFunc(o.Claims, func(a, b claim.Claim) int {
-		return cmp.Or(cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(len(a.Name), len(b.Name))) // an aside claim comes last
-	})
 	if o.Cluster.Deleting || o.Cluster.NamespaceTerminating {
 		return dismantle(&o)
 	}
 	p := Plan{}
-	if !o.Cluster.Finalizer {
-		p.add(action.AddClusterFinalizer{})
+	for i := range steps {
+		steps[i].decide(&p, &o)
 	}
-	p.addClaimFinalizers(&o)
-	p.decideSize(&o)
-	before := p.decideList(&o)
-	p.markLeaving(&o, before)
-	p.prepare(&o, before)
-	p.decideTable(&o, before)
-	p.keepLeaving(&o)
-	p.findSmall(&o)
-	p.sweepJobs(&o)
-	p.applyAddresses(&o)
-	p.add(action.ApplyService{}, action.ApplyListService{}, action.ApplyDiscovery{}, action.WriteList{ListSize: p.ListSize, Record: p.Record, From: before, Replicas: p.Replicas})
-	p.beginMoves(&o)
-	p.add(action.WriteEndpoints{ListSize: p.ListSize})
-	p.route(&o)
-	if o.Cluster.Discovery {
-		for _, pod := range o.MemberPods {
-			p.add(action.TellMember{Pod: pod})
-		}
-	}
-	p.add(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: p.ListSize}, action.ApplyStatefulSet{Replicas: p.Running, KeepTemplate: p.KeepsTemplate}, action.ApplyBudget{}, action.ApplyServiceMonitor{})
-	p.retireAddresses(&o)
-	p.drain(&o)
-	p.move(&o)
-	p.grow(&o)
 	return p
 }
 
-// plain is the plan for a cluster without storage. Its members have no names of their
-// own. When it is deleted, the garbage collector does everything.
+// applyMembers plans the members and the objects that go with them.
+func (p *Plan) applyMembers(*Observed) {
+	p.add(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: p.ListSize}, action.ApplyStatefulSet{Replicas: p.Running, KeepTemplate: p.KeepsTemplate},
+		action.ApplyBudget{}, action.ApplyServiceMonitor{})
+}
+
+// workingCopy has the claims in the order in which they are decided about, and is changed as the plan goes on.
+func (o *Observed) workingCopy() Observed {
+	c := *o
+	c.Claims = slices.Clone(o.Claims)
+	slices.SortFunc(c.Claims, func(a, b claim.Claim) int {
+		return cmp.Or(cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(len(a.Name), len(b.Name))) // its longer name puts an aside claim last
+	})
+	return c
+}
+
+// plain is the plan for a cluster without storage. Its members have no names of their own. When the
+// cluster is deleted, the garbage collector does everything.
 func plain(o *Observed) Plan {
 	p := Plan{Replicas: o.Cluster.Size, Running: o.Cluster.Size, ListSize: o.Cluster.Size}
 	if !o.Cluster.Deleting {
@@ -161,9 +148,12 @@ func plain(o *Observed) Plan {
 
 func (p *Plan) add(a ...action.Action) { p.Actions = append(p.Actions, a...) }
 
-// addClaimFinalizers adds the finalizer to claims that were created without it: by the
-// StatefulSet of an earlier operator, or of a cluster that was deleted.
-func (p *Plan) addClaimFinalizers(o *Observed) {
+// addFinalizers adds the finalizer to the cluster, and to claims that were created without it: by the StatefulSet
+// of an earlier operator, or of a cluster that was deleted.
+func (p *Plan) addFinalizers(o *Observed) {
+	if !o.Cluster.Finalizer {
+		p.add(action.AddClusterFinalizer{})
+	}
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		wanted := c.LeavingSince.IsZero() || o.toDrain(c)
@@ -200,11 +190,11 @@ func (p *Plan) decideSize(o *Observed) {
 	}
 }
 
-// allowedSize returns the size that the cluster may have now, if this one is wanted. The
-// size doesn't change during a drain, or before items are moved. It doesn't shrink
-// before the volumes of members that left earlier are drained. It brings no member back
-// to a volume that it left. If another size is returned, blocked and why say what it
-// waits for. The plan asks this, and MaySetReplicas asks it about live state.
+// allowedSize returns the size that the cluster may have now, if the given size is wanted. The size
+// doesn't change during a drain, or before items are moved. The cluster doesn't shrink before the
+// volumes of members that left earlier are drained. No member comes back to a volume that it left.
+// If another size is returned, blocked and why say what the wanted size waits for. The plan asks
+// this, and MaySetReplicas asks it about live state.
 func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why string) {
 	departed := o.lowestMarked()
 	size = o.sizeWhileMoving(wanted)
@@ -215,8 +205,8 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 		size, blocked, why = o.sizeBefore(), BlockedByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
 	case o.marksWait(departed):
 		size, blocked, why = o.sizeWhileMoving(o.staying()), BlockedByDrain, "the volume of a member that left is drained first"
-	case o.staysBelow(departed, size) < size: // see below
-	case departed != nil && o.drainDue(0) && o.someoneWouldLeave(size, departed.Ordinal):
+	case o.staysBelow(departed, size) < size: // staysBelow applies after the switch
+	case departed != nil && o.drainDue(0) && o.memberWouldLeave(size, departed.Ordinal):
 		size, blocked, why = min(departed.Ordinal, max(size, o.sizeBefore())), BlockedByDrain, "the volume of a member that left is drained first"
 	case size != wanted:
 		blocked, why = BlockedByMove, fmt.Sprintf("items have to be moved among %d members", size)
@@ -230,9 +220,9 @@ func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why str
 	return size, blocked, why
 }
 
-// staysBelow returns the size that brings no member back to a volume that it left. Anybody
-// can write a leaving mark. So during a drain, or before items are moved, no member leaves
-// that exists or is on the clients' list.
+// staysBelow returns the size that brings no member back to a volume that it left. Any client can
+// write a leaving mark. So during a drain, or before items are moved, no member leaves that exists
+// or is on the clients' list.
 func (o *Observed) staysBelow(departed *claim.Claim, size int32) int32 {
 	switch {
 	case departed == nil:
@@ -243,15 +233,14 @@ func (o *Observed) staysBelow(departed *claim.Claim, size int32) int32 {
 	return min(size, departed.Ordinal)
 }
 
-// marksWait tells whether a member above this one has no mark yet, and can't get one before
-// an earlier volume is drained. Then the size stays.
+// marksWait tells whether a member with a higher ordinal has no mark yet, and can't get one before
+// an earlier volume is drained. Then the size doesn't change.
 func (o *Observed) marksWait(departed *claim.Claim) bool {
 	members := o.staying()
-	return departed != nil && o.drainDue(members) && o.someoneWouldLeave(departed.Ordinal, min(members, o.Record.Ring.Size))
+	return departed != nil && o.drainDue(members) && o.memberWouldLeave(departed.Ordinal, min(members, o.Record.Ring.Size))
 }
 
-// sizeBefore is how many members there are that stay, or, if all have stopped, how many the ring
-// has.
+// sizeBefore is how many members stay or, if all members have stopped, how many the ring has.
 func (o *Observed) sizeBefore() int32 {
 	if n := o.staying(); o.StatefulSet.Exists && n > 0 {
 		return n
@@ -259,30 +248,29 @@ func (o *Observed) sizeBefore() int32 {
 	return min(o.Record.Ring.Size, o.MostMembers())
 }
 
-// markLeaving writes the leaving mark on the claims of leaving members, before the
-// StatefulSet is made smaller. If the operator dies in between, a member may leave and
-// return needlessly, but an old volume never comes back. At size 0 nothing is marked,
-// because no member is left that could store newer values. During a drain nothing is
-// marked either: the size is the one that the drain began with, and its marks were
-// written before. If a claim beyond that size has no mark, the cache is behind, and the
-// claim is a newer member's. The mark also says whether the member's items were moved by
-// the rings before this plan.
-func (p *Plan) markLeaving(o *Observed, before ring.Record) {
+// markLeaving writes the leaving mark on the claims of leaving members, before the StatefulSet is
+// made smaller. If the operator dies in between, a member may leave and return needlessly, but an
+// old volume never comes back. At size 0 no claim is marked, because no member is left that could
+// store newer values. During a drain no claim is marked either: the size is the one that the drain
+// began with, and the marks for that size were written before. If a claim beyond that size has no
+// mark, the cache is stale, and the claim belongs to a newer member. The mark also says whether the
+// member's items were moved by the rings before this plan.
+func (p *Plan) markLeaving(o *Observed) {
 	if p.Replicas == 0 {
 		return
 	}
-	told := o.at(before) // which has none of this plan's marks
+	told := o.at(p.From) // without the marks of this plan
 	told.Claims = slices.Clone(o.Claims)
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Ordinal >= p.Replicas && c.LeavingSince.IsZero() && MayMark(told, c.Ordinal) == nil {
-			p.add(action.MarkLeaving{Claim: c.Ref(), Unmoved: o.moveDue(&before, c), NeverStarted: c.NotStartedYet})
-			c.LeaveNow()
+			p.add(action.MarkLeaving{Claim: c.Ref(), Unmoved: o.moveDue(&p.From, c), NeverStarted: c.NotStartedYet})
+			c.PlanMark()
 		}
 	}
 }
 
-// mover tells a move's drainer from a drain's.
+// mover tells whether the drainer belongs to a move, not to a drain.
 func (d Drainer) mover() bool { return d.Target != "" }
 
 // runningDrain returns the Job of a drain whose pod may be at work, or nil.
@@ -295,9 +283,9 @@ func (o *Observed) runningDrain() *Job {
 	return nil
 }
 
-// lingeringDrainer names the pod of a drain that has not ended although its Job is gone,
-// usually because a person gave the claim up. Kubernetes keeps the claim until then, and
-// the drainer still adds items by its own ring.
+// lingeringDrainer names the pod of a drain that has not ended although its Job is gone, usually
+// because a person skipped the drain. Kubernetes keeps the claim until the pod ends, and the
+// drainer still adds items by its own ring.
 func (o *Observed) lingeringDrainer() (pod string) {
 	for _, d := range o.Drainers {
 		c, job := o.claim(d.ClaimUID), o.jobFor(d.ClaimUID)
@@ -311,9 +299,9 @@ func (o *Observed) lingeringDrainer() (pod string) {
 // drainRuns tells whether a drain may be at work.
 func (o *Observed) drainRuns() bool { return o.runningDrain() != nil || o.lingeringDrainer() != "" }
 
-// drainDue tells whether the volume of a departed member, from that ordinal on, is about
-// to be drained. Until it is, no other member leaves. A drain that failed is tried again
-// in its turn (order.go).
+// drainDue tells whether the volume of a departed member with this ordinal or a higher one is about
+// to be drained. Until it has been drained, no other member leaves. A drain that failed is tried
+// again in its turn (order.go).
 func (o *Observed) drainDue(from int32) bool {
 	return slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
 		job := o.jobFor(c.UID)
@@ -322,9 +310,8 @@ func (o *Observed) drainDue(from int32) bool {
 	})
 }
 
-// someoneWouldLeave tells whether a member with an ordinal in this range would be told to
-// leave.
-func (o *Observed) someoneWouldLeave(from, to int32) bool {
+// memberWouldLeave tells whether a member with an ordinal in this range would get the leaving mark.
+func (o *Observed) memberWouldLeave(from, to int32) bool {
 	return from > 0 && slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
 		return from <= c.Ordinal && c.Ordinal < to && c.LeavingSince.IsZero()
 	})
@@ -342,8 +329,8 @@ func (o *Observed) lowestMarked() *claim.Claim {
 	return lowest
 }
 
-// sweepJobs deletes Jobs whose claim is gone, even if they run: there is nowhere to
-// record their receipt, and the size could not change before they end.
+// sweepJobs deletes Jobs whose claim is gone, even running ones: their receipt could not be
+// recorded, and the size could not change before they end.
 func (p *Plan) sweepJobs(o *Observed) {
 	for _, j := range o.Jobs {
 		known := slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return c.UID == j.ClaimUID })
@@ -375,7 +362,8 @@ func dismantle(o *Observed) Plan {
 		}
 	}
 	if o.StatefulSet.Exists && !o.Cluster.Orphan {
-		// Its controller could still create claims. Its deletion brings an event.
+		// The StatefulSet's controller could still create claims. The deletion of the StatefulSet
+		// brings an event.
 		if !o.StatefulSet.Deleting {
 			p.add(action.DeleteMembers{UID: o.StatefulSet.UID})
 		}
@@ -384,7 +372,7 @@ func dismantle(o *Observed) Plan {
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if aside := o.asideOf(c); aside != nil || o.takesOver(c) {
-			// Wait: in between, the volume is bound to neither claim.
+			// Wait, because the volume is bound to neither claim yet.
 			p.handOver(o, c, aside)
 			continue
 		}

@@ -9,30 +9,29 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// A mover's pod takes a second or two to start. Until it has moved an item, clients that
-// follow the list miss it. So if the size changes, the movers are started before the list
-// changes. They connect to everybody and look through the items, but move nothing: a copy
-// would be read after a client has changed the original. When all are prepared, or after
-// preparesWithin, the list changes, and they are told to begin.
+// A mover's pod takes a second or two to start. Clients that follow the list miss an item until it
+// is moved. So if the size changes, the movers are started before the list changes. They connect to
+// all members and look through the items, but move nothing, because a client could change the
+// original after it was copied. When all movers are prepared, or after preparesWithin, the list
+// changes, and they are told to begin.
 //
-// Prepared movers are no reason to keep the size or the ring. If either is to change
-// meanwhile, or a member is not ready any more, the list changes at once, as it would without
-// them.
+// Prepared movers don't keep the size or the ring from changing. If either is to change meanwhile,
+// or if a member is no longer ready, the list changes at once, as it would without them.
 
-// preparesWithin bounds how long the list waits for the movers: from the leaving mark on, or
-// from when the last joining member was ready.
+// preparesWithin bounds how long the list waits for the movers, from the leaving mark on or since
+// the last joining member became ready.
 const preparesWithin = 10 * time.Second
 
-// at is the state with another ring.
+// at returns a copy of the observed state with another record.
 func (o *Observed) at(r ring.Record) *Observed {
 	then := *o
 	then.Record = r
 	return &then
 }
 
-// mayPrepare tells whether movers may be prepared for the ring in o.Record, while clients
-// look by the one before: members only leave or only join, and nothing else is under way. The
-// plan asks this, and MayMove asks it about live state.
+// mayPrepare tells whether movers may be prepared for the ring in o.Record while clients still use
+// the ring before: members only leave or only join, and nothing else is under way. The plan asks
+// this, and MayMove asks it about live state.
 func (o *Observed) mayPrepare(before ring.Record) bool {
 	from, to := before.Ring, o.Record.Ring
 	if from.Size == 0 || to.Size == 0 || to.Size == from.Size || from != o.Cluster.Ring.Of(from.Size) || o.ListSize != from.Size ||
@@ -51,9 +50,10 @@ func (o *Observed) mayPrepare(before ring.Record) bool {
 	return !earlier && !o.drainRuns() && !o.at(before).moving()
 }
 
-// prepare holds the list back while the movers start. For the rest of the plan o.Record stays
+// prepare keeps the list unchanged while the movers start. For the rest of the plan o.Record stays
 // the next ring.
-func (p *Plan) prepare(o *Observed, before ring.Record) {
+func (p *Plan) prepare(o *Observed) {
+	before := p.From
 	if p.Replicas == 0 || !o.mayPrepare(before) {
 		return
 	}
@@ -62,7 +62,7 @@ func (p *Plan) prepare(o *Observed, before ring.Record) {
 		return
 	}
 	working, waits := 0, false
-	stays := o.Record.Ring.Size > before.Ring.Size // no member leaves, or one is waited for
+	stays := o.Record.Ring.Size > before.Ring.Size // no member leaves, or the cluster waits for a leaving member
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		stays = stays || o.waitsForMover(c)
@@ -75,18 +75,18 @@ func (p *Plan) prepare(o *Observed, before ring.Record) {
 	}
 	if stays && waits && working < mostMovers {
 		p.Prepares, p.ListSize, p.Record = true, o.ListSize, before
-		p.wakeAt(until) // no event tells that a mover has not started
+		p.wakeAt(until) // there is no event if a mover doesn't start
 	}
 }
 
-// preparesUntil is when the list changes at the latest. It is zero if no member was told to
-// leave lately, and none has joined: anybody may have written these times, so one that is far
-// ahead does not count.
+// preparesUntil is when the list changes at the latest; zero if no member was told to leave lately,
+// and none has joined. Any client may have written these times, so a time far in the future does
+// not count.
 func (o *Observed) preparesUntil() (until time.Time) {
 	times := []time.Time{o.LastReady}
 	for i := range o.Claims {
 		switch c := &o.Claims[i]; {
-		case c.LeavesNow():
+		case c.MarkPending():
 			return o.Now.Add(preparesWithin)
 		case o.isLeaving(c):
 			times = append(times, c.LeavingSince)
@@ -127,7 +127,7 @@ func (o *Observed) moverRuns(c *claim.Claim) bool {
 	return slices.ContainsFunc(o.Drainers, func(d Drainer) bool { return d.mover() && d.ClaimUID == c.UID && d.Running })
 }
 
-// beginMoves tells prepared movers to begin. It comes right after the list.
+// beginMoves tells prepared movers to begin, right after the list was written.
 func (p *Plan) beginMoves(o *Observed) {
 	if p.Prepares || p.ListSize == 0 || o.moveWaits(o.target()) != "" || p.leasesWait(o) != "" {
 		return
@@ -144,7 +144,7 @@ func (p *Plan) beginMoves(o *Observed) {
 	}
 }
 
-// mayBegin tells whether the Job is a prepared one by that ring.
+// mayBegin tells whether the Job is an active, prepared move by that ring.
 func (j *Job) mayBegin(target string) bool {
 	return j.Waits && j.Target == target && j.State == JobActive && !j.Deleting
 }

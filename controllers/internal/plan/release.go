@@ -24,8 +24,8 @@ func reasonToRelease(o *Observed, c *claim.Claim) (action.Release, bool) {
 	return "", false
 }
 
-// MayReleaseUnreadable is asked, after MayRelease, about a claim that no drain can read.
-// It needs Jobs, with the receipts of their pods.
+// MayReleaseUnreadable is asked, after MayRelease, about a claim whose volume no drain can read. It
+// needs Jobs, with the receipts of their pods.
 func MayReleaseUnreadable(live *Observed, c *claim.Claim) error {
 	return unless(cannotBeRead(c, live.jobFor(c.UID)), "no drainer found that claim %s can't be read", c.Name)
 }

@@ -12,20 +12,20 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Routers go through a ring change in states, which are described in docs/router.md: each state
-// but the last two begins when every router has acknowledged the one before, so that no key is
-// ever missed or old.
+// Routers go through a ring change in states, which docs/router.md describes. Each state but the
+// last two begins when every router has acknowledged the state before, so that no key is ever
+// missed or old.
 //
 //	stable ─▶ prepare ─▶ settle ─▶ the clients' list changes ─▶ move ─▶ finish ─▶ stable
 //
-// The first two pass while movers are prepared (prepare.go), and under the same conditions. If
-// these no longer hold, routers change with the list, as any other client. Only settle has no
-// way back: routers store items at the new owners already. Move ends when the movers have found
-// nothing more, and before that no leaving member ends.
+// The states prepare and settle pass while movers are prepared (prepare.go), and under the same
+// conditions. If these conditions no longer hold, routers change with the list, like any other
+// client. Only settle can't be undone, because routers store items at the new owners already. Move
+// ends when the movers have found nothing more, and no leaving member ends before that.
 
-// settles tells whether routers store items at the new owners already, and clients are told of
-// the old ring. Then the ring has to change. Anybody may have written the table: members that it leaves
-// out were told to leave.
+// settles tells whether routers store items at the new owners already while clients are told of the
+// old ring. Then the ring has to change. Any client may have written the table, so it only counts
+// if all members that it leaves out have the leaving mark.
 func (o *Observed) settles() bool {
 	t := o.Table
 	return o.Cluster.Routers && t != nil && t.State == contract.RingSettle && t.Old == o.Record.Ring &&
@@ -35,23 +35,24 @@ func (o *Observed) settles() bool {
 		})
 }
 
-// routersChange tells whether routers still look for items at the old owners, by the ring of the
-// clients' list.
+// routersChange tells whether routers still look for items at the old owners during the change to
+// the clients' ring.
 func (o *Observed) routersChange() bool {
 	t := o.Table
 	return o.Cluster.Routers && t != nil && t.New == o.Record.Ring &&
 		(t.State == contract.RingMove || t.State == contract.RingFinish && !t.Ended(o.Now))
 }
 
-// decideTable decides what routers are told, and holds the list back while they are prepared for
-// it. o.Record is the ring of the list to come.
-func (p *Plan) decideTable(o *Observed, before ring.Record) {
+// decideTable decides what routers are told, and keeps the list unchanged while they are prepared
+// for the next one. o.Record is the ring of the next list.
+func (p *Plan) decideTable(o *Observed) {
+	before := p.From
 	p.Table = action.WriteTable{State: contract.RingStable, ListSize: p.ListSize}
 	t := o.Table
 	if !o.Cluster.Routers || t == nil || p.Replicas == 0 {
 		return
 	}
-	hold := func(state string, size int32) {
+	delayList := func(state string, size int32) {
 		p.Prepares, p.ListSize, p.Record = true, o.ListSize, before
 		p.Table = action.WriteTable{State: state, ListSize: size}
 		p.wakeAt(t.Overdue())
@@ -61,23 +62,23 @@ func (p *Plan) decideTable(o *Observed, before ring.Record) {
 	change := next != before.Ring && moves && o.mayPrepare(before)
 	switch {
 	case t.State == contract.RingStable && change && t.New == before.Ring:
-		hold(contract.RingPrepare, next.Size)
+		delayList(contract.RingPrepare, next.Size)
 	case t.State == contract.RingPrepare && change && t.Old == before.Ring && t.New == next:
 		if t.Ended(o.Now) {
-			hold(contract.RingSettle, next.Size)
+			delayList(contract.RingSettle, next.Size)
 			return
 		}
-		hold(contract.RingPrepare, next.Size)
+		delayList(contract.RingPrepare, next.Size)
 	case t.State == contract.RingSettle && t.New == next && t.Old == before.Ring:
 		if p.Prepares || !t.Ended(o.Now) {
-			hold(contract.RingSettle, next.Size)
+			delayList(contract.RingSettle, next.Size)
 			return
 		}
 		p.Table = action.WriteTable{State: contract.RingMove, ListSize: next.Size}
 	case t.State == contract.RingFinish && change && t.New == before.Ring:
 		p.Prepares, p.ListSize, p.Record = true, o.ListSize, before
 		p.Table.ListSize = o.ListSize
-		p.endChange(o, t) // then it is prepared
+		p.endChange(o, t) // when it has ended, the next change is prepared
 	case t.New != p.Record.Ring:
 		if o.leasesMayBeThere() && t.State != contract.RingPrepare {
 			p.endChange(o, t)
@@ -92,8 +93,8 @@ func (p *Plan) decideTable(o *Observed, before ring.Record) {
 	}
 }
 
-// endChange takes routers through the states that are left until the ring is stable. The last one
-// lasts until nobody holds a lease any more.
+// endChange takes routers through the remaining states until the ring is stable. The state finish
+// lasts until all leases have expired.
 func (p *Plan) endChange(o *Observed, t *ring.Table) {
 	p.Table.State = t.State
 	expired := t.Since.Add(ring.LeasesExpire + time.Second)
@@ -118,20 +119,20 @@ func (o *Observed) leasesMayBeThere() bool {
 	return o.Cluster.Routers && o.Table != nil && o.Table.State != contract.RingStable && !o.Table.Shared
 }
 
-// waitsForLeases tells what items wait for that are moved or drained without leases, if only routers
-// ask members: each lease would be taken for a newer value, and the item be lost with it. Empty if
-// none can be there.
+// waitsForLeases tells why items can't be moved or drained without leases yet, if only routers call
+// the members; empty if no lease can exist. A drainer would take a lease for a newer value, and the
+// item would be lost when the lease expires.
 func (o *Observed) waitsForLeases() string {
 	switch {
 	case o.leasesMayBeThere():
-		return "routers change rings" // they are asked, which brings the next state
+		return "routers change rings" // the routers' answers bring the next state
 	case o.leasesExpire().After(o.Now):
 		return "routers have changed rings, and leases of the last seconds may be there"
 	}
 	return ""
 }
 
-// leasesExpire is when those have expired that were taken before the ring became stable; zero
+// leasesExpire is when all leases have expired that were taken before the ring became stable; zero
 // for a change that has not ended.
 func (o *Observed) leasesExpire() time.Time {
 	if !o.Cluster.Routers || !o.Cluster.Exclusive || o.Table == nil || o.Table.State != contract.RingStable {
@@ -140,7 +141,7 @@ func (o *Observed) leasesExpire() time.Time {
 	return o.Table.Since.Add(ring.LeasesExpire + time.Second)
 }
 
-// leasesWait is waitsForLeases for a mover, which takes leases if routers know these.
+// leasesWait is waitsForLeases for a mover, which takes leases itself if routers know them.
 func (p *Plan) leasesWait(o *Observed) string {
 	if p.leases(o) {
 		return ""
@@ -149,14 +150,14 @@ func (p *Plan) leasesWait(o *Observed) string {
 	return o.waitsForLeases()
 }
 
-// moverTakesLeases tells whether a mover that was told to begin is still there. One whose node is
-// gone seems to be there for ever: it is waited for as long as for a leaving member's.
+// moverTakesLeases tells whether a mover that was told to begin still runs. A mover whose node is
+// gone seems to run forever, so none counts after moversOverdue.
 func (o *Observed) moverTakesLeases() bool {
 	return slices.ContainsFunc(o.Drainers, Drainer.moves) && o.moversOverdue().After(o.Now)
 }
 
-// moversOverdue is when no mover is at work any more that ends by itself, or zero: of those that
-// began in the state that routers were told of last, and of leaving members'.
+// moversOverdue is when every mover that ends by itself must have ended: the movers that began in
+// the state that routers were told of last, and those of leaving members.
 func (o *Observed) moversOverdue() time.Time {
 	end := o.Table.Since.Add(moverStartsWithin + o.Cluster.MoveDeadline)
 	for i := range o.Claims {
@@ -169,31 +170,32 @@ func (o *Observed) moversOverdue() time.Time {
 	return end
 }
 
-// routersAsk tells whether routers still look for items at this leaving member, or will by this
-// plan.
+// routersAsk tells whether routers still look for items at this leaving member, or will do so after
+// this plan.
 func (p *Plan) routersAsk(o *Observed, c *claim.Claim) bool {
 	return (o.routersChange() || p.Table.State == contract.RingMove) && o.isLeaving(c) && !c.Deleting && !o.overdue(c) && slices.Contains(o.Ready, c.Ordinal)
 }
 
-// leases tells whether keys are moved under their leases. Routers in other states don't know them.
+// leases tells whether keys are moved under their leases. Routers know leases only in the state
+// move.
 func (p *Plan) leases(o *Observed) bool {
 	return p.Table.State == contract.RingMove && o.leasesMayBeThere() && o.Table.New == o.Record.Ring
 }
 
-// routersAskOldOwners tells whether routers look for items at leaving members, too, so that these
-// have to be moved, whatever size is wanted next.
+// routersAskOldOwners tells whether routers look for items at leaving members, too. Then these
+// items have to be moved, even if another size is wanted now.
 func (o *Observed) routersAskOldOwners() bool {
 	return o.routersChange() && o.Table.State == contract.RingMove
 }
 
-// moversFoundNothing tells whether nothing is left at the old owners: the items of members that
-// stay are moved, and so are those of leaving ones.
+// moversFoundNothing tells whether no items are left at the old owners: those of staying members
+// are moved, and so are those of leaving members.
 func (o *Observed) moversFoundNothing() bool {
 	return !slices.ContainsFunc(o.Claims, func(c claim.Claim) bool { return o.misplaced(&c) || o.isLeaving(&c) && o.mayHaveItems(&c) })
 }
 
-// mayHaveItems tells whether a leaving member may have items that a mover will find: unless its
-// mover only waits for clients, or has ended for good, or none can be at work.
+// mayHaveItems tells whether a leaving member may have items that a mover will find. It has none if
+// its mover only waits for clients or has ended for good, or if no mover can be at work.
 func (o *Observed) mayHaveItems(c *claim.Claim) bool {
 	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) || o.overdue(c) || o.moverSettles(c.UID) {
 		return false

@@ -238,7 +238,7 @@ func TestTheSizeWaitsForDrainsAndVolumes(t *testing.T) {
 	}
 }
 
-// The Job drains into one member. The cache is behind: the second member has just come.
+// The Job drains into one member. The cache is stale: the second member has just come.
 func TestAJobOfLongAgoMarksNoMemberThatCameSince(t *testing.T) {
 	got := planned(at(2).left(2).job(2, 1))
 	want := outcome{Replicas: 1, Blocked: BlockedByDrain, Actions: []string{"apply the StatefulSet, 1 replicas"}, Drains: []string{"2 Draining"}}

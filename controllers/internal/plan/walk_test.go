@@ -74,6 +74,7 @@ func (w *walk) note(format string, args ...any) {
 // something.
 func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 	t.Helper()
+	checkSteps(t, &w.Observed)
 	p = Next(&w.Observed)
 	membersFailed, claimsFailed := false, map[types.UID]bool{}
 	view := w.Observed // all marks of a plan share one live read
@@ -83,20 +84,14 @@ func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 		if _, marks := a.(action.MarkLeaving); marks {
 			live = &view
 		}
-		uid := types.UID("")
-		switch a := a.(type) {
-		case action.CreateDrain:
-			uid = a.Claim.UID
-		case action.CreateMove:
-			uid = a.Claim.UID
-		}
-		if membersFailed && bringsMembers(a) || uid != "" && claimsFailed[uid] {
+		kind := a.Kind()
+		if kind.Class == action.Members && membersFailed || kind.Claim != "" && claimsFailed[kind.Claim] {
 			continue
 		}
 		if _, err := refusedLive(live, a); err != nil {
 			w.note("refused: %s: %v", a, err)
-			membersFailed = membersFailed || bringsMembers(a)
-			claimsFailed[uid] = true
+			membersFailed = membersFailed || kind.Class == action.Members
+			claimsFailed[kind.Claim] = claimsFailed[kind.Claim] || kind.Class == action.Claim
 			continue
 		}
 		if w.act(a) {

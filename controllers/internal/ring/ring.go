@@ -2,10 +2,10 @@
 // clients look for elsewhere. It is pure.
 //
 // An example: the ring has serial 4, and the claims of members 0 to 2 say that their items were
-// moved by serial 4. Member 3 joins: now the ring has serial 5, and From is the one before, of
-// three members. Each of the three claims says 4, which is less than 5, and its member was on
-// the ring before: so its items have to be moved. Member 3 was not, and came empty. When all
-// three claims say 5, the next ring may come.
+// moved by serial 4. Member 3 joins: now the ring has serial 5, and From is the ring before, with
+// three members. Each of the three claims says 4, which is less than 5, and its member was on the
+// ring before, so its items have to be moved. Member 3 was not on that ring, and came empty. When
+// all three claims say 5, the ring may change again.
 package ring
 
 import (
@@ -26,20 +26,20 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// Ring decides where clients look: their library, and the first Size members of a
-// cluster, in order, by the names that it uses.
+// Ring decides where clients look: their library, and the first Size members of a cluster, in
+// order, by the names that the library uses.
 type Ring struct {
 	Client     string `json:"client"`
 	KeyPrefix  string `json:"keyPrefix,omitempty"`
 	ServerName string `json:"serverName,omitempty"`
 	Port       int32  `json:"port"`
 	Size       int32  `json:"size"`
-	// Stable: the client hashes the servers' addresses, and these stay. They are not the pods'
-	// addresses.
+	// Stable: the client hashes the servers' addresses, which are those of Services and don't
+	// change.
 	Stable bool `json:"stable,omitempty"`
 }
 
-// Of returns the ring with that many members.
+// Of returns the ring with this number of members.
 func (r Ring) Of(size int32) Ring {
 	r.Size = size
 	return r
@@ -56,22 +56,21 @@ func (r Ring) HashesPort() bool {
 	return Share(from, to) > 0
 }
 
-// Record is what is remembered of a cluster's rings, beside the clients' list. A ring
-// without members is not recorded, so a hibernated cluster wakes up with the one it had.
+// Record is the record of a cluster's rings, written beside the clients' list. A ring without
+// members is not recorded, so a hibernated cluster resumes with its last ring.
 type Record struct {
 	// Ring is where clients look.
 	Ring Ring `json:"ring"`
-	// Serial counts how often a new ring has moved keys between members that stay. A
-	// member that was last moved by an earlier serial may have items that clients look
-	// for elsewhere.
+	// Serial counts how often a new ring has moved keys between members that stay. A member whose
+	// items were last moved by an earlier serial may have items that clients look for elsewhere.
 	Serial int64 `json:"serial"`
 	// From is the ring before the last one that moved keys. Its members had items then;
 	// other members came empty.
 	From Ring `json:"from,omitzero"`
 }
 
-// Unknown is the record if it is not known by which ring the first n members were filled.
-// serial is the highest that any of them has.
+// Unknown is the record if it is not known by which ring clients filled the first n members. serial
+// is the highest serial that any of them has.
 func Unknown(serial int64, n int32) Record {
 	return Record{Serial: serial, Ring: Ring{Size: min(max(n, 0), maxSize)}}
 }
@@ -85,9 +84,9 @@ func ParseSerial(s string) int64 {
 	return n
 }
 
-// Last is the highest of these serials. Anybody may have written them: one that is more
-// than maxStep above all lower ones is ignored. So the serials of 512 members and a
-// record stay below 2^42, and never reach maxSerial.
+// Last is the highest of these serials. Any client may have written them, so a serial that is more
+// than maxStep above all lower ones is ignored. So the serials of 512 members and a record stay
+// below 2^42, and never reach maxSerial.
 func Last(serials ...int64) int64 {
 	last := int64(0)
 	for _, serial := range slices.Sorted(slices.Values(serials)) {
@@ -99,8 +98,7 @@ func Last(serials ...int64) int64 {
 	return last
 }
 
-// Moved is the serial by which a member was moved, by its claim; 0 if no ring has had
-// this serial yet.
+// Moved returns the serial on a member's claim; 0 if no ring has had this serial yet.
 func (r Record) Moved(serial int64) int64 {
 	if serial > r.Serial {
 		return 0
@@ -129,7 +127,7 @@ func (r Record) Target() string {
 }
 
 func (r Ring) String() string {
-	b, _ := json.Marshal(r) // strings and numbers always have JSON
+	b, _ := json.Marshal(r) // strings and numbers can always be marshalled
 	return string(b)
 }
 
@@ -150,8 +148,8 @@ const (
 	maxKeyPrefix, maxServerName = 200, 253
 )
 
-// Parse is the inverse of String. Anybody may have written its input: it returns an error
-// for what this package would not write.
+// Parse is the inverse of String. Any client may have written the input, so Parse returns an error
+// for a record that this package would not write.
 func Parse(s string) (Record, error) {
 	if len(s) > MaxRecord {
 		return Record{}, fmt.Errorf("a record of %d bytes is too long", len(s))
@@ -169,7 +167,7 @@ func Parse(s string) (Record, error) {
 	return r, nil
 }
 
-// check tells why no spec makes this ring. The client may be empty (Unknown).
+// check returns an error if no spec makes this ring. The client may be empty (Unknown).
 func (r Ring) check() error {
 	switch {
 	case r.Size < 0 || r.Size > maxSize:
@@ -184,14 +182,13 @@ func (r Ring) check() error {
 	return nil
 }
 
-// Source is what a move's receipt names: not only the claim's UID, so that it can't
-// count as the receipt of a drain.
+// Source is the source in a move's receipt. It is not only the claim's UID, so that it can't count
+// as the receipt of a drain.
 func Source(claim types.UID, target string) string {
 	return fmt.Sprintf("move/%s/%s", claim, target)
 }
 
-// shares caches a few numbers for each client and size. It is emptied when it has more
-// than anybody needs.
+// shares caches the results of Share. It is emptied when it has more entries than clusters need.
 var shares = struct {
 	sync.Mutex
 	of map[[2]Ring]float64
@@ -199,12 +196,11 @@ var shares = struct {
 
 const maxShares = 4096
 
-// Share is the share of keys, from 0 to 1, that get another owner although their member
-// stays. It is 1 if a ring's client is not known. A sample of 20,000 keys is exact to
-// half a percent. If a client hashes each key for each server, and there are more than
-// about 50, the sample is smaller: 1,000 keys for 512 members, exact to two percent. A
-// consistent client moves none of these keys when members leave; if a small sample can't
-// prove that, the share is not 0.
+// Share is the share of keys, from 0 to 1, that get another owner although their member stays. It
+// is 1 if a ring's client is not known. A sample of 20,000 keys is exact to half a percent. If a
+// client hashes each key for each server, and there are more than about 50 servers, the sample is
+// smaller: 1,000 keys for 512 members, exact to two percent. A consistent client moves none of
+// these keys when members leave; if a small sample can't prove that, the share is not 0.
 func Share(from, to Ring) float64 {
 	if from.Size == 0 || to.Size == 0 {
 		return 0 // one ring has no members
@@ -226,7 +222,7 @@ func Share(from, to Ring) float64 {
 	return share
 }
 
-// Bounds of what Share computes: keys, and hashes of keys.
+// Bounds of the work of Share: keys, and hashes of keys.
 const (
 	maxSample = 20_000
 	maxHashes = 1 << 20
@@ -240,7 +236,7 @@ func (r Ring) lookup() int {
 	return 1
 }
 
-// sampleOf is how many keys are compared.
+// sampleOf is how many keys Share compares.
 func sampleOf(from, to Ring) int { return min(maxSample, maxHashes/(from.lookup()+to.lookup())) }
 
 func computeShare(from, to Ring) float64 {
@@ -265,8 +261,8 @@ func computeShare(from, to Ring) float64 {
 	fewer := from
 	fewer.Size = min(from.Size, to.Size)
 	if moved == 0 && sample < maxSample && to != fewer {
-		// So few keys may miss those that move. Only a client that hashes each server is
-		// known to move none, if members leave and nothing else changes.
+		// Such a small sample may miss the keys that move. Only a client that hashes each key for
+		// each server is known to move none, if members leave and nothing else changes.
 		moved = 1
 	}
 	return float64(moved) / float64(sample)
@@ -281,7 +277,7 @@ func (r Ring) owner() (routing.Owner, error) {
 		if r.ServerName != "" {
 			servers[i].Name = strings.Replace(r.ServerName, "{ordinal}", strconv.Itoa(i), 1)
 		}
-		if r.Stable { // another address is another name
+		if r.Stable { // an address is hashed like a name
 			servers[i].Name = "stable-" + servers[i].Name
 		}
 	}

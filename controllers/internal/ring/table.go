@@ -6,31 +6,31 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Table is what routers were told last.
+// Table is the table of the rings that routers were told last.
 type Table struct {
 	// State is one of contract.RingStable to contract.RingFinish.
 	State string
-	// Old and New ring; in RingStable there is only New.
+	// Old and New are the rings of a change; in RingStable there is only New.
 	Old, New Ring
-	// Shared: other clients than routers ask members, too, so nobody takes leases.
+	// Shared: other clients than routers call members, too, so no router or mover takes leases.
 	Shared bool
-	// Since is when it was written, at the latest.
+	// Since is the latest time at which the table can have been written.
 	Since time.Time
-	// Acknowledged: by every router that runs.
+	// Acknowledged: all running routers have acknowledged the table.
 	Acknowledged bool
 }
 
 const (
 	// ClocksDiffer is by how much the operator's clock and the routers' may differ.
 	ClocksDiffer = 5 * time.Second
-	// LeasesExpire is how long a dead router's lease may be in a key's place.
+	// LeasesExpire is how long the lease of a dead router may occupy a key.
 	LeasesExpire = 6 * time.Second
 )
 
-// Ended tells whether the table's state has been reached everywhere, as far as is known.
+// Ended tells whether all routers have reached the table's state, or have had the time to.
 func (t *Table) Ended(now time.Time) bool { return t.Acknowledged || !t.Overdue().After(now) }
 
-// Overdue is when the state is no longer waited for.
+// Overdue is when the operator no longer waits for routers to reach the state.
 func (t *Table) Overdue() time.Time { return t.Since.Add(contract.RingWaits + ClocksDiffer) }
 
 // NewSize is how many members the new ring has; 0 without a table.

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// defaultAtOnce is how many clusters are rolled out at once by an upgrade.
+	// defaultAtOnce is how many clusters an upgrade rolls out at once.
 	defaultAtOnce = 3
-	// turnInterval is how often a waiting cluster asks for its turn, if nothing wakes it.
+	// turnInterval is how often a waiting cluster asks for its turn, if Wake doesn't call it
+	// before.
 	turnInterval = time.Minute
-	// unreadyPatience is how long a cluster whose members aren't ready waits at least. By
-	// then an operator that starts has seen those whose members are ready, and they go
-	// first.
+	// unreadyPatience is how long a cluster whose members aren't ready waits at least. By then a
+	// starting operator has seen the clusters whose members are ready, and they go first.
 	unreadyPatience = time.Minute
 )
 
-// Options of the turns.
+// Options are the options of Turns.
 type Options struct {
 	// Cache has the Memcacheds. Live reads StatefulSets and Deployments once.
 	Cache, Live client.Reader
@@ -41,41 +41,39 @@ type Options struct {
 	Clock  clock.PassiveClock
 	// Wake makes a cluster ask again. It must not block, and must not call Turns.
 	Wake func(cluster client.ObjectKey)
-	// Tell gets how many roll-outs are under way, and how many clusters wait.
+	// Tell is called with how many roll-outs are under way, and how many clusters wait.
 	Tell func(underWay, waiting int)
 }
 
-// Turns hands out turns for roll-outs that an upgrade begins. The objects have them, too
-// (Record), but Turns is never behind: it has what this operator wrote, and what it read
-// live before it gave the first turn.
+// Turns gives turns for roll-outs that an upgrade begins. The objects record the turns, too
+// (Record), but the cache of them may be stale. Turns has the records that this operator wrote, and
+// those that it read live before it gave the first turn.
 type Turns struct {
 	options Options
 	mu      sync.Mutex
 	// searching serializes the search for turns that an earlier operator gave.
 	searching sync.Mutex
-	// turns that were given, and not given back.
+	// turns has the turns that were given, and not given back.
 	turns map[client.ObjectKey]Turn
-	// waiting are the clusters that wait for one.
+	// waiting has the clusters that wait for a turn.
 	waiting map[client.ObjectKey]waiter
-	// ended are the turns that this operator removed. A cache that is behind still has
-	// them.
+	// ended has the turns that this operator removed. A stale cache still has them.
 	ended map[client.ObjectKey]Turn
-	// searched: turns has those that an earlier operator gave.
+	// searched: turns also has the turns that an earlier operator gave.
 	searched bool
 }
 
 type waiter struct {
-	// since when it has been waiting, and when it last asked.
+	// since is when the cluster began to wait, asked when it last asked.
 	since, asked time.Time
-	// ready: all its members are.
+	// ready: all members of the cluster are ready.
 	ready bool
 }
 
-// waits tells whether it still waits. A cluster that doesn't ask any more has other
-// troubles.
+// waits tells whether the cluster still waits. A cluster that no longer asks has other problems.
 func (w waiter) waits(now time.Time) bool { return now.Sub(w.asked) < 3*turnInterval }
 
-// NewTurns returns turns of which none is given yet.
+// NewTurns returns Turns with no turn given yet.
 func NewTurns(options Options) *Turns {
 	return &Turns{
 		options: options,
@@ -83,35 +81,33 @@ func NewTurns(options Options) *Turns {
 	}
 }
 
-// Decision about the template of a cluster's members.
+// Decision is the decision about the template of a cluster's members.
 type Decision struct {
-	// Record to write with the template.
+	// Record is to be written with the template.
 	Record Record
 	// Keep: the members keep their present template.
 	Keep bool
 	// Settled: the template is as wanted, and no roll-out is under way.
 	Settled bool
-	// Why the members wait for their turn; empty if they don't.
+	// Why says why the members wait for their turn; empty if they don't wait.
 	Why string
-	// Again is how long after which to decide again though nothing has changed; 0 for
-	// never.
+	// Again is after what time to decide again even if there is no event; 0 for never.
 	Again time.Duration
 
-	// was is the turn before, or nil. began: this decision begins a roll-out of an
-	// upgrade.
+	// was is the turn before, or nil. began: this decision begins the roll-out of an upgrade.
 	was   *Turn
 	began bool
 }
 
-// Decide whether the members get the wanted template now, or when it is their turn. It
-// fails if it needs the turns that an earlier operator gave, and can't read them.
+// Decide decides whether the members get the wanted template now, or in their turn. It fails if it
+// needs the turns that an earlier operator gave, and can't read them.
 func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*Decision, error) {
 	was := ptr.Deref(m.Recorded, Record{})
 	d := &Decision{Record: Record{Generation: m.Generation, Spec: m.Spec}, Keep: m.Kept}
 	if m.Kept {
 		d.Record = Record{Generation: was.Generation, Spec: was.Spec}
 	} else if m.Recorded != nil && was.Spec == m.Spec && m.OtherSize {
-		d.Record.Generation = was.Generation // the generation is recorded together with the size
+		d.Record.Generation = was.Generation // the generation is recorded only together with the spec's size
 	}
 	d.was = t.turnOf(key, m.Recorded)
 	d.Record.Turn = d.was
@@ -137,23 +133,23 @@ func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*
 	return d, nil
 }
 
-// Applied notes that the decision was written. If that removed the turn, it is
-// given back.
+// Applied notes that the decision was written. If the write removed the turn, the turn is given
+// back.
 func (t *Turns) Applied(key client.ObjectKey, d *Decision) {
 	if d.Record.Turn == nil && d.Why == "" {
 		t.giveBack(key, d.was)
 	}
 }
 
-// Refused notes that the decision was certainly not written: a roll-out that it would
-// have begun has not begun.
+// Refused notes that the decision was certainly not written, so a roll-out that it would have begun
+// has not begun.
 func (t *Turns) Refused(key client.ObjectKey, d *Decision) {
 	if d.began {
 		t.giveBack(key, nil)
 	}
 }
 
-// Forget a cluster that is gone.
+// Forget forgets a cluster that is gone.
 func (t *Turns) Forget(key client.ObjectKey) {
 	t.giveBack(key, nil)
 	t.mu.Lock()
@@ -163,7 +159,7 @@ func (t *Turns) Forget(key client.ObjectKey) {
 
 func (t *Turns) tell() { t.options.Tell(len(t.turns), len(t.waiting)) }
 
-// turnOf is the turn of the cluster's roll-out: the one on its object, or our later write of it.
+// turnOf is the turn of the cluster's roll-out: the recorded one, or our later write.
 func (t *Turns) turnOf(key client.ObjectKey, recorded *Record) *Turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,7 +216,7 @@ func (t *Turns) take(ctx context.Context, key client.ObjectKey, ready bool) (*Tu
 	return &turn, "", nil
 }
 
-// what is rolled out.
+// what names what is rolled out: members or routers.
 func (t *Turns) what() string {
 	if t.options.Routers {
 		return "routers"
@@ -237,8 +233,8 @@ func (t *Turns) someReady(now time.Time) bool {
 	return false
 }
 
-// underWay is how many roll-outs delay the next one. A cluster that is paused, being
-// deleted or gone delays nobody.
+// underWay is how many roll-outs delay the next one. A cluster that is paused, being deleted or
+// gone delays no other.
 func (t *Turns) underWay(ctx context.Context) int {
 	n := 0
 	for key, turn := range t.turns {
@@ -252,8 +248,8 @@ func (t *Turns) underWay(ctx context.Context) int {
 	return n
 }
 
-// findTurns adds, once, the turns that an earlier operator gave, because the cache may be
-// behind. Clusters that this operator doesn't watch are left out.
+// findTurns adds, once, the turns that an earlier operator gave, by live reads because the cache
+// may be stale. Clusters that this operator doesn't watch are left out.
 func (t *Turns) findTurns(ctx context.Context) error {
 	t.searching.Lock()
 	defer t.searching.Unlock()
@@ -332,8 +328,8 @@ func (t *Turns) lookForTurnsOf(
 	return nil
 }
 
-// giveBack gives back the cluster's turn, or its place among those that wait, and wakes
-// the next. turn is the one that was removed, or nil.
+// giveBack gives back the cluster's turn, or its place among the waiting clusters, and wakes the
+// next one. turn is the turn that was removed, or nil.
 func (t *Turns) giveBack(key client.ObjectKey, turn *Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -351,7 +347,7 @@ func (t *Turns) giveBack(key client.ObjectKey, turn *Turn) {
 	t.callNext(context.Background(), key)
 }
 
-// StandAside lets others go before a paused cluster.
+// StandAside lets other clusters go before a paused one.
 func (t *Turns) StandAside(key client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -363,9 +359,9 @@ func (t *Turns) StandAside(key client.ObjectKey) {
 	}
 }
 
-// callNext wakes as many clusters as there are free turns: first those whose members are
-// ready, and if there are none, those that have waited for unreadyPatience; the longest
-// waiting first. It wakes none that would get no turn, because that would wake others.
+// callNext wakes as many clusters as there are free turns: first those whose members are ready and,
+// if there are none, those that have waited for unreadyPatience; the longest waiting first. It
+// wakes no cluster that would get no turn, because that cluster would wake others.
 func (t *Turns) callNext(ctx context.Context, but client.ObjectKey) {
 	free := cmp.Or(t.options.AtOnce, defaultAtOnce) - t.underWay(ctx)
 	if free <= 0 {

@@ -9,16 +9,16 @@ import (
 
 // Binding is the state of the Secret that spec.binding asks for.
 type Binding struct {
-	// Name of the Secret; empty if it doesn't exist.
+	// Name is the Secret's name; empty if the Secret doesn't exist.
 	Name string
 	// Reason and Message of the condition Bindable; empty if the Secret is as wanted, or none is asked for.
 	Reason, Message string
 }
 
-// setBinding puts the Secret's name, and no more of it, where servicebinding.io looks.
+// setBinding writes only the Secret's name, in the field that servicebinding.io defines.
 func setBinding(in *Input, s *cachev1alpha1.MemcachedStatus) {
 	if in.Binding == nil {
-		return // it was not read: keep what is there
+		return // the Secret was not read: keep the present name
 	}
 	s.Binding = nil
 	if in.Binding.Name != "" {

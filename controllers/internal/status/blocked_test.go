@@ -39,8 +39,8 @@ func TestASizeThatAVolumeBlocksSaysWhichClaimWhyAndTheWayOut(t *testing.T) {
 		},
 		"policy Retain keeps it":      {input(2).leaving(2, plan.Failed, plan.InTheWay, kept), "claim data-cache-2: " + kept, cachev1alpha1.ReasonDrainFailed},
 		"somebody deleted its claim":  {input(2).leaving(2, plan.Failed, plan.ClaimDeleted, deleted), "claim data-cache-2: " + deleted, cachev1alpha1.ReasonDrainFailed},
-		"it is nobody's to drain":     {input(2), "claim data-cache-2 is not drained: take what you need from its volume, then delete the claim, if nobody has", cachev1alpha1.ReasonBlockedByVolume},
-		"another one's drain is held": {input(2).leaving(3, plan.Held, plan.HeldByRequest, ""), "claim data-cache-2 is not drained: take what you need from its volume, then delete the claim, if nobody has", cachev1alpha1.ReasonBlockedByVolume},
+		"it is nobody's to drain":     {input(2), "claim data-cache-2 is not drained: take what you need from its volume, then delete the claim, unless it is being deleted already", cachev1alpha1.ReasonBlockedByVolume},
+		"another one's drain is held": {input(2).leaving(3, plan.Held, plan.HeldByRequest, ""), "claim data-cache-2 is not drained: take what you need from its volume, then delete the claim, unless it is being deleted already", cachev1alpha1.ReasonBlockedByVolume},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conditions := compute(t, test.in.with(blocked)).Conditions

@@ -11,7 +11,7 @@ import (
 const (
 	// MaxMessage bounds a message in status, and the note of an event, in bytes.
 	MaxMessage = 1024
-	// maxReason bounds the reason of a drain, which may be the kubelet's word.
+	// maxReason bounds the reason of a drain, in bytes; the kubelet may have given it.
 	maxReason = 64
 	// maxDrains bounds status.drains.
 	maxDrains = 32
@@ -21,7 +21,7 @@ const (
 	maxNamed = 5
 )
 
-// BoundMessage cuts a message between two characters, and adds a mark.
+// BoundMessage cuts a message to MaxMessage bytes, between two characters, and adds a mark.
 func BoundMessage(s string) string { return bound(s, MaxMessage) }
 
 func bound(s string, most int) string {
@@ -32,7 +32,7 @@ func bound(s string, most int) string {
 	return whole(s[:most-len(mark)]) + mark
 }
 
-// whole drops what is not valid UTF-8: half a character at either end, or other bytes.
+// whole drops invalid UTF-8: half a character at either end, or other bytes.
 func whole(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -40,7 +40,7 @@ func whole(s string) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// tail is the end of a text, with a mark where it was cut.
+// tail is the last most bytes of a text, with a mark where it was cut.
 func tail(s string, most int) string {
 	const mark = "…"
 	if len(s) <= most {
@@ -63,7 +63,7 @@ func Printable(text string, limit int) string {
 	return text
 }
 
-// someOf lists the first three, and how many more there are.
+// someOf lists the first three names, and how many more there are.
 func someOf(names []string) string {
 	const most = 3
 	if n := len(names) - most; n > 0 {
@@ -78,7 +78,7 @@ type waits struct {
 	next time.Duration
 }
 
-// past tells whether the time has come. If not, status is due again then.
+// past tells whether the time t has come. If not, the status is computed again at t.
 func (w *waits) past(t time.Time) bool {
 	left := t.Sub(w.now)
 	if left > 0 && (w.next == 0 || left < w.next) {

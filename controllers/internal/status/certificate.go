@@ -9,12 +9,12 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Certificate that a pod serves with.
+// Certificate is what a pod reports about the certificate that it serves with.
 type Certificate struct {
 	Pod string
-	// NotAfter is when it ends; zero if that is not known.
+	// NotAfter is when the certificate expires; zero if that is not known.
 	NotAfter time.Time
-	// Trouble is why the pod can't use the files of the Secret; empty if it can.
+	// Trouble says why the pod can't use the files of the Secret; empty if it can.
 	Trouble string
 }
 
@@ -82,7 +82,7 @@ func saidOfCertificate(in *Input) *metav1.Condition {
 	return meta.FindStatusCondition(in.Cluster.Status.Conditions, cachev1alpha1.ConditionCertificateValid)
 }
 
-// firstToEnd is the certificate that ends first; nil if none is known.
+// firstToEnd is the certificate that expires first; nil if none is known.
 func firstToEnd(in *Input) *Certificate {
 	var first *Certificate
 	for i := range in.Certificates {

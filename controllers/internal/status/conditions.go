@@ -129,13 +129,13 @@ func wayOut(in *Input) string {
 	d := blocking(in)
 	switch {
 	case d == nil:
-		return fmt.Sprintf("claim %s is not drained: take what you need from its volume, then delete the claim, if nobody has",
+		return fmt.Sprintf("claim %s is not drained: take what you need from its volume, then delete the claim, unless it is being deleted already",
 			build.ClaimName(in.Cluster.Name, in.Plan.Replicas))
 	case d.Phase == plan.Held:
 		return fmt.Sprintf("a person holds the drain of claim %s: remove the annotation cache.example.com/drain=hold from the claim, "+
 			"or set it to skip to give its items up", d.Claim.Name)
 	case d.Reason == plan.InTheWay || d.Reason == plan.ClaimDeleted:
-		return fmt.Sprintf("claim %s: %s", d.Claim.Name, d.Message) // another attempt would not help
+		return fmt.Sprintf("claim %s: %s", d.Claim.Name, d.Message) // waiting for another attempt would not help
 	}
 	return fmt.Sprintf("the drain of claim %s failed (%s): see the drainer's log, then annotate the claim with "+
 		"cache.example.com/drain=retry, or =skip to give its items up", d.Claim.Name, bound(d.Reason, maxReason))
@@ -147,8 +147,8 @@ func stuck(in *Input) bool {
 	return d == nil || d.Phase == plan.Failed || d.Phase == plan.Held
 }
 
-// blocking is the drain of the lowest member that is to return; nil if its volume is not
-// drained, because it is retained or being deleted.
+// blocking is the drain of the lowest member that is to return; nil if its volume is not drained,
+// because the claim is retained or being deleted.
 func blocking(in *Input) *plan.DrainState {
 	i := slices.IndexFunc(in.Plan.Drains, func(d plan.DrainState) bool {
 		return d.Claim.Ordinal == in.Plan.Replicas && !d.Claim.Aside
@@ -159,8 +159,8 @@ func blocking(in *Input) *plan.DrainState {
 	return &in.Plan.Drains[i]
 }
 
-// rolling tells whether members are being replaced, or may be: what was observed is older
-// than what was just written.
+// rolling tells whether members are being replaced, or may be because this reconcile has written
+// them.
 func rolling(in *Input) bool {
 	if in.MembersWritten {
 		return true
@@ -172,8 +172,8 @@ func rolling(in *Input) bool {
 	return d != nil && (d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != d.Status.Replicas)
 }
 
-// replaces tells whether members are being replaced one by one at the wanted size.
-// Meanwhile one is nearly always missing or not ready.
+// replaces tells whether members are being replaced one by one at the wanted size. During that time
+// one member is nearly always missing or not ready.
 func replaces(in *Input) bool {
 	sts, size := in.StatefulSet, *in.Cluster.Spec.Size
 	return sts != nil && ptr.Deref(sts.Spec.Replicas, 1) == size && sts.Status.Replicas >= size-1 &&

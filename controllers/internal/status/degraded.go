@@ -18,8 +18,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// Refusal is a step that the operator refuses to take, or that somebody else's object
-// blocks, and since when.
+// Refusal is a step that the operator refuses to take, or that another owner's object blocks, and
+// since when.
 type Refusal struct {
 	Since time.Time
 	Why   string
@@ -31,7 +31,7 @@ type NotCreated struct {
 	Of, Why string
 }
 
-// degraded names the worst of what needs a person. w collects when the answer may change.
+// degraded names the worst problem that needs a person. w collects when the answer may change.
 func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Condition {
 	rules := []func() *trouble{
 		func() *trouble { return failing(in) },
@@ -63,7 +63,7 @@ func troublef(reason, format string, args ...any) *trouble {
 	return &trouble{reason, fmt.Sprintf(format, args...)}
 }
 
-// failing: the API server refuses a write, or somebody deleted a claim.
+// failing returns the trouble if the API server refuses a write, or if a claim was deleted.
 func failing(in *Input) *trouble {
 	if in.Err != nil {
 		return troublef(errorReason(in.Err), "%v", in.Err)
@@ -74,7 +74,7 @@ func failing(in *Input) *trouble {
 	return nil
 }
 
-// membersTrouble: members crash, don't start, or don't end.
+// membersTrouble returns the trouble if members crash, don't start, or don't end.
 func membersTrouble(in *Input, w *waits) *trouble {
 	if pod, why := refused(in); why != nil {
 		return troublef(why.Reason, "pod %s %s: %s; %s", pod, refusals[why.Reason].what, why.Message, refusals[why.Reason].advice)
@@ -86,7 +86,7 @@ func membersTrouble(in *Input, w *waits) *trouble {
 	return first
 }
 
-// podNotCreated: the API server lets nobody create a pod that is wanted.
+// podNotCreated returns the trouble if the API server refuses to create a wanted pod.
 func podNotCreated(in *Input) *trouble {
 	if n := in.NotCreated; n != nil {
 		return troublef(cachev1alpha1.ReasonPodNotCreated, "%s can't create a pod: %s", n.Of, n.Why)
@@ -102,8 +102,8 @@ func podNotCreated(in *Input) *trouble {
 	return nil
 }
 
-// refusing: the operator has refused a step for so long that the cache can't be the
-// cause.
+// refusing returns the trouble if the operator has refused a step for so long that a stale cache
+// can't be the cause.
 func refusing(in *Input, w *waits) *trouble {
 	if r := in.Refused; r != nil && w.past(r.Since.Add(StuckAfter)) {
 		return troublef(cachev1alpha1.ReasonStepRefused, "since %s: %s", clock(r.Since), r.Why)
@@ -111,7 +111,8 @@ func refusing(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// sizeChanged: admission changes the number of members or routers that the operator asks for.
+// sizeChanged returns the trouble if admission changes the number of members or routers that the
+// operator asks for.
 func sizeChanged(in *Input) *trouble {
 	if in.SizeChanged == "" || deleting(in) {
 		return nil
@@ -120,7 +121,8 @@ func sizeChanged(in *Input) *trouble {
 		"%s: change the policy, then remove the annotation %s of that object, so that the operator writes it again", in.SizeChanged, cachev1alpha1.AnnotationApplied)
 }
 
-// gaveUp: a drain or a move has failed, and no later attempt has succeeded yet.
+// gaveUp returns the trouble if a drain or a move has failed, and no later attempt has succeeded
+// yet.
 func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 	for i := range s.Drains { // s.Drains and the plan's are in the same order
 		d, planned := &s.Drains[i], &in.Plan.Drains[i]
@@ -134,7 +136,7 @@ func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 		}
 	}
 	was := meta.FindStatusCondition(in.Cluster.Status.Conditions, cachev1alpha1.ConditionDegraded)
-	known := was != nil && was.Reason == cachev1alpha1.ReasonMoveFailed // of this ring, not of an earlier one
+	known := was != nil && was.Reason == cachev1alpha1.ReasonMoveFailed // the failure is of this ring, not of an earlier one
 	for i := range in.Plan.Moves {
 		p := &in.Plan.Moves[i]
 		switch failed := p.Claim.Attempts.Failed; {
@@ -147,7 +149,8 @@ func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 	return nil
 }
 
-// drainHeld: a person holds a drain. It is the last of all: they know.
+// drainHeld returns the trouble if a person holds a drain. It comes last, because that person
+// knows.
 func drainHeld(s *cachev1alpha1.MemcachedStatus) *trouble {
 	for _, d := range s.Drains {
 		if d.Phase == cachev1alpha1.DrainHeld {
@@ -157,7 +160,7 @@ func drainHeld(s *cachev1alpha1.MemcachedStatus) *trouble {
 	return nil
 }
 
-// contended: another installation of the operator watches the namespace.
+// contended returns the trouble if another installation of the operator watches the namespace.
 func contended(in *Input) *trouble {
 	if in.OtherOperator == "" {
 		return nil
@@ -166,25 +169,26 @@ func contended(in *Input) *trouble {
 		"limit one of them to other namespaces by --namespaces, or uninstall it", in.OtherOperator, in.Cluster.Annotations[cachev1alpha1.AnnotationOperator])
 }
 
-// Kept is a deleted object that somebody else's finalizer keeps.
+// Kept is a deleted object that another owner's finalizer keeps.
 type Kept struct {
 	Kind, Name, Finalizer string
 	Since                 time.Time
 }
 
-// keptByOthers: a deleted object is still there, and others wait for its end.
+// keptByOthers returns the trouble if a deleted object is still there and other steps wait for its
+// end.
 func keptByOthers(in *Input, w *waits) *trouble {
 	for _, k := range in.Kept {
 		if w.past(k.Since.Add(StuckAfter)) {
-			return troublef(cachev1alpha1.ReasonKeptByFinalizer, "%s %s was deleted at %s, and somebody else's finalizer %s keeps it: ask whoever added it to remove it, or remove it yourself",
+			return troublef(cachev1alpha1.ReasonKeptByFinalizer, "%s %s was deleted at %s, and the finalizer %s of another owner keeps it: ask that owner to remove the finalizer, or remove it yourself",
 				k.Kind, k.Name, clock(k.Since), k.Finalizer)
 		}
 	}
 	return nil
 }
 
-// drainersLinger: a pod of a drain or a move was told to end and does not. Nothing
-// can go on before it has.
+// drainersLinger returns the trouble if a pod of a drain or a move was told to end and does not. No
+// drain, move or change of size can continue before the pod has ended.
 func drainersLinger(in *Input, w *waits) *trouble {
 	for i := range in.Drainers {
 		if pod := &in.Drainers[i]; pod.DeletionTimestamp != nil {
@@ -201,7 +205,8 @@ func refusedMark(in *Input) string {
 		in.Plan.Replicas, *in.Cluster.Spec.Size, in.Plan.SizeRefused)
 }
 
-// unreachableSize: the wanted size or volume size can't be reached without a person.
+// unreachableSize returns the trouble if the wanted size or volume size can't be reached without a
+// person.
 func unreachableSize(in *Input) *trouble {
 	switch {
 	case in.Plan.SizeBlocked == plan.BlockedByVolume && stuck(in):
@@ -218,7 +223,7 @@ func unreachableSize(in *Input) *trouble {
 	return nil
 }
 
-// leftOut: members have no address of the family that the list in DNS has.
+// leftOut returns the trouble if members have no address of the family that the list in DNS has.
 func leftOut(in *Input) *trouble {
 	n := int32(len(in.Servers))
 	if in.Cluster.Spec.Storage == nil || deleting(in) {
@@ -239,7 +244,7 @@ func leftOut(in *Input) *trouble {
 		"the list in DNS has addresses of one family, and leaves out %d of %d members, which have none of it: %s", len(without), len(in.Servers), without[0])
 }
 
-// drainStuck: a drain has its Job, and no drainer has been at work for long.
+// drainStuck returns the trouble if a drain has its Job, but no drainer has been at work for long.
 func drainStuck(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) *trouble {
 	for i := range s.Drains { // s.Drains and the plan's are in the same order
 		d := &s.Drains[i]
@@ -271,8 +276,8 @@ func moveStuck(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// patience is how long a drainer may wait for that reason: not at all if the kubelet or
-// the API server says that it can't start, and long enough to pull a large image.
+// patience is how long a drainer may wait for this reason: 0 if the kubelet or the API server says
+// that it can't start, otherwise long enough to pull a large image.
 func patience(reason string) time.Duration {
 	switch reason {
 	case cachev1alpha1.ReasonPodNotCreated:
@@ -287,7 +292,7 @@ func patience(reason string) time.Duration {
 	return slowAfter
 }
 
-// errorReason is InvalidSpec if a person must correct the spec, otherwise ReconcileError.
+// errorReason is InvalidSpec if a person has to correct the spec, otherwise ReconcileError.
 func errorReason(err error) string {
 	if taken := (*identity.NameTakenError)(nil); errors.As(err, &taken) {
 		return cachev1alpha1.ReasonNameTaken

@@ -170,7 +170,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"a quota, with storage":       {input(2).with(func(in *Input) { in.NotCreated = &NotCreated{"StatefulSet cache", "exceeded quota"} }), "PodNotCreated", "StatefulSet cache can't create a pod: exceeded quota", 0},
 		"a quota, without":            {input(2).with(replicaFailure), "PodNotCreated", `Deployment cache can't create a pod: pods "cache-x" is forbidden: exceeded quota`, 0},
 		"refused for a minute":        {input(2).with(func(in *Input) { in.Refused = &Refusal{now.Add(-time.Minute), "Job j is somebody else's"} }), "StepRefused", "since 1970-01-01T01:22:20Z: Job j is somebody else's", 0},
-		"refused just now":            {input(2).with(func(in *Input) { in.Refused = &Refusal{now, "the cache is behind"} }), "Healthy", "", time.Minute},
+		"refused just now":            {input(2).with(func(in *Input) { in.Refused = &Refusal{now, "the cache is stale"} }), "Healthy", "", time.Minute},
 		"blocked by a kept volume":    {input(2).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume }), "BlockedByVolume", "the size can't go from 2 to 3", 0},
 		"blocked by too little room":  {input(3).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](2), plan.BlockedByShortage }), "ShortOfMemory", "from 3 to 2", 0},
 		"a mark is refused": {input(3).with(func(in *Input) {
@@ -206,7 +206,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 			in.Cluster.Spec.Drain.Template.TerminationGracePeriodSeconds = ptr.To[int64](600)
 		}), "Healthy", "", 560 * time.Second},
 		"a drainer ends":              {input(2).with(drainerEnds(30 * time.Second)), "Healthy", "", 90 * time.Second},
-		"a Job that others keep":      {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and somebody else's finalizer example.com/theirs", 0},
+		"a Job that others keep":      {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and the finalizer example.com/theirs of another owner", 0},
 		"another operator asks":       {input(2).with(func(in *Input) { in.OtherOperator = "tenant/lease" }), "OtherOperator", "installation tenant/lease of the operator watches this namespace, too", 0},
 		"a Job on its way out":        {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now}} }), "Healthy", "", time.Minute},
 		"a drain that is tried again": {input(2).leaving(2, plan.Draining, "", "").with(attempts(3)), "DrainFailed", "claim data-cache-2: failed attempts: 3; it is being tried again", 0},

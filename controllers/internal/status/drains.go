@@ -36,12 +36,12 @@ func follow(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
 			s.Reason, s.Message = cachev1alpha1.ReasonSurvivorUnreachable, p.Message
 		}
 	case wasMoving(in, d):
-		// Its log could not be read, or it has just ended.
+		// The drainer's log could not be read, or the drainer has just ended.
 		*s = *before(in, d)
 	}
 }
 
-// followLeaving sets the status of a member that is leaving and runs on.
+// followLeaving sets the status of a leaving member that still runs.
 func followLeaving(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
 	p, ok := in.Progress[d.Claim.UID]
 	switch wait, waits := in.Waits[d.Claim.UID]; {
@@ -58,8 +58,8 @@ func followLeaving(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) 
 	}
 }
 
-// itemsMoved is how many items were moved while the member ran: by its mover's receipt
-// as long as that is there, and then by the present status.
+// itemsMoved is how many items were moved while the member ran: by its mover's receipt as long as
+// the Job exists, and later by the present status.
 func itemsMoved(in *Input, d *plan.DrainState) int64 {
 	if d.Mover != nil && d.Mover.State == plan.JobComplete && d.Mover.Receipt != nil {
 		return d.Mover.Receipt.Added
@@ -73,8 +73,8 @@ func itemsMoved(in *Input, d *plan.DrainState) int64 {
 	return 0
 }
 
-// secondsLeft estimates the time left from the bytes of the volume and the speed so far;
-// 0 if that is not known, or while the drain waits for a survivor.
+// secondsLeft estimates the remaining seconds from the bytes of the volume and the speed so far; 0
+// if they are not known, or while the drain waits for a survivor.
 func secondsLeft(p *contract.Progress) int64 {
 	const enough = 1 // seconds
 	if p.Phase != contract.PhaseAdding || p.Message != "" || p.Seconds < enough || p.BytesDone <= 0 || p.BytesTotal <= p.BytesDone {
@@ -83,8 +83,8 @@ func secondsLeft(p *contract.Progress) int64 {
 	return int64(math.Ceil(p.Seconds * float64(p.BytesTotal-p.BytesDone) / float64(p.BytesDone)))
 }
 
-// since is when the drain entered its phase, for its reason. While no drainer is at work
-// it is one wait, whatever the reason: a silent survivor ends one attempt after the
+// since is when the drain entered its phase, for its reason. While no drainer is at work, all
+// reasons count as one wait, because a survivor that doesn't answer ends one attempt after the
 // other.
 func since(in *Input, s *cachev1alpha1.DrainStatus) *metav1.Time {
 	for i := range in.Cluster.Status.Drains {
@@ -102,7 +102,7 @@ func atWork(s *cachev1alpha1.DrainStatus) bool {
 	return s.Phase != cachev1alpha1.DrainStarting && (s.Phase != cachev1alpha1.DrainAdding || s.Reason == "")
 }
 
-// timeLeft is the longest estimate, for the column.
+// timeLeft is the longest estimate, for the printer column.
 func timeLeft(drains []cachev1alpha1.DrainStatus) string {
 	longest := slices.MaxFunc(drains, func(a, b cachev1alpha1.DrainStatus) int { return int(a.SecondsLeft - b.SecondsLeft) })
 	if longest.SecondsLeft == 0 {
@@ -111,8 +111,8 @@ func timeLeft(drains []cachev1alpha1.DrainStatus) string {
 	return fmt.Sprintf(", %s left", time.Duration(longest.SecondsLeft)*time.Second)
 }
 
-// shown are the drains that status has room for, in their order. Drains that need a
-// person or are at work come before those that wait.
+// shown are the drains that status has room for, in their order. Drains that need a person or are
+// at work are preferred to those that wait.
 func shown(drains []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
 	if len(drains) <= maxDrains {
 		return drains
@@ -137,7 +137,7 @@ func shown(drains []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
 	return out
 }
 
-// NewlyFailed are the drains that failed between two statuses.
+// NewlyFailed returns the drains that failed between two statuses.
 func NewlyFailed(before, after []cachev1alpha1.DrainStatus) []cachev1alpha1.DrainStatus {
 	failed := func(d cachev1alpha1.DrainStatus) bool { return d.Phase == cachev1alpha1.DrainFailed }
 	return slices.DeleteFunc(slices.Clone(after), func(d cachev1alpha1.DrainStatus) bool {

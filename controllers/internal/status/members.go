@@ -16,24 +16,23 @@ import (
 )
 
 const (
-	// StuckAfter is how long a wait may take that usually ends by itself.
+	// StuckAfter is how long a wait that usually ends by itself may take.
 	StuckAfter = time.Minute
-	// slowAfter is how long a member may take to become ready if nothing says why.
+	// slowAfter is how long a member may take to become ready if no cause is reported.
 	slowAfter = 10 * time.Minute
-	// resetAfter is how long a container has to run before the kubelet restarts it at
-	// once again.
+	// resetAfter is how long a container has to run before the kubelet resets its back-off.
 	resetAfter = 10 * time.Minute
-	// restartsOfALoop is how many restarts make a loop: one crash is none.
+	// restartsOfALoop is how many restarts make a crash loop: one crash is no loop.
 	restartsOfALoop = 2
 	// maxWords bounds a quotation of a container's output, in bytes.
 	maxWords = 512
 )
 
-// trouble is why a pod doesn't serve and can't recover by itself, in the words of the
+// trouble is a reason and a message for the condition Degraded, often in the words of the
 // container, the kubelet or the scheduler.
 type trouble struct{ reason, message string }
 
-// troubled returns the first member in trouble, and how many there are.
+// troubled returns the trouble of the first member that has one, and how many members have one.
 func troubled(in *Input, w *waits) (first *trouble, n int) {
 	for _, pod := range byOrdinal(in) {
 		t := podTrouble(in.Cluster, pod, w)
@@ -52,7 +51,7 @@ func podTrouble(cluster *cachev1alpha1.Memcached, pod *corev1.Pod, w *waits) *tr
 	case pod.DeletionTimestamp != nil:
 		return lingers(pod, pod.DeletionTimestamp.Time, cachev1alpha1.ReasonMemberDoesNotEnd, w)
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-		return nil // another one takes its place
+		return nil // another pod takes its place
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
@@ -81,7 +80,8 @@ func later(a, b time.Time) time.Time {
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// lingers: the kubelet does not end the pod, usually because its node is down.
+// lingers returns the trouble if the kubelet does not end the pod, usually because its node is
+// down.
 func lingers(pod *corev1.Pod, ends time.Time, reason string, w *waits) *trouble {
 	if !w.past(ends.Add(StuckAfter)) {
 		return nil
@@ -97,8 +97,9 @@ func doesNotEnd(pod *corev1.Pod, ends time.Time) string {
 // drainerGrace is Kubernetes' default, in seconds.
 const drainerGrace = 30
 
-// drainerEnds is when a drainer's pod that was told to end has to be gone. Anybody may
-// have made a similar pod with a year to end, so the grace period is bounded: by the spec's, or the default.
+// drainerEnds is when a drainer's pod that was told to end has to be gone. Any client may have
+// created a similar pod with a grace period of a year, so the grace period is bounded by the spec's
+// or the default.
 func drainerEnds(c *cachev1alpha1.Memcached, pod *corev1.Pod) time.Time {
 	ends, most := pod.DeletionTimestamp.Time, max(drainerGrace, ptr.Deref(c.Spec.Drain.Template.TerminationGracePeriodSeconds, 0))
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > most {
@@ -107,7 +108,7 @@ func drainerEnds(c *cachev1alpha1.Memcached, pod *corev1.Pod) time.Time {
 	return ends
 }
 
-// DoesNotEnd tells why a drainer's pod that was told to end is overdue: it has had a
+// DoesNotEnd tells whether and why a drainer's pod that was told to end is overdue: it has had a
 // minute more than its grace period.
 func DoesNotEnd(c *cachev1alpha1.Memcached, pod *corev1.Pod, now time.Time) (Wait, bool) {
 	if pod.DeletionTimestamp == nil || now.Before(drainerEnds(c, pod).Add(StuckAfter)) {
@@ -117,7 +118,7 @@ func DoesNotEnd(c *cachev1alpha1.Memcached, pod *corev1.Pod, now time.Time) (Wai
 	return Wait{Reason: cachev1alpha1.ReasonDrainerDoesNotEnd, Message: doesNotEnd(pod, ends), Since: ends}, true
 }
 
-// containerTrouble tells why a container doesn't start, or doesn't stay.
+// containerTrouble tells why a container doesn't start, or doesn't keep running.
 func containerTrouble(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatus, w *waits) *trouble {
 	if waiting := c.State.Waiting; waiting != nil {
 		reason := waitingReason(waiting.Reason)
@@ -134,7 +135,7 @@ func containerTrouble(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatu
 	}
 	last := c.LastTerminationState.Terminated
 	if running := c.State.Running; running != nil && last != nil {
-		// It has recovered when it has outlived its last run by a minute.
+		// The container has recovered when it has run a minute longer than last time.
 		if back := running.StartedAt.Add(min(ran(last)+StuckAfter, resetAfter)); loops(c, last) && !w.past(back) {
 			return looping(cluster, c, last, false)
 		}
@@ -142,7 +143,7 @@ func containerTrouble(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatu
 	return nil
 }
 
-// userFor says how a pod gets a user by number, which the kubelet asks for.
+// userFor says how a pod gets a numeric user, if the kubelet's message asks for one.
 func userFor(message string) string {
 	if strings.Contains(message, "non-numeric user") {
 		return "; set spec.template.securityContext.runAsUser, or let the operator set it: --assigned-users=false"
@@ -165,8 +166,8 @@ func waitingReason(word string) string {
 	return cachev1alpha1.ReasonContainerNotCreated
 }
 
-// looping is the trouble of a container whose last run ended so. certain: the kubelet
-// says that it loops.
+// looping is the trouble of a container whose last run ended with this state. certain: the kubelet
+// says that it is in a crash loop.
 func looping(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated, certain bool) *trouble {
 	if !certain && !loops(c, ended) {
 		return nil
@@ -174,26 +175,27 @@ func looping(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatus, ended 
 	return &trouble{cachev1alpha1.ReasonCrashLoop, "it ends again and again: " + lastWords(ended) + settingFor(cluster, c.Name, ended)}
 }
 
-// nodesLimits are memcached's words where a node can't give what the spec asks for, and which
-// setting to change.
+// nodesLimits has memcached's words if a node can't give what the spec asks for, and which setting
+// to change.
 var nodesLimits = []struct{ words, setting string }{
 	{"failed to set rlimit for open files", "lower spec.maxConnections, or raise the node's limit of open files"},
 	{"Can't create thread", "lower spec.threads, or raise the node's limit of processes"},
 }
 
-// OOMKilled is the kubelet's word for a container that the kernel has killed for its memory.
+// OOMKilled is the kubelet's word for a container that the kernel has killed for lack of memory.
 const OOMKilled = "OOMKilled"
 
-// MoreMemory says where a container gets more memory: the spec's limit, or else whatever gave it one.
+// MoreMemory says where to raise a container's memory limit: in this field of the spec, or else
+// where it comes from (a LimitRange).
 func MoreMemory(limits corev1.ResourceList, field string) string {
 	if _, is := limits[corev1.ResourceMemory]; is {
 		return "; raise " + field + ".limits.memory"
 	}
-	return "; " + field + " has no limit of memory: it is that of a LimitRange (kubectl get limitrange), or the node ran out of memory: set one"
+	return "; " + field + " has no memory limit: the limit is that of a LimitRange (kubectl get limitrange), or the node ran out of memory: set a limit"
 }
 
-// settingFor says which setting to change; empty if that is not known, and for a container that is not
-// ours.
+// settingFor says which setting to change; empty if it is not known, and for a container that is
+// not ours.
 func settingFor(cluster *cachev1alpha1.Memcached, container string, ended *corev1.ContainerStateTerminated) string {
 	if ended == nil {
 		return ""
@@ -221,14 +223,14 @@ func settingFor(cluster *cachev1alpha1.Memcached, container string, ended *corev
 	return ""
 }
 
-// loops tells whether the container was restarted often, and ended soon.
+// loops tells whether the container was restarted often, and ended soon after its start.
 func loops(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) bool {
 	return ended != nil && c.RestartCount >= restartsOfALoop && ended.ExitCode != 0 && ran(ended) < resetAfter
 }
 
 func ran(t *corev1.ContainerStateTerminated) time.Duration { return t.FinishedAt.Sub(t.StartedAt.Time) }
 
-// lastWords of a container that ended: its exit code and the end of its output.
+// lastWords returns the exit code of a container that ended, and the end of its output.
 func lastWords(ended *corev1.ContainerStateTerminated) string {
 	if ended == nil {
 		return "the kubelet does not say why"
@@ -243,7 +245,7 @@ func lastWords(ended *corev1.ContainerStateTerminated) string {
 	return words + "; see kubectl logs --previous"
 }
 
-// ownWords are the end of the container's last output, on one line.
+// ownWords is the end of the container's last output, on one line.
 func ownWords(message string) string {
 	if why := contract.ParseRefusal(message); why != nil {
 		return bound(why.Message, maxWords)
@@ -258,7 +260,7 @@ func ownWords(message string) string {
 	return tail(strings.Join(lines[max(0, len(lines)-3):], "; "), maxWords)
 }
 
-// slow is a member that has not been ready for long, while nothing says why.
+// slow returns the trouble of a member that has not been ready for long, without a reported cause.
 func slow(in *Input, w *waits) *trouble {
 	for _, pod := range byOrdinal(in) {
 		if !lives(pod) || PodReady(pod) {
@@ -278,8 +280,8 @@ func slow(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// notReady names the wanted members whose pods exist and are not ready. A pod of a
-// Deployment that is ending doesn't count: a pod of another name replaces it.
+// notReady names the wanted members whose pods exist and are not ready. An ending pod of a
+// Deployment doesn't count, because a pod with another name replaces it.
 func notReady(in *Input) string {
 	var names []string
 	for _, pod := range byOrdinal(in) {
@@ -317,7 +319,7 @@ func byOrdinal(in *Input) []*corev1.Pod {
 	return pods
 }
 
-// refusals are the reasons that count, with what they mean and what to do.
+// refusals has the supervisor's reasons that status reports, with their meaning and what to do.
 var refusals = map[string]struct{ what, advice string }{
 	contract.ReasonSecretInvalid:  {"does not start", "see the Secrets of spec.tls and spec.auth"},
 	contract.ReasonVersionTooOld:  {"does not start", "let spec.image have memcached " + contract.OldestMemcached + " or later"},
@@ -326,8 +328,7 @@ var refusals = map[string]struct{ what, advice string }{
 	contract.ReasonVolumeFailed:   {"has ended, its volume fails", "see the disk"},
 }
 
-// refused is a member whose supervisor does not start memcached, or could not save, and
-// why.
+// refused returns a member whose supervisor does not start memcached or could not save, and why.
 func refused(in *Input) (pod string, why *contract.Refusal) {
 	for i := range in.Pods {
 		for _, c := range in.Pods[i].Status.ContainerStatuses {

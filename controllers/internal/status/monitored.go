@@ -7,16 +7,16 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Monitoring is the state of the ServiceMonitor that a spec may ask for.
+// Monitoring is the state of the ServiceMonitor of spec.exporter.
 type Monitoring int
 
 // The states of the ServiceMonitor.
 const (
-	// MonitoringUnseen: it was not read; status keeps what it says.
+	// MonitoringUnseen: the ServiceMonitor was not read; status keeps its condition.
 	MonitoringUnseen Monitoring = iota
-	// NotMonitored: none is asked for, and none exists.
+	// NotMonitored: the spec asks for none, and none exists.
 	NotMonitored
-	// Monitored: it exists as wanted.
+	// Monitored: the ServiceMonitor exists as wanted.
 	Monitored
 	// MonitoringUnknown: the API server doesn't know the kind.
 	MonitoringUnknown

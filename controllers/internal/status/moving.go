@@ -47,7 +47,7 @@ func moving(in *Input) *metav1.Condition {
 	return nil
 }
 
-// underWay names the members that are being moved, and how far they are.
+// underWay names the members whose items are being moved, and how far the moves are.
 func underWay(in *Input) string {
 	var parts []string
 	for i := range in.Plan.Moves {
@@ -72,7 +72,7 @@ func underWay(in *Input) string {
 	return strings.Join(parts, ", ")
 }
 
-// moveLine sums up the moves for the column.
+// moveLine sums up the moves for the printer column.
 func moveLine(in *Input) string {
 	if len(in.Plan.Moves) == 0 {
 		return ""

@@ -6,7 +6,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// phase is the first that holds: what needs a person comes first, what is done last.
+// phase is the first phase that holds: those that need a person come first.
 func phase(in *Input, s *cachev1alpha1.MemcachedStatus) cachev1alpha1.Phase {
 	is := func(kind string) bool { return meta.IsStatusConditionTrue(s.Conditions, kind) }
 	size := *in.Cluster.Spec.Size

@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// RouterBehind is a router that has not acknowledged the table, since when, and why; empty if
-// it has not answered.
+// RouterBehind is a router that has not acknowledged the table, since when, and why; Why is empty
+// if the router has not answered.
 type RouterBehind struct {
 	Pod   string
 	Since time.Time
@@ -22,13 +22,13 @@ type RouterBehind struct {
 }
 
 const (
-	// behindAfter is how long a router may be behind before it is named.
+	// behindAfter is how long a router may be behind before status names it.
 	behindAfter = 5 * time.Second
-	// maxBehind is how many are named.
+	// maxBehind is how many routers status names.
 	maxBehind = 8
 )
 
-// routers is nil if none are asked for.
+// routers is status.routers; nil if the spec asks for none.
 func routers(in *Input, w *waits) *cachev1alpha1.RouterStatus {
 	if in.Cluster.Spec.Router == nil {
 		return nil
@@ -81,7 +81,7 @@ func routersReady(in *Input, w *waits) *metav1.Condition {
 	return nil
 }
 
-// routerTrouble is empty, or says why a router is missing or not ready.
+// routerTrouble says why a router is missing or not ready; empty if all are ready.
 func routerTrouble(in *Input, w *waits) string {
 	for _, c := range in.Routers.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {

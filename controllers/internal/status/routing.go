@@ -31,8 +31,8 @@ func keysElsewhere(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.A
 		from, to, client, math.Max(1, 100*share), then)
 }
 
-// scaleDown returns the numbers of members before and after the present scale-down, or
-// else the next one.
+// scaleDown returns the numbers of members before and after the present scale-down, or else before
+// and after the next one.
 func scaleDown(in *Input, s *cachev1alpha1.MemcachedStatus) (from, to int32) {
 	size := *in.Cluster.Spec.Size
 	from = max(size, s.Size)

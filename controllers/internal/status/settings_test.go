@@ -37,7 +37,7 @@ func TestAContainerThatRunsOutOfMemorySaysWhoseLimitItIs(t *testing.T) {
 	for container, field := range map[string]string{
 		"memcached": "spec.resources", "install": "spec.resources", "exporter": "spec.exporter.resources", "router": "spec.router.resources",
 	} {
-		for limits, want := range map[bool]string{true: "; raise " + field + ".limits.memory", false: "; " + field + " has no limit of memory: it is that of a LimitRange"} {
+		for limits, want := range map[bool]string{true: "; raise " + field + ".limits.memory", false: "; " + field + " has no memory limit: the limit is that of a LimitRange"} {
 			c := apitest.MakeMemcached("cache").Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
 				s.Router, s.Exporter = &cachev1alpha1.RouterSpec{}, &cachev1alpha1.ExporterSpec{}
 			}).Defaulted().Obj()

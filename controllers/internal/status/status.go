@@ -1,5 +1,5 @@
-// Package status computes a cluster's status from what was observed and what is planned.
-// It is pure, and nothing else makes a status.
+// Package status computes a cluster's status from the observed state and the plan. It is pure, and
+// no other package computes a status.
 package status
 
 import (
@@ -30,26 +30,26 @@ type Input struct {
 	Cluster     *cachev1alpha1.Memcached
 	StatefulSet *appsv1.StatefulSet
 	Deployment  *appsv1.Deployment
-	// Pods of the members, in any order.
+	// Pods are the members' pods, in any order.
 	Pods []corev1.Pod
-	// Routers is the Deployment of spec.router, and RouterPods its pods; none if there are
-	// none.
+	// Routers is the Deployment of spec.router, and RouterPods its pods; nil if there is none.
 	Routers    *appsv1.Deployment
 	RouterPods []corev1.Pod
-	// RoutersBehind have not acknowledged the table of the rings, as far as is known.
+	// RoutersBehind are the routers that have not acknowledged the table of the rings, as far as is
+	// known.
 	RoutersBehind []RouterBehind
 	// Drainers are the pods of drains and moves that have not ended, in any order.
 	Drainers []corev1.Pod
-	// Kept are deleted objects of the cluster that somebody else's finalizer keeps.
+	// Kept are deleted objects of the cluster that another owner's finalizer keeps.
 	Kept []Kept
-	// Plan of a cluster with storage.
+	// Plan is the plan of a cluster with storage.
 	Plan plan.Plan
-	// Room for a scale-down that is about to begin; nil if none is.
+	// Room is for a scale-down that is about to begin; nil if none is.
 	Room *plan.Room
-	// Servers on the clients' list, and the record of its ring.
+	// Servers are the servers on the clients' list, and Record is the record of its rings.
 	Servers []string
-	// Listed are the members that the list in DNS has; none if that is not known. MemberServices are the
-	// Services of single members, by their ordinals.
+	// Listed are the members that the list in DNS has; empty if they are not known. MemberServices
+	// are the Services of single members, by their ordinals.
 	Listed         []build.Endpoint
 	MemberServices map[int32]corev1.Service
 	Ring           ring.Record
@@ -59,44 +59,44 @@ type Input struct {
 	Binding *Binding
 	// GrowthRefused is why volumes may not grow; empty if they may.
 	GrowthRefused string
-	// Marked are the claims that this reconcile marked as leaving, and when: the plan
+	// Marked has the claims that this reconcile marked as leaving, and when, because the plan
 	// doesn't have the time.
 	Marked map[types.UID]time.Time
-	// Progress of running drains and moves, by the UID of the claim.
+	// Progress is that of running drains and moves, by the UID of the claim.
 	Progress map[types.UID]contract.Progress
 	// JobStarted has the creation time of the drains' Jobs, by the UID of the claim.
 	JobStarted map[types.UID]metav1.Time
 	// Waits says why the drainer of an active Job is not at work, by the UID of the
 	// claim.
 	Waits map[types.UID]Wait
-	// Err of this reconcile, if it failed.
+	// Err is the error of this reconcile; nil if it succeeded.
 	Err error
 	// Refused is a step that was refused, and since when; nil if none was.
 	Refused *Refusal
 	// NotCreated is a pod that Kubernetes can't create; nil if there is none.
 	NotCreated *NotCreated
-	// MembersWritten: this reconcile wrote the StatefulSet or the Deployment, and what
-	// was observed of them is older.
+	// MembersWritten: this reconcile wrote the StatefulSet or the Deployment, so their observed
+	// state is older.
 	MembersWritten bool
-	// RollOutWaits says what the roll-out of an upgrade waits for; empty if it doesn't.
+	// RollOutWaits says what the roll-out of an upgrade waits for; empty if it doesn't wait.
 	RollOutWaits string
 	// SizeChanged is what admission made of the number of members or routers; empty if it
 	// changed none.
 	SizeChanged string
-	// Certificates that pods serve with, as far as is known. CertificatesSilent: pods were asked, and none
-	// has answered.
+	// Certificates are those that pods serve with, as far as is known. CertificatesSilent: pods
+	// were asked, and none has answered.
 	Certificates       []Certificate
 	CertificatesSilent bool
-	// OtherOperator is another installation of the operator that would manage the cluster, too; empty if
-	// none is known.
+	// OtherOperator is another installation of the operator that watches the cluster's namespace;
+	// empty if none is known.
 	OtherOperator string
 	Now           time.Time
 
 	again time.Duration
 }
 
-// Again is how long after Compute the same input gives another status, which no event
-// will tell; zero for never.
+// Again is how long after Compute the same input gives another status, which no event will report;
+// zero for never.
 func (in *Input) Again() time.Duration { return in.again }
 
 // Compute returns the status. It starts from the present one: conditions keep their
@@ -154,7 +154,7 @@ func PodReady(pod *corev1.Pod) bool {
 	})
 }
 
-// drains has an entry for every claim that is to be drained.
+// drains returns an entry for every claim that is to be drained.
 func drains(in *Input) []cachev1alpha1.DrainStatus {
 	var out []cachev1alpha1.DrainStatus
 	for i := range in.Plan.Drains {
@@ -174,7 +174,7 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 		if t, ok := in.JobStarted[d.Claim.UID]; ok {
 			s.StartedAt = &t
 		} else if b := before(in, d); b != nil && d.Phase == plan.Releasing {
-			s.StartedAt = b.StartedAt // its Job is gone
+			s.StartedAt = b.StartedAt // the drain's Job is gone
 		}
 		switch d.Phase {
 		case plan.Draining:
@@ -207,7 +207,7 @@ func wasMoving(in *Input, d *plan.DrainState) bool {
 	return b != nil && b.Phase == cachev1alpha1.DrainAdding
 }
 
-// progressLine sums up the drains for the column.
+// progressLine sums up the drains for the printer column.
 func progressLine(drains []cachev1alpha1.DrainStatus) string {
 	if len(drains) == 0 {
 		return ""
@@ -244,8 +244,8 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// lastDrains adds the drains whose claims are being released, each once, newest first. If
-// a release was refused live, the next one may have another reason.
+// lastDrains adds the drains whose claims are being released, each once, newest first. If a live
+// check refused a release, the next release may have another reason.
 func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.DrainReceipt {
 	for i := range in.Plan.Drains {
 		d := &in.Plan.Drains[i]

@@ -9,8 +9,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Unobserved changes the status of a cluster that could not be observed, because of a
-// refusal or an error. What it said before stays, except that all is well.
+// Unobserved changes the status of a cluster that could not be observed, because of a refusal or an
+// error. The status stays, but it no longer says that all is well.
 func Unobserved(cluster *cachev1alpha1.Memcached, why error, refusal bool, now time.Time) {
 	reason := errorReason(why)
 	if refusal {

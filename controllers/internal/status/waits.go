@@ -8,8 +8,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// waitsFor says what a leaving member waits for that the operator can't change, such as a
-// node that doesn't answer. Otherwise it is the plan's message.
+// waitsFor says what a leaving member waits for. A cause that the operator can't change, such as a
+// node that doesn't answer, replaces the plan's message.
 func waitsFor(in *Input, d *plan.DrainState) string {
 	if d.Phase == plan.Waiting && d.Reason == plan.PodPresent {
 		return notEnding(in, d)
@@ -17,7 +17,7 @@ func waitsFor(in *Input, d *plan.DrainState) string {
 	return d.Message
 }
 
-// notEnding tells on which node a member doesn't end, and since when.
+// notEnding says on which node a member doesn't end, and since when.
 func notEnding(in *Input, d *plan.DrainState) string {
 	for i := range in.Pods {
 		pod := &in.Pods[i]

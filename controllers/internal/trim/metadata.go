@@ -17,28 +17,27 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// PVCProtection is Kubernetes' finalizer. It is removed from a claim that is being
-// deleted when no pod on a node mounts it; after that, none is scheduled with it.
+// PVCProtection is the finalizer that Kubernetes removes from a claim that is being deleted when no
+// pod on a node mounts it. After that, no pod with that claim is scheduled.
 const PVCProtection = "kubernetes.io/pvc-protection"
 
-// What Kubernetes allows at most, in bytes.
+// Limits of Kubernetes, in bytes.
 const (
-	maxName       = 253          // of an object's name
-	maxKey        = 253 + 1 + 63 // of a label's key, or a finalizer
+	maxName       = 253          // the name of an object
+	maxKey        = 253 + 1 + 63 // the key of a label, or a finalizer
 	maxLabelValue = 63
 )
 
-// maxOthers bounds how many labels, finalizers and owners are kept that no reconcile
-// reads.
+// maxOthers bounds how many labels, finalizers and owners that no reconcile reads are kept.
 const maxOthers = 4
 
-// knownLabels are those by which objects are selected, indexed and recognized.
+// knownLabels are the labels by which objects are selected, indexed and recognized.
 var knownLabels = []string{
 	cachev1alpha1.LabelCluster, cachev1alpha1.LabelName, cachev1alpha1.LabelInstance, cachev1alpha1.LabelComponent,
 	cachev1alpha1.LabelManagedBy, batchv1.JobNameLabel, discoveryv1.LabelServiceName, discoveryv1.LabelManagedBy,
 }
 
-// knownFinalizers are those that a reconcile reads, or that decide how an object is
+// knownFinalizers are the finalizers that a reconcile reads, or that decide how an object is
 // deleted.
 var knownFinalizers = []string{
 	cachev1alpha1.ClaimFinalizer, PVCProtection, metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents,
@@ -88,8 +87,8 @@ var (
 	}
 )
 
-// metadata keeps names, times, the annotations that are read, and what tells whose the
-// object is. It drops managed fields.
+// metadata keeps names, times, the annotations that are read, and the fields that tell the owner.
+// It drops managed fields.
 func metadata(m *metav1.ObjectMeta, read map[string]int) {
 	*m = metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,
@@ -112,7 +111,7 @@ func few(known []string) func(key string) bool {
 	}
 }
 
-// labels keeps the known labels, and the first of the others, by name.
+// labels keeps the known labels, and the first few others, sorted by name.
 func labels(all map[string]string) map[string]string {
 	var kept map[string]string
 	keep := few(knownLabels)
@@ -124,7 +123,7 @@ func labels(all map[string]string) map[string]string {
 	return kept
 }
 
-// annotations keeps those that are read.
+// annotations keeps the annotations that are read.
 func annotations(all map[string]string, read map[string]int) map[string]string {
 	var kept map[string]string
 	for key, most := range read {
@@ -154,7 +153,7 @@ func finalizers(all []string) []string {
 	return kept
 }
 
-// owners keeps the controller, and the first of the others.
+// owners keeps the controller, and the first few others.
 func owners(all []metav1.OwnerReference) []metav1.OwnerReference {
 	var kept []metav1.OwnerReference
 	controlled, others := false, 0
@@ -174,12 +173,12 @@ func owners(all []metav1.OwnerReference) []metav1.OwnerReference {
 	return kept
 }
 
-// name bounds what is compared with names of objects. A name that is too long still
-// equals none after the cut.
+// name bounds a string that is compared with names of objects. A name that is too long equals no
+// other, before and after the cut.
 func name(s string) string { return unacceptable(s, maxName) }
 
-// unacceptable cuts a value that is longer than its reader accepts. The rest is still too
-// long, so the reader refuses it all the same.
+// unacceptable cuts a value that is longer than its reader accepts. The rest is still too long, so
+// the reader still refuses it.
 func unacceptable(s string, accepted int) string {
 	if len(s) <= accepted {
 		return s
@@ -187,7 +186,8 @@ func unacceptable(s string, accepted int) string {
 	return strings.Clone(strings.ToValidUTF8(s[:accepted+1], "\uFFFD"))
 }
 
-// cut returns at most that many bytes, in whole characters, in memory of its own.
+// cut returns the first most bytes at most, without half a character, as a copy that doesn't keep
+// the whole string in memory.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s

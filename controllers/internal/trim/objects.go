@@ -38,7 +38,7 @@ func storage(all corev1.ResourceList) corev1.ResourceList {
 	return nil
 }
 
-// Job keeps how the Job stands; what it does is in its annotations.
+// Job keeps the state of the Job; its annotations say what it does.
 func Job(object any) (any, error) {
 	if job, ok := object.(*batchv1.Job); ok {
 		metadata(&job.ObjectMeta, ofJobs)
@@ -63,12 +63,12 @@ func jobConditions(all []batchv1.JobCondition) []batchv1.JobCondition {
 	return kept
 }
 
-// droppedMark is an annotation on cached objects whose content was dropped. If somebody
-// puts it on a live object, it has the same effect, which does no harm.
+// droppedMark is an annotation on cached objects whose content was dropped. On a live object it has
+// the same effect, which does no harm.
 const droppedMark = "cache.example.com/content-dropped"
 
-// maxContent bounds the spec that is kept of an object, and the list of fields that the
-// operator has set, in encoded bytes. Larger ones are read live.
+// maxContent bounds the spec that is kept of an object, and the list of fields that the operator
+// has set, in encoded bytes. Larger objects are read live.
 const maxContent = 64 << 10
 
 // Whole tells whether the cache has the object's content. If not, a reconcile reads it
@@ -78,9 +78,9 @@ func Whole(o metav1.Object) bool {
 	return !dropped
 }
 
-// named tells whether a Memcached controls the object, and it has the name that the
-// operator gives it. There are one to three such objects of each kind, and a Service for each
-// member; anybody may make any number of others.
+// named tells whether a Memcached controls the object, and it has the name that the operator gives
+// it. A cluster has one to three such objects of each kind, and a Service for each member, while
+// clients may create any number of others.
 func named(o metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(o)
 	if ref == nil || !build.IsMemcached(ref) {
@@ -100,16 +100,16 @@ func named(o metav1.Object) bool {
 	return o.GetName() == ref.Name || o.GetName() == build.RouterName(ref.Name)
 }
 
-// Applied keeps what a reconcile compares: the content of an object that the operator
-// applies, and which fields it has set. If the object is not the operator's, or is large,
-// only its metadata is kept, and it is not Whole.
+// Applied keeps the parts of an object that a reconcile compares: the content, and which fields the
+// operator has set. If the object is not the operator's, or is large, only its metadata is kept,
+// and it is not Whole.
 func Applied(object any) (any, error) {
 	o, ok := object.(interface {
 		metav1.Object
 		metav1.ObjectMetaAccessor
 	})
 	if !ok {
-		return object, nil // a tombstone
+		return object, nil // the object is a tombstone
 	}
 	fields := appliedFields(o.GetManagedFields())
 	whole := Whole(o) && named(o) && specSize(object)+size(fields) <= maxContent
@@ -153,8 +153,8 @@ func Applied(object any) (any, error) {
 	return object, nil
 }
 
-// specSize is the encoded size of the object's spec, or of what an EndpointSlice has in its
-// place. A ConfigMap has none; its data is cut instead.
+// specSize is the encoded size of the object's spec, or of the endpoints and ports of an
+// EndpointSlice. A ConfigMap has no spec; its data is cut instead.
 func specSize(object any) int {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
@@ -181,14 +181,14 @@ func size(fields []metav1.ManagedFieldsEntry) int {
 	return n
 }
 
-// content drops the content unless it is to be kept.
+// content drops the content unless keep is true.
 func content[T any](keep bool, of *T) {
 	if !keep {
 		*of = *new(T)
 	}
 }
 
-// appliedFields keeps the entry of what the operator has applied.
+// appliedFields keeps the entry with the fields that the operator has applied.
 func appliedFields(all []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	for _, f := range all {
 		if f.Manager == cachev1alpha1.ManagedBy && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "" {
@@ -198,7 +198,7 @@ func appliedFields(all []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry 
 	return nil
 }
 
-// replicaFailure keeps why the Deployment's controller can't create pods.
+// replicaFailure keeps the condition that says why the Deployment's controller can't create pods.
 func replicaFailure(all []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
 	for _, c := range all {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {

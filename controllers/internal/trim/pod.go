@@ -1,5 +1,5 @@
-// Package trim cuts objects down to what a reconcile reads, before they enter the cache.
-// It is pure. Tests of what is concluded from an object trim it first, as in production.
+// Package trim reduces objects to the parts that a reconcile reads, before they enter the cache. It
+// is pure. Tests that read an object trim it first, as in production.
 package trim
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxWords bounds the messages of one pod, in bytes, to as much as the kubelet lets
-	// containers say when they end.
+	// maxWords bounds the messages of one pod, in bytes, to the kubelet's limit for the termination
+	// messages of a pod.
 	maxWords = 12 << 10
 	// maxMessage and maxReason bound one message and its reason, in bytes.
 	maxMessage, maxReason = 1024, 128
@@ -22,12 +22,12 @@ const (
 	maxContainers = 8
 )
 
-// maxPodIPs is one address of each family.
+// maxPodIPs allows one address of each family.
 const maxPodIPs = 2
 
-// Pod keeps what a reconcile reads of a pod: metadata, node, its memcached's ports and memory,
-// and what happened to its containers. The cache also passes tombstones, which are not pods:
-// they are returned unchanged.
+// Pod keeps the parts of a pod that a reconcile reads: metadata, node, memcached's ports and
+// memory, and the states of its containers. The cache also passes tombstones, which are not pods
+// and are returned unchanged.
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -57,7 +57,7 @@ func memcached(all []corev1.Container) []corev1.Container {
 	return nil
 }
 
-// words is how many more bytes of messages may be kept of the pod.
+// words is how many more bytes of messages of the pod may be kept.
 type words int
 
 func (w *words) text(s string, most int) string {
@@ -66,9 +66,9 @@ func (w *words) text(s string, most int) string {
 	return s
 }
 
-// lastMessage keeps a container's last message whole, because a receipt is invalid
-// without its end. If it is longer than the kubelet allows, the end is kept, after a mark
-// that no reader accepts.
+// lastMessage keeps a container's last message whole, because a receipt is invalid without its end.
+// If the message is longer than the kubelet allows, its end is kept, after a mark that no reader
+// accepts.
 func (w *words) lastMessage(s string) string {
 	if len(s) > contract.MaxReceiptBytes {
 		s = "…" + strings.ToValidUTF8(s[len(s)-maxMessage:], "")
@@ -80,7 +80,7 @@ func (w *words) lastMessage(s string) string {
 	return s
 }
 
-// conditions keeps the first of each kind that is read.
+// conditions keeps the first condition of each type that is read.
 func (w *words) conditions(all []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget} {
@@ -109,7 +109,7 @@ func (w *words) containers(all []corev1.ContainerStatus) []corev1.ContainerStatu
 	return kept
 }
 
-// rank sorts containers: ours first, then those that keep the pod running.
+// rank orders containers: ours first, then those that keep the pod running.
 func rank(c *corev1.ContainerStatus) int {
 	switch {
 	case c.Name == build.ContainerMemcached || c.Name == build.ContainerDrainer || c.Name == build.ContainerRouter:

@@ -24,29 +24,28 @@ import (
 )
 
 const (
-	// bindingInterval is how often the Secrets that a binding is made of are read. A
-	// right to a Secret by name is not enough to watch it.
+	// bindingInterval is how often the Secrets that a binding is made from are read. A right to a
+	// Secret by name is not enough to watch it.
 	bindingInterval = time.Minute
 	// unboundInterval is how often a binding that failed is tried again.
 	unboundInterval = 10 * time.Second
 )
 
-// bound is a binding that was as wanted, with these servers.
+// bound is a binding that was written as wanted, with these servers.
 type bound struct {
 	servers string
 	binding status.Binding
 }
 
-// unbound is why a binding failed, for a person to mend.
+// unbound is why a binding failed, for a person to fix.
 type unbound struct{ reason, message string }
 
 func (e *unbound) Error() string { return e.message }
 
-// Bindings has the Secrets of spec.binding that were as wanted.
+// Bindings remembers the Secrets of spec.binding that were as wanted.
 type Bindings struct{ written memory.Answers[bound] }
 
-// BindingRecheck is how long until the binding is looked at again; 0 if none is asked
-// for.
+// BindingRecheck is how long until the binding is checked again; 0 if the spec asks for none.
 func BindingRecheck(b *status.Binding) time.Duration {
 	switch {
 	case b == nil:
@@ -59,9 +58,9 @@ func BindingRecheck(b *status.Binding) time.Duration {
 	return 0
 }
 
-// Apply writes the Secret that spec.binding asks for, with these servers, or deletes the
-// one that status names. It needs rights that a person gives, to Secrets of these names.
-// If a right or a Secret is missing, the binding says so, and nothing waits.
+// Apply writes the Secret that spec.binding asks for, with these servers, or deletes the one that
+// status names. It needs rights that a person gives, to Secrets of these names. If a right or a
+// Secret is missing, the returned binding says so, and no other step waits.
 func (b *Bindings) Apply(
 	ctx context.Context, a Access, c *cachev1alpha1.Memcached, servers []string, now time.Time,
 ) (*status.Binding, error) {
@@ -83,7 +82,7 @@ func (b *Bindings) Apply(
 	if why := (*unbound)(nil); errors.As(err, &why) {
 		binding := &status.Binding{Reason: why.reason, Message: why.message}
 		if is != nil {
-			binding.Name = is.Name // it keeps what it had
+			binding.Name = is.Name // the Secret of that name stays
 		}
 		return binding, nil
 	}
@@ -95,11 +94,11 @@ func (b *Bindings) Apply(
 	return &binding, nil
 }
 
-// Forget a Memcached that is gone.
+// Forget forgets a Memcached that is gone.
 func (b *Bindings) Forget(key client.ObjectKey) { b.written.Forget(key) }
 
-// writeBinding writes the Secret, unless it is somebody else's. Nothing in it gets into
-// an error, a log or an event.
+// writeBinding writes the Secret, unless it belongs to another owner. No value of the Secret gets
+// into an error, a log or an event.
 func (a Access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, servers []string) error {
 	login, authorities, err := a.credentials(ctx, c)
 	if err != nil {
@@ -121,7 +120,7 @@ func (a Access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, se
 		}
 	}
 	desired := build.Binding(c, servers, login, authorities)
-	hash := written.HashOf(desired) // who may read it may read the Secret
+	hash := written.HashOf(desired) // the hash is only readable for clients that may read the Secret
 	if current != nil && written.AsWanted(desired, current, live, hash) {
 		return nil
 	}
@@ -163,7 +162,7 @@ func (a Access) secretKey(ctx context.Context, c *cachev1alpha1.Memcached, name,
 	return secret.Data[key], nil
 }
 
-// secret of that name, read live; nil if there is none.
+// secret reads the Secret of that name live; nil if there is none.
 func (a Access) secret(ctx context.Context, c *cachev1alpha1.Memcached, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	if err := a.Live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, secret); err != nil {
@@ -181,8 +180,8 @@ func mayNot(err error, what, name string) error {
 	return err
 }
 
-// deleteBinding deletes the cluster's own Secret. If the operator has no right to any
-// more, it stays until the Memcached is deleted.
+// deleteBinding deletes the cluster's own Secret. If the operator no longer has the right to delete
+// it, the Secret stays until the Memcached is deleted.
 func (a Access) deleteBinding(ctx context.Context, c *cachev1alpha1.Memcached, is *cachev1alpha1.BindingStatus) error {
 	if is == nil {
 		return nil

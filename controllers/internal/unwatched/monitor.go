@@ -20,17 +20,17 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// monitorInterval is how often a ServiceMonitor is looked at. It is not watched, because
-// its kind may be missing, or be added later.
+// monitorInterval is how often a ServiceMonitor is checked. It is not watched, because its kind may
+// be missing, or be added later.
 const monitorInterval = 5 * time.Minute
 
-// Monitors has the state of each ServiceMonitor.
+// Monitors remembers the state of each ServiceMonitor.
 type Monitors struct {
 	found memory.Answers[status.Monitoring]
 }
 
-// MonitorRecheck is how long until the ServiceMonitor is looked at again; 0 if none is
-// asked for.
+// MonitorRecheck is how long until the ServiceMonitor is checked again; 0 if the spec asks for
+// none.
 func MonitorRecheck(m status.Monitoring) time.Duration {
 	if m == status.Monitored || m == status.MonitoringUnknown {
 		return monitorInterval
@@ -38,9 +38,9 @@ func MonitorRecheck(m status.Monitoring) time.Duration {
 	return 0
 }
 
-// Apply writes the ServiceMonitor, or deletes the one that status names. It returns the
-// state, with an error the last known one. If an object of its name is somebody else's,
-// the error is a identity.NameTakenError.
+// Apply writes the ServiceMonitor, or deletes the one that status names. It returns the state; with
+// an error it returns the last known one. If another owner's object has the name, the error is an
+// identity.NameTakenError.
 func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcached, now time.Time) (status.Monitoring, error) {
 	desired := build.ServiceMonitor(c)
 	if desired == nil {
@@ -79,7 +79,7 @@ func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcach
 // Forget a Memcached that is gone.
 func (m *Monitors) Forget(key client.ObjectKey) { m.found.Forget(key) }
 
-// serviceMonitor of the cluster, or nil if there is none.
+// serviceMonitor reads the cluster's ServiceMonitor live; nil if there is none.
 func (a Access) serviceMonitor(ctx context.Context, c *cachev1alpha1.Memcached) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(build.ServiceMonitorKind)
@@ -100,8 +100,7 @@ func (a Access) deleteServiceMonitor(ctx context.Context, c *cachev1alpha1.Memca
 	return a.delete(ctx, live)
 }
 
-// contains tells whether live has everything that is desired; the server adds fields of
-// its own.
+// contains tells whether live has all desired fields and values; the server adds fields of its own.
 func contains(live, desired any) bool {
 	switch d := desired.(type) {
 	case map[string]any:

@@ -1,7 +1,6 @@
-// Package unwatched applies the objects of a cluster that nothing watches: the Secret of
-// spec.binding, because a right to it by name is not enough to watch it, and the
-// ServiceMonitor, because its kind may be missing. Each is read live from time to time,
-// and not in between.
+// Package unwatched applies the objects of a cluster that the operator doesn't watch: the Secret of
+// spec.binding, because a right to it by name is not enough to watch it, and the ServiceMonitor,
+// because its kind may be missing. Each is only read live from time to time.
 package unwatched
 
 import (
@@ -12,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Access to the API server: Client writes, Live reads.
+// Access is access to the API server: Client writes, Live reads.
 type Access struct {
 	Client client.Client
 	Live   client.Reader

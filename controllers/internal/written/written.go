@@ -14,25 +14,26 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Admission may change what we apply: a hook raises a request, an autopilot rounds it. What it made of our
-// last write is what was written, although it is not what is wanted. So each object has a hash of what
-// was sent, and no field of that may have become anybody else's: whoever else changes a value of ours takes
-// the field over, and admission does not.
+// Admission may change an applied object: a webhook raises a request, GKE Autopilot rounds it. The
+// result counts as written, although it differs from the wanted configuration. So each object has a
+// hash of the configuration that was sent, and all fields of that configuration must still be ours.
+// Another client that changes one of our values takes over the field's ownership, while admission
+// does not.
 
-// HashOf is the hash of what is sent.
+// HashOf is the hash of a configuration that is sent.
 func HashOf(desired any) string {
-	b, _ := json.Marshal(desired) // an apply configuration always has JSON
+	b, _ := json.Marshal(desired) // an apply configuration can always be marshalled
 	const length = 8
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:length])
 }
 
-// AsSent tells whether the object is what the API server made of a write with this hash.
+// AsSent tells whether the object is the result of a write with this hash.
 func AsSent(live metav1.Object, hash string, desired any) bool {
 	return live.GetAnnotations()[cachev1alpha1.AnnotationApplied] == hash && OwnsAll(live, desired)
 }
 
-// OwnsAll tells whether all fields of the configuration are ours, those within the path being left out.
+// OwnsAll tells whether all fields of the configuration are ours, except for those within the path.
 func OwnsAll(live metav1.Object, desired any, path ...string) bool {
 	fields := appliedFields(live)
 	for _, name := range path {
@@ -43,7 +44,7 @@ func OwnsAll(live metav1.Object, desired any, path ...string) bool {
 	if err != nil || fields == nil || json.Unmarshal(b, &value) != nil {
 		return false
 	}
-	if len(path) == 0 { // these say which object it is
+	if len(path) == 0 { // these fields identify the object
 		delete(value, "apiVersion")
 		delete(value, "kind")
 		if meta, ok := value["metadata"].(map[string]any); ok {
@@ -54,7 +55,7 @@ func OwnsAll(live metav1.Object, desired any, path ...string) bool {
 	return owns(fields, value)
 }
 
-// appliedFields are those that we applied, as the API server keeps them.
+// appliedFields are the managed fields of our applies.
 func appliedFields(live metav1.Object) map[string]any {
 	for _, entry := range live.GetManagedFields() {
 		if entry.Manager != cachev1alpha1.ManagedBy || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
@@ -68,8 +69,8 @@ func appliedFields(live metav1.Object) map[string]any {
 	return nil
 }
 
-// owns tells whether the set of fields has all of the value. A field without fields of its own is owned as
-// a whole.
+// owns tells whether the managed fields contain all of the value. A field without subfields is
+// owned as a whole.
 func owns(fields map[string]any, value any) bool {
 	if len(fields) == 0 {
 		return true
@@ -123,15 +124,15 @@ func hasKeys(text string, element any) bool {
 	return true
 }
 
-// Configuration is an apply configuration, as generated.
+// Configuration is a generated apply configuration.
 type Configuration[T any] interface {
 	runtime.ApplyConfiguration
 	WithAnnotations(entries map[string]string) *T
 	WithResourceVersion(version string) *T
 }
 
-// AsWanted tells whether there is nothing to write. The hash of a former write is no difference: the
-// configuration gets it.
+// AsWanted tells whether no write is needed. The annotation with the hash of the last write doesn't
+// count as a difference, because AsWanted adds it to the configuration.
 func AsWanted[AC interface {
 	*T
 	Configuration[T]

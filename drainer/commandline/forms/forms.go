@@ -1,8 +1,8 @@
-// Package forms has arguments of memcached for tests: the supervisor and the API's rules have to
-// judge each the same way.
+// Package forms has arguments of memcached for tests: the supervisor and the API's rules have to judge each
+// the same way.
 package forms
 
-// Form is some arguments, and whether they are refused.
+// Form is a list of arguments, and whether it is refused.
 type Form struct {
 	Arguments []string
 	Refused   bool
@@ -12,7 +12,7 @@ func refused(arguments ...string) Form { return Form{arguments, true} }
 
 func taken(arguments ...string) Form { return Form{arguments, false} }
 
-// Supervisors are about the options that only the supervisor sets: -e and -d.
+// Supervisors has forms of the options that only the supervisor sets: -e and -d.
 var Supervisors = []Form{
 	refused("-e", "/x"), refused("-e/x"), refused("-ve/x"), refused("-ve", "/x"), refused("-We/x"), refused("-vWe", "/x"),
 	refused("-AkMrLCFXWe/x"), refused("-v", "-e/x"), refused("-f", "1.5", "-e", "/x"), refused("-e"),
@@ -22,7 +22,7 @@ var Supervisors = []Form{
 	taken("-o", "hash_algorithm=xxh3,no_lru_crawler"), taken("--disable-watch"), taken("--slab-min-size=48"), taken("-f1.25"),
 }
 
-// ShortPages are about layouts that memcached never restarts from.
+// ShortPages has layouts that memcached never restarts from.
 var ShortPages = []Form{
 	refused("-o", "no_modern"), refused("-ono_modern"), refused("-vWono_modern"), refused("--extended=no_modern"), refused("--ext", "no_modern"),
 	refused("--ex=modern,no_modern"), refused("-o", "no_modern=1"), refused("-o", "modern,no_modern,hash_algorithm=xxh3"),

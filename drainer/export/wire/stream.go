@@ -18,28 +18,28 @@ import (
 // Stream is a mover's connection to a supervisor.
 type Stream struct {
 	Hello
-	// End is that of the last pass.
+	// End is the end of the last pass.
 	End
 	conn *memcache.Conn
-	// silence is how long the supervisor may say nothing.
+	// silence bounds the time without a frame from the supervisor.
 	silence time.Duration
 	stop    func() bool
 	frame   []byte
 }
 
-// ErrRefused means that the supervisor answers, and streams nothing.
+// ErrRefused means that the supervisor answers, but streams nothing.
 var ErrRefused = errors.New("the supervisor refuses to stream")
 
-// connecting is how long it may take to reach a supervisor. If a network policy is in the way,
-// nobody answers.
+// connecting bounds the time to reach a supervisor. A network policy in the way would leave the connection
+// without an answer.
 const connecting = 10 * time.Second
 
-// surveying is how many times silence the first answer may take: the supervisor looks through all of
-// the file first, and can say nothing meanwhile.
+// surveying is how many times silence the first answer may take: the supervisor scans all of the file first,
+// and sends nothing meanwhile.
 const surveying = 5
 
-// Open asks the supervisor at address for a stream, until ctx ends. In a pass it may say nothing for
-// silence.
+// Open asks the supervisor at address for a stream, until ctx ends. silence bounds the time without a frame
+// during a pass.
 func Open(ctx context.Context, d memcache.Dialer, address string, r *Request, silence time.Duration) (*Stream, error) {
 	request, err := json.Marshal(r)
 	if err != nil {
@@ -47,7 +47,7 @@ func Open(ctx context.Context, d memcache.Dialer, address string, r *Request, si
 	}
 	dialCtx, cancel := context.WithTimeout(ctx, min(connecting, silence))
 	defer cancel()
-	d.Anybody = true // it is a supervisor
+	d.AnyServer = true // the server is a supervisor
 	conn, err := d.Dial(dialCtx, address)
 	if err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func (s *Stream) Close() {
 	s.conn.Close()
 }
 
-// Items yields the items of one pass, each valid until the next one, with times by the
-// member's clock. An error is the last thing yielded. After it all, s.End is set.
+// Items yields the items of one pass, each valid until the next one, with times by the member's clock. An
+// error is the last thing yielded. After the last item, s.End is set.
 func (s *Stream) Items() iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		s.End = End{}
@@ -139,7 +139,7 @@ func (s *Stream) next() (kind byte, frame []byte, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	// Memory is only taken for what has come.
+	// Memory is only allocated for bytes that have arrived.
 	const step = 1 << 20
 	frame = s.frame[:0]
 	for len(frame) < size && err == nil {

@@ -1,9 +1,9 @@
-// Package wire is what a mover and the supervisor of a running member say to each other: the
-// mover asks for the items that others own, and the supervisor streams them.
+// Package wire is the protocol between a mover and the supervisor of a running member: the mover asks for the
+// items that others own, and the supervisor streams them.
 //
-// After TLS and the login, as memcached has them, the mover sends one line, "export" and a
-// Request, and gets one, "OK" and a Hello, or an error. Then it asks for one pass after the
-// other by a line "pass". The answer is frames: items, and at the end an End.
+// After TLS and the login, which are memcached's, the mover sends one line, "export" and a Request. The
+// answer is a line, "OK" and a Hello, or an error. Then the mover asks for one pass after the other with a
+// line "pass". The answer is frames: items, and at the end an End.
 package wire
 
 import (
@@ -14,22 +14,22 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Request is what the mover wants.
+// Request is the mover's request.
 type Request struct {
-	// Client and KeyPrefix name the routing; Servers are its list, as it names them.
+	// Client and KeyPrefix name the routing; Servers are its list, as the client names them.
 	Client    string   `json:"client"`
 	KeyPrefix string   `json:"keyPrefix,omitempty"`
 	Servers   []Server `json:"servers"`
-	// Self is the member's place among the servers, NoServer if it is none of them.
+	// Self is the member's index among the servers, NoServer if it is none of them.
 	Self int `json:"self"`
 	// OldestFirst asks for the least recently used items first.
 	OldestFirst bool `json:"oldestFirst,omitempty"`
 }
 
-// NoServer is the place of a member that is none of the servers: others own all of its items.
+// NoServer is the index of a member that is none of the servers: others own all of its items.
 const NoServer = -1
 
-// Server is one of a routing's list.
+// Server is a server of the routing's list.
 type Server struct {
 	Name string `json:"name,omitempty"`
 	Host string `json:"host"`
@@ -38,37 +38,36 @@ type Server struct {
 
 // Hello is the supervisor's answer.
 type Hello struct {
-	// Version of memcached.
+	// Version is memcached's version.
 	Version string `json:"version"`
-	// Expected is about how many items others own.
+	// Expected is roughly how many items others own.
 	Expected int64 `json:"expected"`
 }
 
-// End is what the supervisor says at the end of a pass.
+// End is sent at the end of a pass.
 type End struct {
-	// Items that were sent, and how many of them memcached was asked for.
+	// Items is how many items were sent; Asked is how many of them memcached was asked for.
 	Items int64 `json:"items"`
 	Asked int64 `json:"asked"`
-	// Complete: no item that was there from the pass' beginning to its end can have been
-	// overlooked.
+	// Complete means that every item that existed from the beginning of the pass to its end was sent.
 	Complete bool `json:"complete"`
-	// Error says why the pass ended early.
+	// Error is why the pass ended early.
 	Error string `json:"error,omitempty"`
 }
 
-// Words of the lines.
+// The words that begin lines.
 const (
 	Export = "export "
 	OK     = "OK "
 	Pass   = "pass"
-	// MaxLine bounds a request, in bytes: MaxServers have less than a fifth of it.
+	// MaxLine bounds a request, in bytes: MaxServers take less than a fifth of it.
 	MaxLine = 512 << 10
-	// MaxServers is the largest cluster: some clients hash a key once for each.
+	// MaxServers bounds the cluster's size: some clients hash a key once for each server.
 	MaxServers = 512
 )
 
-// Kinds of frames. A frame is its kind, the number of bytes that follow, in 32 bits, and these. One of
-// no items says that the pass goes on.
+// Kinds of frames. A frame is its kind, the number of bytes that follow, in 32 bits, and these bytes. A frame
+// without items says that the pass goes on.
 const (
 	Items     = 'I'
 	Ended     = 'E'
@@ -77,7 +76,7 @@ const (
 	maxFrame = 1<<30 + 1<<20
 )
 
-// PutHead writes a frame's head into its first bytes; the frame is all of b.
+// PutHead writes a frame's head into the first bytes of b, which is the whole frame.
 func PutHead(b []byte, kind byte) {
 	b[0] = kind
 	binary.LittleEndian.PutUint32(b[1:], uint32(len(b)-FrameHead))
@@ -92,7 +91,7 @@ func Head(b []byte) (kind byte, size int, err error) {
 	return kind, size, nil
 }
 
-// ErrMalformed means that what was received is none of this package's.
+// ErrMalformed means that the received bytes don't follow this protocol.
 var ErrMalformed = errors.New("malformed stream")
 
 // The head of a record: the lengths of value and key, state and form, CAS, client flags,

@@ -23,7 +23,7 @@ var examples = []item.Item{
 	{Key: bytes.Repeat([]byte{0xff}, 250), Value: []byte{}, BinaryKey: true, State: item.Invalidated},
 }
 
-// TestItemsAreReadAsTheyAreWritten, one after the other.
+// The items follow one another.
 func TestItemsAreReadAsTheyAreWritten(t *testing.T) {
 	var b []byte
 	for i := range examples {
@@ -44,7 +44,7 @@ func TestItemsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// FuzzNext: whatever comes is an item that is written so, or an error.
+// Any input is an item in the format of Append, or an error.
 func FuzzNext(f *testing.F) {
 	for i := range examples {
 		f.Add(Append(nil, &examples[i]))
@@ -61,14 +61,14 @@ func FuzzNext(f *testing.F) {
 		}
 		again := Append(nil, &it)
 		read := bytes.Clone(b[:len(b)-len(rest)])
-		copy(read[6:8], []byte{0, 0}) // not used
+		copy(read[6:8], []byte{0, 0}) // unused
 		if !bytes.Equal(again, read) {
 			t.Errorf("%x is written as %x", read, again)
 		}
 	})
 }
 
-// FuzzStream: a supervisor that sends anything. The mover ends, and what it yields are items.
+// A supervisor sends arbitrary bytes. The mover ends, and yields only possible items.
 func FuzzStream(f *testing.F) {
 	frame := func(kind byte, b []byte) []byte {
 		b = append(make([]byte, FrameHead), b...)
@@ -101,7 +101,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// says accepts one connection, and sends an answer to all that it is asked: bytes, with rests in between.
+// says accepts one connection, and sends the answer whatever it is asked: bytes, with pauses in between.
 func says(t *testing.T, answer ...any) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", filepath.Join(t.TempDir(), "socket"))
@@ -132,7 +132,7 @@ func says(t *testing.T, answer ...any) (address string) {
 	return listener.Addr().String()
 }
 
-// TestAFrameTakesMemoryWhenItComes: its head alone may say anything.
+// The head of a frame may have any size in it.
 func TestAFrameTakesMemoryWhenItComes(t *testing.T) {
 	head := []byte{Items, 0, 0, 0, 0}
 	binary.LittleEndian.PutUint32(head[1:], maxFrame)
@@ -155,13 +155,13 @@ func TestAFrameTakesMemoryWhenItComes(t *testing.T) {
 	}
 }
 
-// TestASupervisorThatIsSlow: it looks through the file for longer than it may be silent later, and in
-// a pass that finds nothing it says that it goes on.
+// It scans the file for longer than it may be silent later, and in a pass without items it reports that it
+// goes on.
 func TestASupervisorThatIsSlow(t *testing.T) {
 	wait.AtSomeSpeed(t, 150*time.Millisecond, func(rest time.Duration) error { return slowSupervisor(t, rest) })
 }
 
-// slowSupervisor rests for three quarters of the time that it may be silent.
+// slowSupervisor pauses for three quarters of the time that it may be silent.
 func slowSupervisor(t *testing.T, rest time.Duration) error {
 	t.Helper()
 	silence := rest / 3 * 4
@@ -183,7 +183,7 @@ func slowSupervisor(t *testing.T, rest time.Duration) error {
 	return nil
 }
 
-// TestALargeFrame is read as a whole.
+// It is read as a whole.
 func TestALargeFrame(t *testing.T) {
 	it := item.Item{Key: []byte("k"), Value: bytes.Repeat([]byte("large "), 1<<20)}
 	frame := Append(make([]byte, FrameHead), &it)

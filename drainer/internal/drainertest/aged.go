@@ -14,15 +14,15 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// longer is by how many seconds a memcached has run longer than it did, after Age.
+// longer is how many seconds Age adds to the time that a memcached has run.
 const longer = 24 * 3600
 
 var minutesAgo = regexp.MustCompile(`used:(\d+)minutes-ago`)
 
-// AgedKey is one of the keys of the items that Age makes so old.
+// AgedKey returns one of the keys of the items that Age makes that old.
 func AgedKey(minutes, i int) string { return fmt.Sprintf("used:%dminutes-ago:%05d", minutes, i) }
 
-// MinutesOf a key of AgedKey's.
+// MinutesOf returns the minutes of a key of AgedKey.
 func MinutesOf(t *testing.T, key []byte) int {
 	t.Helper()
 	found := minutesAgo.FindSubmatch(key)
@@ -62,11 +62,11 @@ func Age(t *testing.T, m *memcachedtest.Mapped) {
 		}
 		return file
 	})
-	time.Sleep(1100 * time.Millisecond) // it restarts warm in a later second only
+	time.Sleep(1100 * time.Millisecond) // it only restarts warm in a later second
 	m.Restart()
 }
 
-// edit a file in its place.
+// edit changes a file in place.
 func edit(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -23,10 +23,10 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// Base64Of a key.
+// Base64Of returns a key in base64.
 func Base64Of(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }
 
-// Leaving is the volume of a member that has left with objects on it.
+// Leaving returns the volume of a member that has left with objects on it.
 func Leaving(t *testing.T, how string, all map[string]Object) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func (h *Hooked) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	}
 }
 
-// MoveArgs are for a live move from source, with a receipt in a file of its own.
+// MoveArgs returns arguments for a live move from source, with a receipt in a separate file.
 func MoveArgs(t *testing.T, client, source string, servers []string) contract.Move {
 	t.Helper()
 	a := contract.Move{Source: source, Transfer: TransferArgs(t, servers)}
@@ -100,7 +100,7 @@ func StoreByOwner(t *testing.T, client string, servers []string, all map[string]
 	}
 }
 
-// ExpectGenerations checks which generations lie beside the newest file.
+// ExpectGenerations checks which generations are beside the newest file.
 func ExpectGenerations(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	var got []string
@@ -131,7 +131,7 @@ func (s *Served) KillMemcached() {
 	s.Wait()
 }
 
-// ExpectItems waits for exactly these.
+// ExpectItems waits until the member has exactly these items.
 func (s *Served) ExpectItems(all map[string]Object) {
 	s.T.Helper()
 	wait.For(s.T, "the items", func() error {
@@ -143,7 +143,7 @@ func (s *Served) ExpectItems(all map[string]Object) {
 	Check(s.T, "gomemcache", []string{s.Address()}, all)
 }
 
-// Packed makes of a volume with a warm file one with its save.
+// Packed turns a volume with a warm file into one with its save.
 func Packed(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -153,14 +153,14 @@ func Packed(t *testing.T, dir string) string {
 	return to
 }
 
-// ForEachSeed runs the test with each seed, beside the others, from a random one on: one seed in the
-// first tier, 8 in the second. PROPERTY_SEED says the first, PROPERTY_SEEDS how many.
+// ForEachSeed runs the test with several seeds in parallel, from a random one on: one seed in the first tier,
+// 8 in the second. PROPERTY_SEED sets the first seed, PROPERTY_SEEDS the number.
 func ForEachSeed(t *testing.T, test func(t *testing.T, seed uint64)) {
 	t.Helper()
 	ForSeeds(t, 8, test)
 }
 
-// ForSeeds is ForEachSeed, with n seeds in the second tier.
+// ForSeeds is ForEachSeed with n seeds in the second tier.
 func ForSeeds(t *testing.T, n int, test func(t *testing.T, seed uint64)) {
 	t.Helper()
 	first, n := seeds(t, n)
@@ -193,7 +193,7 @@ func seeds(t *testing.T, most int) (first uint64, n int) {
 	return first, n
 }
 
-// ManifestText is the manifest in dir.
+// ManifestText returns the manifest in dir.
 func ManifestText(t *testing.T, dir string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, contract.Manifest))
@@ -203,7 +203,7 @@ func ManifestText(t *testing.T, dir string) string {
 	return string(b)
 }
 
-// LiveItems counts those in the warm file in dir.
+// LiveItems counts the live items of the warm file in dir.
 func LiveItems(t *testing.T, dir string) (int64, error) {
 	t.Helper()
 	r, err := volume.Open(dir, volume.Options{})

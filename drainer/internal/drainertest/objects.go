@@ -17,19 +17,19 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// ReadManifest reads that of the member in dir.
+// ReadManifest reads the manifest of the member in dir.
 func ReadManifest(dir string) (*volume.Manifest, error) { return volume.ReadManifest(dir) }
 
 // Object is what a client has stored.
 type Object struct {
 	Value []byte
 	Flags uint64
-	// ttl in seconds as it was stored, 0 never.
+	// TTL is in seconds as it was stored; 0 means never.
 	TTL int64
 }
 
-// Objects makes n of them, of all kinds: sizes from nothing to the limit of
-// one item, flags, times, keys that are no text.
+// Objects makes n objects of all kinds: sizes from nothing to an item's limit, flags, times, keys that are
+// not text.
 func Objects(seed uint64, n int) map[string]Object {
 	r := rand.New(rand.NewPCG(seed, 0))
 	values := rand.NewChaCha8(sha256.Sum256(fmt.Append(nil, seed)))
@@ -37,7 +37,7 @@ func Objects(seed uint64, n int) map[string]Object {
 	for i := range n {
 		size := r.IntN(400)
 		switch kind := r.IntN(500); {
-		case i == n/2, kind == 0: // few, for they take nearly all of the time
+		case i == n/2, kind == 0: // few, because they take nearly all of the time
 			size = r.IntN(1<<20 - 400)
 		case kind < 10:
 			size = 0
@@ -65,7 +65,7 @@ func Store(t *testing.T, address string, all map[string]Object) {
 	StoreBy(t, memcache.Dialer{}, address, all)
 }
 
-// StoreBy is Store by a dialer.
+// StoreBy is Store with a dialer.
 func StoreBy(t *testing.T, d memcache.Dialer, address string, all map[string]Object) {
 	t.Helper()
 	conn, err := d.DialContext(t.Context(), "tcp", address)
@@ -128,7 +128,7 @@ func fetchAll(t *testing.T, conn *memcache.Conn, keys []string, got func(key str
 	}
 }
 
-// CheckBy is Check by a dialer.
+// CheckBy is Check with a dialer.
 func CheckBy(t *testing.T, d memcache.Dialer, client string, servers []string, all map[string]Object) {
 	t.Helper()
 	owner, err := routing.New(client, MustParse(t, servers))
@@ -176,7 +176,7 @@ func CheckBy(t *testing.T, d memcache.Dialer, client string, servers []string, a
 	}
 }
 
-// Settle waits until the manifest speaks of at least n items.
+// Settle waits until the manifest has at least n items.
 func (s *Served) Settle(n int) {
 	s.T.Helper()
 	wait.For(s.T, "the manifest to follow", func() error {
@@ -188,11 +188,11 @@ func (s *Served) Settle(n int) {
 	})
 }
 
-// Address to connect to.
+// Address is where clients connect.
 func (s *Served) Address() string { return "127.0.0.1:" + strconv.Itoa(s.Port) }
 
-// End stops the member: by the kubelet's signal, or as the OOM killer would,
-// supervisor and memcached at once.
+// End stops the member: by the kubelet's signal, or as the OOM killer would, supervisor and memcached at the
+// same time.
 func (s *Served) End(how string) {
 	s.T.Helper()
 	switch how {
@@ -209,7 +209,7 @@ func (s *Served) End(how string) {
 	}
 }
 
-// Held are those of the objects that a server has, each as it was stored.
+// Held returns those of the objects that a server has, each as it was stored.
 func Held(t *testing.T, address string, all map[string]Object) map[string]Object {
 	t.Helper()
 	conn, err := (memcache.Dialer{}).Dial(t.Context(), address)

@@ -1,4 +1,4 @@
-// Package drainertest runs drainers and members in processes of their own, for tests.
+// Package drainertest runs drainers and members in separate processes, for tests.
 package drainertest
 
 import (
@@ -32,15 +32,15 @@ import (
 // BeDrainer makes this test binary behave as the drainer itself.
 const BeDrainer = "DRAINER_TEST_MAIN"
 
-// main is the drainer's.
+// main is the drainer's main function.
 var main func(ctx context.Context, line []string, std args.IO) int
 
-// Main runs the tests, or, in a process that they have started, the drainer, after
-// stepping in where a test wants something of it.
+// Main runs the tests, or, in a process that they have started, the drainer, after calling the functions with
+// which tests change its behaviour.
 func Main(m *testing.M, drainer func(ctx context.Context, line []string, std args.IO) int, stepIn ...func()) {
 	main = drainer
 	if os.Getenv(BeDrainer) != "" {
-		// A drainer that a tracer has started would outlive it.
+		// A drainer that a tracer has started would outlive the tracer.
 		if err := linux.DieWithParent(); err != nil {
 			panic(err)
 		}
@@ -52,7 +52,7 @@ func Main(m *testing.M, drainer func(ctx context.Context, line []string, std arg
 	memcachedtest.Main(m, 8)
 }
 
-// Buffer is a bytes.Buffer for a process to write to and a test to read.
+// Buffer is a bytes.Buffer that a process writes to while a test reads it.
 type Buffer struct {
 	Mu sync.Mutex
 	B  bytes.Buffer
@@ -65,14 +65,14 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.B.Write(p)
 }
 
-// String is all that was written.
+// String returns everything that was written.
 func (b *Buffer) String() string {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
 	return b.B.String()
 }
 
-// Process is a drainer in a process of its own.
+// Process is a drainer in a separate process.
 type Process struct {
 	T        *testing.T
 	Cmd      *exec.Cmd
@@ -86,7 +86,7 @@ func Start(t *testing.T, args ...string) *Process {
 	return StartWith(t, "", args...)
 }
 
-// StartWith is start with one more environment variable.
+// StartWith is Start with one more environment variable.
 func StartWith(t *testing.T, env string, args ...string) *Process {
 	t.Helper()
 	return startIn(t, []string{env}, args...)
@@ -116,7 +116,7 @@ func startIn(t *testing.T, env []string, args ...string) *Process {
 	return p
 }
 
-// Signal sends one.
+// Signal sends a signal.
 func (p *Process) Signal(sig syscall.Signal) {
 	p.T.Helper()
 	if err := p.Cmd.Process.Signal(sig); err != nil {
@@ -124,7 +124,7 @@ func (p *Process) Signal(sig syscall.Signal) {
 	}
 }
 
-// Wait returns the exit code.
+// Wait waits for the end and returns the exit code.
 func (p *Process) Wait() int {
 	p.T.Helper()
 	select {
@@ -146,7 +146,7 @@ func (p *Process) WaitFor(text string) {
 	})
 }
 
-// Served is a member under the supervisor. Its warm file is in dir.
+// Served is a member with its supervisor. Its warm file is in dir.
 type Served struct {
 	*Process
 	Dir  string
@@ -160,7 +160,7 @@ func Serve(t *testing.T, dir string, args ...string) *Served {
 	return ServeAt(t, dir, port, args...)
 }
 
-// ServeAt is Serve on a port.
+// ServeAt is Serve on a given port.
 func ServeAt(t *testing.T, dir string, port int, args ...string) *Served {
 	t.Helper()
 	return ServeWith(t, "", dir, port, args...)
@@ -172,7 +172,7 @@ func ServeWith(t *testing.T, env, dir string, port int, args ...string) *Served 
 	return ServeBy(t, env, contract.Connection{}, dir, port, args...)
 }
 
-// ServeBy is for a member that is spoken to by the connection.
+// ServeBy is ServeWith for a member that clients reach by the connection.
 func ServeBy(t *testing.T, env string, c contract.Connection, dir string, port int, args ...string) *Served {
 	t.Helper()
 	return SuperviseCommand(t, env, MemberArgs(c, dir, port, args...))
@@ -199,19 +199,19 @@ func SuperviseCommand(t *testing.T, env string, c contract.Supervise, more ...st
 	return s
 }
 
-// MemberArgs are those of a member's supervisor.
+// MemberArgs returns the arguments of a member's supervisor.
 func MemberArgs(c contract.Connection, dir string, port int, args ...string) contract.Supervise {
 	command := append(append([]string{"memcached"}, memcachedtest.Args(port)...), c.Memcached(true)...)
 	return contract.Supervise{Dir: dir, Port: int32(port), TerminationLog: TerminationLog(dir), Connection: c, Command: append(command, memcachedtest.FewPages(args...)...)}
 }
 
-// TerminationLog is a file beside a member's volume.
+// TerminationLog returns the path of a file beside a member's volume.
 func TerminationLog(dir string) string { return dir + ".termination-log" }
 
-// TerminationLog is that of the member.
+// TerminationLog returns the path of the member's file.
 func (s *Served) TerminationLog() string { return TerminationLog(s.Dir) }
 
-// Survivors are memcached servers that stay.
+// Survivors starts memcached servers that stay.
 func Survivors(t *testing.T, n int, args ...string) ([]*memcachedtest.Server, []string) {
 	t.Helper()
 	var servers []*memcachedtest.Server
@@ -224,20 +224,20 @@ func Survivors(t *testing.T, n int, args ...string) ([]*memcachedtest.Server, []
 	return servers, flags
 }
 
-// DrainArgs are for a drain of dir, with a receipt in a file of its own.
+// DrainArgs returns arguments for a drain of dir, with a receipt in a separate file.
 func DrainArgs(t *testing.T, dir string, servers []string) contract.Drain {
 	t.Helper()
 	return contract.Drain{Dir: dir, Transfer: TransferArgs(t, servers)}
 }
 
-// TransferArgs are common to all that moves items.
+// TransferArgs returns the arguments that drains and moves have in common.
 func TransferArgs(t *testing.T, servers []string) contract.Transfer {
 	t.Helper()
 	return contract.Transfer{SourceID: "the-claim", Client: "libmemcached-ketama-weighted", Servers: servers,
 		UnreachableTimeout: wait.Long, Receipt: filepath.Join(t.TempDir(), "receipt")}
 }
 
-// Result of a drainer that ran in this process.
+// Result is the result of a drainer that ran in this process.
 type Result struct {
 	Code     int
 	Out, Err string
@@ -263,7 +263,7 @@ func Drain(t *testing.T, m contract.Drain) Result {
 	return r
 }
 
-// ReadReceipt reads one from a file.
+// ReadReceipt reads a receipt from a file.
 func ReadReceipt(t *testing.T, path string) *contract.Receipt {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -277,7 +277,7 @@ func ReadReceipt(t *testing.T, path string) *contract.Receipt {
 	return r
 }
 
-// OneLine checks that a failure was told in one line that holds the words.
+// OneLine checks that a failure was reported in one line with these words.
 func (r Result) OneLine(t *testing.T, words ...string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(r.Err, "\n"), "\n")
@@ -292,7 +292,7 @@ func (r Result) OneLine(t *testing.T, words ...string) {
 	}
 }
 
-// Fingerprint of a directory: names, sizes, times and contents.
+// Fingerprint returns a directory's names, sizes, times and contents.
 func Fingerprint(t *testing.T, dir string) string {
 	t.Helper()
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
@@ -322,7 +322,7 @@ func Fingerprint(t *testing.T, dir string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// MustParse parses servers.
+// MustParse parses servers or fails the test.
 func MustParse(t *testing.T, addresses []string) []routing.Server {
 	t.Helper()
 	var list []routing.Server
@@ -336,10 +336,10 @@ func MustParse(t *testing.T, addresses []string) []routing.Server {
 	return list
 }
 
-// Memcached is the served memcached, to be asked.
+// Memcached returns the member's memcached, for requests.
 func (s *Served) Memcached() *memcachedtest.Server { return &memcachedtest.Server{Port: s.Port} }
 
-// Flush flushes all items, and waits until the manifest knows of it.
+// Flush flushes all items, and waits until the manifest has the flush.
 func (s *Served) Flush() {
 	s.T.Helper()
 	s.Memcached().RawFor(s.T).Must("OK", "flush_all", nil)
@@ -352,7 +352,7 @@ func (s *Served) Flush() {
 	})
 }
 
-// PID returns the process id of the served memcached.
+// PID returns the process id of the member's memcached.
 func (s *Served) PID() int {
 	s.T.Helper()
 	m, err := ReadManifest(s.Dir)
@@ -362,7 +362,7 @@ func (s *Served) PID() int {
 	return m.PID
 }
 
-// Gone tells whether the process has ended.
+// Gone returns an error unless the process has ended.
 func Gone(pid int) error {
 	err := syscall.Kill(pid, 0)
 	if errors.Is(err, syscall.ESRCH) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Proxy stands before a server and drops a number of connections, each after
-// some bytes in either direction.
+// Proxy is a proxy before a server that drops a number of connections, each after some bytes in either
+// direction.
 type Proxy struct {
 	listener net.Listener
 	server   string
@@ -18,40 +18,53 @@ type Proxy struct {
 	r        *rand.Rand
 	drops    int
 	conns    map[net.Conn]bool
+	all      sync.WaitGroup
 }
 
-// NewProxy starts one that drops so many connections.
+// NewProxy starts a proxy that drops that many connections.
 func NewProxy(t *testing.T, server string, seed uint64, drops int) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p := ProxyAt(t, "127.0.0.1:0", server)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.r, p.drops = rand.New(rand.NewPCG(seed, 2)), drops
+	return p
+}
+
+// ProxyAt starts one that drops nothing until its end.
+func ProxyAt(t *testing.T, address, server string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{listener: l, server: server, r: rand.New(rand.NewPCG(seed, 2)), drops: drops, conns: map[net.Conn]bool{}}
-	var wg sync.WaitGroup
-	wg.Go(func() { p.accept(&wg) })
-	t.Cleanup(func() {
-		l.Close()
-		p.closeAll()
-		wg.Wait()
-	})
+	p := &Proxy{listener: l, server: server, conns: map[net.Conn]bool{}}
+	p.all.Go(p.accept)
+	t.Cleanup(p.End)
 	return p
+}
+
+// End it, with all its connections.
+func (p *Proxy) End() {
+	p.listener.Close()
+	p.closeAll()
+	p.all.Wait()
 }
 
 // Address to connect to.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-func (p *Proxy) accept(wg *sync.WaitGroup) {
+func (p *Proxy) accept() {
 	for {
 		in, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		wg.Go(func() { p.serve(in) })
+		p.all.Go(func() { p.serve(in) })
 	}
 }
 
-// serve passes bytes on until either side, or the number of bytes, ends it.
+// serve passes bytes on until either side ends, or the allowed number of bytes has passed.
 func (p *Proxy) serve(in net.Conn) {
 	defer in.Close()
 	out, err := net.Dial("tcp", p.server)

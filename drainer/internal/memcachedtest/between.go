@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Between stands between clients and a server. before is called with each piece that a
-// client sends, before the server gets it. If it returns false, the connection breaks.
+// Between is a proxy between clients and a server. It calls before with each piece that a client sends,
+// before the server gets it. If before returns false, the connection breaks.
 func Between(tb testing.TB, server string, before func(sent []byte) bool) (address string) {
 	tb.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ClockAhead returns a variable for the environment of a memcached whose node's clock is
-// ahead, or behind if d is negative. No Go program sees that clock: they ask the kernel.
+// ClockAhead returns an environment variable for a memcached whose node's clock is ahead by d, or behind if d
+// is negative. It has no effect on Go programs, which ask the kernel.
 func ClockAhead(tb testing.TB, d time.Duration) string {
 	tb.Helper()
 	dir := tb.TempDir()

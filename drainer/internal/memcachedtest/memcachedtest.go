@@ -43,8 +43,8 @@ func Program(tb testing.TB, name string) string {
 	return path
 }
 
-// Large is a memcached that was built with 64-bit client flags: the environment's
-// MEMCACHED_LARGE, built with --enable-large-client-flags. Without one the test is skipped.
+// Large returns a memcached that was built with 64-bit client flags (--enable-large-client-flags): the
+// environment's MEMCACHED_LARGE. Without one the test is skipped.
 func Large(tb testing.TB) string {
 	tb.Helper()
 	path := os.Getenv("MEMCACHED_LARGE")
@@ -54,8 +54,8 @@ func Large(tb testing.TB) string {
 	return path
 }
 
-// Newer is a memcached that is newer than Debian's, whose parser is another one since 1.6.40: the
-// environment's MEMCACHED_NEW. Without one the test is skipped; `make test-versions` has some.
+// Newer returns a memcached that is newer than Debian's: since 1.6.40 the parser is another one. It is the
+// environment's MEMCACHED_NEW; without one the test is skipped. `make test-versions` has some.
 func Newer(tb testing.TB) string {
 	tb.Helper()
 	path := os.Getenv("MEMCACHED_NEW")
@@ -65,8 +65,8 @@ func Newer(tb testing.TB) string {
 	return path
 }
 
-// Suite is the memcached of another of Debian's suites: the environment's MEMCACHED_ and the suite's
-// name, such as MEMCACHED_BULLSEYE, else that of `make memcacheds`.
+// Suite returns the memcached of another of Debian's suites: the environment's MEMCACHED_ and the suite's
+// name, such as MEMCACHED_BULLSEYE, or else the one of `make memcacheds`.
 func Suite(tb testing.TB, suite string) string {
 	tb.Helper()
 	if path := os.Getenv("MEMCACHED_" + strings.ToUpper(suite)); path != "" {
@@ -83,7 +83,7 @@ func Suite(tb testing.TB, suite string) string {
 	return Program(tb, path)
 }
 
-// StartSuite is Start, of the memcached of another of Debian's suites.
+// StartSuite is Start with the memcached of another of Debian's suites.
 func StartSuite(tb testing.TB, suite string, args ...string) *Server {
 	tb.Helper()
 	s := &Server{Port: FreePort(tb), tb: tb, args: args, binary: Suite(tb, suite)}
@@ -92,8 +92,8 @@ func StartSuite(tb testing.TB, suite string, args ...string) *Server {
 	return s
 }
 
-// Main runs the tests, so many at once: they wait for memcached and its clock most of
-// the time.
+// Main runs the tests, parallel ones at the same time: most of the time they wait for memcached and its
+// clock.
 func Main(m *testing.M, parallel int) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
@@ -105,11 +105,11 @@ func Main(m *testing.M, parallel int) {
 // Server is a running memcached.
 type Server struct {
 	Port int
-	// Dialer of this package's connections, but those that are Raw.
+	// Dialer is for this package's connections, except Raw ones.
 	Dialer memcache.Dialer
 	tb     testing.TB
 	args   []string
-	binary string // "" is Binary
+	binary string // if "", it is Binary
 	cmd    *exec.Cmd
 	done   chan struct{}
 }
@@ -117,10 +117,9 @@ type Server struct {
 // given are the ports that FreePort has returned.
 var given sync.Map
 
-// FreePort returns a TCP port that nobody listens on, for the duration of the test. The
-// kernel doesn't give it to an outgoing connection meanwhile, because it is below that
-// range; and the tests of other packages, which run at the same time, don't take it
-// either: a socket of its name says that it is taken.
+// FreePort returns a TCP port on which no process listens, for the duration of the test. The kernel doesn't
+// use it for an outgoing connection meanwhile, because it is below that range. The tests of other packages,
+// which run at the same time, don't use it either: a socket with the port's name marks it as taken.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	const low, high = 12000, 32000
@@ -143,8 +142,8 @@ func FreePort(tb testing.TB) int {
 	return 0
 }
 
-// isFree tells whether nobody listens on the port. A process that another test forks
-// meanwhile would listen, too, until its exec: so none is.
+// isFree tells whether no process listens on the port. A process that another test forks meanwhile would
+// listen, too, until its exec, so forks are locked out.
 func isFree(port int) bool {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -156,7 +155,7 @@ func isFree(port int) bool {
 	return true
 }
 
-// StartLarge is Start, of a memcached with 64-bit client flags.
+// StartLarge is Start with a memcached with 64-bit client flags.
 func StartLarge(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	s := &Server{Port: FreePort(tb), tb: tb, args: args, binary: Large(tb)}
@@ -165,7 +164,7 @@ func StartLarge(tb testing.TB, args ...string) *Server {
 	return s
 }
 
-// StartNewer is Start, of a memcached that is newer than Debian's.
+// StartNewer is Start with a memcached that is newer than Debian's.
 func StartNewer(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	s := &Server{Port: FreePort(tb), tb: tb, args: args, binary: Newer(tb)}
@@ -183,23 +182,23 @@ func Start(tb testing.TB, args ...string) *Server {
 // Mapped is a memcached with a warm file.
 type Mapped struct {
 	*Server
-	// Path of the warm file.
+	// Path is that of the warm file.
 	Path string
-	// Args that it was started with.
+	// Args are those that it was started with.
 	Args []string
 }
 
-// StartMapped is Start with a warm file at path, and without the crawler, which would
-// remove expired items while a test looks at them.
+// StartMapped is Start with a warm file at path, and without the crawler, which would remove expired items
+// while a test looks at them.
 func StartMapped(tb testing.TB, path string, args ...string) *Mapped {
 	tb.Helper()
 	args = append([]string{"-e", path, "-o", "no_lru_crawler"}, args...)
 	return &Mapped{Start(tb, args...), path, args}
 }
 
-// FewPages are the arguments of a memcached with a warm file, with few slab classes unless args say
-// which. It takes a page of each at its start: forty megabytes by default, which a test would write,
-// save and read.
+// FewPages returns the arguments of a memcached with a warm file, with few slab classes unless args set them.
+// memcached takes a page of each class at its start: by default 40 MB, which a test would write, save and
+// read.
 func FewPages(args ...string) []string {
 	for _, arg := range args {
 		if arg == "-f" || strings.Contains(arg, "slab_sizes") {
@@ -218,7 +217,7 @@ func StartAt(tb testing.TB, port int, args ...string) *Server {
 	return s
 }
 
-// Args that every memcached of a test is given, at port.
+// Args returns the arguments that every memcached of a test gets, at port.
 func Args(port int) []string {
 	args := []string{"-l", "127.0.0.1", "-U", "0", "-p", strconv.Itoa(port)}
 	if os.Geteuid() == 0 {
@@ -259,14 +258,14 @@ func (s *Server) run() {
 	})
 }
 
-// Address is HOST:PORT.
+// Address returns HOST:PORT.
 func (s *Server) Address() string { return "127.0.0.1:" + strconv.Itoa(s.Port) }
 
-// PID of the process.
+// PID returns the process id.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Signal sends a signal. A process that it kills or stops has ended, or answers
-// nothing more, when Signal returns.
+// Signal sends a signal. When it returns, a process that the signal kills or stops has ended, or answers
+// nothing more.
 func (s *Server) Signal(sig syscall.Signal) {
 	s.tb.Helper()
 	if err := s.cmd.Process.Signal(sig); err != nil {
@@ -280,7 +279,7 @@ func (s *Server) Signal(sig syscall.Signal) {
 	}
 }
 
-// stopped returns nil when every thread is.
+// stopped returns nil when every thread is stopped.
 func (s *Server) stopped() error {
 	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.PID()))
 	if err != nil || len(stats) == 0 {
@@ -291,7 +290,7 @@ func (s *Server) stopped() error {
 		if err != nil {
 			return err
 		}
-		// proc(5): the state follows the name, which is in parentheses.
+		// The state follows the name, which is in parentheses (proc(5)).
 		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
 			return fmt.Errorf("a thread is in state %.1s", state)
 		}
@@ -299,7 +298,7 @@ func (s *Server) stopped() error {
 	return nil
 }
 
-// Kill ends the process as a crash would; more than once is once.
+// Kill ends the process as a crash would. It may be called more than once.
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.done
@@ -316,9 +315,9 @@ func (s *Server) Save() {
 	}
 }
 
-// stopMoves returns when no slab page is being moved, and none will be. The save of memcached
-// 1.6.18 never ends if it begins during a move of a page that has an item in use: the thread
-// that uses it is stopped first, and the one that moves the page goes on waiting for it.
+// stopMoves returns when no slab page is being moved, and none will be. The save of memcached 1.6.18 never
+// ends if it begins during a move of a page that has an item in use: the thread that uses the item is stopped
+// first, and the one that moves the page keeps waiting for it.
 func (s *Server) stopMoves() {
 	s.tb.Helper()
 	c, err := s.reach(s.tb.Context())
@@ -340,11 +339,11 @@ func (s *Server) stopMoves() {
 	waitForMoves(do, 10*time.Second)
 }
 
-// waitForMoves returns when no slab page is being moved, or when patience is over: since
-// 1.6.35 a move that finds no free memory takes none from others either, and goes on for long.
+// waitForMoves returns when no slab page is being moved, or after patience: since 1.6.35 a move that finds no
+// free memory doesn't take any from other classes either, and lasts long.
 func waitForMoves(do func(command string) string, patience time.Duration) {
-	// This one is always refused, by a word of its own if another move is going on or is
-	// about to begin. The statistic slab_reassign_running has it only once it has begun.
+	// This command is always refused, with another word if a move is going on or is about to begin. The
+	// statistic slab_reassign_running shows a move only once it has begun.
 	const probe = "slabs reassign 1 1"
 	for end := time.Now().Add(patience); strings.HasPrefix(do(probe), "BUSY") && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
@@ -360,7 +359,7 @@ func (s *Server) Restart() {
 // reach connects to the server, whatever its version is.
 func (s *Server) reach(ctx context.Context) (*memcache.Conn, error) {
 	d := s.Dialer
-	d.Anybody = true
+	d.AnyServer = true
 	return d.Dial(ctx, s.Address())
 }
 
@@ -370,7 +369,7 @@ func (s *Server) Dial() *memcache.Conn {
 	return s.DialFor(s.tb)
 }
 
-// DialFor is Dial for the time of another test.
+// DialFor is Dial for the duration of another test.
 func (s *Server) DialFor(tb testing.TB) *memcache.Conn {
 	tb.Helper()
 	c, err := s.reach(context.Background())
@@ -384,7 +383,7 @@ func (s *Server) DialFor(tb testing.TB) *memcache.Conn {
 	return c
 }
 
-// Raw is a connection for commands as they are typed.
+// Raw is a connection for typed commands.
 type Raw struct {
 	tb   testing.TB
 	conn net.Conn
@@ -402,8 +401,7 @@ func (s *Server) Raw() *Raw {
 	return &Raw{s.tb, conn, bufio.NewReaderSize(conn, 64<<10)}
 }
 
-// Do sends a command line, and its data block where data isn't nil, and
-// returns the first line of the answer.
+// Do sends a command line, and its data block if data isn't nil, and returns the first line of the answer.
 func (r *Raw) Do(command string, data []byte) string {
 	r.tb.Helper()
 	request := append([]byte(command), "\r\n"...)
@@ -421,7 +419,7 @@ func (r *Raw) Do(command string, data []byte) string {
 	return strings.TrimRight(line, "\r\n")
 }
 
-// Must is Do, and fails the test where the answer isn't want.
+// Must is Do, and fails the test if the answer isn't want.
 func (r *Raw) Must(want, command string, data []byte) {
 	r.tb.Helper()
 	if got := r.Do(command, data); got != want {
@@ -429,7 +427,7 @@ func (r *Raw) Must(want, command string, data []byte) {
 	}
 }
 
-// get returns what a classic get does.
+// get returns the result of a classic get.
 func (r *Raw) get(key string) (value string, flags uint64, ok bool) {
 	r.tb.Helper()
 	line := r.Do("get "+key, nil)
@@ -453,7 +451,7 @@ func (s *Server) RawFor(tb testing.TB) *Raw {
 	return (&Server{Port: s.Port, tb: tb}).Raw()
 }
 
-// Items is the server's curr_items.
+// Items returns the server's curr_items.
 func (s *Server) Items(tb testing.TB) int64 {
 	tb.Helper()
 	c, err := s.reach(tb.Context())

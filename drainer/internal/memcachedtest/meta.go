@@ -1,7 +1,7 @@
 package memcachedtest
 
-// Meta is what memcached writes beside a file of its items (restart.c), the tag of the
-// items' own settings first.
+// Meta is the file that memcached writes beside a file of its items (restart.c), beginning with the tag of
+// the items' own settings.
 const Meta = `Tmain
 Kslab_config 1.25
 Kmaxbytes 67108864

@@ -19,16 +19,15 @@ import (
 // Setting is a way to start memcached that changes the layout of its file.
 type Setting struct {
 	Args []string
-	// Most is the largest value to store, in bytes; it has to leave room for
-	// header and key.
+	// Most is the largest value to store, in bytes; it has to leave room for header and key.
 	Most int
-	// Unmoved: slab pages keep their class.
+	// Unmoved means that slab pages keep their class.
 	Unmoved bool
-	// Evicts: there is too little memory for all items.
+	// Evicts means that there is too little memory for all items.
 	Evicts bool
 }
 
-// Settings under which the layout of the file differs.
+// Settings returns settings with different layouts of the file.
 func Settings() map[string]Setting {
 	return map[string]Setting{
 		"default":               {Most: 1<<20 - 500},
@@ -48,8 +47,8 @@ func Settings() map[string]Setting {
 	}
 }
 
-// SmallChunks are arguments for chunks of 16 KiB at most: a number of bytes, or
-// of kilobytes for those versions that refuse so many.
+// SmallChunks returns the arguments for chunks of at most 16 KiB: a number of bytes, or of kilobytes for
+// versions that refuse so many bytes.
 func SmallChunks() []string {
 	bytes := []string{"-o", "slab_chunk_max=16384"}
 	if exec.Command(binary(), append(bytes, "-V")...).Run() == nil {
@@ -58,17 +57,17 @@ func SmallChunks() []string {
 	return []string{"-o", "slab_chunk_max=16"}
 }
 
-// Held is what a live item looks like to clients.
+// Held is a live item as clients see it.
 type Held struct {
 	Value string
 	Flags uint64
-	// ExpireAt is in Unix seconds, 0 never.
+	// ExpireAt is in Unix seconds, 0 means never.
 	ExpireAt int64
 }
 
-// Population drives a server through everything that changes an item.
+// Population makes every kind of change to items of a server.
 type Population struct {
-	// Keys that were stored, whatever became of them.
+	// Keys are all keys that were ever stored.
 	Keys map[string]bool
 
 	tb    testing.TB
@@ -76,30 +75,30 @@ type Population struct {
 	raw   *Raw
 	stats *memcache.Conn
 	r     *rand.Rand
-	// meta: the server knows the meta commands in their final form, of 1.6.10.
+	// meta means that the server knows the meta commands in their final form, of 1.6.10.
 	meta bool
-	// expires has, if it doesn't tell them, the times in Unix seconds; 0 never.
+	// expires has the times of expiry in Unix seconds, 0 for never, if the server doesn't report them.
 	expires map[string]int64
-	// expiring are gone a second later. Asking for one would take it out of the file.
+	// expiring are keys that expire after a second. Asking for one would take it out of the file.
 	expiring map[string]bool
 	// placeholders were made by a meta get and never filled.
 	placeholders map[string]bool
 }
 
-// NewPopulation begins one on a server; equal seeds make equal ones.
+// NewPopulation begins a population on a server; equal seeds make equal ones.
 func NewPopulation(tb testing.TB, s *Server, seed uint64) *Population {
 	return &Population{tb: tb, s: s, raw: s.RawFor(tb), stats: s.DialFor(tb), r: rand.New(rand.NewPCG(seed, 0)), meta: s.knowsMeta(tb),
 		Keys: map[string]bool{}, placeholders: map[string]bool{}, expires: map[string]int64{}, expiring: map[string]bool{}}
 }
 
-// knowsMeta asks for a key that is not there.
+// knowsMeta finds out by asking for a key that is not there.
 func (s *Server) knowsMeta(tb testing.TB) bool {
 	tb.Helper()
 	return s.RawFor(tb).Do("ms bm90aGVyZQ== 1 MR b", []byte("v")) == "NS"
 }
 
-// Populate stores many items and does everything to them that changes a file, as
-// the setting says; it makes sure that this has happened.
+// Populate stores many items and makes every change that affects a file, as the setting says. It checks that
+// all of this has happened.
 func (p *Population) Populate(steps int, setting Setting) {
 	p.tb.Helper()
 	const mostSteps = 20000
@@ -121,8 +120,7 @@ func (p *Population) Populate(steps int, setting Setting) {
 	}
 }
 
-// spare gives a slab class some pages more than it needs, so that there are some
-// to be moved.
+// spare gives a slab class a few more pages than it needs, so that some can be moved.
 func (p *Population) spare() {
 	p.tb.Helper()
 	for i := range 1500 {
@@ -135,7 +133,7 @@ func (p *Population) spare() {
 	}
 }
 
-// stat is one of the server's numbers, 0 if it doesn't have it.
+// stat returns one of the server's numbers, 0 if the server doesn't have it.
 func (p *Population) stat(name string) int64 {
 	p.tb.Helper()
 	stats, err := p.stats.Stats("")
@@ -149,10 +147,10 @@ func (p *Population) stat(name string) int64 {
 	return n
 }
 
-// Reconnect goes on with the same server after a restart.
+// Reconnect continues with the same server after a restart.
 func (p *Population) Reconnect() { p.raw, p.stats = p.s.RawFor(p.tb), p.s.DialFor(p.tb) }
 
-// key is new: text, or bytes that have to be sent in base64.
+// key returns a new key: text, or bytes that have to be sent in base64.
 func (p *Population) key() (key, form, flag string) {
 	n := 2 + p.r.IntN(40)
 	if p.r.IntN(20) == 0 {
@@ -162,7 +160,7 @@ func (p *Population) key() (key, form, flag string) {
 	for i := range b {
 		b[i] = byte('a' + p.r.IntN(26))
 	}
-	b = fmt.Appendf(b, "%d", len(p.Keys)) // no two keys end alike
+	b = fmt.Appendf(b, "%d", len(p.Keys)) // so that all keys end differently
 	form, flag = string(b), ""
 	if !p.meta {
 		p.Keys[form] = true
@@ -172,7 +170,7 @@ func (p *Population) key() (key, form, flag string) {
 	case 0, 1:
 		b[0], b[1] = "\x00\n\r"[p.r.IntN(3)], ' '
 		fallthrough
-	case 2: // text that a client sends encoded all the same
+	case 2: // text that a client encodes nevertheless
 		form, flag = base64.StdEncoding.EncodeToString(b), " b"
 	}
 	p.Keys[string(b)] = true
@@ -197,8 +195,7 @@ func (p *Population) value(most int) []byte {
 	return v
 }
 
-// Step stores an item of at most most bytes, and mostly does something more to
-// it.
+// Step stores an item of at most most bytes, and usually changes it.
 func (p *Population) Step(most int) {
 	p.tb.Helper()
 	if !p.meta {
@@ -216,7 +213,7 @@ func (p *Population) Step(most int) {
 		p.tb.Fatalf("store %d bytes: %s", len(value), got)
 	}
 	action := p.r.IntN(18)
-	if ttl == " T1" && (action < 1 || action > 5) { // the others change its time
+	if ttl == " T1" && (action < 1 || action > 5) { // the other actions change its time
 		p.expiring[key] = true
 	}
 	switch action {
@@ -287,7 +284,7 @@ func (p *Population) classicStep(most int) {
 	}
 }
 
-// after is the time of the server's clock in so many seconds; 0 is never.
+// after returns the time of the server's clock after so many seconds; 0 is never.
 func (p *Population) after(seconds int64) int64 {
 	p.tb.Helper()
 	if seconds == 0 {
@@ -296,18 +293,18 @@ func (p *Population) after(seconds int64) int64 {
 	return p.stat("time") + seconds
 }
 
-// movePage gives a page to another slab class, and waits until that is done: it may cost
-// items, and must not do so behind the test's back.
+// movePage gives a page to another slab class, and waits until that is done: a move may lose items, which
+// must not happen while the test looks.
 func (p *Population) movePage() {
 	p.tb.Helper()
 	do := func(command string) string { return p.raw.Do(command, nil) }
-	// Refused if there is nothing to move: that is fine, too.
+	// memcached refuses it if there is nothing to move, which is fine.
 	do("slabs reassign -1 " + strconv.Itoa(1+p.r.IntN(8)))
 	waitForMoves(do, 3*time.Second)
 }
 
-// Expected asks the server itself for every key that can be there: those that were
-// stored for a second must be gone.
+// Expected asks the server itself for every key that can be there. Those that were stored for a second must
+// have expired.
 func (p *Population) Expected() map[string]Held {
 	p.tb.Helper()
 	if !p.meta {
@@ -331,7 +328,7 @@ func (p *Population) Expected() map[string]Held {
 	return want
 }
 
-// classicExpected is Expected for a server that doesn't tell times.
+// classicExpected is Expected for a server that doesn't report times.
 func (p *Population) classicExpected() map[string]Held {
 	p.tb.Helper()
 	want := map[string]Held{}
@@ -346,8 +343,8 @@ func (p *Population) classicExpected() map[string]Held {
 	return want
 }
 
-// ExpireAt asks a server when the item of a key expires, in Unix seconds; 0
-// never, or it is gone.
+// ExpireAt asks a server when the item of a key expires, in Unix seconds; 0 if never, or if the item doesn't
+// exist.
 func ExpireAt(tb testing.TB, c *memcache.Conn, key string) int64 {
 	tb.Helper()
 	for {
@@ -358,13 +355,13 @@ func ExpireAt(tb testing.TB, c *memcache.Conn, key string) int64 {
 			tb.Fatalf("get %q: %v", key, err)
 		case v == nil || v.TTL < 0:
 			return 0
-		case Clock(tb, c) == before: // else the second has passed in between
+		case Clock(tb, c) == before: // otherwise the second ended in between
 			return before + v.TTL
 		}
 	}
 }
 
-// Clock is a server's, in Unix seconds: what its items expire by.
+// Clock returns a server's clock, by which its items expire, in Unix seconds.
 func Clock(tb testing.TB, c *memcache.Conn) int64 {
 	tb.Helper()
 	stats, err := c.Stats("")
@@ -391,7 +388,7 @@ func (s *Server) WaitSecond(tb testing.TB) {
 	})
 }
 
-// ReadAll returns the live items of a reader and the number of all.
+// ReadAll returns the live items of a reader and the number of all items.
 func ReadAll(tb testing.TB, items iter.Seq2[*item.Item, error]) (map[string]Held, int64) {
 	tb.Helper()
 	live, n := map[string]Held{}, int64(0)
@@ -411,8 +408,7 @@ func ReadAll(tb testing.TB, items iter.Seq2[*item.Item, error]) (map[string]Held
 	return live, n
 }
 
-// Compare reports how two sets differ; times may differ by a second, the
-// resolution of the server's clock.
+// Compare reports how two sets differ. Times may differ by a second, the resolution of the server's clock.
 func Compare(tb testing.TB, got, want map[string]Held) {
 	tb.Helper()
 	problems := 0

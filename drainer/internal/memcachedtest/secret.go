@@ -11,18 +11,18 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// Secret is a directory in which a kubelet keeps the files of one.
+// Secret is a directory with the files of a Secret, as a kubelet keeps it.
 type Secret struct {
 	Dir   string
 	tb    testing.TB
 	saved int
 }
 
-// NewSecret has no files yet.
+// NewSecret returns a Secret without files.
 func NewSecret(tb testing.TB) *Secret { return &Secret{Dir: tb.TempDir(), tb: tb} }
 
-// Write makes these the Secret's files: as by the kubelet, the names are links into
-// a directory, which a link names that is replaced.
+// Write replaces the Secret's files as the kubelet does: the names are links into a directory, which is named
+// by another link that is replaced.
 func (s *Secret) Write(files map[string][]byte) {
 	s.tb.Helper()
 	const data = "..data"
@@ -42,14 +42,14 @@ func (s *Secret) Write(files map[string][]byte) {
 	check(os.Rename(filepath.Join(s.Dir, data+"_new"), filepath.Join(s.Dir, data)))
 }
 
-// Secured is what a memcached with TLS and logins has.
+// Secured has the files of a memcached with TLS and logins.
 type Secured struct {
 	Authority *certtest.Authority
 	TLS, Auth *Secret
 }
 
-// Password of the drainer, in the first line of the auth file.
-const Password = "a-password-nobody-should-see"
+// Password is the drainer's, in the first line of the auth file.
+const Password = "a-password-that-no-log-may-have"
 
 // NewSecured makes a certificate for the loopback address, and two logins.
 func NewSecured(tb testing.TB) *Secured {
@@ -60,16 +60,16 @@ func NewSecured(tb testing.TB) *Secured {
 	return s
 }
 
-// Login makes these the lines of the auth file.
+// Login replaces the lines of the auth file.
 func (s *Secured) Login(lines string) { s.Auth.Write(map[string][]byte{"auth-file": []byte(lines)}) }
 
-// Connection by both.
+// Connection returns a connection with TLS and a login.
 func (s *Secured) Connection() contract.Connection {
 	return contract.Connection{TLSDir: s.TLS.Dir, AuthFile: filepath.Join(s.Auth.Dir, "auth-file")}
 }
 
-// StartBy runs memcached with what the connection needs, and asks every client for
-// a certificate where it takes TLS.
+// StartBy runs memcached with the files of the connection, and makes it ask every client for a certificate if
+// it uses TLS.
 func StartBy(tb testing.TB, c contract.Connection, args ...string) *Server {
 	tb.Helper()
 	s := &Server{Port: FreePort(tb), tb: tb, args: append(c.Memcached(true), args...), Dialer: memcache.Dialer{Connection: c, Unverified: true}}

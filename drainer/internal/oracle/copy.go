@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// allocated is the size of the warm file in dir, or its save, without its holes.
+// allocated returns the size of the warm file in dir, or of its save, without holes.
 func allocated(dir string) (int64, error) {
 	var st unix.Stat_t
 	err := unix.Stat(filepath.Join(dir, contract.SaveFile), &st)
@@ -26,11 +26,11 @@ func allocated(dir string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	const blockBytes = 512 // whatever the file system's own are
+	const blockBytes = 512 // whatever the file system's own blocks are
 	return min(st.Size, st.Blocks*blockBytes), nil
 }
 
-// copyTo copies the warm file to work, holes as holes, or makes it of its save.
+// copyTo copies the warm file to work, with its holes, or makes the file from its save.
 func (r *Reader) copyTo(ctx context.Context, work string) error {
 	in, err := os.Open(filepath.Join(r.dir, contract.WarmFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -60,8 +60,8 @@ func (r *Reader) copyTo(ctx context.Context, work string) error {
 	return errors.Join(err, out.Close())
 }
 
-// copyRange copies the first range of data at or behind offset, and returns
-// where it ends. A file system that knows no holes has one range.
+// copyRange copies the first range of data at or after offset, and returns the end of the range. A file
+// system without holes has one range.
 func (r *Reader) copyRange(ctx context.Context, in, out *os.File, offset, size int64) (int64, error) {
 	from, err := in.Seek(offset, unix.SEEK_DATA)
 	switch {
@@ -95,10 +95,9 @@ func (r *Reader) copyRange(ctx context.Context, in, out *os.File, offset, size i
 // maxClockWait bounds the wait for the clock to pass the save.
 const maxClockWait = 3 * time.Second
 
-// copyMeta copies .meta to work. memcached takes a file up only when at least a
-// second has passed since the save: where the clock is about there, it is waited
-// for; where it is further behind (it is another node's), the copy says that the
-// save was earlier. Times of expiry are absolute, and stay as they are.
+// copyMeta copies .meta to work. memcached resumes from a file only if at least a second has passed since the
+// save. If the clock is close to that, copyMeta waits. If the clock is further behind, because it is another
+// node's, the copy gets an earlier time of the save. Times of expiry are absolute, and are not changed.
 func (r *Reader) copyMeta(ctx context.Context, work string) error {
 	data, err := volume.RawMeta(r.dir)
 	if err != nil {

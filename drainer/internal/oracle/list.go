@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// silence that ends a connection to the private memcached.
+	// silence bounds the time without an answer of the private memcached.
 	silence = time.Minute
 	// pipelined is the number of requests sent ahead of the answers.
 	pipelined = 256
 )
 
-// list lists all items and reconciles them with what memcached counts.
+// list lists all items and compares their number with memcached's.
 func (s *server) list(ctx context.Context, work string) (*crawl.List, error) {
 	l, err := crawl.Items(ctx, s.dial, work, math.MaxInt64, func(*crawl.Entry) bool { return true })
 	if err != nil {
@@ -36,9 +36,8 @@ func (s *server) list(ctx context.Context, work string) (*crawl.List, error) {
 	return l, nil
 }
 
-// reconcile lets memcached remove what has expired or was flushed, which it
-// doesn't list either, and compares what is left with the list. Items whose time
-// came meanwhile, by the second, may be on either side.
+// reconcile lets memcached remove the expired and flushed items, which it doesn't list either, and compares
+// the rest with the list. Items that expire meanwhile, in the same second, may be on either side.
 func (s *server) reconcile(ctx context.Context, list iter.Seq2[*crawl.Entry, error]) error {
 	before, err := s.stats(ctx)
 	if err != nil {
@@ -77,7 +76,7 @@ func (s *server) reconcile(ctx context.Context, list iter.Seq2[*crawl.Entry, err
 	return nil
 }
 
-// crawl lets the crawler remove what is past its time.
+// crawl makes the crawler remove expired items.
 func (s *server) crawl(ctx context.Context) error {
 	conn, err := s.dial(ctx)
 	if err != nil {
@@ -110,12 +109,12 @@ func (s *server) crawl(ctx context.Context) error {
 	})
 }
 
-// request asks for every item of the list, and tells in asked what it asked for.
+// request asks for every item of the list, and sends the entries that it has asked for to asked.
 func request(ctx context.Context, conn *memcache.Conn, l *crawl.List, asked chan<- crawl.Entry) error {
 	var buf []byte
 	var waiting []crawl.Entry
 	send := func() error {
-		// Told first: somebody reads the answers by the time they come.
+		// They are sent first, so that the answers are read by the time they come.
 		for _, e := range waiting {
 			select {
 			case asked <- e:

@@ -1,10 +1,9 @@
-// Package oracle is for tests: it reads the items of a warm file by asking memcached
-// itself, started on a private copy, and knows nothing of the file's layout. What it
-// finds is what the direct reader has to find. It takes only a file that was saved.
+// Package oracle is for tests. It reads the items of a warm file by asking memcached itself, started on a
+// private copy, and knows nothing of the file's layout. The direct reader has to find the same items. The
+// oracle accepts only a file that was saved.
 //
-// What memcached lists is reconciled with what it counts, so that an item that
-// was overlooked is an error, and so is a memcached that rejects the copy: it
-// would start empty.
+// The list of memcached is compared with memcached's count, so that an overlooked item is an error. So is a
+// memcached that rejects the copy, which would start empty.
 package oracle
 
 import (
@@ -30,13 +29,13 @@ import (
 type Options struct {
 	// Scratch is an existing directory for the copy and the list of its keys.
 	Scratch string
-	// Memcached is the program's name or path; "memcached" where it is empty.
+	// Memcached is the program's name or path; "memcached" if it is empty.
 	Memcached string
-	// Log takes single lines for people; may be nil.
+	// Log gets single lines for people; it may be nil.
 	Log io.Writer
-	// Now is the clock that items expire by; time.Now where it is nil.
+	// Now is the clock that items expire by; time.Now if it is nil.
 	Now func() time.Time
-	// BootID of the running kernel; asked for where it is empty.
+	// BootID is that of the running kernel; asked for if it is empty.
 	BootID string
 	// free returns the room in a directory, in bytes; tests replace it.
 	free func(dir string) (int64, error)
@@ -58,11 +57,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// reasonRejected: memcached, started on a copy, did not resume from it.
+// reasonRejected: memcached was started on a copy and did not resume from it.
 const reasonRejected warmfile.Reason = "RestartRejected"
 
-// restartable describes the warm file in dir as a memcached would resume from it: it
-// was saved, its .meta is there and sound, and nothing has touched it since.
+// restartable describes the warm file in dir if a memcached would resume from it: it was saved, its .meta is
+// there and sound, and it has not been changed since.
 func restartable(dir string, o volume.Options) (*warmfile.Image, error) {
 	r, err := volume.Open(dir, o)
 	if err != nil {
@@ -87,14 +86,13 @@ type Reader struct {
 	dir     string
 	program string
 	image   warmfile.Image
-	size    int64 // bytes of the file that are not holes
+	size    int64 // without holes, in bytes
 	items   atomic.Int64
 	done    atomic.Int64
 }
 
-// Open checks everything that can be known before something is copied or
-// started: that memcached would take the file in dir up, that there is a
-// memcached, and that the copy has room.
+// Open checks everything that can be checked before something is copied or started: that memcached would
+// resume from the file in dir, that there is a memcached, and that there is room for the copy.
 func Open(dir string, o Options) (*Reader, error) {
 	o = o.withDefaults()
 	image, err := restartable(dir, volume.Options{Now: o.Now, BootID: o.BootID})
@@ -114,10 +112,10 @@ func Open(dir string, o Options) (*Reader, error) {
 	return r, r.checkRoom()
 }
 
-// listBytes is what an item takes in the list of keys, by a generous guess.
+// listBytes is a generous estimate of an item's size in the list of keys.
 const listBytes = 256
 
-// checkRoom fails where the scratch space can't hold the copy and the list.
+// checkRoom returns an error if the scratch space is too small for the copy and the list.
 func (r *Reader) checkRoom() error {
 	free, err := r.options.free(r.options.Scratch)
 	if err != nil {
@@ -129,11 +127,10 @@ func (r *Reader) checkRoom() error {
 	return nil
 }
 
-// RoomError means that the scratch space is too small. The source is sound: with
-// more room, it can be read.
+// RoomError means that the scratch space is too small. The source is sound, and can be read with more room.
 type RoomError struct {
 	Directory  string
-	Need, Free int64 // bytes
+	Need, Free int64 // in bytes
 }
 
 func (e *RoomError) Error() string {
@@ -142,36 +139,36 @@ func (e *RoomError) Error() string {
 		(e.Need+mib-1)/mib, e.Directory, e.Free/mib)
 }
 
-// Close does nothing: every pass cleans up behind itself.
+// Close does nothing: every pass removes its own files.
 func (r *Reader) Close() error { return nil }
 
-// Lacking is nil: only a file that is whole is taken.
+// Lacking returns nil: only whole files are accepted.
 func (r *Reader) Lacking() error { return nil }
 
-// Clean is true: only a saved file is taken.
+// Clean returns true: only saved files are accepted.
 func (r *Reader) Clean() bool { return true }
 
-// Version of the memcached that wrote the file, "" if it isn't known.
+// Version returns the version of the memcached that wrote the file, "" if it isn't known.
 func (r *Reader) Version() string { return r.image.Version }
 
-// Expected is the number of items, 0 unknown.
+// Expected returns the number of items, 0 unknown.
 func (r *Reader) Expected() int64 { return r.items.Load() }
 
-// Size of the file without its holes, in bytes.
+// Size returns the size of the file without its holes, in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
-// Used is what the items can take at most, in bytes.
+// Used returns how many bytes the items can take at most.
 func (r *Reader) Used() int64 { return r.size }
 
-// Done is how much of it has been copied, in bytes.
+// Done returns how much of the file has been copied, in bytes.
 func (r *Reader) Done() int64 { return r.done.Load() }
 
 // Flushed tells whether clients flushed everything while the file was in use.
 func (r *Reader) Flushed() bool { return r.image.Flushed(r.options.Now()) }
 
-// Items yields every item that memcached has after a restart from the file. Those that
-// it doesn't list, because their time has come or they were flushed, are yielded
-// without a key. An error is the last thing yielded.
+// Items yields every item that memcached has after a restart from the file. Items that memcached doesn't
+// list, because they have expired or were flushed, are yielded without a key. An error is the last thing
+// yielded.
 func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		if err := r.read(ctx, func(it *item.Item) bool { return yield(it, nil) }); err != nil {
@@ -180,7 +177,7 @@ func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	}
 }
 
-// read copies, starts, lists and fetches. It returns nil if yield has had enough, too.
+// read copies, starts, lists and fetches. It also returns nil if yield returns false.
 func (r *Reader) read(ctx context.Context, yield func(*item.Item) bool) (err error) {
 	work, err := os.MkdirTemp(r.options.Scratch, "restart-")
 	if err != nil {
@@ -218,11 +215,11 @@ func (r *Reader) read(ctx context.Context, yield func(*item.Item) bool) (err err
 	return r.fetch(ctx, s, list, yield)
 }
 
-// yieldGone yields the n items that memcached has and doesn't list.
+// yieldGone yields the n items that memcached counts and doesn't list.
 func (r *Reader) yieldGone(n int64, yield func(*item.Item) bool) bool {
 	gone := item.Item{State: item.Expired}
 	if r.Flushed() {
-		gone.State = item.Invalidated // or expired: nothing tells them apart
+		gone.State = item.Invalidated // or expired: they can't be told apart
 	}
 	for range n {
 		if !yield(&gone) {
@@ -267,7 +264,7 @@ func (r *Reader) fetch(ctx context.Context, s *server, list *crawl.List, yield f
 	return <-failed
 }
 
-// item puts together what the list and the server say.
+// item combines the list's entry and the server's answer.
 func (r *Reader) item(e *crawl.Entry, v *memcache.Value) (*item.Item, error) {
 	now := r.options.Now()
 	it := &item.Item{Key: e.Key, ExpireAt: e.ExpireAt, LastAccess: e.LastAccess}

@@ -49,9 +49,8 @@ func open(t *testing.T, dir string, o Options) *Reader {
 	return r
 }
 
-// From the same saved file the reader that knows the layout
-// and memcached itself give the same items: every byte, flag, time and number.
-// The population holds all that changes an item, flushes too.
+// From the same saved file, the direct reader and memcached itself give the same items: every byte, flag,
+// time and number. The population has all changes of items, including flushes.
 func TestTheReaderAgreesWithMemcached(t *testing.T) {
 	for name, test := range memcachedtest.Settings() {
 		for _, flush := range []string{"", "flush_all", "flush_all 1000"} {
@@ -74,12 +73,12 @@ func TestTheReaderAgreesWithMemcached(t *testing.T) {
 				p.Populate(steps, test)
 				if flush != "" {
 					s.Raw().Must("OK", flush, nil)
-					s.WaitSecond(t) // without CAS nothing tells the items of one second apart
+					s.WaitSecond(t) // without CAS, items of the same second can't be told apart
 					for range steps / 2 {
 						p.Step(test.Most)
 					}
 				}
-				s.WaitSecond(t) // the short-lived ones are gone
+				s.WaitSecond(t) // until the short-lived items have expired
 				s.Save()
 				agree(t, dir)
 				saved := t.TempDir()
@@ -92,7 +91,7 @@ func TestTheReaderAgreesWithMemcached(t *testing.T) {
 	}
 }
 
-// agree reads dir both ways.
+// agree reads dir both ways and compares.
 func agree(t *testing.T, dir string) {
 	t.Helper()
 	direct, err := volume.Open(dir, volume.Options{})
@@ -120,7 +119,7 @@ func agree(t *testing.T, dir string) {
 			report("%.60q: values of %d and %d bytes differ", key, len(x.Value), len(y.Value))
 		}
 		if strings.ContainsAny(key, " \x00\r\n") {
-			x.BinaryKey = y.BinaryKey // it has to be, whatever was noted
+			x.BinaryKey = y.BinaryKey // it has to be encoded, whatever was recorded
 		}
 		x.Key, x.Value, y.Key, y.Value, x.Page, x.Place = nil, nil, nil, nil, nil, 0
 		if fmt.Sprint(x) != fmt.Sprint(y) {
@@ -162,7 +161,7 @@ func collect(t *testing.T, r interface {
 	return c
 }
 
-// saved is the directory of a member that saved n small items.
+// saved returns the directory of a member that saved n small items.
 func saved(t *testing.T, n int) string {
 	t.Helper()
 	s, dir := startMember(t)
@@ -174,7 +173,7 @@ func saved(t *testing.T, n int) string {
 	return dir
 }
 
-// TestTooLittleScratch: found before anything is copied, with the sizes.
+// It is found before anything is copied, and the error has the sizes.
 func TestTooLittleScratch(t *testing.T) {
 	t.Parallel()
 	dir, scratch := saved(t, 1000), t.TempDir()
@@ -196,8 +195,7 @@ func TestTooLittleScratch(t *testing.T) {
 	}
 }
 
-// TestNeedsASave: what memcached would not take up is refused before anything
-// is copied or started.
+// A file from which memcached would not resume is refused before anything is copied or started.
 func TestNeedsASave(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 100)
@@ -229,18 +227,17 @@ func TestNeedsASave(t *testing.T) {
 	}
 }
 
-// A memcached that starts empty is never believed: it is known by
-// its time of start.
+// A memcached that starts empty is recognised by its time of start.
 func TestAMemcachedThatStartsEmptyIsNeverBelieved(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 100)
 	r := open(t, dir, Options{})
 	r.image.ChunkSize += 8                      // so that memcached runs with another -n
-	r.image.Items, r.image.ItemsExact = 0, true // no count tells, either
+	r.image.Items, r.image.ItemsExact = 0, true // so that no count shows it, either
 	mustReject(t, r)
 }
 
-// first is what a reader yields first, nothing where it ends at once.
+// first returns the first thing that a reader yields, nothing if it ends at once.
 func first(t *testing.T, r *Reader) (it *item.Item, err error) {
 	t.Helper()
 	for it, err = range r.Items(t.Context()) {
@@ -258,8 +255,7 @@ func mustReject(t *testing.T, r *Reader) {
 	}
 }
 
-// TestNothingTakenUp: an empty memcached is believed only where the items were
-// counted after the save, and there were none.
+// An empty memcached is believed only if the items were counted after the save, and there were none.
 func TestNothingTakenUp(t *testing.T) {
 	t.Parallel()
 	r := open(t, saved(t, 0), Options{})
@@ -270,7 +266,7 @@ func TestNothingTakenUp(t *testing.T) {
 	}
 }
 
-// What isn't memcached, or dies at once, is an error in words.
+// A program that isn't memcached, or dies at once, gives an error in words.
 func TestWhatIsNoMemcachedIsAnErrorInWords(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 1)
@@ -286,9 +282,8 @@ func TestWhatIsNoMemcachedIsAnErrorInWords(t *testing.T) {
 	}
 }
 
-// A save that is in the future by this node's clock is taken up
-// all the same, with the times of expiry as they were; one of this very second
-// is waited for.
+// A save that is in the future by this node's clock is resumed from, with unchanged times of expiry. A save
+// of this very second is waited for.
 func TestASaveFromTheFutureIsTakenUp(t *testing.T) {
 	t.Parallel()
 	s, dir := startMember(t)
@@ -322,8 +317,7 @@ func TestASaveFromTheFutureIsTakenUp(t *testing.T) {
 	}
 }
 
-// TestListIsReconciled: an item that memcached counts and doesn't list is found
-// missing, and so is one that it lists twice.
+// If memcached counts an item that it doesn't list, or lists one twice, that is an error.
 func TestListIsReconciled(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 100)
@@ -362,7 +356,7 @@ func TestListIsReconciled(t *testing.T) {
 	}
 }
 
-// started is a private memcached on a copy.
+// started returns a private memcached on a copy.
 func (r *Reader) started(t *testing.T) *server {
 	t.Helper()
 	work := t.TempDir()
@@ -377,8 +371,7 @@ func (r *Reader) started(t *testing.T) *server {
 	return s
 }
 
-// Nothing is left behind when the consumer has had enough, or
-// its context ends.
+// Nothing is left behind when the consumer stops early, or its context ends.
 func TestAReaderThatIsStoppedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 2000)

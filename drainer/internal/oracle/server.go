@@ -22,16 +22,14 @@ import (
 
 const socket = "socket"
 
-// arguments are those under which memcached takes a file up: what .meta says,
-// each value as it is compared. Listing needs the crawler; the maintainer, which
-// would occupy it, is off.
+// arguments returns the arguments with which memcached resumes from a file: those in .meta, each in the form
+// in which it is compared. Listing needs the crawler; the maintainer, which would occupy the crawler, is off.
 //
 // Source: memcached's memcached.c, _mc_meta_load_cb.
 func arguments(image *warmfile.Image) []string { return argumentsIn(image, 1) }
 
-// argumentsIn is arguments with slab_chunk_max in units of so many bytes: it
-// was bytes in some versions and is kilobytes in others. Half a page, which every
-// version takes by itself, goes unsaid.
+// argumentsIn is arguments with slab_chunk_max in units of so many bytes: some versions expect bytes and
+// others kilobytes. Half a page, which is every version's default, is left out.
 func argumentsIn(image *warmfile.Image, unit int) []string {
 	args := []string{
 		"-e", contract.WarmFile, "-s", socket, "-U", "0", "-t", "2",
@@ -70,7 +68,7 @@ type server struct {
 	state *os.ProcessState
 }
 
-// start runs memcached in work. It is killed when this process dies, and by stop.
+// start runs memcached in work. memcached is killed when this process dies, and by stop.
 func start(ctx context.Context, program string, args []string, work string) (*server, error) {
 	dir, err := os.Open(work)
 	if err != nil {
@@ -82,9 +80,8 @@ func start(ctx context.Context, program string, args []string, work string) (*se
 	cmd.SysProcAttr = linux.DiesWithParent()
 	started := make(chan error)
 	go func() {
-		// The death signal is tied to the thread that starts the child, which
-		// therefore stays with it, and is given back alive: other children may
-		// have been started from it.
+		// The death signal depends on the thread that starts the child. So that thread stays with the child,
+		// and does not end afterwards, because other children may have been started from it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -107,16 +104,16 @@ func start(ctx context.Context, program string, args []string, work string) (*se
 	return s, nil
 }
 
-// stop ends memcached at once: its copy is of no further use.
+// stop ends memcached at once, because its copy is not needed any more.
 func (s *server) stop() {
 	_ = syscall.Kill(s.pid, syscall.SIGKILL)
 	<-s.ended
 	s.work.Close()
 }
 
-// dial connects to the socket, by a short name whatever the directory's.
+// dial connects to the socket, by a short name even if the directory's name is long.
 func (s *server) dial(ctx context.Context) (*memcache.Conn, error) {
-	conn, err := memcache.Dialer{Anybody: true}.Dial(ctx, fmt.Sprintf("/proc/self/fd/%d/%s", s.work.Fd(), socket))
+	conn, err := memcache.Dialer{AnyServer: true}.Dial(ctx, fmt.Sprintf("/proc/self/fd/%d/%s", s.work.Fd(), socket))
 	if err != nil {
 		return nil, fmt.Errorf("ask the private memcached: %w", err)
 	}
@@ -124,8 +121,7 @@ func (s *server) dial(ctx context.Context) (*memcache.Conn, error) {
 	return conn, nil
 }
 
-// awaitAnswer waits until memcached has taken the file up; with a billion items
-// that is minutes.
+// awaitAnswer waits until memcached has resumed; with a billion items that takes minutes.
 func (s *server) awaitAnswer(ctx context.Context) error {
 	const pause = 10 * time.Millisecond
 	for {
@@ -147,8 +143,8 @@ func (s *server) awaitAnswer(ctx context.Context) error {
 	}
 }
 
-// accepted returns the number of items that memcached counts, or an error if it did not
-// take the copy up: it starts empty then, at a time of its own.
+// accepted returns the number of items that memcached counts, or an error if it did not resume from the copy:
+// then it has started empty, with a time of its own.
 func (s *server) accepted(ctx context.Context, image *warmfile.Image) (int64, error) {
 	stats, err := s.stats(ctx)
 	if err != nil {
@@ -182,7 +178,7 @@ func (s *server) stats(ctx context.Context) (map[string]string, error) {
 	return conn.Stats("")
 }
 
-// tail keeps the end of what is written to it, for messages.
+// tail keeps the end of the output, for messages.
 type tail struct {
 	mu sync.Mutex
 	b  []byte

@@ -1,5 +1,5 @@
-// Package fetch reads items from a running memcached by its protocol: those whose keys were listed.
-// It reads ahead, in portions whose memory is used again.
+// Package fetch reads those items of a running memcached whose keys were listed, by memcached's protocol. It
+// reads ahead, in portions whose memory is reused.
 package fetch
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// portionItems and portionBytes bound what is asked for at once, portions what is in memory.
+	// portionItems and portionBytes bound one portion, portions bounds the portions in memory.
 	portionItems = 2048
 	portionBytes = 2 << 20
 	portions     = 2 // one is read while the other is yielded
@@ -24,18 +24,18 @@ const (
 
 // Fetcher reads from one memcached.
 type Fetcher struct {
-	// Ask repeats do on a connection to it until that succeeds.
+	// Ask calls do with a connection to memcached, and repeats it until it succeeds.
 	Ask func(ctx context.Context, do func(*memcache.Conn) error) error
-	// Behind is by how many seconds its clock is behind ours.
+	// Behind returns how many seconds memcached's clock is behind ours.
 	Behind func() int64
-	// Limit of what is moved: a portion is at most what a second allows, so that what is read
-	// doesn't grow old.
+	// Limit bounds what is moved: a portion is at most what a second allows, so that the items don't become
+	// outdated.
 	Limit pace.Limit
 }
 
 // Items yields what memcached has for the entries, each valid until the next one, with the times of
-// its own clock. An item whose CAS is 0 is not there any more, or its key can't be asked for, which
-// memcache.Sayable tells. An error is the last thing yielded.
+// memcached's own clock. An item whose CAS is 0 no longer exists, or its key can't be asked for, which
+// memcache.HasTextForm tells. An error is the last thing yielded.
 func (f *Fetcher) Items(ctx context.Context, entries iter.Seq2[*crawl.Entry, error]) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -115,21 +115,21 @@ func (f *Fetcher) read(ctx context.Context, entries iter.Seq2[*crawl.Entry, erro
 type portion struct {
 	listed  []listed
 	keys    []byte // of listed, one after the other
-	size    int64  // of the items, as far as the list tells
+	size    int64  // of the items, as far as the list has it
 	request []byte
 	items   []item.Item
 	values  []byte // of items, one after the other
-	ends    []int  // of these
+	ends    []int  // the ends of the values
 }
 
-// listed is an entry of a list. Its key lies in the portion's keys.
+// listed is an entry of a list. Its key is in the portion's keys.
 type listed struct {
 	expireAt, lastAccess int64
 	keyEnd               int
-	sayable              bool
+	hasTextForm          bool
 }
 
-// reset makes the portion empty. The memory of a value that was larger than a portion is not kept.
+// reset makes the portion empty. It frees the memory of a value that was larger than a portion.
 func (p *portion) reset() {
 	p.listed, p.keys, p.size = p.listed[:0], p.keys[:0], 0
 	if cap(p.values) > 2*portionBytes {
@@ -139,7 +139,7 @@ func (p *portion) reset() {
 
 func (p *portion) add(e *crawl.Entry) {
 	p.keys = append(p.keys, e.Key...)
-	p.listed = append(p.listed, listed{e.ExpireAt, e.LastAccess, len(p.keys), memcache.Sayable(e.Key)})
+	p.listed = append(p.listed, listed{e.ExpireAt, e.LastAccess, len(p.keys), memcache.HasTextForm(e.Key)})
 	p.size += e.Size
 }
 
@@ -147,7 +147,7 @@ func (p *portion) add(e *crawl.Entry) {
 func (f *Fetcher) fetch(ctx context.Context, p *portion) error {
 	return f.Ask(ctx, func(c *memcache.Conn) error {
 		p.ask()
-		// Memcached answers before it has read everything, so both go on at the same time.
+		// Memcached answers before it has read all requests, so writing and reading go on at the same time.
 		sent := make(chan error, 1)
 		go func() { sent <- c.Send(p.request) }()
 		err := p.take(c, f.Behind)
@@ -158,7 +158,7 @@ func (f *Fetcher) fetch(ctx context.Context, p *portion) error {
 	})
 }
 
-// ask writes the request. What can't be asked for is left out.
+// ask writes the requests. It leaves out keys that can't be asked for.
 func (p *portion) ask() {
 	p.request, p.items = p.request[:0], p.items[:0]
 	from := 0
@@ -167,7 +167,7 @@ func (p *portion) ask() {
 		key := p.keys[from:e.keyEnd:e.keyEnd]
 		from = e.keyEnd
 		p.items = append(p.items, item.Item{Key: key, LastAccess: e.lastAccess})
-		if e.sayable {
+		if e.hasTextForm {
 			p.request, _ = memcache.AppendFetch(p.request, key)
 		}
 	}
@@ -178,7 +178,7 @@ func (p *portion) take(c *memcache.Conn, behind func() int64) (err error) {
 	p.values, p.ends = p.values[:0], p.ends[:0]
 	var v memcache.Value
 	for i := range p.items {
-		if e := &p.listed[i]; e.sayable {
+		if e := &p.listed[i]; e.hasTextForm {
 			found := false
 			if p.values, found, err = c.AppendFetched(&v, p.values); err != nil {
 				return err
@@ -195,9 +195,9 @@ func (p *portion) take(c *memcache.Conn, behind func() int64) (err error) {
 	return nil
 }
 
-// set records what memcached has answered by now.
+// set records memcached's answer.
 func set(it *item.Item, v *memcache.Value, found bool, listed *listed, now, behind int64) {
-	its := now - behind // clock
+	its := now - behind // its clock
 	if !found {
 		const exact = 2 // it was asked for in whole seconds
 		it.State = item.Invalidated
@@ -208,7 +208,7 @@ func set(it *item.Item, v *memcache.Value, found bool, listed *listed, now, behi
 	}
 	it.Flags, it.CAS, it.BinaryKey = v.Flags, v.CAS, v.BinaryKey
 	it.ExpireAt = v.ExpireAt(listed.expireAt, its)
-	it.LastAccess = now - v.Idle // it may have been stored since it was listed
+	it.LastAccess = now - v.Idle // it may have been stored after it was listed
 	if v.Outdated() {
 		it.State = item.Invalidated
 	}

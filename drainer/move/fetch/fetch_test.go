@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { memcachedtest.Main(m, 2) }
 
-// fetcher reads from the memcached at an address. broken counts the connections that broke.
+// fetcher returns a Fetcher for the memcached at an address. broken counts the connections that broke.
 func fetcher(t *testing.T, address string, broken *int) *Fetcher {
 	t.Helper()
 	var conn *memcache.Conn
@@ -59,13 +59,12 @@ func list(entries []crawl.Entry) iter.Seq2[*crawl.Entry, error] {
 			if !yield(&e, nil) {
 				return
 			}
-			clear(e.Key) // it was valid until now
+			clear(e.Key) // it was only valid until now
 		}
 	}
 }
 
-// TestWhateverIsListedIsRead: items of all sizes and kinds come as memcached has them, in the
-// list's order, also if connections break.
+// Items of all sizes and kinds come as memcached has them, in the list's order, even if connections break.
 func TestWhateverIsListedIsRead(t *testing.T) {
 	drainertest.ForSeeds(t, 6, func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -77,11 +76,11 @@ func TestWhateverIsListedIsRead(t *testing.T) {
 			switch r.IntN(20) {
 			case 0:
 				key = fmt.Sprintf("key \x00\n%d", i)
-			case 1: // the text protocol doesn't carry it
+			case 1: // the text protocol can't carry it
 				key = strings.Repeat(" ", 200) + key
 			}
 			e := crawl.Entry{Key: []byte(key)}
-			if o := (drainertest.Object{Value: bytes.Repeat([]byte{byte(i)}, r.IntN(100)), Flags: r.Uint64N(1 << 32), TTL: []int64{0, 2000}[r.IntN(2)]}); r.IntN(10) > 0 && memcache.Sayable(e.Key) {
+			if o := (drainertest.Object{Value: bytes.Repeat([]byte{byte(i)}, r.IntN(100)), Flags: r.Uint64N(1 << 32), TTL: []int64{0, 2000}[r.IntN(2)]}); r.IntN(10) > 0 && memcache.HasTextForm(e.Key) {
 				if r.IntN(500) == 0 {
 					o.Value = make([]byte, r.IntN(900_000))
 				}
@@ -113,7 +112,7 @@ func TestWhateverIsListedIsRead(t *testing.T) {
 	})
 }
 
-// TestWhatBecameOfAnItem that was listed.
+// The items were listed before.
 func TestWhatBecameOfAnItem(t *testing.T) {
 	m := memcachedtest.Start(t)
 	raw, now := m.Raw(), time.Now().Unix()
@@ -121,7 +120,7 @@ func TestWhatBecameOfAnItem(t *testing.T) {
 		raw.Must("STORED", c[0], []byte(c[1]))
 	}
 	raw.Must("HD", "md stale I T1000", nil)
-	raw.Must("HD t100 W", "mg claimed N100 t", nil) // and its client is to store it
+	raw.Must("HD t100 W", "mg claimed N100 t", nil) // and its client has yet to store it
 	type outcome struct {
 		state item.State
 		there bool
@@ -150,7 +149,7 @@ func TestWhatBecameOfAnItem(t *testing.T) {
 	}
 }
 
-// TestTheReadingEnds with whoever has had enough, and with the list's error.
+// It ends when the consumer stops, and with the list's error.
 func TestTheReadingEnds(t *testing.T) {
 	m := memcachedtest.Start(t)
 	var entries []crawl.Entry
@@ -188,7 +187,7 @@ func TestTheReadingEnds(t *testing.T) {
 	}
 }
 
-// TestAnItemTakesNoMemoryOfItsOwn: what was read for one portion is used for the next.
+// The memory of one portion is reused for the next.
 func TestAnItemTakesNoMemoryOfItsOwn(t *testing.T) {
 	m := memcachedtest.Start(t, "-m", "128")
 	all := map[string]drainertest.Object{}

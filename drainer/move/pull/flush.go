@@ -8,50 +8,50 @@ import (
 	"example.com/memcached-operator/drainer/ringchange"
 )
 
-// A flush_all is obeyed (invariant 11). Somebody may flush the new owner before an item is copied
-// there, and the old one after it was read: then the copy is what is left of it, and a mover that
-// finds nothing to delete at the old owner can't know why. So both owners are asked for their
-// flushes at the beginning of a batch and at its end. What was used last before a flush of its new
-// owner is not copied, but deleted. What was copied while a flush came is taken back.
+// A flush_all is obeyed (invariant 11). A client may flush the new owner before an item is copied there, and
+// the old owner after the item was read. Then the copy is all that is left of the item, and a mover that
+// finds nothing to delete at the old owner can't know why. So both owners are asked for their flushes at the
+// beginning of a batch and at its end. An item that was last used before a flush of its new owner is not
+// copied, but deleted. An item that was copied during a flush is taken back.
 type flushing struct {
-	// ask: the present step also asks for flushes. now has the answers.
+	// ask means that the present step also asks for flushes. now has the answers.
 	ask bool
 	now [2]memcache.Flushes
-	// flushed is what the owners had at the beginning, began whether that is known.
+	// flushed has the owners' flushes at the beginning; began means that they are known.
 	flushed [2]memcache.Flushes
 	began   bool
-	// copies that were made since then, and outdated items that are still at the old owner.
+	// copies are the copies made since then, outdated the outdated items that are still at the old owner.
 	copies, outdated []copied
 }
 
 // copied is an item at its new owner, or an outdated one at its old owner.
 type copied struct {
 	key *Key
-	// cas is 0 if the answer to the copy was lost. Then value and flags tell it.
+	// cas is 0 if the answer to the copy was lost. Then value and flags identify the copy.
 	cas      uint64
 	value    []byte
 	flags    uint64
 	accessed int64 // in Unix seconds
 }
 
-// mostKept is the size of a buffer at most, in bytes, that is kept for the next batch.
+// mostKept bounds the size of a buffer, in bytes, that is kept for the next batch.
 const mostKept = 2 * batchBytes
 
-// begin notes the flushes until now. A batch that is moved again began when it did first.
+// begin records the flushes until now. A batch that is moved again has begun when it first did.
 func (l *Lane) begin() {
 	if !l.began {
 		l.flushed, l.began = l.now, true
 	}
 }
 
-// sendsCopy notes a copy.
+// sendsCopy records a copy.
 func (l *Lane) sendsCopy(m *move) {
 	value := m.fetched.Value
 	l.copies = append(l.copies, copied{key: m.key, value: value[:len(value)-len("\r\n")], flags: m.fetched.Flags, accessed: time.Now().Unix() - m.fetched.Idle})
 	m.copied = len(l.copies)
 }
 
-// heardCopy notes what came of it.
+// heardCopy records the outcome of a copy.
 func (l *Lane) heardCopy(m *move, result ringchange.Result) {
 	c := &l.copies[m.copied-1]
 	if c.value = nil; result.Code == ringchange.Found {
@@ -82,7 +82,7 @@ func (l *Lane) obey() error {
 	return nil
 }
 
-// isFlushed tells whether an item that was used last at that time was flushed since the batch began.
+// isFlushed tells whether an item that was last used at that time was flushed since the batch began.
 func (l *Lane) isFlushed(accessed int64) bool {
 	for p := range l.now {
 		if l.now[p].Since(l.flushed[p]) && l.now[p].Removes(accessed) {
@@ -92,7 +92,7 @@ func (l *Lane) isFlushed(accessed int64) bool {
 	return false
 }
 
-// takeBack deletes copies at the new owner. What clients have stored there since stays.
+// takeBack deletes copies at the new owner. Values that clients have stored there since stay.
 func (l *Lane) takeBack() error {
 	owner := l.Owners[ringchange.New]
 	var flushed []copied
@@ -119,7 +119,7 @@ func (l *Lane) takeBack() error {
 	})
 }
 
-// eraseOutdated deletes what is outdated at the old owner.
+// eraseOutdated deletes outdated items at the old owner.
 func (l *Lane) eraseOutdated() error {
 	return erase(l.Owners[ringchange.Old], l.outdated, func(k *Key, stays bool) {
 		if stays {
@@ -128,7 +128,7 @@ func (l *Lane) eraseOutdated() error {
 	})
 }
 
-// erase deletes items that are still as they were.
+// erase deletes items that have not changed.
 func erase(c *memcache.Conn, items []copied, done func(k *Key, stays bool)) error {
 	var run memcache.Deletions
 	for _, it := range items {

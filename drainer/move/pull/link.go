@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/ringchange"
 )
 
-// connection that ends with the pass.
+// connection is a connection that ends with the pass.
 type connection struct {
 	*memcache.Conn
 	stop func() bool
@@ -24,7 +24,7 @@ func (c *connection) close() {
 // pool keeps connections to owners from one batch to the next.
 type pool struct {
 	pass *Pass
-	ctx  context.Context // the pass'
+	ctx  context.Context // of the pass
 
 	mu   sync.Mutex
 	idle [][]*connection // by owner
@@ -84,7 +84,7 @@ type link struct {
 	owner int
 	lane  Lane
 	conns [2]*connection
-	// failed is where the last error was.
+	// failed is the owner with the last error.
 	failed ringchange.Place
 }
 
@@ -124,7 +124,7 @@ func (l *link) move(ctx context.Context, keys []Key) error {
 	return nil
 }
 
-// connect makes ready for requests that take timeout at most.
+// connect prepares for requests that take timeout at most.
 func (l *link) connect(timeout time.Duration) error {
 	for i, c := range l.conns {
 		p := ringchange.Place(i)
@@ -142,7 +142,7 @@ func (l *link) connect(timeout time.Duration) error {
 	return nil
 }
 
-// release keeps the connection for others.
+// release keeps the connection for other lanes.
 func (l *link) release(p ringchange.Place) {
 	l.pool.put(l.owner, l.conns[p])
 	l.conns[p], l.lane.Owners[p] = nil, nil

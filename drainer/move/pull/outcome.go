@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/drainer/ringchange"
 )
 
-// heard is the answer to the present step. What the last step was, and how it ended, says what
-// came of the key.
+// heard handles the answer to the present step. The last step and its result determine the outcome of the
+// key.
 func (l *Lane) heard(m *move, answer []byte) error {
 	result, why := m.request.Result(m.step, answer)
 	if result.Code == ringchange.Failed && why == nil {
@@ -28,7 +28,7 @@ func (l *Lane) heard(m *move, answer []byte) error {
 		k.Outcome = Present
 	case at.Action == ringchange.EraseIf && at.Place == ringchange.Old && result.Code != ringchange.Changed:
 		k.Outcome = Present
-		if m.fetched.Value != nil { // also if others have deleted it since it was copied
+		if m.fetched.Value != nil { // also if another client has deleted it since it was copied
 			k.Outcome, k.Bytes = Moved, int64(len(k.Key)+len(m.fetched.Value)-len("\r\n"))
 		}
 	}
@@ -38,7 +38,7 @@ func (l *Lane) heard(m *move, answer []byte) error {
 	return nil
 }
 
-// fetch takes the item. What can't be moved counts as absent, so its lease is given back.
+// fetch takes the item. An item that can't be moved counts as absent, so its lease is given back.
 func (l *Lane) fetch(m *move, result ringchange.Result, answer []byte) ringchange.Code {
 	k := m.key
 	switch fetched, lives := m.request.Fetched(answer); {

@@ -11,41 +11,41 @@ import (
 )
 
 const (
-	// batchKeys and batchBytes bound a batch: clients wait for its leases.
+	// batchKeys and batchBytes bound a batch, because clients wait for its leases.
 	batchKeys  = 256
 	batchBytes = 512 << 10
-	// lanes move at the same time, however many owners there are: as many to each as ownLanes. Each
-	// has a connection to the member.
+	// lanes is how many batches move at the same time, however many owners there are; ownLanes is how many of
+	// them go to one owner. Each lane has a connection to the member.
 	lanes    = 8
 	ownLanes = 2
-	// mostUnderWay bounds the items that are moved at the same time, in bytes, unless one alone is
-	// larger. mostWaiting bounds the keys that wait for more of the same owner, in bytes.
+	// mostUnderWay bounds the items that are moved at the same time, in bytes, unless one item alone is
+	// larger. mostWaiting bounds the keys that wait for more keys of the same owner, in bytes.
 	mostUnderWay = 4 << 20
 	mostWaiting  = 4 << 20
-	// mostIdle is how many connections to owners are kept at most.
+	// mostIdle bounds the idle connections to owners.
 	mostIdle = 128
 )
 
 // Pass moves keys of one member to their owners, to several at the same time.
 type Pass struct {
 	Dialer memcache.Dialer
-	// From is the address of the member, To those of the owners.
+	// From is the address of the member, To has those of the owners.
 	From string
 	To   []string
 	// KeepsCAS is Lane.KeepsCAS, by owner.
 	KeepsCAS func(owner int) bool
-	// Timeout is how long an owner, or the member, may not answer.
+	// Timeout bounds how long an owner, or the member, may not answer.
 	Timeout time.Duration
-	// Waiting is told why an owner, or the member (Member), is waited for; "" if it answers again.
+	// Waiting is called with why an owner, or the member (Member), is waited for; "" when it answers again.
 	Waiting func(server int, why string)
-	// Moved is told what came of keys of that owner. It is called by several goroutines.
+	// Moved is called with the keys of an owner and their outcomes. Several goroutines call it.
 	Moved func(ctx context.Context, owner int, keys []Key) error
 }
 
-// Member is the place of the member in calls of Waiting, and in a ServerError.
+// Member is the index of the member in calls of Waiting, and in a ServerError.
 const Member = -1
 
-// ServerError says which server a pass has failed at.
+// ServerError is the failure of a pass at a server.
 type ServerError struct {
 	Server int
 	Err    error
@@ -54,23 +54,23 @@ type ServerError struct {
 func (e *ServerError) Error() string { return e.Err.Error() }
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// Misplaced is a key, its item's size in bytes (0 if that isn't known), and its owner's place in To.
+// Misplaced is a key, its item's size in bytes (0 if unknown), and its owner's index in To.
 type Misplaced struct {
 	Key   []byte
 	Size  int64
 	Owner int
 }
 
-// batch of keys of one owner.
+// batch has keys of one owner.
 type batch struct {
 	owner int
 	keys  []Key
-	// bytes of their items, and of the keys as they wait.
+	// bytes is the size of their items, waiting that of the keys while they wait.
 	bytes, waiting int64
 }
 
-// Move moves the keys. They have to stay as they are until it returns. If there is an error instead
-// of a key, batches that are not full are left out: nobody is told of their keys.
+// Move moves the keys, which must not change until it returns. If keys yields an error, batches that are not
+// full are left out, and Moved is not called for their keys.
 func (p *Pass) Move(ctx context.Context, keys iter.Seq2[Misplaced, error]) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -111,7 +111,7 @@ func (p *Pass) batches(ctx context.Context, keys iter.Seq2[Misplaced, error], ha
 		if ctx.Err() != nil {
 			return nil
 		}
-		const more = 64 // of memory, beside the key's bytes
+		const more = 64 // bytes of memory, beside the key's own
 		b := &of[k.Owner]
 		b.owner, b.keys, b.bytes = k.Owner, append(b.keys, Key{Key: k.Key}), b.bytes+k.Size
 		b.waiting += int64(len(k.Key)) + more
@@ -141,12 +141,12 @@ func largest(of []batch) *batch {
 type handler struct {
 	ctx  context.Context
 	work chan *batch
-	// done has the bytes of batches that lanes are done with, and underWay those of the others.
+	// done gets the bytes of batches that lanes have finished; underWay counts those of the others.
 	done     chan int64
 	underWay int64
 }
 
-// hand waits until there is room, and a lane.
+// hand waits until there is room, and a free lane.
 func (h *handler) hand(b *batch) {
 	for {
 		work := h.work

@@ -1,5 +1,6 @@
-// Package pull moves keys from one member to another under their leases, as routers do with
-// keys that are read: by the steps of package ringchange. The keys of a batch take each step together, so a step is one round trip for all of them.
+// Package pull moves keys from one member to another under their leases, as routers do with keys that are
+// read: by the steps of package ringchange. The keys of a batch take each step together, so a step is one
+// round trip for all of them.
 package pull
 
 import (
@@ -14,40 +15,41 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// Outcome of a key.
+// Outcome is what became of a key.
 type Outcome uint8
 
 const (
-	// Later means that somebody else has the key in hand, so it may still be at its old owner.
+	// Later means that another process has the key's lease, so the item may still be at its old owner.
 	Later Outcome = iota
-	// Moved to its new owner.
+	// Moved means that the item is at its new owner.
 	Moved
-	// Present means that its new owner has a value that is newer. The old one is deleted.
+	// Present means that its new owner has a newer value. The old one is deleted.
 	Present
-	// Gone means that neither has it. It was deleted, evicted, or has expired.
+	// Gone means that neither owner has it. It was deleted, evicted, or has expired.
 	Gone
-	// Outdated means that a client has marked it, or is about to store it anew. It is still at its old owner.
+	// Outdated means that a client has marked the item, or is about to store it anew. It is still at its old
+	// owner.
 	Outdated
-	// Refused means that its new owner doesn't take it.
+	// Refused means that its new owner doesn't accept it.
 	Refused
-	// Unsayable means that the text protocol doesn't carry its key, so clients of routers don't have it.
-	Unsayable
-	// Flushed means that clients have flushed one of its owners since it was used last. Both have no
-	// older value any more.
+	// NoTextForm means that the text protocol can't carry its key, so clients of routers can't ask for it.
+	NoTextForm
+	// Flushed means that clients have flushed one of its owners since it was last used. Neither has an older
+	// value any more.
 	Flushed
 )
 
-// Key that is to be moved, and what came of it.
+// Key is a key that is to be moved, and its outcome.
 type Key struct {
 	Key     []byte
 	Outcome Outcome
-	// Bytes of key and value, of one that was moved.
+	// Bytes is the size of key and value, if it was moved.
 	Bytes int64
-	// Why it was refused.
+	// Why is the reason of a refusal.
 	Why string
 }
 
-// Error says which of the two owners an error is about.
+// Error is an error about one of the two owners.
 type Error struct {
 	Place ringchange.Place
 	Err   error
@@ -60,7 +62,7 @@ func (e *Error) Unwrap() error { return e.Err }
 type Lane struct {
 	// Owners are connections to both, by ringchange.Place, for this lane alone.
 	Owners [2]*memcache.Conn
-	// KeepsCAS: the new owner can be told the CAS value of an item (memcached 1.6.27 and later).
+	// KeepsCAS means that the new owner can be told the CAS value of an item (memcached 1.6.27 and later).
 	KeepsCAS bool
 
 	moves    []move
@@ -68,7 +70,7 @@ type Lane struct {
 	flushing
 }
 
-// move is a key that is under way.
+// move is the move of one key.
 type move struct {
 	key     *Key
 	mover   ringchange.Mover
@@ -76,12 +78,12 @@ type move struct {
 	asked   ringchange.Place // the owner that has to answer
 	request ringchange.Request
 	fetched ringchange.Fetched
-	// copied is the place of its copy among the lane's, counted from 1; 0 if there is none.
+	// copied is the index of its copy among the lane's, counted from 1; 0 if there is none.
 	copied int
 }
 
-// Move moves keys. After an *Error nobody knows what came of them: the same keys can be moved
-// again, by other connections.
+// Move moves keys. After an *Error their outcomes are unknown: the same keys can be moved again, over other
+// connections.
 func (l *Lane) Move(keys []Key) error {
 	l.moves, l.outdated = l.moves[:0], l.outdated[:0]
 	for i := range keys {
@@ -89,7 +91,7 @@ func (l *Lane) Move(keys []Key) error {
 		k.Outcome = Later
 		text, binary, err := memcache.AppendKey(nil, k.Key)
 		if err != nil {
-			k.Outcome = Unsayable
+			k.Outcome = NoTextForm
 			continue
 		}
 		m := move{key: k, mover: ringchange.NewMover(0), request: ringchange.ForKey(text, binary)}
@@ -115,7 +117,7 @@ func (l *Lane) Move(keys []Key) error {
 	return l.obey()
 }
 
-// round is a step of each key.
+// round makes one step of each key.
 func (l *Lane) round() error {
 	for p := range l.requests {
 		if l.requests[p] = l.requests[p][:0]; cap(l.requests[p]) > mostKept {
@@ -136,7 +138,7 @@ func (l *Lane) round() error {
 		}
 		*to = m.request.Append(*to, m.step)
 	}
-	// An owner answers before it has read everything, so both go on at the same time.
+	// An owner answers before it has read all requests, so writing and reading go on at the same time.
 	sent := make(chan error, len(l.Owners))
 	for p, c := range l.Owners {
 		go func() {
@@ -151,7 +153,7 @@ func (l *Lane) round() error {
 		}()
 	}
 	err := l.hear()
-	if err != nil { // what is still being sent is not waited for
+	if err != nil { // the rest of the sending is not waited for
 		for _, c := range l.Owners {
 			c.Close()
 		}
@@ -188,7 +190,7 @@ func (l *Lane) hear() error {
 	return nil
 }
 
-// read an answer with its data block.
+// read reads an answer with its data block.
 func read(c *memcache.Conn) ([]byte, error) {
 	line, err := c.Line()
 	if err != nil {
@@ -199,7 +201,7 @@ func read(c *memcache.Conn) ([]byte, error) {
 	if a.Parse(wire.MetaValue, answer.Bytes()); a.Code == wire.Broken {
 		return nil, fmt.Errorf("%w: %.80q", memcache.ErrProtocol, line)
 	}
-	if _, err := io.CopyN(answer, c, int64(a.Block)); err != nil { // it takes memory as it comes
+	if _, err := io.CopyN(answer, c, int64(a.Block)); err != nil { // memory is only allocated for bytes that have arrived
 		return nil, err
 	}
 	return answer.Bytes(), nil

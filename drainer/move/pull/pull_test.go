@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
 
-// What comes of a key depends on what both owners have, and only that item is changed.
+// The outcome of a key depends on the items of both owners, and only that key's item is changed.
 func TestWhatComesOfAKey(t *testing.T) {
 	t.Parallel()
 	old, owner := memcachedtest.Start(t, "-I", "2m"), memcachedtest.Start(t)
@@ -35,7 +35,7 @@ func TestWhatComesOfAKey(t *testing.T) {
 	set(ringchange.Old, "leased", "x")
 	at[ringchange.New].Must("HD", fmt.Sprintf("ms leased 0 ME T6 F%d", ringchange.LeaseFlags), []byte{})
 	set(ringchange.Old, "large", strings.Repeat("x", 1_500_000))
-	// A client may have flags that are those of leases.
+	// Clients may use the flags of leases, too.
 	flags := fmt.Sprint(ringchange.LeaseFlags)
 	at[ringchange.Old].Must("STORED", "set flagged "+flags+" 0 7", []byte("a value"))
 	at[ringchange.Old].Must("STORED", "set nothing "+flags+" 0 0", []byte{})
@@ -53,7 +53,7 @@ func TestWhatComesOfAKey(t *testing.T) {
 	}{
 		{"moved", Moved}, {"both", Present}, {"none", Gone}, {"stale", Outdated}, {"leased", Later}, {"large", Refused},
 		{"flagged", Moved}, {"nothing", Moved}, {"short", Moved}, {"newer", Present}, {"emptied", Present},
-		{binary, Moved}, {strings.Repeat("k ", 120), Unsayable},
+		{binary, Moved}, {strings.Repeat("k ", 120), NoTextForm},
 	} {
 		keys, want = append(keys, Key{Key: []byte(k.key)}), append(want, k.want)
 	}
@@ -83,8 +83,8 @@ func TestWhatComesOfAKey(t *testing.T) {
 	}
 }
 
-// A pass tells of each key once, and goes on over other connections if these break. The leases of
-// those have to expire first; what they are for is left for a later pass.
+// A pass reports each key once, and goes on over other connections if these break. The leases of those have
+// to expire first; their keys are left for a later pass.
 func TestAPassMovesAllKeysAlsoIfConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	old := memcachedtest.Start(t)
@@ -145,9 +145,8 @@ func TestAPassMovesAllKeysAlsoIfConnectionsBreak(t *testing.T) {
 	}
 }
 
-// A flush_all is obeyed that comes while keys are moved, at one owner before the other, and also
-// if a connection breaks then: what was stored before it is at neither afterwards. What clients
-// store after it stays.
+// A flush_all during the moves of keys is obeyed, at one owner before the other, and also if a connection
+// breaks then: afterwards neither owner has an item from before it. Items that clients store after it stay.
 func TestAFlushIsObeyedWhileKeysAreMoved(t *testing.T) {
 	t.Parallel()
 	flush := func(s *memcachedtest.Server) { s.Raw().Must("OK", "flush_all", nil) }
@@ -160,7 +159,7 @@ func TestAFlushIsObeyedWhileKeysAreMoved(t *testing.T) {
 	}
 	type pair struct{ old, owner *memcachedtest.Server }
 	for name, test := range map[string]struct {
-		// before the first step, and before each of the deletes at the old owner
+		// before is called before the first step, erase before each of the deletes at the old owner.
 		before, erase func(p pair) (breaks bool)
 	}{
 		"at the new owner, and at the old one after the copy": {
@@ -218,7 +217,7 @@ func TestAFlushIsObeyedWhileKeysAreMoved(t *testing.T) {
 	}
 }
 
-// So it is if the answers to the copies are lost, and the flush comes before the next try.
+// The same holds if the answers to the copies are lost, and the flush comes before the next attempt.
 func TestAFlushIsObeyedWhenAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	old, owner := memcachedtest.Start(t), memcachedtest.Start(t)
@@ -266,7 +265,7 @@ func TestAFlushIsObeyedWhenAnswersAreLost(t *testing.T) {
 	}
 }
 
-// left is an error if some keys have this value.
+// left returns an error if some keys have this value.
 func left(c *memcache.Conn, keys int, value string) error {
 	n := 0
 	for i := range keys {
@@ -284,14 +283,14 @@ func left(c *memcache.Conn, keys int, value string) error {
 	return nil
 }
 
-// What was stored, or used, after a flush of its new owner is moved.
+// Items that were stored, or used, after a flush of their new owner are moved.
 func TestWhatIsStoredAfterAFlushIsMoved(t *testing.T) {
 	t.Parallel()
 	old, owner := memcachedtest.Start(t), memcachedtest.Start(t)
 	owner.Raw().Must("OK", "flush_all", nil)
 	old.Raw().Must("OK", "flush_all", nil)
 	owner.Raw().Must("OK", "flush_all 1000", nil)
-	for _, m := range []*memcachedtest.Server{old, owner} { // memcached's clock is exact to a second
+	for _, m := range []*memcachedtest.Server{old, owner} { // memcached's clock has a resolution of a second
 		clock := func() int {
 			stats, err := m.Dial().Stats("")
 			if err != nil {
@@ -316,8 +315,7 @@ func TestWhatIsStoredAfterAFlushIsMoved(t *testing.T) {
 	}
 }
 
-// However many owners there are, a pass has a handful of connections to the member, and takes
-// little memory.
+// However many owners there are, a pass has a handful of connections to the member, and takes little memory.
 func TestAPassToManyOwnersIsBounded(t *testing.T) {
 	old := memcachedtest.Start(t, "-m", "512")
 	var to []string

@@ -10,16 +10,16 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// pending is a request whose answer is to come.
+// pending is a request that waits for its answer.
 type pending struct {
 	command
 	opcode byte
 	opaque uint32
-	// keyText is repeated.
+	// keyText is the key in the text request.
 	keyText []byte
-	// local: the packet is the answer, whatever is said in text.
+	// local means that packet is the answer, whatever the text answer is.
 	local bool
-	// ends: the connection is closed after the answer.
+	// ends means that the connection is closed after the answer.
 	ends bool
 	packet
 }
@@ -31,7 +31,7 @@ type packet struct {
 	extras []byte
 	key    []byte
 	body   []byte
-	// rest of the body, in bytes, is sent by the caller.
+	// rest is how many bytes of the body the caller sends.
 	rest int
 }
 
@@ -40,7 +40,7 @@ var (
 	errEnds   = errors.New("the connection ends")
 )
 
-// write writes an answer, but for its rest.
+// write writes an answer without its rest.
 func (p *packet) write(w *bufio.Writer, opcode byte, opaque uint32) error {
 	var b [headerSize]byte
 	b[0], b[1] = magicAnswer, opcode
@@ -58,10 +58,10 @@ func (p *packet) write(w *bufio.Writer, opcode byte, opaque uint32) error {
 	return nil
 }
 
-// fail makes it an error, with its usual text.
+// fail makes the packet an error with the status' usual text.
 func (p *packet) fail(s status) { *p = packet{status: s, body: []byte(s.text())} }
 
-// answer reads a request's answer in text, and writes it as the packets that it is.
+// answer reads the text answer to a request, and writes it as packets.
 func (p *pending) answer(w *bufio.Writer, text *bufio.Reader) error {
 	line, err := text.ReadSlice('\n')
 	if err != nil {
@@ -89,15 +89,14 @@ func (p *pending) answer(w *bufio.Writer, text *bufio.Reader) error {
 		return err
 	}
 	if err = p.write(w, p.opcode, p.opaque); err == nil && p.kind == login && !p.local && p.status != statusOK {
-		return errEnds // the loop has known another password a moment later than the translator
+		return errEnds // a moment later than the translator, the loop has another password
 	}
 	return err
 }
 
-// hidden tells whether a quiet request is not answered: writes if they have succeeded, reads
-// if there is no hit. A read that failed is not answered either: clients such as Dalli take
-// any answer without a key for the end of a list of hits, and the next hit for another
-// request's answer.
+// hidden tells whether a quiet request gets no answer: writes that have succeeded, and reads without a hit. A
+// failed read gets none either: clients such as Dalli take an answer without a key for the end of a list of
+// hits, and the next hit for another request's answer.
 func (p *pending) hidden() bool {
 	if p.kind == get || p.kind == touch {
 		return p.quiet && !p.ends
@@ -105,7 +104,7 @@ func (p *pending) hidden() bool {
 	return p.quiet && p.status == statusOK
 }
 
-// failure is an error in text.
+// failure handles an error in text.
 func (p *pending) failure(line []byte) {
 	_, message, _ := bytes.Cut(line, []byte(" "))
 	begins := func(text string) bool { return bytes.HasPrefix(line, []byte(text)) }
@@ -125,7 +124,7 @@ func (p *pending) failure(line []byte) {
 	}
 }
 
-// done is the answer to what returns no value.
+// done handles the answer to a request that returns no value.
 func (p *pending) done(a *wire.Answer) {
 	switch a.Code {
 	case wire.Miss:
@@ -143,7 +142,7 @@ func (p *pending) done(a *wire.Answer) {
 	}
 }
 
-// item is the answer to a read.
+// item handles the answer to a read.
 func (p *pending) item(w *bufio.Writer, text *bufio.Reader, a *wire.Answer) error {
 	switch a.Code {
 	case wire.Value, wire.Header:
@@ -172,7 +171,7 @@ func (p *pending) item(w *bufio.Writer, text *bufio.Reader, a *wire.Answer) erro
 	return err
 }
 
-// number is the answer to a count.
+// number handles the answer to a count.
 func (p *pending) number(text *bufio.Reader, a *wire.Answer) error {
 	if a.Code != wire.Value {
 		p.done(a)
@@ -191,7 +190,7 @@ func (p *pending) number(text *bufio.Reader, a *wire.Answer) error {
 	return nil
 }
 
-// statistics are a packet each, and an empty one.
+// statistics writes a packet for each statistic, and an empty one.
 func (p *pending) statistics(w *bufio.Writer, text *bufio.Reader, line []byte) error {
 	for {
 		_, rest, ok := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte("STAT "))
@@ -211,7 +210,7 @@ func (p *pending) statistics(w *bufio.Writer, text *bufio.Reader, line []byte) e
 	}
 }
 
-// flag of a meta command's answer that is a number; 0 if there is none.
+// flag returns a number of a meta command's answer; 0 if there is none.
 func flag(a *wire.Answer, letter byte) uint64 {
 	_, rest := wire.Next(bytes.TrimRight(a.Line, "\r\n"))
 	if a.Code == wire.Value {

@@ -8,14 +8,14 @@ import (
 
 const (
 	plainLogin = "PLAIN"
-	// maxMechanism is the length of a mechanism's name at most, in bytes, as memcached has it.
+	// maxMechanism bounds a mechanism's name, in bytes; it is memcached's bound.
 	maxMechanism = 32
-	// maxLogin is the size of user and password at most, in bytes.
+	// maxLogin bounds user and password, in bytes.
 	maxLogin = 2 << 10
 )
 
-// logIn is the part of SASL that is for users and passwords: RFC 4616. In text, the first
-// request is a set of them.
+// logIn handles the part of SASL with users and passwords (RFC 4616). In text, the first request is a set of
+// them.
 func (t *translator) logIn(p *pending) error {
 	r := &t.request
 	switch {
@@ -60,7 +60,7 @@ func (t *translator) logIn(p *pending) error {
 	return err
 }
 
-// credentials are the user to act for, which can be no other, the user and the password.
+// credentials returns the user and the password. The user to act for must be the same user.
 func credentials(data []byte) (user, password []byte, ok bool) {
 	parts := bytes.Split(data, []byte{0})
 	if len(parts) != 3 || len(parts[0]) > 0 && !bytes.Equal(parts[0], parts[1]) {
@@ -70,7 +70,7 @@ func credentials(data []byte) (user, password []byte, ok bool) {
 	return user, password, oneWord(user) && oneWord(password)
 }
 
-// oneWord: text can't carry others.
+// oneWord tells whether b is one word, which is all that text can carry.
 func oneWord(b []byte) bool {
 	words := bytes.Fields(b)
 	return len(words) == 1 && len(words[0]) == len(b)

@@ -1,5 +1,5 @@
-// Package binary lets an application that speaks memcached's binary protocol talk to one that
-// speaks its text protocol: requests become meta commands, and their answers become packets.
+// Package binary lets an application that uses memcached's binary protocol talk to a server that uses its
+// text protocol: requests become meta commands, and their answers become packets.
 //
 // Source: memcached's proto_bin.c (1.6.18) and doc/protocol-binary.xml.
 package binary
@@ -12,24 +12,24 @@ const (
 
 	magicAnswer = 0x81
 	headerSize  = 24
-	// maxKey is the length of a key at most, in bytes.
+	// maxKey bounds a key, in bytes.
 	maxKey = 250
-	// maxBody is the length of a body at most, in bytes: newer memcacheds', too.
+	// maxBody bounds a body, in bytes, as newer memcacheds do.
 	maxBody = 1 << 30
-	// noCreate is the expiration of a counter that is not to be made.
+	// noCreate is the expiration of an increment that doesn't make a counter.
 	noCreate = 0xffffffff
 )
 
 // header of a request.
 type header struct {
 	magic, opcode byte
-	// Lengths in bytes; the body has the extras, the key and the value.
+	// The lengths are in bytes; the body has the extras, the key and the value.
 	keyLen, extrasLen, bodyLen int
 	opaque                     uint32
 	cas                        uint64
 }
 
-// parse reads headerSize bytes.
+// parse reads a header of headerSize bytes.
 func (h *header) parse(b []byte) {
 	*h = header{
 		magic: b[0], opcode: b[1],
@@ -38,7 +38,7 @@ func (h *header) parse(b []byte) {
 	}
 }
 
-// valueLen is the length of what follows the extras and the key, in bytes.
+// valueLen returns the length of the body after the extras and the key, in bytes.
 func (h *header) valueLen() int { return h.bodyLen - h.extrasLen - h.keyLen }
 
 type status uint16
@@ -58,7 +58,7 @@ const (
 	statusInternal  status = 0x84
 )
 
-// text is the body of an error that has no other.
+// text returns the body of an error that has no other body.
 func (s status) text() string {
 	switch s {
 	case statusNotFound:
@@ -83,13 +83,13 @@ func (s status) text() string {
 	return ""
 }
 
-// kind says what a request asks for, and so which packet it has to be.
+// kind is what a request asks for, which determines the form of its packet.
 type kind byte
 
 const (
 	unknown kind = iota
 	get
-	touch // and perhaps get
+	touch // and get, for some opcodes
 	store
 	extend // append and prepend
 	remove
@@ -108,11 +108,11 @@ const (
 type command struct {
 	kind  kind
 	quiet bool
-	// withKey and withValue: the answer has them.
+	// withKey and withValue mean that the answer has the key and the value.
 	withKey, withValue bool
-	// mode of the meta command.
+	// mode is the mode of the meta command.
 	mode string
-	// missing is the status if there is an item where none may be, or none where one has to be.
+	// missing is the status if there is an item where none may be, or no item where there has to be one.
 	missing status
 }
 

@@ -15,8 +15,8 @@ type request struct {
 	extrasAndKey []byte
 }
 
-// refused says why a packet is not carried out, and whether the connection ends with that; ok
-// that it is. It comes before the value is read.
+// refused returns why a packet is not carried out, and whether the connection then ends; statusOK if it is
+// carried out. It is called before the value is read.
 func (r *request) refused(loggedIn bool) (why status, ends bool) {
 	public := r.kind == mechanisms || r.kind == login || r.kind == loginStep || r.kind == version
 	switch {
@@ -33,7 +33,7 @@ func (r *request) refused(loggedIn bool) (why status, ends bool) {
 	case needsKey(r.kind) && tooLong(r.theKey()):
 		return statusInvalid, false
 	case r.kind == stat && r.keyLen > 0 && string(r.theKey()) != "reset":
-		return statusNotFound, false // a router has no other kinds
+		return statusNotFound, false // a router has only the general statistics
 	}
 	return statusOK, false
 }
@@ -42,27 +42,27 @@ func needsKey(k kind) bool { return k >= get && k <= count }
 
 func (r *request) theKey() []byte { return r.extrasAndKey[r.extrasLen:] }
 
-// number is the 32 bits of the extras at this place.
+// number returns the 32 bits of the extras at this offset.
 func (r *request) number(at int) uint32 { return binary.BigEndian.Uint32(r.extrasAndKey[at:]) }
 
-// expiration at this place of the extras. Text has 31 bits for it: a later time than they can
-// say is their last, in 2038.
+// expiration returns the expiration at this offset of the extras. Text has 31 bits for it: later times become
+// the last one that fits, in 2038.
 func (r *request) expiration(at int) int64 {
 	return int64(min(r.number(at), math.MaxInt32))
 }
 
-// plain tells whether a line can carry the key as it is. If not, it is said in base64.
+// plain tells whether a line can carry the key unencoded. If not, it is sent in base64.
 func plain(key []byte) bool {
 	return !bytes.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c == 0x7f })
 }
 
-// tooLong tells whether the key can't be said.
+// tooLong tells whether the key is too long for the text protocol.
 func tooLong(key []byte) bool {
 	return !plain(key) && base64.StdEncoding.EncodedLen(len(key)) > maxKey
 }
 
-// appendText appends the command's line. A value follows it. What needs no member is mn, which
-// keeps its turn.
+// appendText appends the command's line, which the value follows. A request that needs no member becomes an
+// mn, which keeps its place in the order.
 func (r *request) appendText(b []byte) []byte {
 	switch r.kind {
 	case get:
@@ -76,7 +76,7 @@ func (r *request) appendText(b []byte) []byte {
 		b = appendInt(append(r.appendKey(b, "ms"), ' '), int64(r.valueLen()))
 		b = strconv.AppendUint(append(b, " c F"...), uint64(r.number(0)), 10)
 		b = appendInt(append(b, " T"...), r.expiration(4))
-		if r.cas == 0 { // with a value to compare, memcached takes all of them for the same
+		if r.cas == 0 { // with a CAS value, memcached treats all of them as the same
 			b = append(b, r.mode...)
 		}
 	case extend:

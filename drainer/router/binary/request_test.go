@@ -11,15 +11,15 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// header24 are the first bytes of a request.
+// header24 returns the first bytes of a request.
 func header24(opcode byte, key, extras, body int) string {
 	b := binary.BigEndian.AppendUint16([]byte{Magic, opcode}, uint16(key))
 	b = binary.BigEndian.AppendUint32(append(b, byte(extras), 0, 0, 0), uint32(body))
 	return string(append(b, make([]byte, 12)...))
 }
 
-// Whatever a client sends, what the loop gets are whole lines and data blocks that it reads as
-// one request each, about the client's key.
+// Whatever a client sends, the loop gets whole lines and data blocks, each of which it reads as one request
+// about the client's key.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(header24(0x00, 1, 0, 1) + "a"))
 	f.Add([]byte(header24(0x01, 1, 8, 14) + "\x00\x00\x00\x07\xff\xff\xff\xffavalue" + header24(0x0a, 0, 0, 0)))
@@ -60,7 +60,7 @@ func check(t *testing.T, sent []byte, logins bool) {
 		case p = <-c.pending:
 		default:
 			if text.Len() > 0 {
-				t.Fatalf("nobody waits for the answer to %q", text.Bytes())
+				t.Fatalf("no request waits for the answer to %q", text.Bytes())
 			}
 		}
 		if p != nil && (err == nil || errors.Is(err, errEnds)) {
@@ -72,7 +72,7 @@ func check(t *testing.T, sent []byte, logins bool) {
 	}
 }
 
-// oneRequest fails the test if text is not one.
+// oneRequest fails the test if text is not one request.
 func oneRequest(t *testing.T, c *translator, p *pending, text []byte) {
 	t.Helper()
 	var r wire.Request
@@ -83,7 +83,7 @@ func oneRequest(t *testing.T, c *translator, p *pending, text []byte) {
 	if n > wire.MaxLine {
 		t.Fatalf("a line of %d bytes", n)
 	}
-	if !needsKey(c.request.kind) { // that of a refused one is unknown
+	if !needsKey(c.request.kind) { // the kind of a refused request is unknown
 		return
 	}
 	var room [wire.MaxKey]byte

@@ -11,43 +11,43 @@ import (
 )
 
 const (
-	// window is how many requests are unanswered at most. Their keys are kept.
+	// window bounds the unanswered requests, because their keys are kept.
 	window = 128
-	// bufferSize of each of a connection's four buffers, in bytes. It has none while it is at rest.
+	// bufferSize is the size of each of a connection's four buffers, in bytes. An idle connection has none.
 	bufferSize = 4 << 10
 )
 
-// Buffers that no connection uses now.
+// The free buffers.
 var (
 	readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, bufferSize) }}
 	writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, bufferSize) }}
 )
 
-// Config of a translator.
+// Config configures a translation.
 type Config struct {
-	// MaxItem is the size of a value at most, in bytes, with its end in text. Whoever speaks text
-	// has the same bound.
+	// MaxItem bounds a value, in bytes, with its line end in text. It is the same bound as for clients of the
+	// text protocol.
 	MaxItem int
-	// Patience is how long an application may take nothing of its answers; 0 for ever.
+	// Patience bounds how long an application may read none of its answers; 0 is no bound.
 	Patience time.Duration
-	// Admits tells whether user and password are known; nil if nobody has to log in.
+	// Admits tells whether user and password are accepted; nil if no login is needed.
 	Admits func(user, password []byte) bool
-	// Wait until a connection has something to read, or its end.
+	// Wait waits until a connection has something to read, or has ended.
 	Wait func(net.Conn) error
-	// Version is the answer in text to a request for it.
+	// Version returns the text answer to a request for the version.
 	Version func() string
 }
 
-// Text is a connection to somebody who speaks the text protocol.
+// Text is a connection to a server of the text protocol.
 type Text interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// Translate carries requests from an application to text, and answers back, until both sides
-// have ended. It closes both connections. first is what the application has said so far.
+// Translate translates an application's requests to text, and the answers back, until both sides have ended.
+// It closes both connections. first is what the application has sent so far.
 //
-// Each request is one in text, with one answer, so nothing else keeps their order.
+// Each request becomes one text request with one answer, so the order needs no further state.
 func Translate(client net.Conn, first []byte, text Text, config Config) {
 	t := &translator{config: config, pending: make(chan *pending, window), done: make(chan struct{}), loggedIn: config.Admits == nil}
 	var requests sync.WaitGroup
@@ -63,7 +63,7 @@ func Translate(client net.Conn, first []byte, text Text, config Config) {
 		}
 		b.end()
 		close(t.pending)
-		_ = text.CloseWrite() // it ends when all is answered
+		_ = text.CloseWrite() // it ends when all requests are answered
 	})
 	b := between{in: text, out: &patient{client, config.Patience}, wait: config.Wait}
 	for b.take(nil); b.rest() == nil && t.answer(b.writer, b.reader); {
@@ -75,23 +75,23 @@ func Translate(client net.Conn, first []byte, text Text, config Config) {
 	requests.Wait()
 }
 
-// translator of one connection. All but pending and done is its first goroutine's, which
-// carries requests.
+// translator translates one connection. All fields but pending and done belong to the first goroutine, which
+// translates requests.
 type translator struct {
 	config  Config
 	pending chan *pending // in the order of the requests
-	done    chan struct{} // nobody waits for answers any more
+	done    chan struct{} // closed when answers are no longer waited for
 	client  *bufio.Reader
 	text    *bufio.Writer
 	request request
 	line    []byte
 	room    [255 + maxKey]byte
-	// loggedIn: its requests are carried out. opened: the other side knows that. invited: it
-	// has asked to log in, and its password follows.
+	// loggedIn means that requests are carried out. opened means that the other side has got the login.
+	// invited means that the application has asked to log in, and its password follows.
 	loggedIn, opened, invited bool
 }
 
-// answer a request; false if there is no other.
+// answer answers a request; it returns false if there is no other.
 func (t *translator) answer(client *bufio.Writer, text *bufio.Reader) bool {
 	if _, err := text.Peek(1); err != nil {
 		return false
@@ -100,12 +100,12 @@ func (t *translator) answer(client *bufio.Writer, text *bufio.Reader) bool {
 	return ok && p.answer(client, text) == nil
 }
 
-// between has the buffers of one direction: what comes in, and what that makes go out.
+// between has the buffers of one direction: the input, and the output that results from it.
 type between struct {
 	in     net.Conn
 	out    io.Writer
 	wait   func(net.Conn) error
-	first  *bytes.Reader // what has come before
+	first  *bytes.Reader // the input from before
 	reader *bufio.Reader
 	writer *bufio.Writer
 }
@@ -117,7 +117,7 @@ func (b *between) take(first *bytes.Reader) {
 	b.writer.Reset(b.out)
 }
 
-// Read sends what was written before it waits for more to read.
+// Read flushes the output before it waits for more input.
 func (b *between) Read(p []byte) (int, error) {
 	if b.first != nil && b.first.Len() > 0 {
 		return b.first.Read(p)
@@ -128,7 +128,7 @@ func (b *between) Read(p []byte) (int, error) {
 	return b.in.Read(p)
 }
 
-// rest without buffers until there is more to read, if nothing is left.
+// rest frees the buffers, if they are empty, until there is more input.
 func (b *between) rest() error {
 	if b.reader.Buffered() > 0 || b.first != nil && b.first.Len() > 0 {
 		return nil
@@ -149,13 +149,13 @@ func (b *between) give() {
 	writers.Put(b.writer)
 }
 
-// end sends what was written.
+// end flushes the output.
 func (b *between) end() {
 	_ = b.writer.Flush()
 	b.give()
 }
 
-// carry one request to the other side. An error says that it was the last one.
+// carry translates one request. An error means that it was the last one.
 func (t *translator) carry() error {
 	r := &t.request
 	if err := t.read(r); err != nil {
@@ -163,7 +163,7 @@ func (t *translator) carry() error {
 	}
 	p := &pending{command: r.command, opcode: r.opcode, opaque: r.opaque}
 	why, ends := r.refused(t.loggedIn)
-	// A set that is too large is refused where its key is also deleted, as memcached does.
+	// A set that is too large is refused by the other side, which also deletes the key, as memcached does.
 	if why == statusOK && (r.kind == store || r.kind == extend) && r.mode != "" && r.valueLen()+len("\r\n") > t.config.MaxItem {
 		why = statusTooLarge
 	}
@@ -200,7 +200,7 @@ func (t *translator) carry() error {
 	return nil
 }
 
-// read a request up to its value.
+// read reads a request up to its value.
 func (t *translator) read(r *request) error {
 	if _, err := io.ReadFull(t.client, t.room[:headerSize]); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (t *translator) read(r *request) error {
 	if r.magic != Magic {
 		return errBroken
 	}
-	if r.keyLen > maxKey { // it is refused
+	if r.keyLen > maxKey { // it will be refused
 		r.extrasAndKey = nil
 		_, err := t.client.Discard(r.extrasLen + r.keyLen)
 		return err
@@ -220,7 +220,7 @@ func (t *translator) read(r *request) error {
 	return err
 }
 
-// refuse a request, and swallow its value.
+// refuse refuses a request, and discards its value.
 func (t *translator) refuse(p *pending, why status, ends bool) error {
 	p.local, p.ends = true, ends
 	p.fail(why)
@@ -235,7 +235,7 @@ func (t *translator) refuse(p *pending, why status, ends bool) error {
 	return err
 }
 
-// say the request in text.
+// say writes the request in text.
 func (t *translator) say(p *pending) error {
 	if err := t.expect(p); err != nil {
 		return err
@@ -245,7 +245,7 @@ func (t *translator) say(p *pending) error {
 	return err
 }
 
-// expect an answer. While there are too many, it waits.
+// expect adds a request that waits for its answer. It blocks while there are too many.
 func (t *translator) expect(p *pending) error {
 	select {
 	case t.pending <- p:
@@ -263,7 +263,7 @@ func (t *translator) expect(p *pending) error {
 	}
 }
 
-// transfer n bytes.
+// transfer copies n bytes.
 func transfer(to *bufio.Writer, from *bufio.Reader, n int) error {
 	for n > 0 {
 		if _, err := from.Peek(1); err != nil {
@@ -284,7 +284,7 @@ func transfer(to *bufio.Writer, from *bufio.Reader, n int) error {
 	return nil
 }
 
-// patient bounds each write.
+// patient bounds the duration of each write.
 type patient struct {
 	net.Conn
 	patience time.Duration

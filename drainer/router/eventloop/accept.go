@@ -17,21 +17,29 @@ import (
 const (
 	// handshake bounds how long a client may take for TLS.
 	handshake = 10 * time.Second
-	// rest bounds what a client takes that is refused, and is how long a listener that fails is left
-	// alone.
+	// rest bounds the time for a refused client, and is the pause after a failure of the listener.
 	rest = 100 * time.Millisecond
 )
 
-// What goroutines keep for a connection that they carry, in bytes, with their stacks. Those by TLS are
-// measured: of 2,000 that rest, each takes 27 KiB of the process's memory, and 42 KiB after a value of
+// The memory of the goroutines that carry a connection, in bytes, with their stacks. The values for TLS are
+// measured: of 2,000 idle connections, each takes 27 KiB of the process's memory, and 42 KiB after a value of
 // 20,000 bytes has gone both ways.
 const (
-	// TLS is of one that is at rest.
+	// TLS is that of an idle TLS connection.
 	TLS = 28 << 10
-	// Records is what it has more once it has sent a large record: crypto/tls keeps the room for it.
+	// Records is added once the connection has sent a large record: crypto/tls keeps the buffer for it.
 	Records = 16 << 10
-	// Binary is of one whose binary protocol is translated.
+	// Binary is that of a connection whose binary protocol is translated.
 	Binary = 12 << 10
+)
+
+// Open files that a connection of a client takes.
+const (
+	PlainFiles = 1
+	// TLSFiles are the socket, and a pair for the loop.
+	TLSFiles = 3
+	// BinaryFiles is what one takes more whose binary protocol is translated: another pair.
+	BinaryFiles = 2
 )
 
 // mostUnsent is how much of its answers the kernel keeps for a client before it sends them, in bytes. Without a bound it
@@ -39,7 +47,7 @@ const (
 // What was sent and not acknowledged comes on top; a client's own window bounds that.
 const mostUnsent = 128 << 10
 
-// boundUnsent sets mostUnsent. A system that can't do that goes on without.
+// boundUnsent sets mostUnsent. If the system doesn't support that, there is no bound.
 func boundUnsent(conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
@@ -50,61 +58,93 @@ func boundUnsent(conn net.Conn) {
 	}
 }
 
-// What a client may send until the end of its handshake, in bytes: crypto/tls keeps up to 64 KiB of a client that says
-// that more will come, and up to 256 KiB of one that is asked for its certificate. What others send is far less.
+// Bounds of what a client may send until the end of its handshake, in bytes: crypto/tls keeps up to 64 KiB
+// for a client that announces more, and up to 256 KiB for a client that is asked for its certificate. Real
+// clients send far less.
 const (
 	mostHello = 16 << 10
-	// mostCertificate has room for some ten certificates.
+	// mostCertificate has room for about ten certificates.
 	mostCertificate = 32 << 10
 )
 
 const answerTooMany = "ERROR Too many open connections\r\n"
 
-// Clients are the connections of clients.
+// Clients accepts and counts the connections of clients.
 type Clients struct {
-	// Most that are connected at once.
+	// Most bounds the number of connections.
 	Most int
-	// MostBytes of what connections carry. One that goroutines would have to carry beyond it is refused.
+	// MostBytes bounds the memory of the goroutines that carry connections. A connection that would exceed it
+	// is refused.
 	MostBytes int64
+	// MostFiles is how many open files connections may take; 0 any number. One that would take more is refused.
+	MostFiles atomic.Int64
 	// TLS of a connection that begins; nil for plain text.
 	TLS func() (*tls.Config, error)
-	// Give the n-th connection's socket to a loop; false if that has ended. carried: goroutines carry
-	// what the client sends and receives, and it counts until they have closed it. Else Gone is called
-	// when the loop has.
+	// Give gives the n-th connection's socket to a loop; false if that has ended. carried means that
+	// goroutines carry the client's data, and that the connection counts until they have closed it. Otherwise
+	// the loop has to call Gone when it has closed it.
 	Give func(n int64, fd int, carried bool) bool
-	// Logf writes a line for people.
+	// Logf logs a line for people.
 	Logf func(format string, args ...any)
 
-	connected, accepted, bytes atomic.Int64
+	connected, accepted, bytes, files atomic.Int64
 }
 
-// Carry tells whether goroutines may carry a connection that takes n bytes. They are counted until
-// Carried.
-func (c *Clients) Carry(n int64) bool {
-	if c.bytes.Add(n) > c.MostBytes {
-		c.Carried(n)
+// Carry tells whether goroutines may carry a connection that takes n bytes, and so many more open files. They are
+// counted until Carried.
+func (c *Clients) Carry(n, files int64) bool {
+	if c.bytes.Add(n) > c.MostBytes || !c.open(files) {
+		c.bytes.Add(-n)
 		return false
 	}
 	return true
 }
 
-// Carried is called when goroutines no longer keep n bytes.
-func (c *Clients) Carried(n int64) { c.bytes.Add(-n) }
+// Carried is called when goroutines no longer keep n bytes and so many open files.
+func (c *Clients) Carried(n, files int64) {
+	c.bytes.Add(-n)
+	c.files.Add(-files)
+}
 
-// Bytes is what goroutines keep for the connections that they carry.
+// open tells whether so many more open files may be taken.
+func (c *Clients) open(files int64) bool {
+	if most := c.MostFiles.Load(); c.files.Add(files) > most && most > 0 {
+		c.files.Add(-files)
+		return false
+	}
+	return true
+}
+
+// Bytes returns how many bytes the goroutines use for connections.
 func (c *Clients) Bytes() int64 { return c.bytes.Load() }
 
-// Connected is how many there are.
+// Connected returns the number of connections.
 func (c *Clients) Connected() int64 { return c.connected.Load() }
 
-// Accepted is how many there were in all.
+// Accepted returns how many connections there have been.
 func (c *Clients) Accepted() int64 { return c.accepted.Load() }
 
 // Gone is called when a client is not connected any more.
-func (c *Clients) Gone() { c.connected.Add(-1) }
+func (c *Clients) Gone() {
+	c.connected.Add(-1)
+	c.files.Add(-PlainFiles)
+}
 
-// Serve gives each connection to a loop, until the listener is closed after ctx has ended, or ending
-// tells so.
+// come tells whether one more client may be connected.
+func (c *Clients) come() bool {
+	if c.connected.Add(1) > int64(c.Most) || !c.open(PlainFiles) {
+		c.connected.Add(-1)
+		return false
+	}
+	if c.TLS != nil && !c.Carry(TLS, TLSFiles-PlainFiles) {
+		c.Gone()
+		return false
+	}
+	return true
+}
+
+// Serve gives each connection to a loop, until the listener is closed after ctx has ended or ending returns
+// true.
 func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func() bool) error {
 	for {
 		conn, err := listener.Accept()
@@ -115,15 +155,14 @@ func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func(
 			return fmt.Errorf("listen for clients: %w", err)
 		case err != nil:
 			c.Logf("accept: %v", err)
-			select { // no file descriptors are left, for example
+			select { // for example, there may be no free file descriptors
 			case <-ctx.Done():
 			case <-time.After(rest):
 			}
 			continue
 		}
 		boundUnsent(conn)
-		if c.connected.Add(1) > int64(c.Most) || c.TLS != nil && !c.Carry(TLS) {
-			c.Gone()
+		if !c.come() {
 			_ = conn.SetDeadline(time.Now().Add(rest))
 			_, _ = io.WriteString(conn, answerTooMany)
 			_ = conn.Close()
@@ -137,7 +176,7 @@ func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func(
 	}
 }
 
-// secure speaks TLS with a client.
+// secure makes the TLS handshake with a client.
 func (c *Clients) secure(ctx context.Context, conn net.Conn) {
 	config, err := c.TLS()
 	if err != nil {
@@ -190,7 +229,7 @@ type carried struct {
 	closed bool
 }
 
-// Large is called by who carries it when it has sent a large record.
+// Large is called when the connection has sent a large record.
 func (c *carried) Large() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,20 +247,20 @@ func (c *carried) Close() error {
 		return err
 	}
 	if c.closed = true; c.large {
-		c.of.Carried(Records)
+		c.of.Carried(Records, 0)
 	}
-	c.of.Carried(TLS)
+	c.of.Carried(TLS, TLSFiles-PlainFiles)
 	c.of.Gone()
 	return err
 }
 
 func (c *Clients) refuse(conn net.Conn) {
 	_ = conn.Close()
-	c.Carried(TLS)
+	c.Carried(TLS, TLSFiles-PlainFiles)
 	c.Gone()
 }
 
-// give a connection to a loop.
+// give gives a connection to a loop.
 func (c *Clients) give(ctx context.Context, conn net.Conn) {
 	_, isCarried := conn.(*carried)
 	fd, err := HandOver(ctx, conn)

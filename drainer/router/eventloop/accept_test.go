@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// serve clients until the test ends, and return where.
+// serve serves clients until the test ends, and returns the address.
 func serve(t *testing.T, c *eventloop.Clients) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,7 +91,7 @@ func TestAConnectionThatNoLoopTakesIsClosedAndNotCounted(t *testing.T) {
 	}
 }
 
-// pipes is a listener that accepts one connection, whose other end takes nothing ahead of who reads it.
+// pipes is a listener that accepts one connection, whose other end reads nothing ahead.
 type pipes struct {
 	net.Listener
 	conns chan net.Conn
@@ -104,8 +104,8 @@ func (p *pipes) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// A client that says that a long handshake will come is not listened to until it has all come: there may be as many as
-// memory has room for at rest.
+// A client that announces a long handshake is closed before it has all arrived: there may be as many such
+// clients as the memory has room for idle ones.
 func TestALongHandshakeIsNotKept(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

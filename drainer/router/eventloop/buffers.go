@@ -2,18 +2,18 @@ package eventloop
 
 import "slices"
 
-// Buffers are those that nobody uses now. Larger ones than Largest are left to the garbage collector.
+// Buffers are the free buffers. Buffers larger than Largest are left to the garbage collector.
 type Buffers [len(sizes)][][]byte
 
 const (
 	// Usual is the size of most buffers, in bytes.
 	Usual = 4 << 10
-	// Largest that is kept, in bytes.
+	// Largest is the size of the largest buffer that is kept, in bytes.
 	Largest = 64 << 10
 )
 
-// sizes, in bytes, and how many of a size are kept at most. Thousands of small answers may wait
-// for earlier ones.
+// sizes are in bytes; the other list has how many of each size are kept at most. Thousands of small answers
+// may wait for earlier ones.
 var (
 	sizes = [...]int{256, Usual, 16 << 10, Largest}
 	most  = [len(sizes)]int{4096, 256, 128, 64}
@@ -35,7 +35,7 @@ func (b *Buffers) Get(n int) []byte {
 	return make([]byte, 0, n+n/2)
 }
 
-// Put takes a buffer back, as one of the largest size that it has room for.
+// Put takes a buffer back; it is reused for the largest size that it has room for.
 func (b *Buffers) Put(buffer []byte) {
 	if cap(buffer) > Largest {
 		return
@@ -50,7 +50,7 @@ func (b *Buffers) Put(buffer []byte) {
 	}
 }
 
-// Add appends more to a buffer, and exchanges it if that is too small.
+// Add appends more to a buffer, and replaces the buffer if it is too small.
 func (b *Buffers) Add(buffer, more []byte) []byte {
 	if len(buffer)+len(more) <= cap(buffer) {
 		return append(buffer, more...)

@@ -9,7 +9,7 @@ func TestBuffersAreUsedAgainBySize(t *testing.T) {
 	var b Buffers
 	text := bytes.Repeat([]byte("x"), 10_000)
 	var buffer []byte
-	for range 6 { // 60 kB: the largest that is kept
+	for range 6 { // 60 kB: the largest size that is kept
 		buffer = b.Add(buffer, text)
 	}
 	if len(buffer) != 60_000 || cap(buffer) != Largest {

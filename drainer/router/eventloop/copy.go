@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// smallPiece is what is read at once of a connection that was at rest, in bytes: few requests
-	// are larger. A large one is read into a larger piece, which connections at rest don't have.
+	// smallPiece is how many bytes are read at once from a connection that was idle: few requests are larger.
+	// A large request is read into a larger piece, which idle connections don't have.
 	smallPiece = 1 << 10
 	largePiece = 16 << 10
 )
 
-// pieces are those that nobody uses now.
+// pieces are the free pieces.
 var pieces = sync.Pool{New: func() any { return new([largePiece]byte) }}
 
-// toLoop copies from an encrypted connection until it ends.
+// toLoop copies from an encrypted connection to the loop, until the connection ends.
 func toLoop(near io.Writer, conn net.Conn) {
 	small := make([]byte, smallPiece)
 	for {
@@ -38,8 +38,8 @@ func toLoop(near io.Writer, conn net.Conn) {
 	}
 }
 
-// restToLoop goes on with the rest of a record, which is no larger than a piece. If there is none, the
-// next one has to come first.
+// restToLoop copies the rest of a record, which is no larger than a piece. If there is no rest, the next
+// record has to arrive first.
 func restToLoop(near io.Writer, conn net.Conn) error {
 	if counts, ok := conn.(interface{ Large() }); ok {
 		counts.Large()
@@ -55,7 +55,7 @@ func restToLoop(near io.Writer, conn net.Conn) error {
 	return err
 }
 
-// fromLoop copies to an encrypted connection until the loop has closed its end.
+// fromLoop copies from the loop to an encrypted connection, until the loop has closed its end.
 func fromLoop(w io.Writer, near *net.UnixConn) {
 	for Wait(near) == nil {
 		if err := fromLoopNow(w, near); err != nil {
@@ -64,7 +64,7 @@ func fromLoop(w io.Writer, near *net.UnixConn) {
 	}
 }
 
-// fromLoopNow copies what there is.
+// fromLoopNow copies what is available now.
 func fromLoopNow(w io.Writer, near *net.UnixConn) error {
 	piece := pieces.Get().(*[largePiece]byte)
 	defer pieces.Put(piece)
@@ -77,8 +77,8 @@ func fromLoopNow(w io.Writer, near *net.UnixConn) error {
 	return err
 }
 
-// Wait until a socket has something to read, or its end. Nothing is kept for it meanwhile. What is no
-// socket is not waited for.
+// Wait waits until a socket has something to read, or has ended, and needs no buffer meanwhile. It returns at
+// once for a connection that is not a socket.
 func Wait(conn net.Conn) error {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {

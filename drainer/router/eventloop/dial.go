@@ -11,30 +11,31 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// Pauses between two tries to connect to a member, with as much again at random.
+// Pauses between two attempts to connect to a member; a random time of up to the same length is added.
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// Members that are dialled.
+// Members connects to members.
 type Members struct {
 	Dialer memcache.Dialer
-	// Timeout bounds a connection, with TLS and the login.
+	// Timeout bounds the time to connect, with TLS and the login.
 	Timeout time.Duration
-	// Logf writes a line for people.
+	// Logf logs a line for people.
 	Logf func(format string, args ...any)
 }
 
-// Loop is told of the connections to one member.
+// Loop is how a loop learns of the connections to one member.
 type Loop struct {
-	// Connected has a socket to a member that says it is of that version; false if the loop has ended.
+	// Connected is called with a socket to a member that reports that version; it returns false if the loop
+	// has ended.
 	Connected func(fd int, version string) bool
-	// Failed says why there is none.
+	// Failed is called with why there is no connection.
 	Failed func(why string)
-	// Places of the loop's members; nil if two may be at one.
+	// Places has the addresses of the loop's members; nil if two members may have the same one.
 	Places *Places
-	// Doubted is the address of another member that may not be asked for now.
+	// Doubted is called with the address of another member that may not be asked for now.
 	Doubted func(address, why string)
 }
 
@@ -74,7 +75,7 @@ func (m *Members) Keep(ctx context.Context, address string, lost <-chan struct{}
 	}
 }
 
-// connect returns a socket that a loop may have.
+// connect returns a socket for the loop.
 func (m *Members) connect(ctx context.Context, address string, loop *Loop) (fd int, version string, err error) {
 	connecting, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()

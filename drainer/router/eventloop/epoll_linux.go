@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// events that are taken at once.
+// events is how many events are taken at once.
 const events = 256
 
-// epoll is the kernel's part of a Poller, with a descriptor that wakes the loop.
+// epoll has the epoll descriptor of a Poller, and a descriptor that wakes the loop.
 type epoll struct{ fd, wake int }
 
 func newEpoll() (epoll, error) {
@@ -51,7 +51,7 @@ func (e *epoll) close() {
 	_ = unix.Close(e.fd)
 }
 
-// Change what a socket is waited for.
+// Change sets what a socket is waited for.
 func (p *Poller) Change(fd int, read, write bool) {
 	e := unix.EpollEvent{Fd: int32(fd)}
 	if read {
@@ -63,7 +63,7 @@ func (p *Poller) Change(fd int, read, write bool) {
 	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, fd, &e)
 }
 
-// Wait calls the sockets that are ready, and returns after a time at the latest.
+// Wait calls the sockets that are ready, and returns after patience at the latest.
 func (p *Poller) Wait(list List, patience time.Duration, before func()) {
 	n, err := unix.EpollWait(p.fd, list, int(patience/time.Millisecond))
 	before()
@@ -77,7 +77,7 @@ func (p *Poller) Wait(list List, patience time.Duration, before func()) {
 		if int(e.Fd) == p.wake {
 			continue
 		}
-		// The first of two events of one socket may remove it.
+		// The first of two events of a socket may remove it.
 		if s := p.sockets[e.Fd]; s != nil && e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 			s.HungUp()
 		}
@@ -90,8 +90,8 @@ func (p *Poller) Wait(list List, patience time.Duration, before func()) {
 	}
 }
 
-// List of events for Wait.
+// List is a buffer of events for Wait.
 type List []unix.EpollEvent
 
-// NewList returns one.
+// NewList returns a buffer.
 func NewList() List { return make(List, events) }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// epoll is missing here, so that nothing below is ever called.
+// epoll doesn't exist on other systems: New returns an error, and the methods below are never called.
 type epoll struct{}
 
 func newEpoll() (epoll, error) {
@@ -20,14 +20,14 @@ func (*epoll) add(int) error { return nil }
 func (*epoll) remove(int)    {}
 func (*epoll) close()        {}
 
-// Change what a socket is waited for.
+// Change is never called.
 func (p *Poller) Change(int, bool, bool) {}
 
-// Wait for sockets.
+// Wait is never called.
 func (p *Poller) Wait(List, time.Duration, func()) {}
 
-// List of events for Wait.
+// List is a buffer of events for Wait.
 type List struct{}
 
-// NewList returns one.
+// NewList returns an empty buffer.
 func NewList() List { return List{} }

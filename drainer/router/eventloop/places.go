@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Places are where the members of one loop were reached last. While a member's pod is replaced, its name may still lead
-// to where it was, which may be another member's place by now. Whoever asks one member for the keys of two loses values
-// in a ring change, which deletes at one what it has stored at the other, and shows old ones after it.
+// Places has the addresses at which the members of one loop were last reached. While a member's pod is
+// replaced, its name may still lead to its old address, which another member may have by now. A router that
+// asks one member for the keys of two loses values in a ring change, which deletes at one what it has stored
+// at the other, and later returns old values.
 //
-// Nobody can tell which of two names leads to the wrong place. So neither member is asked until the names have had
-// time to change. If they still lead to one place, it belongs to the member that was there first.
+// It can't be known which of two names leads to the wrong address. So neither member is asked until the names
+// have had time to change. If they still lead to one address, it belongs to the member that was there first.
 type Places struct {
 	mu sync.Mutex
 	by map[string]place
@@ -22,11 +23,12 @@ type place struct {
 	since  time.Time
 }
 
-// namesChange is how long an outdated answer of a name server is believed at most, as a rule.
+// namesChange is how long an outdated answer of a name server is usually believed.
 const namesChange = time.Minute
 
-// Take the place of a member that was dialled. If it may not be asked there, why says so, and twin is the address of
-// another member that may not either, if there is one. A nil Places keeps nobody apart.
+// Take takes the address of a member that was dialled. If the member may not be asked there, why is the
+// reason, and twin is the address of another member that may not be asked either, if there is one. A nil
+// Places allows equal addresses.
 func (p *Places) Take(address, remote string, now time.Time) (twin, why string) {
 	if p == nil {
 		return "", ""
@@ -54,7 +56,7 @@ func (p *Places) Take(address, remote string, now time.Time) (twin, why string) 
 	return "", ""
 }
 
-// Leave the place: the member can't be reached, or is asked no longer.
+// Leave gives the address up: the member can't be reached, or is no longer asked.
 func (p *Places) Leave(address string) {
 	if p == nil {
 		return

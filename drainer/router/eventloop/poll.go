@@ -1,10 +1,10 @@
-// Package eventloop has what an event loop is made of. A Poller waits for sockets with epoll, and runs what
-// other goroutines post. Clients are accepted, and Members are kept connected, by goroutines: they resolve names,
-// speak TLS and log in, since that takes time, and give the loop a socket at whose other end is a client that may
-// be served, or a memcached that answers and is new enough. A loop has file descriptors, goroutines have net.Conns.
-// Buffers that a loop doesn't use now are kept by size, so that requests cause no garbage collection.
+// Package eventloop has the parts of an event loop. A Poller waits for sockets with epoll, and runs the
+// functions that other goroutines post. Goroutines accept Clients and keep Members connected: resolving
+// names, TLS and logins take time. They give the loop a socket whose other end is a client that may be
+// served, or a memcached that answers and is new enough. A loop uses file descriptors, goroutines use
+// net.Conns. Free Buffers are kept by size, so that requests cause no garbage collection.
 //
-// But for Poller.Post, Poller and Buffers are for the loop's own goroutine.
+// Poller and Buffers are for the loop's own goroutine only, except Poller.Post.
 package eventloop
 
 import (
@@ -13,29 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is what a Poller waits for.
+// Socket is a socket that a Poller waits for.
 type Socket interface {
-	// Readable and Writable are called by the loop when the socket is; HungUp when nothing
-	// can be sent any more.
+	// Readable and Writable are called by the loop when the socket is; HungUp is called when nothing can be
+	// sent any more.
 	Readable()
 	Writable()
 	HungUp()
 }
 
-// Poller waits for sockets, and runs what other goroutines post. All else of a loop is
-// touched by its own goroutine only.
+// Poller waits for sockets, and runs the functions that other goroutines post. Only the loop's own goroutine
+// uses the rest of a loop.
 type Poller struct {
 	epoll
 	sockets []Socket // by file descriptor
-	closing []int    // closed when a round is over, so that no event is for another socket
+	closing []int    // closed when the round is over, so that no event is for another socket
 
 	mu     sync.Mutex
 	posted []func()
-	awake  bool // the loop has been told of what is posted
+	awake  bool // the loop has been woken for the posted functions
 	ended  bool
 }
 
-// New returns a Poller. There is none but on Linux.
+// New returns a Poller. It only works on Linux.
 func New() (*Poller, error) {
 	kernel, err := newEpoll()
 	if err != nil {
@@ -59,7 +59,7 @@ func (p *Poller) Post(f func()) bool {
 	return true
 }
 
-// RunPosted runs what was posted.
+// RunPosted runs the posted functions.
 func (p *Poller) RunPosted() {
 	p.mu.Lock()
 	if !p.awake {
@@ -75,7 +75,7 @@ func (p *Poller) RunPosted() {
 	}
 }
 
-// Add a socket to wait for: until it can be read.
+// Add adds a socket, and waits until it can be read.
 func (p *Poller) Add(fd int, w Socket) error {
 	for len(p.sockets) <= fd {
 		p.sockets = append(p.sockets, nil)
@@ -91,7 +91,7 @@ func (p *Poller) Remove(fd int) {
 	p.closing = append(p.closing, fd)
 }
 
-// CloseRemoved closes what was removed in this round.
+// CloseRemoved closes the sockets that were removed in this round.
 func (p *Poller) CloseRemoved() {
 	for _, fd := range p.closing {
 		_ = unix.Close(fd)
@@ -102,7 +102,7 @@ func (p *Poller) CloseRemoved() {
 // Ended tells whether Finish was called.
 func (p *Poller) Ended() bool { return p.ended }
 
-// Finish ends the loop: what is posted from now on is refused.
+// Finish ends the loop: Post returns false from now on.
 func (p *Poller) Finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HandOver returns a socket with what conn sends and receives: conn's own, or if it is
-// not a plain one, the end of a pair whose other end is copied to and from conn.
+// HandOver returns a socket with conn's data: conn's own socket, or, if conn is not a plain socket, one end
+// of a pair whose other end is copied to and from conn.
 func HandOver(ctx context.Context, conn net.Conn) (fd int, err error) {
 	if plain, ok := conn.(*net.TCPConn); ok {
 		defer plain.Close()
@@ -52,7 +52,7 @@ func Pair() (fd int, near *net.UnixConn, err error) {
 	return pair[0], conn.(*net.UnixConn), nil
 }
 
-// newPair returns two sockets that don't block, and that no child inherits.
+// newPair returns two sockets that don't block, and that child processes don't inherit.
 func newPair() ([2]int, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -79,14 +79,14 @@ func Copy(fd int) (net.Conn, error) {
 	return take(own)
 }
 
-// take gives a descriptor to Go's runtime.
+// take turns a descriptor into a connection of Go's runtime.
 func take(fd int) (net.Conn, error) {
 	file := os.NewFile(uintptr(fd), "socket")
 	defer file.Close()
 	return net.FileConn(file)
 }
 
-// duplicate takes a connection's socket from Go's runtime.
+// duplicate returns a descriptor of a connection's socket that is independent of Go's runtime.
 func duplicate(conn *net.TCPConn) (fd int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// look is how often a write that takes long looks whether the loop has closed its end.
+	// look is how often a long write checks whether the loop has closed its end.
 	look = time.Second
-	// lastWords is how long the peer then has to take what is left.
+	// lastWords is how long the peer may then take to read the rest.
 	lastWords = 10 * time.Second
 )
 
-// Writer writes to a connection. A peer that takes nothing can't hold it up for ever: once the loop
-// has closed its end of the pair, the peer has a bounded time to take the rest. A deadline for each
-// write would not do: TLS is broken after one that has passed.
+// Writer writes to a connection. A peer that reads nothing can't block it forever: once the loop has closed
+// its end of the pair, the peer has a bounded time to read the rest. A deadline for each write would not
+// work, because TLS is broken after a deadline that has passed.
 type Writer struct {
 	net.Conn
 	near  *net.UnixConn
@@ -33,7 +33,7 @@ func NewWriter(conn net.Conn, near *net.UnixConn) *Writer {
 	return w
 }
 
-// Write may be followed by one more look; that does no harm.
+// Write writes to the connection. One more check may follow it, which does no harm.
 func (w *Writer) Write(b []byte) (int, error) {
 	w.watch.Reset(look)
 	defer w.watch.Stop()
@@ -48,7 +48,7 @@ func (w *Writer) look() {
 	_ = w.SetWriteDeadline(time.Now().Add(lastWords))
 }
 
-// SyscallConn is the connection's.
+// SyscallConn returns the connection's.
 func (w *Writer) SyscallConn() (syscall.RawConn, error) {
 	if conn, ok := w.Conn.(syscall.Conn); ok {
 		return conn.SyscallConn()
@@ -56,10 +56,10 @@ func (w *Writer) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// End stops looking.
+// End ends the checks.
 func (w *Writer) End() { w.watch.Stop() }
 
-// closed tells whether the other end of the pair is.
+// closed tells whether the other end of the pair is closed.
 func closed(near *net.UnixConn) (is bool) {
 	raw, err := near.SyscallConn()
 	if err != nil {

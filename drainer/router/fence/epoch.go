@@ -8,7 +8,7 @@ import (
 
 // Epoch counts the requests that began with a table.
 type Epoch struct {
-	// Number and State of the table.
+	// Number and State are the table's.
 	Number     int64
 	State      ringchange.State
 	unanswered int
@@ -17,26 +17,26 @@ type Epoch struct {
 // Leave is called when a request is answered.
 func (e *Epoch) Leave() { e.unanswered-- }
 
-// Epochs are those with requests under way, and that of the present table.
+// Epochs are the epochs that have unanswered requests, and the epoch of the present table.
 type Epochs struct {
 	now *Epoch
 	all []*Epoch
 }
 
-// Begin the epoch of a table.
+// Begin begins the epoch of a table.
 func (e *Epochs) Begin(t *Table) {
 	e.now = &Epoch{Number: t.Number, State: t.State}
 	e.all = append(e.all, e.now)
 }
 
-// Enter counts a request that begins, in the present table's epoch.
+// Enter counts a new request in the present table's epoch.
 func (e *Epochs) Enter() *Epoch {
 	e.now.unanswered++
 	return e.now
 }
 
-// Acknowledged is the number of the table up to which all is done: requests that began with
-// earlier ones are answered. If there are others, why says so.
+// Acknowledged returns the number of the latest table before whose epoch all requests are answered. If there
+// are unanswered requests of earlier tables, why says so.
 func (e *Epochs) Acknowledged() (number int64, why string) {
 	kept := e.all[:0]
 	number = e.now.Number

@@ -1,18 +1,19 @@
-// Package fence has the tables that a router is given: the members, who owns a key before and after a ring change,
-// and which requests began with which table. It tells a router whether others have gone on without it.
+// Package fence has the tables that a router is given: the members, who owns a key before and after a ring
+// change, and which requests began with which table. It tells a router whether the others have gone on
+// without it.
 //
-// A router may be cut off from whoever writes its tables, while others go through a ring change.
-// They can't tell it, but it has to reach the members to serve a key. So each router leaves the
-// number of the newest table that it has read at each member (contract.RingNumberKey), and looks
-// there for the numbers of others. One that has been left behind refuses.
+// A router may be cut off from the operator, which writes its tables, while the other routers go through a
+// ring change. They can't tell it, but it has to reach the members to serve a key. So each router stores the
+// number of the newest table that it has read at each member (contract.RingNumberKey), and looks there for
+// the numbers of the others. A router that has been left behind refuses requests.
 //
-// Neighbouring states of a ring change get along. So a router has done no harm yet when it first
-// sees a later number, and others go two states ahead only
+// Adjacent states of a ring change are compatible. So a router has done no harm yet when it first sees a
+// later number, and the others go two states ahead only
 //
-//   - when all have acknowledged the one between, or
-//   - when whoever writes the tables has waited for contract.RingWaits. Then a router that takes
-//     the next table first makes sure that its number, or the one before, has been at the members
-//     for so long that those who are behind have seen it, and refuse (Fence.holds).
+//   - when all routers have acknowledged the state between, or
+//   - when the operator has waited for contract.RingWaits. Then a router that takes the next table first
+//     makes sure that its number, or the one before, has been at the members for so long that routers that
+//     are behind have seen it, and refuse requests (Fence.holds).
 package fence
 
 import (
@@ -31,82 +32,83 @@ const (
 	// DefaultLeftBehind is short enough: a number is seen a few seconds after the table was written, and the
 	// state after the next begins contract.RingWaits after that at the earliest.
 	DefaultLeftBehind = 10 * time.Second
-	// DefaultLookPeriod is of one member.
+	// DefaultLookPeriod is the time between two looks at one member.
 	DefaultLookPeriod = 2 * time.Second
-	// ownTenths of LeftBehind are what a router has to take the table that it has waited with, after
-	// it may: that is of the state next to its own. The one after that isn't written before
-	// contract.RingWaits have passed.
+	// ownTenths is the part of LeftBehind, in tenths, that a router has to take a table that it was the first
+	// to read, once it may take it: that table has the state next to its own. The table after that isn't
+	// written before contract.RingWaits have passed.
 	ownTenths = 3
-	// firstLook bounds how long a router that starts waits for members.
+	// firstLook bounds how long a starting router waits for members.
 	firstLook = 3 * time.Second
-	// maxSightings are remembered.
+	// maxSightings bounds the remembered sightings.
 	maxSightings = 64
 )
 
-// Config of a fence.
+// Config configures a fence.
 type Config struct {
-	// Dialer of the connections to members, which are the fence's own.
+	// Dialer opens connections to members, which are the fence's own.
 	Dialer memcache.Dialer
 	// LookTimeout bounds a look at a member, with the connection.
 	LookTimeout time.Duration
-	// LeftBehind is how long there may be a later table than the router's before it refuses keys.
+	// LeftBehind is how long there may be a later table than the router's before the router refuses keys.
 	LeftBehind time.Duration
-	// LookPeriod is the time between two looks at a member, more or less.
+	// LookPeriod is the approximate time between two looks at a member.
 	LookPeriod time.Duration
-	// Logf writes a line for people.
+	// Logf logs a line for people.
 	Logf func(format string, args ...any)
 }
 
-// sighting of a number: since when others may know its table, and have left earlier ones.
+// sighting records a number, and since when other routers may know its table and no longer use earlier ones.
 type sighting struct {
 	number int64
 	at     time.Time
-	// known is when this router learned of it: whoever is behind can have learned of it as late.
+	// known is when this router learned of the number: routers that are behind may have learned of it as
+	// late.
 	known time.Time
-	// own: this router was the first to read the table, as the next one after its own. Others then
-	// wait for it as it waits for others (holds).
+	// own means that this router was the first to read the table, as the next one after its own. The others
+	// then wait for it as it waits for others (holds).
 	own bool
 }
 
-// Fence knows how far other routers are. A nil fence is that of a ring that doesn't change.
+// Fence knows how far the other routers are. A nil fence is for a ring that doesn't change.
 type Fence struct {
 	config Config
-	// looks end with serving.
+	// The looks at members end with serving.
 	serving context.Context
 	looks   sync.WaitGroup
-	// applied is the table that the router has.
+	// applied is the table that the router uses.
 	applied atomic.Pointer[Table]
-	// seen are the sightings, in the order of their numbers and times.
+	// seen has the sightings, in the order of their numbers and times.
 	seen atomic.Pointer[[]sighting]
 
 	mu sync.Mutex
 	// read is the newest table that was read.
 	read *Table
-	// round of looks at all members.
+	// round is the present round of looks at all members.
 	round   int
 	members map[string]*watched // nil before it begins
-	// looked: the first round is over.
+	// looked means that the first round is over.
 	looked bool
 	// older is the latest number before its own that a member had in the first round.
 	older int64
-	// waits says what a table that was read waits for.
+	// waits is what a table that was read waits for.
 	waits string
-	// woke is when the router went on after it had stood still for so long that others may have gone
-	// on without it; zero once it has looked again.
+	// woke is when the router went on after it had stood still for so long that the others may have gone on
+	// without it; zero once it has looked again.
 	woke time.Time
-	// news tells that a member was looked at.
+	// news gets a value when a member was looked at.
 	news chan struct{}
 }
 
-// watched is a member.
+// watched is the state of a member that is looked at.
 type watched struct {
-	round int // which was the last
+	round int // the number of its last round
 	kick  chan struct{}
 	stop  func()
 }
 
-// New returns the fence of a router with that table. It looks at no member before Begin, and no
-// longer than serving lasts.
+// New returns the fence of a router with that table. It looks at no member before Begin, nor after the end of
+// serving.
 func New(serving context.Context, config Config, t *Table) *Fence {
 	f := &Fence{config: config, serving: serving, read: t, news: make(chan struct{}, 1)}
 	f.applied.Store(t)
@@ -114,38 +116,43 @@ func New(serving context.Context, config Config, t *Table) *Fence {
 	return f
 }
 
-// Behind is for how long there has been a later number than n, and the latest one; 0 for none. A table
-// that this router was the first to read counts for less: see ownTenths.
-func (f *Fence) Behind(n int64) (d time.Duration, latest int64) { return f.behind(n, true) }
-
-// Knows is for how long there has been a later number than n, whoever was the first to read it.
-func (f *Fence) Knows(n int64) time.Duration {
-	d, _ := f.behind(n, false)
-	return d
-}
-
-func (f *Fence) behind(n int64, slack bool) (d time.Duration, latest int64) {
-	if f == nil {
-		return 0, 0
-	}
-	seen := *f.seen.Load()
-	i := slices.IndexFunc(seen, func(s sighting) bool { return s.number > n })
-	if i >= 0 {
-		d, latest = time.Since(seen[i].at), seen[len(seen)-1].number
-		if slack && seen[i].own {
-			d -= f.settled() - f.config.LeftBehind + f.config.LeftBehind*ownTenths/10
-		}
+// Behind returns for how long there has been a table later than n, and the latest table's number; 0 if there
+// is none. A table that this router was the first to read counts for less: see ownTenths.
+func (f *Fence) Behind(n int64) (d time.Duration, latest int64) {
+	d, latest, own := f.laterThan(n)
+	if own {
+		d -= f.settled() - f.config.LeftBehind + f.config.LeftBehind*ownTenths/10
 	}
 	return d, latest
 }
 
-// Late tells whether others may do by now what does not go together with table n.
-func (f *Fence) Late(n int64) bool {
+// Knows returns for how long there has been a table later than n, even if this router was the first to read it.
+func (f *Fence) Knows(n int64) time.Duration {
+	d, _, _ := f.laterThan(n)
+	return d
+}
+
+// laterThan returns for how long there has been a table later than n, the latest number, and whether this
+// router was the first to read the table after n.
+func (f *Fence) laterThan(n int64) (d time.Duration, latest int64, own bool) {
+	if f == nil {
+		return 0, 0, false
+	}
+	seen := *f.seen.Load()
+	i := slices.IndexFunc(seen, func(s sighting) bool { return s.number > n })
+	if i < 0 {
+		return 0, 0, false
+	}
+	return time.Since(seen[i].at), seen[len(seen)-1].number, seen[i].own
+}
+
+// Outdated tells whether other routers may be in a state by now that is not compatible with table n.
+func (f *Fence) Outdated(n int64) bool {
 	d, latest := f.Behind(n)
 	return latest > 0 && d >= f.config.LeftBehind
 }
 
-// Woke is told that the router has stood still: its process was paused, or its machine.
+// Woke is called when the router has stood still, because its process or its machine was paused.
 func (f *Fence) Woke() {
 	if f == nil {
 		return
@@ -156,8 +163,8 @@ func (f *Fence) Woke() {
 	f.lookAgain()
 }
 
-// Unsure tells whether it has woken, and has not looked at the members since. If it can't, it goes on
-// with what it knows, as one that starts.
+// Unsure tells whether the router has woken, and has not looked at the members since. If it can't look, it
+// goes on with what it knows, as a starting router does.
 func (f *Fence) Unsure() bool {
 	if f == nil {
 		return false
@@ -174,7 +181,7 @@ func (f *Fence) unsure() bool {
 	return !f.woke.IsZero()
 }
 
-// sight notes a number. f.mu is locked.
+// sight records a number. f.mu is locked.
 func (f *Fence) sight(new sighting) {
 	seen := *f.seen.Load()
 	if last := seen[len(seen)-1]; new.number <= last.number {
@@ -183,12 +190,12 @@ func (f *Fence) sight(new sighting) {
 	applied := f.applied.Load().Number
 	all := make([]sighting, 0, len(seen)+1)
 	for i, s := range seen {
-		// What came before the present table is soon of no interest.
+		// Numbers from before the present table soon don't matter.
 		if over := i+1 < len(seen) && seen[i+1].number <= applied && time.Since(seen[i+1].at) > time.Minute; !over {
 			all = append(all, s)
 		}
 	}
-	if len(all) == maxSightings { // it has been left behind long ago
+	if len(all) == maxSightings { // the router was left behind long ago
 		all = append(all[:maxSightings/2], all[maxSightings/2+1:]...)
 	}
 	new.known = time.Now()
@@ -196,20 +203,20 @@ func (f *Fence) sight(new sighting) {
 	f.seen.Store(&all)
 }
 
-// settled is how long a number has to be at the members until those who are behind refuse:
-// they look, wait, and give up what is under way.
+// settled returns how long a number has to be at the members until routers that are behind refuse requests:
+// they look, wait, and give up their unanswered requests.
 func (f *Fence) settled() time.Duration {
 	return f.config.LeftBehind + 3*f.config.LookPeriod
 }
 
-// Lets tells whether a table that was read may be taken.
+// Lets tells whether the router may take a table that was read.
 func (f *Fence) Lets(t *Table) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t.Number > f.read.Number {
 		f.read = t
 		seen := sighting{number: t.Number, at: time.Now(), own: t.Before <= f.applied.Load().Number}
-		if !seen.own && !t.AcknowledgedBefore() { // others have waited for it, and gone on
+		if !seen.own && !t.AcknowledgedBefore() { // the others have waited for it, and gone on
 			seen.at = time.Time{}
 		}
 		f.sight(seen)
@@ -219,14 +226,14 @@ func (f *Fence) Lets(t *Table) bool {
 	return f.waits == ""
 }
 
-// holds says what a table waits for.
+// holds returns what a table waits for.
 func (f *Fence) holds(t *Table) string {
 	applied := f.applied.Load().Number
 	_, latest := f.Behind(t.Number)
-	switch late := f.Late(applied); {
-	case late && !f.lookedAtAll():
+	switch outdated := f.Outdated(applied); {
+	case outdated && !f.lookedAtAll():
 		return "it looks whether other routers have a later table"
-	case late && latest > 0:
+	case outdated && latest > 0:
 		return fmt.Sprintf("other routers have table %d", latest)
 	case !t.AcknowledgedBefore() && f.standing(t.Before) < f.settled():
 		return "routers that are behind have to learn of it first"
@@ -234,8 +241,8 @@ func (f *Fence) holds(t *Table) string {
 	return ""
 }
 
-// standing is for how long this router has known that number, or a later one, so that there has been
-// one at the members.
+// standing returns for how long this router has known that number, or a later one, and hence for how long the
+// members have had one.
 func (f *Fence) standing(number int64) time.Duration {
 	for _, s := range *f.seen.Load() {
 		if s.number >= number {
@@ -269,7 +276,7 @@ func (f *Fence) lookAgain() {
 	}
 }
 
-// Apply is told that the router has that table, and asks its members from now on.
+// Apply is called when the router uses that table, and watches the table's members from now on.
 func (f *Fence) Apply(t *Table) {
 	if f == nil {
 		return
@@ -285,7 +292,7 @@ func (f *Fence) Apply(t *Table) {
 	f.lookAgain()
 }
 
-// watchAll watches the members of the present table, and of the one that was read. f.mu is locked.
+// watchAll watches the members of the present table, and of the table that was read. f.mu is locked.
 func (f *Fence) watchAll() {
 	named := map[string]bool{}
 	for _, t := range []*Table{f.applied.Load(), f.read} {
@@ -310,9 +317,9 @@ func (f *Fence) watchAll() {
 	}
 }
 
-// Begin looks at each member that can be reached, before the first client is served. If a member
-// has an older number, and not all routers are known to have gone on from there, it waits until
-// those that have not refuse.
+// Begin looks at each member that can be reached, before the first client is served. If a member has an older
+// number, and not all routers are known to have gone on from there, it waits until those that have not refuse
+// requests.
 func (f *Fence) Begin(ctx context.Context) {
 	f.mu.Lock()
 	began, t := time.Now(), f.applied.Load()
@@ -321,8 +328,8 @@ func (f *Fence) Begin(ctx context.Context) {
 	f.mu.Unlock()
 	f.wait(ctx, began.Add(firstLook), f.lookedAtAll)
 	f.mu.Lock()
-	// Those that are behind may have had pods that nobody sees any more, so what is said of
-	// acknowledgements is not enough.
+	// The routers that are behind may have pods that the operator no longer sees, so the table's
+	// acknowledgements are not enough.
 	holds := f.older > 0 && (!t.CameEarly() || f.older < t.Before)
 	f.looked = !holds
 	f.mu.Unlock()
@@ -335,14 +342,14 @@ func (f *Fence) Begin(ctx context.Context) {
 	}
 }
 
-// Wait until no member is looked at any more.
+// Wait waits until no member is looked at any more.
 func (f *Fence) Wait() {
 	if f != nil {
 		f.looks.Wait()
 	}
 }
 
-// wait until it is done, or until then.
+// wait waits until done returns true, or until end.
 func (f *Fence) wait(ctx context.Context, end time.Time, done func() bool) {
 	timer := time.NewTimer(time.Until(end))
 	defer timer.Stop()
@@ -363,8 +370,8 @@ func (f *Fence) wait(ctx context.Context, end time.Time, done func() bool) {
 	}
 }
 
-// Ready says why clients should go to another router, if so. It is ready when only its table's
-// time is over: it may be the same for all routers.
+// Ready returns why clients should use another router; nil if they can use this one. It also returns nil if
+// only the table's time is over: that may be so for all routers.
 func (f *Fence) Ready() error {
 	if f == nil {
 		return nil
@@ -382,7 +389,7 @@ func (f *Fence) Ready() error {
 	return nil
 }
 
-// Offered is the table that was read and is not taken yet, nil for none, and what it waits for.
+// Offered returns the table that was read and is not used yet, nil for none, and what it waits for.
 func (f *Fence) Offered() (t *Table, waits string) {
 	if f == nil {
 		return nil, ""

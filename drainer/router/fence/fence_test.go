@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
 
-// waits is what lies between two tables if whoever writes them has waited in vain.
+// waits is the time between two tables if the operator has waited in vain, in seconds.
 const waits = int64(contract.RingWaits/time.Second) + 5
 
-// inBubble runs a test whose clock stands still while anybody asks a member, and jumps ahead when all
-// wait. The members run outside.
+// inBubble runs a test whose clock stands still during a request to a member, and jumps ahead when all
+// goroutines wait. The members run outside.
 func inBubble(t *testing.T, members []*memcachedtest.Server, test func(t *testing.T)) {
 	for _, m := range members {
-		m.Items(t) // it answers
+		m.Items(t) // wait until it answers
 	}
 	now := time.Now()
 	synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func inBubble(t *testing.T, members []*memcachedtest.Server, test func(t *testin
 	})
 }
 
-// eventually tries until it succeeds, for an hour of the bubble's clock.
+// eventually repeats try until it succeeds, for an hour of the bubble's clock.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	began := time.Now()
@@ -50,7 +50,7 @@ func eventually(t *testing.T, what string, try func() error) {
 	}
 }
 
-// begun is a fence that looks at the members of a table.
+// begun returns a fence that has begun to look at the members of a table.
 func begun(t *testing.T, table *fence.Table) *fence.Fence {
 	t.Helper()
 	serving, end := context.WithCancel(context.Background())
@@ -64,7 +64,7 @@ func begun(t *testing.T, table *fence.Table) *fence.Fence {
 	return f
 }
 
-// tables of a ring change, of which each begins so many seconds after the one before.
+// tables returns the tables of a ring change, each of which begins apart seconds after the one before.
 func tables(members []*memcachedtest.Server, apart int64) (all []*fence.Table) {
 	var from fence.Ring
 	for _, m := range members {
@@ -90,7 +90,7 @@ func start(t *testing.T, n int) (all []*memcachedtest.Server) {
 	return all
 }
 
-// ask a member, and return all of the answer.
+// ask sends a text to a member, and returns the whole answer.
 func ask(t *testing.T, c net.Conn, text string) string {
 	t.Helper()
 	_ = c.SetDeadline(time.Now().Add(wait.Long))
@@ -109,7 +109,7 @@ func ask(t *testing.T, c net.Conn, text string) string {
 	return string(bytes.TrimSuffix(answer, []byte("MN\r\n")))
 }
 
-// Each state is taken at once if all routers have acknowledged the one before.
+// Each state is taken at once if all routers have acknowledged the previous one.
 func TestNothingIsHeldIfAllRoutersFollow(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
@@ -126,8 +126,8 @@ func TestNothingIsHeldIfAllRoutersFollow(t *testing.T) {
 	})
 }
 
-// If whoever writes tables has waited in vain, the first router that goes on waits until those that
-// are behind refuse. A router that is two states behind is left behind then.
+// If the operator has waited in vain, the first router that goes on waits until the routers that are behind
+// refuse requests. A router that is two states behind is left behind then.
 func TestARouterGoesOnWhenThoseThatAreBehindRefuse(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
@@ -142,7 +142,7 @@ func TestARouterGoesOnWhenThoseThatAreBehindRefuse(t *testing.T) {
 				}
 				return nil
 			})
-			if table == told[2] && !behind.Late(told[0].Number) {
+			if table == told[2] && !behind.Outdated(told[0].Number) {
 				t.Error("the other one serves by the table before the last")
 			}
 			ahead.Apply(table)
@@ -156,7 +156,7 @@ func TestARouterGoesOnWhenThoseThatAreBehindRefuse(t *testing.T) {
 	})
 }
 
-// A process that was paused, for longer than others wait for it, refuses what it finds at once.
+// A process that was paused for longer than the others wait for it refuses requests at once.
 func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
@@ -168,11 +168,11 @@ func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 		})
 		f.Woke()
 		eventually(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
-		if f.Late(told[0].Number) {
-			t.Fatal("it is left behind, and nobody went on")
+		if f.Outdated(told[0].Number) {
+			t.Fatal("it is left behind, and no router went on")
 		}
 		f.Woke()
-		for _, m := range all { // before it has looked
+		for _, m := range all { // before it has looked at the members
 			value := contract.RingNumber(told[2].Number, "secret")
 			m.Raw().Must("STORED", fmt.Sprintf("set %s 0 0 %d", contract.RingNumberKey, len(value)), []byte(value))
 		}
@@ -184,7 +184,8 @@ func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 	})
 }
 
-// A table that says that others have waited for the router in vain, and gone on, leaves it behind at once.
+// A table that says that the others have waited for the router in vain, and gone on, makes it left behind at
+// once.
 func TestATableAfterOneThatWasMissedLeavesARouterBehindAtOnce(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
@@ -195,10 +196,10 @@ func TestATableAfterOneThatWasMissedLeavesARouterBehindAtOnce(t *testing.T) {
 		if f.Lets(told[2]) {
 			t.Error("it takes the table at once")
 		}
-		if !f.Late(told[0].Number) {
+		if !f.Outdated(told[0].Number) {
 			t.Error("it serves by the table before the last")
 		}
-		// All of them may have missed it: then the others learn of the next one from this router.
+		// All routers may have missed the table: then the others learn of the next one from this router.
 		eventually(t, "the table is taken", func() error { return unless(f.Lets(told[2]), "it waits") })
 		if took := time.Since(began); took < 400*time.Millisecond {
 			t.Errorf("it takes the table after %v: others that have missed the one before can't know", took)
@@ -206,8 +207,8 @@ func TestATableAfterOneThatWasMissedLeavesARouterBehindAtOnce(t *testing.T) {
 	})
 }
 
-// A router that has just started takes a table at once if all had acknowledged the one before: that may
-// be hours old, so the numbers don't tell.
+// A router that has just started takes a table at once if all routers had acknowledged the previous one. That
+// one may be hours old, so the numbers don't show it.
 func TestARouterThatHasJustStartedTakesTheTableAfterOneThatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
@@ -222,9 +223,9 @@ func TestARouterThatHasJustStartedTakesTheTableAfterOneThatWasAcknowledged(t *te
 	})
 }
 
-// A router that starts does not rely on what is said of acknowledgements: the pod of one that still serves
-// may be gone for whoever writes the tables.
-func TestARouterThatStartsWaitsForThoseThatNobodySees(t *testing.T) {
+// A router that starts does not rely on the table's acknowledgements: the pod of a router that still serves
+// may have disappeared for the operator.
+func TestARouterThatStartsWaitsForThoseThatTheOperatorDoesNotSee(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
 	inBubble(t, all, func(t *testing.T) {
@@ -234,13 +235,13 @@ func TestARouterThatStartsWaitsForThoseThatNobodySees(t *testing.T) {
 		began := time.Now()
 		next := begun(t, told[1])
 		eventually(t, "the table after that", func() error { return unless(next.Lets(told[2]), "it waits") })
-		if took := time.Since(began); took < 400*time.Millisecond || !unseen.Late(told[0].Number) {
-			t.Errorf("it is two tables ahead after %v, and the other one serves: %t", took, !unseen.Late(told[0].Number))
+		if took := time.Since(began); took < 400*time.Millisecond || !unseen.Outdated(told[0].Number) {
+			t.Errorf("it is two tables ahead after %v, and the other one serves: %t", took, !unseen.Outdated(told[0].Number))
 		}
 	})
 }
 
-// Members without CAS values keep the number, too.
+// Members without CAS values also keep the number.
 func TestTheNumberIsKeptWithoutCAS(t *testing.T) {
 	t.Parallel()
 	all := []*memcachedtest.Server{memcachedtest.Start(t, "-C"), memcachedtest.Start(t)}
@@ -273,8 +274,8 @@ func unless(is bool, why string) error {
 	return errors.New(why)
 }
 
-// Whatever clients do to the item, no fence takes it for a table, and the number is back soon.
-func TestNobodyElsesNumberLeavesARouterBehind(t *testing.T) {
+// Whatever clients do to the item, no fence takes it for a table's number, and the number is soon restored.
+func TestNoClientsNumberLeavesARouterBehind(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
 	inBubble(t, all, func(t *testing.T) {
@@ -316,6 +317,34 @@ func TestNobodyElsesNumberLeavesARouterBehind(t *testing.T) {
 			if err := f.Ready(); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
+		}
+	})
+}
+
+// The table that a router has says that it is at least so late. If its clock is days behind, it still sees what others
+// have that was written a day later at most, and doesn't overwrite it.
+func TestARouterWhoseClockIsBehindSeesThatItIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	all := start(t, 2)
+	inBubble(t, all, func(t *testing.T) {
+		told := tables(all, waits)[0]
+		told.Number = contract.NumberAt(time.Now()) + 3*int64(contract.NumbersAhead/time.Second)
+		f := begun(t, told)
+		later := contract.RingNumber(told.Number+1, told.Key)
+		member, err := net.Dial("tcp", all[0].Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer member.Close()
+		ask(t, member, fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", contract.RingNumberKey, len(later), later))
+		eventually(t, "the router to refuse", func() error {
+			if f.Ready() == nil {
+				return errors.New("it is ready")
+			}
+			return nil
+		})
+		if !strings.Contains(ask(t, member, "get "+contract.RingNumberKey+"\r\n"), later) {
+			t.Error("the later number is overwritten")
 		}
 	})
 }

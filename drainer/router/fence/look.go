@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// watch looks at a member's number from time to time, over a connection of its own.
+// watch looks at a member's number periodically, over a connection of its own.
 func (f *Fence) watch(ctx context.Context, w *watched, address string) {
 	var c *memcache.Conn
 	hangUp := func() {
@@ -40,19 +40,19 @@ func (f *Fence) watch(ctx context.Context, w *watched, address string) {
 	}
 }
 
-// next is the round of the next look, and the table whose number members are told; nil for no
-// look. A router that was left behind waits for its table: the requests of a look would keep a
-// leaving member from ending.
+// next returns the round of the next look, and the table whose number the member is given; nil for no look. A
+// router that was left behind waits for its table without looks: their requests would keep a leaving member
+// from ending.
 func (f *Fence) next(w *watched) (round int, t *Table) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if applied := f.applied.Load().Number; f.Late(applied) && f.read.Number <= applied && w.round == f.round {
+	if applied := f.applied.Load().Number; f.Outdated(applied) && f.read.Number <= applied && w.round == f.round {
 		return 0, nil
 	}
 	return f.round, f.read
 }
 
-// done: a member was looked at, or could not be.
+// done records that a member was looked at, or could not be reached.
 func (f *Fence) done(w *watched, round int) {
 	f.mu.Lock()
 	w.round = round
@@ -63,7 +63,7 @@ func (f *Fence) done(w *watched, round int) {
 	}
 }
 
-// look at a member's number, and bring it up to the table's. It returns the connection.
+// look reads a member's number, and updates it to the table's. It returns the connection.
 func (f *Fence) look(ctx context.Context, c *memcache.Conn, address string, t *Table) (*memcache.Conn, error) {
 	looking, cancel := context.WithTimeout(ctx, f.config.LookTimeout)
 	defer cancel()
@@ -76,12 +76,12 @@ func (f *Fence) look(ctx context.Context, c *memcache.Conn, address string, t *T
 	stop := context.AfterFunc(looking, func() { _ = c.SetDeadline(time.Now()) })
 	defer stop()
 	_ = c.SetDeadline(time.Now().Add(f.config.LookTimeout))
-	for range 3 { // others may write it at the same time
+	for range 3 { // other routers may write it at the same time
 		value, cas, err := numberAt(c)
 		if err != nil {
 			return c, err
 		}
-		number := contract.ParseRingNumber(value, t.Key, time.Now())
+		number := contract.ParseRingNumber(value, t.Key, contract.ClockOf(t.Number))
 		f.found(number, t)
 		if number >= t.Number {
 			break
@@ -93,7 +93,7 @@ func (f *Fence) look(ctx context.Context, c *memcache.Conn, address string, t *T
 	return c, nil
 }
 
-// found a number at a member.
+// found handles a member's number.
 func (f *Fence) found(number int64, t *Table) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +103,7 @@ func (f *Fence) found(number int64, t *Table) {
 		if at = (time.Time{}); number < t.Number {
 			f.older = max(f.older, number)
 		}
-	case f.unsure(): // it may have been there for long
+	case f.unsure(): // the number may have been there for long
 		at = time.Time{}
 	}
 	if number > t.Number {
@@ -111,8 +111,7 @@ func (f *Fence) found(number int64, t *Table) {
 	}
 }
 
-// numberAt is what a member has as its number: nil if it has nothing. cas is 0 if it keeps no CAS
-// values.
+// numberAt returns a member's number: nil if it has none. cas is 0 if the member keeps no CAS values.
 func numberAt(c *memcache.Conn) (value []byte, cas uint64, err error) {
 	if err := c.Send([]byte("gets " + contract.RingNumberKey + "\r\n")); err != nil {
 		return nil, 0, err
@@ -132,13 +131,13 @@ func numberAt(c *memcache.Conn) (value []byte, cas uint64, err error) {
 	if err != nil || size < 0 {
 		return nil, 0, fmt.Errorf("%w to gets: %.80q", memcache.ErrProtocol, line)
 	}
-	if value = []byte{}; size > contract.MaxRingNumber { // somebody else's
+	if value = []byte{}; size > contract.MaxRingNumber { // not a router's
 		_, err = io.CopyN(io.Discard, c, size)
 	} else {
 		value = make([]byte, size)
 		_, err = io.ReadFull(c, value)
 	}
-	for range 2 { // the value's, and END
+	for range 2 { // the value's line, and END
 		if err == nil {
 			_, err = c.Line()
 		}
@@ -146,13 +145,14 @@ func numberAt(c *memcache.Conn) (value []byte, cas uint64, err error) {
 	return value, cas, err
 }
 
-// storeNumber tells whether it stored the number: if there is none, or the one of that CAS value.
+// storeNumber stores the number, if the member has none, or the one with that CAS value, and tells whether it
+// did.
 func storeNumber(c *memcache.Conn, value string, first bool, cas uint64) (stored bool, err error) {
 	verb, guard := "cas", fmt.Sprintf(" %d", cas)
 	switch {
 	case first:
 		verb, guard = "add", ""
-	case cas == 0: // another router's number may be lost, until that looks again
+	case cas == 0: // another router's number may be lost, until that router looks again
 		verb, guard = "set", ""
 	}
 	request := fmt.Sprintf("%s %s 0 0 %d%s\r\n%s\r\n", verb, contract.RingNumberKey, len(value), guard, value)

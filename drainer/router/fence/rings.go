@@ -16,29 +16,29 @@ type Ring struct {
 	Owner   routing.Owner
 }
 
-// Table is what a router knows of the rings. It does not change.
+// Table is what a router knows of the rings. It is immutable.
 type Table struct {
 	// Number grows with each table.
 	Number int64
-	// State of a ring change; in Stable, New is the only ring.
+	// State is that of a ring change; in Stable, New is the only ring.
 	State    ringchange.State
 	Old, New Ring
-	// Shared: direct clients use the members, too, so there are no leases.
+	// Shared means that direct clients use the members, too, so there are no leases.
 	Shared bool
-	// Before is the number of the table before this one; 0 for none.
+	// Before is the number of the previous table; 0 for none.
 	Before int64
-	// Acknowledged: whoever writes tables says that every router had acknowledged the one before.
+	// Acknowledged means that, according to the operator, every router had acknowledged the previous table.
 	Acknowledged bool
-	// Key signs the numbers that routers leave at members.
+	// Key authenticates the numbers that routers leave at members.
 	Key string
-	// Signer is the public key of whoever wrote the table; empty for nobody.
+	// Signer is the public key of the table's writer; empty if there is none.
 	Signer string
-	// Until is when keys that may have moved are no longer served, because the others don't
-	// wait for this router any longer; zero for never.
+	// Until is when this router stops serving keys that may have moved, because the others no longer wait for
+	// it; zero for never.
 	Until time.Time
 }
 
-// Follows says why the table can't be taken after the one before, which is nil for the first.
+// Follows returns why the table can't be taken after the previous one, which is nil for the first.
 func (t *Table) Follows(before *Table) error {
 	switch {
 	case t.New.Owner == nil || len(t.New.Servers) == 0:
@@ -51,7 +51,7 @@ func (t *Table) Follows(before *Table) error {
 	return nil
 }
 
-// Servers of both rings, each address once.
+// Servers returns the servers of both rings, each address once.
 func (t *Table) Servers() (all []routing.Server) {
 	known := map[string]bool{}
 	for _, ring := range []Ring{t.New, t.Old} {
@@ -65,7 +65,7 @@ func (t *Table) Servers() (all []routing.Server) {
 	return all
 }
 
-// Asked are the members that requests of clients are sent to.
+// Asked returns the members that clients' requests are sent to.
 func (t *Table) Asked() []routing.Server {
 	if t.State == ringchange.Finish {
 		return t.New.Servers
@@ -73,7 +73,7 @@ func (t *Table) Asked() []routing.Server {
 	return t.Servers()
 }
 
-// Without are the rules that are not followed.
+// Without returns the rules that are not followed.
 func (t *Table) Without() ringchange.Rules {
 	if t.Shared {
 		return ringchange.Leaseless
@@ -84,12 +84,12 @@ func (t *Table) Without() ringchange.Rules {
 // Over tells whether the table's time is over.
 func (t *Table) Over() bool { return !t.Until.IsZero() && time.Now().After(t.Until) }
 
-// AcknowledgedBefore tells whether every router that whoever writes tables knows of had acknowledged the
-// table before.
+// AcknowledgedBefore tells whether every router that the operator knows of had acknowledged the previous
+// table.
 func (t *Table) AcknowledgedBefore() bool { return t.Acknowledged || t.CameEarly() }
 
-// CameEarly tells whether whoever writes tables had not waited for as long as it does, when it went on
-// from the table before: so all had acknowledged that.
+// CameEarly tells whether the operator wrote this table before its waiting time for the previous one was
+// over. Then all routers had acknowledged the previous table.
 func (t *Table) CameEarly() bool {
 	return t.Before == 0 || t.Number-t.Before < int64(contract.RingWaits/time.Second)
 }

@@ -64,8 +64,8 @@ func TestAnOldOwnerIsNotAskedAnyMoreInFinish(t *testing.T) {
 	}
 }
 
-// Whoever writes tables goes on when all have acknowledged, or when it has waited for as long as it
-// does: the numbers, which are times, tell which.
+// The operator goes on when all routers have acknowledged, or after its waiting time. The numbers, which are
+// times, show which of the two it was.
 func TestATableThatCameEarlyWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	waits := int64(contract.RingWaits / time.Second)

@@ -9,18 +9,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Router that is asked how it is.
+// Router is a router that can be asked for its state.
 type Router interface {
-	// Ready says why clients should not be sent here, if so.
+	// Ready returns why clients should not use this router; nil if they can.
 	Ready() error
-	// HotKeys are those that are asked for most.
+	// HotKeys returns the keys that are asked for most.
 	HotKeys() []HotKey
-	// Report has the metrics.
+	// Report returns the metrics.
 	Report() *Report
 }
 
-// Handler answers /ready, /metrics in Prometheus' text format, and /hot with the keys that
-// are asked for most, in JSON.
+// Handler serves /ready, /metrics in Prometheus' text format, and /hot with the keys that are asked for most,
+// in JSON.
 func Handler(r Router) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -35,7 +35,7 @@ func Handler(r Router) http.Handler {
 		_ = json.NewEncoder(w).Encode(r.HotKeys())
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, req *http.Request) {
-		metrics := prometheus.NewRegistry() // of this moment
+		metrics := prometheus.NewRegistry() // for one report
 		metrics.MustRegister(r.Report())
 		promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP(w, req)
 	})

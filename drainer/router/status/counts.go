@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// Outcomes of a request, as metrics have them.
+// The outcomes of a request, as in the metrics.
 const (
 	Hit = iota
 	Miss
@@ -17,32 +17,31 @@ const (
 	Outcomes
 )
 
-// OutcomeNames as metrics have them.
+// OutcomeNames are the names in the metrics.
 var OutcomeNames = [Outcomes]string{"hit", "miss", "done", "refused", "error"}
 
 const (
-	// FirstBucket of latencies ends at two to the power of this, in nanoseconds, and each other
-	// one at twice of the one before.
+	// FirstBucket is the exponent of the end of the first bucket of latencies, a power of two in nanoseconds.
+	// Each further bucket ends at twice the end of the one before.
 	FirstBucket = 14
-	// Buckets that have an end.
+	// Buckets is the number of buckets that have an end.
 	Buckets = 18
 )
 
-// States of a ring change.
+// States is the number of states of a ring change.
 const States = ringchange.Finish + 1
 
-// Counts of a loop.
+// Counts are the counts of a loop.
 type Counts struct {
 	Requests [States][wire.Verbs][Outcomes]uint64
-	Latency  [Buckets + 1]uint64 // the last one: slower than all others
-	Nanos    uint64              // of all latencies
+	Latency  [Buckets + 1]uint64 // the last one is for all higher latencies
+	Nanos    uint64              // sum of all latencies
 	Sent     uint64              // bytes of answers
 	Received uint64              // bytes that clients have sent
-	Missed   uint64              // reads that have failed, and were answered as misses
+	Missed   uint64              // failed reads that were answered as misses
 }
 
-// Count an answer of a size in bytes, after a time in nanoseconds, to a request that began in a
-// state.
+// Count counts an answer of size bytes, after nanos nanoseconds, to a request that began in that state.
 func (c *Counts) Count(state ringchange.State, verb wire.Verb, code wire.Code, size int, nanos int64) {
 	c.Requests[state][verb][outcomeOf(verb, code)]++
 	took := uint64(max(nanos, 0))
@@ -69,7 +68,7 @@ func outcomeOf(v wire.Verb, code wire.Code) int {
 	return Done
 }
 
-// Add the counts of another loop.
+// Add adds the counts of another loop.
 func (c *Counts) Add(o *Counts) {
 	for state := range c.Requests {
 		for v := range c.Requests[state] {
@@ -87,20 +86,20 @@ func (c *Counts) Add(o *Counts) {
 	c.Missed += o.Missed
 }
 
-// Traffic with a member.
+// Traffic counts the traffic with a member.
 type Traffic struct {
 	Requests       [Outcomes]uint64
-	Nanos          uint64 // the time that they took in all
+	Nanos          uint64 // their total time
 	Sent, Received uint64 // bytes
 }
 
-// Count an answer after a time in nanoseconds.
+// Count counts an answer after nanos nanoseconds.
 func (t *Traffic) Count(verb wire.Verb, code wire.Code, nanos int64) {
 	t.Requests[outcomeOf(verb, code)]++
 	t.Nanos += uint64(max(nanos, 0))
 }
 
-// Add that of another loop.
+// Add adds the traffic of another loop.
 func (t *Traffic) Add(o *Traffic) {
 	for i, n := range o.Requests {
 		t.Requests[i] += n

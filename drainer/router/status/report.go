@@ -7,22 +7,22 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// Report is what a router tells Prometheus, a prometheus.Collector. There are no keys in it: they may be secrets, and they
-// are without bound.
+// Report has a router's metrics; it is a prometheus.Collector. It has no keys, because they may be secrets,
+// and their number is unbounded.
 type Report struct {
 	Counts
-	// Clients that are connected.
+	// Clients is the number of connected clients.
 	Clients int64
-	// Held for clients and members, in bytes.
+	// Held is the memory for clients and members, in bytes.
 	Held    int
 	Members []Member
-	// Table and State of the rings, and the number of the table that was acknowledged.
+	// Table and State are those of the rings, Acknowledged is the number of the acknowledged table.
 	Table        int64
 	State        ringchange.State
 	Acknowledged int64
 }
 
-// Member of the rings.
+// Member is a member of the rings.
 type Member struct {
 	Name        string
 	Connections int
@@ -51,7 +51,7 @@ var (
 	acknowledged   = metric("ring_table_acknowledged", "Number of the table that all requests under way began with.")
 )
 
-// Describe says nothing: which metrics there are depends on what was asked of the router.
+// Describe sends nothing: which metrics there are depends on the router's requests.
 func (r *Report) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the metrics.
@@ -91,7 +91,7 @@ func (r *Report) Collect(to chan<- prometheus.Metric) {
 	gauge(acknowledged, float64(r.Acknowledged))
 }
 
-// latencies are the histogram of all requests.
+// latencies returns the histogram of all requests.
 func (r *Report) latencies() prometheus.Metric {
 	sum, buckets := uint64(0), make(map[float64]uint64, Buckets)
 	for i, n := range r.Latency {

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// sketchKeys that are counted at most.
+	// sketchKeys bounds the counted keys.
 	sketchKeys = 64
-	// sampled is one of so many keys.
+	// sampled is the sampling rate: one of so many keys is counted.
 	sampled = 16
-	// hotKeys that are told at most.
+	// hotKeys bounds the reported keys.
 	hotKeys = 20
 )
 
-// Sketch counts the keys that are asked for most, in bounded room: a key that is not
-// counted takes the place and the count of the rarest one, so counts are upper bounds.
+// Sketch counts the most frequent keys, in bounded memory. A key that is not counted takes the place and the
+// count of the rarest one, so counts are upper bounds.
 //
 // Source: Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k
 // Elements in Data Streams" (2005), the algorithm Space-Saving.
@@ -32,7 +32,7 @@ type counted struct {
 	count uint64
 }
 
-// See counts a key, now and then.
+// See counts a sample of the keys.
 func (s *Sketch) See(key []byte) {
 	if s.skip++; s.skip < sampled {
 		return
@@ -66,11 +66,11 @@ type HotKey struct {
 	Key []byte `json:"key"` // in base64
 	// Text is the key if it can be printed.
 	Text string `json:"text"`
-	// Count is how often it was asked for, at most; older requests count less.
+	// Count is an upper bound of how often it was asked for; older requests count less.
 	Count uint64 `json:"count"`
 }
 
-// Hottest of several loops' keys.
+// Hottest returns the hottest keys of several loops.
 func Hottest(sketches []Sketch) (all []HotKey) {
 	sum := map[string]uint64{}
 	for i := range sketches {

@@ -12,14 +12,14 @@ import (
 // Statistics are the router's answer to memcached's stats.
 type Statistics struct {
 	Began time.Time
-	// Version of a member, as it answers.
+	// Version is a member's version, in the member's own form.
 	Version             string
 	Connected, Accepted int64
 	Threads             int
 	Counts              Counts
 }
 
-// Answer in memcached's text protocol.
+// Answer returns the answer in memcached's text protocol.
 func (s *Statistics) Answer() string {
 	sum := func(outcome int, verbs ...wire.Verb) (n uint64) {
 		for _, v := range verbs {

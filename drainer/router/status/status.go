@@ -1,7 +1,7 @@
-// Package status is what a router says of itself: whether clients should come, the metrics, the keys that are
-// asked for most, and memcached's statistics. Each event loop counts what it does, in bounded room, and keeps a
-// board of how it is. The answer to a question is what all boards say together, a moment old. Counts, sketches and
-// reports are not safe for concurrent use: each loop has its own, and copies them.
+// Package status has what a router reports about itself: whether it is ready, the metrics, the keys that are
+// asked for most, and memcached's statistics. Each event loop counts in bounded memory, and keeps a board
+// with its state. Answers combine all boards, which are a moment old. Counts, sketches and reports are not
+// safe for concurrent use: each loop has its own, and copies them.
 package status
 
 import (
@@ -11,45 +11,45 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// Untried says of a member that it was not tried yet.
+// Untried is the state of a member without a first attempt to connect.
 const Untried = "not connected yet"
 
-// Loop is how an event loop is.
+// Loop is the state of an event loop.
 type Loop struct {
 	Counts Counts
 	Hot    Sketch
-	// Held for clients and members, in bytes.
+	// Held is the memory for clients and members, in bytes.
 	Held int
-	// Unanswered requests of all members.
+	// Unanswered counts the unanswered requests of all members.
 	Unanswered  int
 	Connections map[string]Connection // by the member's address
-	// Serves: it has a table of the rings.
+	// Serves means that the loop has a table of the rings.
 	Serves bool
-	// Acknowledged is the number of a table; if it isn't the present one, WaitsFor says why.
+	// Acknowledged is the number of a table. If it isn't the present one, WaitsFor says why.
 	Acknowledged int64
 	WaitsFor     string
 }
 
 // Connection of a loop to a member.
 type Connection struct {
-	Why     string // there is none
+	Why     string // why there is none
 	Traffic Traffic
 }
 
-// Board has what a loop has said last.
+// Board has a loop's latest state.
 type Board struct {
 	mu   sync.Mutex
 	loop Loop
 }
 
-// Update lets the loop write what is new.
+// Update lets the loop write its new state.
 func (b *Board) Update(write func(*Loop)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	write(&b.loop)
 }
 
-// Boards of all loops.
+// Boards are the boards of all loops.
 type Boards []*Board
 
 func (all Boards) each(read func(*Loop)) {
@@ -58,8 +58,8 @@ func (all Boards) each(read func(*Loop)) {
 	}
 }
 
-// Ready says why clients should not be sent here, if so: some loop has no table, or has not tried all
-// members, or none is connected.
+// Ready returns why clients should not use the router; nil if they can. It is not ready if a loop has no
+// table, or has not tried all members, or has no connected member.
 func (all Boards) Ready(members []routing.Server) error {
 	untried, connected := false, false
 	all.each(func(l *Loop) {
@@ -79,14 +79,14 @@ func (all Boards) Ready(members []routing.Server) error {
 	return nil
 }
 
-// Unanswered is the number of requests that members have been sent, and not answered.
+// Unanswered returns the number of requests that members have been sent and have not answered.
 func (all Boards) Unanswered() (n int) {
 	all.each(func(l *Loop) { n += l.Unanswered })
 	return n
 }
 
-// Acknowledged is the number of the table that all requests under way began with, this one at most. If
-// it is another one, why says what is waited for.
+// Acknowledged returns the number of the table that all unanswered requests began with, at most number. If it
+// is another one, why says what it waits for.
 func (all Boards) Acknowledged(number int64) (acknowledged int64, why string) {
 	all.each(func(l *Loop) {
 		if l.Acknowledged < number {
@@ -96,19 +96,19 @@ func (all Boards) Acknowledged(number int64) (acknowledged int64, why string) {
 	return number, why
 }
 
-// Counts of all loops.
+// Counts returns the sum of all loops' counts.
 func (all Boards) Counts() (sum Counts) {
 	all.each(func(l *Loop) { sum.Add(&l.Counts) })
 	return sum
 }
 
-// Held by all loops, in bytes.
+// Held returns the memory of all loops, in bytes.
 func (all Boards) Held() (sum int) {
 	all.each(func(l *Loop) { sum += l.Held })
 	return sum
 }
 
-// Members as metrics have them.
+// Members returns the members for the metrics.
 func (all Boards) Members(members []routing.Server) (sums []Member) {
 	for _, s := range members {
 		sum := Member{Name: s.String()}
@@ -125,7 +125,7 @@ func (all Boards) Members(members []routing.Server) (sums []Member) {
 	return sums
 }
 
-// HotKeys are those that are asked for most, in the last minute or so.
+// HotKeys returns the keys that were asked for most, in the last minute or so.
 func (all Boards) HotKeys() []HotKey {
 	var hot []Sketch
 	all.each(func(l *Loop) { hot = append(hot, l.Hot) })

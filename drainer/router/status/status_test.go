@@ -13,7 +13,7 @@ import (
 
 var members = []routing.Server{{Host: "a", Port: 1}, {Host: "b", Port: 1}}
 
-// loop that serves, with members that are connected ("") or why they are not.
+// loop returns a loop that serves; for each member, "" means connected, and another text why it isn't.
 func loop(why ...string) status.Loop {
 	l := status.Loop{Serves: true, Connections: map[string]status.Connection{}}
 	for i, w := range why {

@@ -2,7 +2,7 @@ package wire
 
 import "bytes"
 
-// Kind says how the answer to a request ends.
+// Kind determines how the answer to a request ends.
 type Kind uint8
 
 const (
@@ -14,7 +14,7 @@ const (
 	MetaValue
 )
 
-// KindOf the answer to a verb.
+// KindOf returns the kind of the answer to a verb.
 func KindOf(v Verb) Kind {
 	switch {
 	case v.Reads():
@@ -25,10 +25,10 @@ func KindOf(v Verb) Kind {
 	return OneLine
 }
 
-// Code is what an answer's first line says.
+// Code is the meaning of an answer's first line.
 type Code uint8
 
-// What answers say. Other is a line that is passed on as it is, such as incr's number.
+// The codes. Other is a line that is passed on unchanged, such as incr's number.
 const (
 	Other  Code = iota
 	Value       // VALUE, VA: a hit, with a block
@@ -42,21 +42,20 @@ const (
 	Broken  // not memcached's protocol
 )
 
-// MaxAnswerLine is the length of an answer's line at most, in bytes: a key in base64,
-// and what may stand beside it.
+// MaxAnswerLine bounds an answer's line, in bytes: a key in base64, and everything that may be beside it.
 const MaxAnswerLine = 4096
 
-// Answer is one line of a member.
+// Answer is one line from a member.
 type Answer struct {
 	Code Code
-	// Line with its end.
+	// Line includes its line end.
 	Line []byte
-	// Key of a VALUE line.
+	// Key is that of a VALUE line.
 	Key []byte
-	// Block is the length of the data block that follows, with its end.
+	// Block is the length of the data block that follows, with its line end.
 	Block int
 
-	word []byte // the first of the line
+	word []byte // the first word of the line
 }
 
 // Parse reads the line at the beginning of b. It returns false if the end of the line
@@ -129,8 +128,8 @@ func codeOf(word []byte) Code {
 	return Other
 }
 
-// Fits tells whether it can be the answer to a request of this verb, or of this kind: one that
-// doesn't is another request's.
+// Fits tells whether it can be the answer to a request of this verb and kind. If not, it belongs to another
+// request.
 func (a *Answer) Fits(kind Kind, v Verb) bool {
 	switch {
 	case a.Code == Broken:
@@ -168,7 +167,7 @@ func onlyDigits(b []byte) bool {
 	return len(b) > 0
 }
 
-// Hidden tells whether the client of a quiet request isn't told of this answer.
+// Hidden tells whether the client of a quiet request doesn't get this answer.
 func Hidden(v Verb, c Code) bool {
 	switch v {
 	case MetaGet:

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// AppendTo appends the request for a member, as all versions of memcached read it: single
-// blanks, and numbers without signs or zeros that they don't need. noreply and q are left out:
-// whether its answer is passed on is the router's to decide, so that each request has an
-// answer. The data block follows.
+// AppendTo appends the request for a member, in a form that all versions of memcached read alike: single
+// blanks, and numbers without redundant signs or zeros. It leaves out noreply and q: the router decides
+// whether the answer is passed on, so that each request has an answer. The data block follows.
 //
 // The longest line is an mg with all flags, of less than 700 bytes.
 func (r *Request) AppendTo(dst []byte) []byte {
@@ -39,7 +38,7 @@ func (r *Request) AppendTo(dst []byte) []byte {
 	case r.Verb == Touch:
 		dst = appendInt(dst, int64(r.Exptime))
 	case string(r.Key) == "noreply":
-		dst = append(dst, " 0"...) // memcached 1.6.40 and later take a delete's last word for it, wherever it is
+		dst = append(dst, " 0"...) // memcached 1.6.40 and later take a delete's last word for the 0, wherever it is
 	}
 	return append(dst, '\r', '\n')
 }
@@ -48,8 +47,8 @@ func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(append(dst
 
 func appendUint(dst []byte, n uint64) []byte { return strconv.AppendUint(append(dst, ' '), n, 10) }
 
-// AppendFlags appends a meta command's flags for a member, without q and those in drop. A key
-// in base64 is not asked for: see Echo.
+// AppendFlags appends a meta command's flags for a member, without q and those in drop. It doesn't ask for a
+// key in base64; see Echo.
 func (r *Request) AppendFlags(dst []byte, drop string) []byte {
 	for rest := r.flags; ; {
 		var flag []byte
@@ -60,7 +59,7 @@ func (r *Request) AppendFlags(dst []byte, drop string) []byte {
 		switch {
 		case letter == 'q', form == ignored, letter == 'k' && r.Binary, strings.IndexByte(drop, letter) >= 0:
 			continue
-		case form == mode && (r.Verb == MetaGet || r.Verb == MetaDelete): // they ignore it
+		case form == mode && (r.Verb == MetaGet || r.Verb == MetaDelete): // these commands ignore it
 			continue
 		}
 		dst = append(dst, ' ', letter)
@@ -87,14 +86,14 @@ func (r *Request) AppendRead(dst, key []byte) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// Echo says where in an answer the router repeats a key in base64. Members are not asked for
-// it: they repeat a key as it is, with its line ends, if another command than ms has made the item.
+// Echo says where in an answer the router inserts a key in base64. Members are not asked for it: they return
+// the key decoded, with its line ends, if another command than ms has made the item.
 type Echo struct {
 	on     bool
 	before letters // flags that the request names before k
 }
 
-// Echo of the request's answer.
+// Echo returns the echo of the request's answer.
 func (r *Request) Echo() (e Echo) {
 	if e.on = r.Binary && r.letters.has('k'); !e.on {
 		return e
@@ -111,7 +110,7 @@ func (r *Request) Echo() (e Echo) {
 // On tells whether a key is repeated at all.
 func (e Echo) On() bool { return e.on }
 
-// In is the place in the answer's line where the key belongs; ok is false if it is not repeated.
+// In returns the offset in the answer's line where the key belongs; ok is false if it is not repeated.
 func (e Echo) In(a *Answer) (at int, ok bool) {
 	if !e.on || len(a.word) != 2 { // an error
 		return 0, false

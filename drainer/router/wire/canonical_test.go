@@ -10,9 +10,9 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// What a member is sent has one form, which all versions of memcached read alike: 1.6.40 and later
-// take neither blanks at the beginning, nor signs and zeros in front of numbers, nor flags that
-// are no letters, and then carry out the data block as requests of everybody's connection.
+// Requests to members have one form, which all versions of memcached read alike. Versions from 1.6.40 on
+// refuse blanks at the beginning, signs and zeros in front of numbers, and flags that are no letters, and
+// then carry out the data block as requests of the connection that all clients share.
 func TestARequestIsSaidAnew(t *testing.T) {
 	tests := map[string]string{
 		" set a 0 0 11":                                  "set a 0 0 11",
@@ -67,7 +67,7 @@ func TestARequestIsSaidAnew(t *testing.T) {
 	}
 }
 
-// What can't be said so is refused, with its data block: no part of that is a request.
+// A request without such a form is refused, with its data block: no part of the block is read as a request.
 func TestARefusedRequestTakesItsDataBlockWithIt(t *testing.T) {
 	seventeen := "b c f h k l q s t u v x I O P L R1"
 	tests := map[string]struct {
@@ -129,8 +129,8 @@ func TestARefusedRequestTakesItsDataBlockWithIt(t *testing.T) {
 	}
 }
 
-// memcached skips what is not base64, and what comes after the padding, so one item has many
-// keys, and the one that clients hash is not the one that it stores.
+// memcached skips characters that are not base64, and everything after the padding, so one item has many
+// keys, and the key that clients hash is not the one that memcached stores.
 func TestAKeyInBase64HasOneForm(t *testing.T) {
 	for _, key := range []string{"!!", "Zm9", "Zm9vYg", "Zm9v!", "Zm9v\r", "Zg==Zm9v", "Zh==", "====", "Zm9v=", "-_-_"} {
 		for _, line := range []string{"mg %s b v", "md %s b", "ma %s q b", "ms %s 2 b"} {
@@ -143,8 +143,7 @@ func TestAKeyInBase64HasOneForm(t *testing.T) {
 	}
 }
 
-// The key is repeated where memcached repeats it: between the flags that the client names
-// before and after k.
+// The key is repeated where memcached repeats it: between the flags that the client names before and after k.
 func TestAKeyInBase64IsRepeatedByTheRouter(t *testing.T) {
 	tests := []struct {
 		line, answer, want string
@@ -184,7 +183,7 @@ func TestAKeyInBase64IsRepeatedByTheRouter(t *testing.T) {
 	}
 }
 
-// An answer that no request of that verb gets is another request's: nobody may see it.
+// An answer that doesn't fit the verb belongs to another request, and no client may get it.
 func TestAnAnswerFitsItsRequest(t *testing.T) {
 	answers := []string{"STORED", "NOT_STORED", "EXISTS", "NOT_FOUND", "TOUCHED", "DELETED", "OK", "17", "17 x", "END", "VALUE a 0 1", "HD", "VA 1", "EN", "NF", "NS", "EX", "ME a exp=-1", "MN", "VERSION 1", "",
 		"HD\r", "XX", "hd", "ERROR", "CLIENT_ERROR x", "SERVER_ERROR x"}
@@ -228,7 +227,7 @@ func TestAnAnswerFitsItsRequest(t *testing.T) {
 	}
 }
 
-// canonical requests, as a strict reader would have them: nothing of it is this package's.
+// canonical matches requests as a strict reader would accept them, independently of this package.
 var canonical = regexp.MustCompile(`^(?:` +
 	`(?:get|gets|gat -?\d{1,10}|gats -?\d{1,10}) KEY` +
 	`|(?:set|add|replace|append|prepend) KEY \d{1,20} -?\d{1,10} (\d{1,10})` +
@@ -255,8 +254,8 @@ var (
 	keyEndings = regexp.MustCompile(`^delete noreply\r\n`)
 )
 
-// sent checks one request for a member, and returns the length of its data block, with its end;
-// 0 if none follows.
+// sent checks one request for a member, and returns the length of its data block, with its end; 0 if there is
+// none.
 func sent(t *testing.T, from, b []byte) (data int) {
 	t.Helper()
 	match := canonical.FindSubmatch(b)
@@ -301,8 +300,8 @@ func sent(t *testing.T, from, b []byte) (data int) {
 	return 0
 }
 
-// FuzzForward: whatever a client sends, a member is sent requests in the one form, as many as
-// the router expects answers to; each with as much data as follows it.
+// Whatever a client sends, a member gets requests in this one form, as many as the router expects answers to,
+// each followed by the announced data.
 func FuzzForward(f *testing.F) {
 	for _, text := range []string{
 		"get a b\r\n", "gat 5 noreply\r\n", "set a 0 0 5 noreply\r\nhello\r\n", "mg Zm9v b q t k\r\n", "ms a 5 q S\r\nhello\r\n", "delete a 0 noreply\r\n", "flush_all 1\r\n", "cas a 0 0 1 2\r\nx\r\n", "incr a +5\r\n",

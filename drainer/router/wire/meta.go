@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// maxMeta is the number of a meta command's tokens at most, with the end.
+	// maxMeta bounds a meta command's tokens, with the end.
 	maxMeta = 20
-	// maxOpaque is the length of an opaque flag at most, in bytes.
+	// maxOpaque bounds an opaque flag, in bytes.
 	maxOpaque = 32
 )
 
-// Answers to meta commands with wrong flags.
+// The answers to meta commands with wrong flags.
 const (
 	tooManyFlags     = "CLIENT_ERROR options flags too long\r\n"
 	tooManyReadFlags = "CLIENT_ERROR options flags are too long\r\n"
@@ -36,7 +36,7 @@ type letters uint64
 
 func (l letters) has(letter byte) bool { return l>>(letter-'A')&1 != 0 }
 
-// form of a flag.
+// form is the form of a flag.
 type form uint8
 
 const (
@@ -44,13 +44,13 @@ const (
 	bare         // a letter; memcached ignores what follows it
 	ignored      // by memcached, so members don't get it
 	opaque       // a text that is repeated
-	mode         // a letter more
+	mode         // one more letter
 	signed       // a number of 32 bits
 	natural      // a number of 64 bits without a sign
 )
 
-// forms of the flags that some version of memcached knows, by their letters from 'A' on. Others
-// are refused: what a later one means by a letter may be that a request has no answer.
+// forms are the forms of the flags that any known version of memcached has, by their letters from 'A' on.
+// Other flags are refused: in a later version they could mean that a request gets no answer.
 var forms = func() (f ['z' - 'A' + 1]form) {
 	for form, of := range map[form]string{bare: "bcfhklqstuvxI", ignored: "LP", opaque: "O", mode: "M", signed: "NRT", natural: "CDEFJ"} {
 		for _, letter := range []byte(of) {
@@ -67,7 +67,7 @@ func formOf(letter byte) form {
 	return forms[letter-'A']
 }
 
-// meta is mg, ms, md, ma and me.
+// meta parses mg, ms, md, ma and me.
 func (r *Request) meta(rest []byte) {
 	r.Key, rest = next(rest)
 	sized, size := true, []byte(nil)
@@ -81,7 +81,7 @@ func (r *Request) meta(rest []byte) {
 	case len(r.Key) == 0 || len(r.Key) > MaxKey:
 		r.refuse(AnswerBadFormat)
 	case r.Verb == MetaDebug:
-		// It repeats a key that is not text as it is. Other flags than the first are ignored.
+		// memcached returns a key that is not text unencoded. It ignores flags after the first.
 		if first, _ := next(rest); string(first) == "b" {
 			r.refuse(noBinaryDebug)
 		}
@@ -98,7 +98,7 @@ func (r *Request) meta(rest []byte) {
 	}
 }
 
-// refuseFlags refuses, unless there are so many flags that memcached looks at none of them.
+// refuseFlags refuses the request, unless there are so many flags that memcached looks at none of them.
 func (r *Request) refuseFlags(answer string) {
 	var room [maxMeta][]byte
 	if split(r.flags, room[:]) > r.mostFlags() {
@@ -117,8 +117,8 @@ func (r *Request) mostFlags() int {
 	return maxMeta - 3
 }
 
-// checkFlags returns what memcached answers to flags that are wrong: an unknown or repeated one
-// comes first, then the last of those with a wrong value.
+// checkFlags returns what memcached answers to wrong flags: an unknown or repeated flag comes first, then the
+// last of those with a wrong value.
 func (r *Request) checkFlags() (answer string) {
 	n := 0
 	for flags := r.flags; ; n++ {
@@ -162,7 +162,7 @@ func (r *Request) checkFlags() (answer string) {
 	return ""
 }
 
-// wrong is what memcached says of a wrong flag.
+// wrong returns what memcached answers to a wrong flag.
 func (r *Request) wrong(answer string) string {
 	if r.Verb == MetaDelete || r.Verb == MetaArithmetic {
 		return badFlags
@@ -214,18 +214,18 @@ func (r *Request) modeFits() bool {
 	return true
 }
 
-// strict base64: memcached's own skips strange characters, and what comes after the padding. So
-// one key could be written in several ways, and nobody but memcached would know which one it is.
+// strict is strict base64: memcached's own decoder skips unknown characters, and ignores what follows the
+// padding. So one key could be written in several ways, and only memcached would know which key it is.
 var strict = base64.StdEncoding.Strict()
 
 func (r *Request) decodes() bool {
 	var room [MaxKey]byte
 	_, err := strict.Decode(room[:], r.Key)
-	return err == nil && bytes.IndexByte(r.Key, '\r') < 0 // which Go's skips
+	return err == nil && bytes.IndexByte(r.Key, '\r') < 0 // Go's decoder skips it
 }
 
-// Hashed is the key that memcached stores and clients hash: decoded, if it is in base64.
-// room is for the decoded key.
+// Hashed returns the key that memcached stores and clients hash: decoded if it is in base64. room is for the
+// decoded key.
 func (r *Request) Hashed(room *[MaxKey]byte) []byte {
 	if !r.Binary || len(r.Key) > MaxKey {
 		return r.Key
@@ -237,7 +237,7 @@ func (r *Request) Hashed(room *[MaxKey]byte) []byte {
 	return room[:n]
 }
 
-// Flag of a meta command: what follows its letter, as the client has written it.
+// Flag returns a flag of a meta command: the text after its letter, as the client has written it.
 func (r *Request) Flag(letter byte) (value []byte, ok bool) {
 	if !r.letters.has(letter) {
 		return nil, false
@@ -256,19 +256,19 @@ func (r *Request) Flag(letter byte) (value []byte, ok bool) {
 // Has tells whether a meta command has a flag.
 func (r *Request) Has(letter byte) bool { return r.letters.has(letter) }
 
-// Signed is a flag's number; 0 if there is none.
+// Signed returns a flag's number; 0 if there is none.
 func (r *Request) Signed(letter byte) int64 {
 	value, _ := r.Flag(letter)
 	n, _ := number(value)
 	return n
 }
 
-// Unsigned is a flag's number; 0 if there is none.
+// Unsigned returns a flag's number; 0 if there is none.
 func (r *Request) Unsigned(letter byte) uint64 {
 	value, _ := r.Flag(letter)
 	n, _ := unsigned(value)
 	return n
 }
 
-// Flags of a meta command, with blanks in between, as the client has written them.
+// Flags returns the flags of a meta command, separated by blanks, as the client has written them.
 func (r *Request) Flags() []byte { return r.flags }

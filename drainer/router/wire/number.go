@@ -28,7 +28,7 @@ func digits(b []byte) (magnitude uint64, negative, ok bool) {
 	return magnitude, negative, n > 0 && (n == len(b) || space(b[n]))
 }
 
-// number is memcached's safe_strtol, in 64 bits.
+// number reads a number as memcached's safe_strtol does, in 64 bits.
 func number(b []byte) (int64, bool) {
 	magnitude, negative, ok := digits(b)
 	switch {
@@ -40,14 +40,14 @@ func number(b []byte) (int64, bool) {
 	return int64(magnitude), true
 }
 
-// exptime is a number of which memcached keeps the lower 32 bits.
+// exptime reads a number of which memcached keeps the lower 32 bits.
 func exptime(b []byte) (int32, bool) {
 	n, ok := number(b)
 	return int32(n), ok
 }
 
-// unsigned is memcached's safe_strtoull: a negative number is what is left of it in 64 bits,
-// and one of all 64 bits must have no minus anywhere.
+// unsigned reads a number as memcached's safe_strtoull does: a negative number wraps around in 64 bits, and a
+// number with the highest bit set must not have a minus anywhere.
 func unsigned(b []byte) (uint64, bool) {
 	magnitude, negative, ok := digits(b)
 	if negative {

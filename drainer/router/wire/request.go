@@ -5,17 +5,16 @@ import (
 	"math"
 )
 
-// Bounds of memcached's.
+// memcached's bounds.
 const (
-	// MaxKey is the length of a key at most, in bytes.
+	// MaxKey bounds a key, in bytes.
 	MaxKey = 250
-	// MaxLine is the length of a line at most, in bytes, other than that of a classic read.
-	// memcached closes a connection that sends more without a line end. What a member is sent is
-	// shorter than a third of that, see AppendTo.
+	// MaxLine bounds a line, in bytes, except that of a classic read. memcached closes a connection that
+	// sends more without a line end. Lines for members are shorter than a third of that; see AppendTo.
 	MaxLine = 2048
-	// maxTokens is what memcached cuts a line into at most, with the end.
+	// maxTokens bounds the tokens into which memcached splits a line, with the end.
 	maxTokens = 24
-	// MaxBlock is the size of a data block at most, without its end.
+	// MaxBlock bounds a data block, in bytes, without its line end.
 	MaxBlock = math.MaxInt32 - 2
 )
 
@@ -37,44 +36,44 @@ const (
 
 // Request is one line of a client. Its slices are parts of the buffer that was parsed.
 //
-// A member is never sent these slices, other than keys: versions of memcached differ in what
-// they take for a number, or for noreply, and one that reads another length of the data block
-// than the router would carry out the block as requests. So AppendTo says a request anew, in
-// the one form that all versions read alike, and Parse refuses what can't be said so.
+// A member is never sent these slices, except keys: versions of memcached differ in how they read numbers and
+// noreply, and a version that reads another length of the data block than the router would carry out the
+// block as requests. So AppendTo writes a request anew, in the only form that all versions read alike, and
+// Parse refuses requests that don't have such a form.
 type Request struct {
 	Verb Verb
-	// Line without its end, and without what comes after a NUL, as memcached reads it.
+	// Line is the line without its end, and without what follows a NUL, as memcached reads it.
 	Line []byte
-	// Key as it is written; nil for classic reads, which have Keys.
+	// Key is the key as it is written; nil for classic reads, which have Keys.
 	Key []byte
-	// Keys of a classic read, with blanks in between; see NextKey.
+	// Keys are those of a classic read, separated by blanks; see NextKey.
 	Keys []byte
-	// ClientFlags of a classic storage command.
+	// ClientFlags are those of a classic storage command.
 	ClientFlags uint64
-	// Exptime of a classic storage command, of touch, gat and gats; the delay of flush_all.
+	// Exptime is that of a classic storage command, of touch, gat and gats; the delay of flush_all.
 	Exptime int32
 	// Number is a cas's unique value, or the delta of incr and decr.
 	Number uint64
-	// Data is the length of the data block that follows, with its end; 0 if none does.
+	// Data is the length of the data block that follows, with its line end; 0 if there is none.
 	Data int
-	// Skip is the same of a request that is refused: no part of the block is a request.
+	// Skip is that length for a refused request: no part of the block is a request.
 	Skip int
-	// Quiet: noreply, or a meta command's flag q.
+	// Quiet means noreply, or a meta command's flag q.
 	Quiet bool
-	// Binary: a meta command's key is in base64.
+	// Binary means that a meta command's key is in base64.
 	Binary bool
-	// Answer: the request needs no member, and this is what it gets. It may be empty.
+	// Answer is the answer if the request needs no member. It may be empty.
 	Answer string
-	// Close the connection after the answer.
+	// Close means that the connection is closed after the answer.
 	Close bool
 
 	delayed bool    // flush_all has a delay
 	letters letters // of a meta command's flags
-	flags   []byte  // with blanks in between
+	flags   []byte  // separated by blanks
 }
 
-// cut returns the line at the beginning of b as memcached reads it: without its end, and
-// without what comes after a NUL. n is its length with its end; 0 if the end isn't there yet.
+// cut returns the line at the beginning of b as memcached reads it: without its end, and without what follows
+// a NUL. n is its length with its end; 0 if the end isn't there yet.
 func cut(b []byte) (line []byte, n int) {
 	n = bytes.IndexByte(b, '\n') + 1
 	if n == 0 {
@@ -90,8 +89,8 @@ func cut(b []byte) (line []byte, n int) {
 	return line, n
 }
 
-// Parse reads the line at the beginning of b, and returns its length with its end; 0 if
-// the end isn't there yet.
+// Parse reads the line at the beginning of b, and returns its length with its end; 0 if the end isn't there
+// yet.
 func (r *Request) Parse(b []byte) int {
 	line, n := cut(b)
 	if n == 0 {
@@ -116,16 +115,15 @@ func (r *Request) Parse(b []byte) int {
 	return n
 }
 
-// ParseRest goes on with a classic read that was parsed before: b begins with the keys that
-// are left of its line.
+// ParseRest continues a classic read that was parsed before: b begins with the remaining keys of its line.
 func (r *Request) ParseRest(v Verb, exptime int32, b []byte) int {
 	line, n := cut(b)
 	*r = Request{Verb: v, Exptime: exptime, Keys: line}
 	return n
 }
 
-// LongLine is the answer to a line that is too long, or to what there is of it. The connection is closed
-// after it: nobody knows whether a data block follows.
+// LongLine returns the answer to a line that is too long, or to the beginning of one. The connection is
+// closed after it, because it is unknown whether a data block follows.
 func LongLine(line []byte) string {
 	if name, _ := next(line); verbOf(name) == Unknown {
 		return AnswerError
@@ -133,8 +131,8 @@ func LongLine(line []byte) string {
 	return AnswerLongLine
 }
 
-// LongRead is the verb of a line that may be longer than MaxLine, as memcached takes it, and where its
-// keys begin; 0 if it may not.
+// LongRead returns the verb of a line that may be longer than MaxLine, as memcached allows, and the offset of
+// its keys; 0 if it may not.
 func LongRead(line []byte) (v Verb, n int) {
 	name, rest := next(line)
 	if v = verbOf(name); v != Get && v != Gets || len(rest) == 0 {
@@ -143,7 +141,7 @@ func LongRead(line []byte) (v Verb, n int) {
 	return v, len(line) - len(rest)
 }
 
-// refuse answers without a member. Errors of meta commands are said if these are quiet, too.
+// refuse sets an answer without a member. Errors of meta commands are also sent for quiet ones.
 func (r *Request) refuse(answer string) {
 	r.Skip, r.Data = r.Data, 0
 	if !r.Quiet || r.Verb.Meta() {
@@ -152,7 +150,7 @@ func (r *Request) refuse(answer string) {
 	r.Verb = Unknown
 }
 
-// next is the first token, and what comes after it.
+// next returns the first token, and what follows it.
 func next(b []byte) (token, rest []byte) {
 	for len(b) > 0 && b[0] == ' ' {
 		b = b[1:]
@@ -163,10 +161,10 @@ func next(b []byte) (token, rest []byte) {
 	return b, nil
 }
 
-// Next is the first token of a list with blanks in between, and what comes after it.
+// Next returns the first token of a list that is separated by blanks, and what follows it.
 func Next(list []byte) (token, rest []byte) { return next(list) }
 
-// NextKey takes the first of Keys; nil after the last.
+// NextKey removes and returns the first of Keys; nil after the last.
 func (r *Request) NextKey() []byte {
 	key, rest := next(r.Keys)
 	r.Keys = rest
@@ -190,7 +188,7 @@ func (r *Request) read(rest []byte) {
 		}
 		rest = after
 	}
-	// An answer with one key too long is an error as a whole.
+	// If one key is too long, the whole answer is an error.
 	for keys := rest; ; {
 		var key []byte
 		if key, keys = next(keys); len(key) == 0 {
@@ -206,8 +204,7 @@ func (r *Request) read(rest []byte) {
 	}
 }
 
-// split fills tokens, and returns how many there are; more than there is room for count
-// as one more.
+// split fills tokens, and returns how many there are; further tokens count as one more.
 func split(b []byte, tokens [][]byte) int {
 	for n := 0; ; n++ {
 		var token []byte
@@ -221,7 +218,7 @@ func split(b []byte, tokens [][]byte) int {
 	}
 }
 
-// classic is a command with one key: set and the like, incr, decr, touch, delete.
+// classic parses a command with one key: set and the like, incr, decr, touch, delete.
 func (r *Request) classic(rest []byte) {
 	var room [6][]byte
 	n := split(rest, room[:])
@@ -263,14 +260,14 @@ func (r *Request) classic(rest []byte) {
 	}
 }
 
-// deletes: "delete KEY [0] [noreply]".
+// deletes tells whether the tokens are "delete KEY [0] [noreply]".
 func deletes(tokens [][]byte, quiet bool) bool {
 	zero := string(tokens[0]) == "0"
 	return len(tokens) == 1 && (zero || quiet) || len(tokens) == 2 && zero && quiet
 }
 
-// block takes the length of a data block. What is too long for memcached is refused, but as
-// many bytes are still no requests.
+// block reads the length of a data block. A block that is too long for memcached is refused, but its bytes
+// are no requests either.
 func (r *Request) block(token []byte) (ok bool) {
 	size, ok := number(token)
 	if !ok || size < 0 || size > math.MaxInt-2 {
@@ -280,7 +277,7 @@ func (r *Request) block(token []byte) (ok bool) {
 	return size <= MaxBlock
 }
 
-// store takes the other numbers of a classic storage command.
+// store reads the other numbers of a classic storage command.
 func (r *Request) store(tokens [][]byte) bool {
 	var ok [3]bool
 	r.ClientFlags, ok[0] = unsigned(tokens[1])
@@ -291,7 +288,7 @@ func (r *Request) store(tokens [][]byte) bool {
 	return ok == [3]bool{true, true, true}
 }
 
-// local is what needs no key.
+// local parses a request that needs no key.
 func (r *Request) local(name, rest []byte) {
 	var room [maxTokens][]byte
 	tokens := room[:min(split(rest, room[:]), maxTokens)]
@@ -310,7 +307,7 @@ func (r *Request) local(name, rest []byte) {
 		r.flush(tokens)
 	case Unknown:
 		r.unknown(name, tokens)
-	case Version, Stats: // the router knows
+	case Version, Stats: // the router answers these
 		r.Keys = rest
 	}
 }
@@ -358,7 +355,7 @@ func (r *Request) unknown(name []byte, tokens [][]byte) {
 	case string(name) == "shutdown":
 		r.Answer = AnswerNoShutdown
 	case len(name) > 1 && bytes.HasPrefix(last, []byte("HTTP/")):
-		r.Close = true // as memcached: a browser was talked into this
+		r.Close = true // as memcached does: a browser may have been tricked into this
 	default:
 		r.Answer = AnswerError
 	}

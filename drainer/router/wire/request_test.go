@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/router/wire"
 )
 
-// What a line asks for, what a member is sent, and what needs no member.
+// The cases have the parsed line, the text that a member is sent, and the answer if no member is needed.
 func TestALineBecomesARequestOrAnError(t *testing.T) {
 	type want struct {
 		Verb       wire.Verb
@@ -116,7 +116,7 @@ func TestABase64KeyIsHashedAsMemcachedStoresIt(t *testing.T) {
 	}
 }
 
-// What a member's line says, and how long its block is.
+// The cases have the meaning of a member's line, and the length of its block.
 func TestAMembersLineSaysHowLongItsBlockIs(t *testing.T) {
 	tests := []struct {
 		kind  wire.Kind
@@ -152,7 +152,7 @@ func TestAMembersLineSaysHowLongItsBlockIs(t *testing.T) {
 	}
 }
 
-// TestParseAllocatesNothing: neither requests nor answers.
+// This holds for requests and for answers.
 func TestParseAllocatesNothing(t *testing.T) {
 	lines := []string{"get a b c\r\n", "set a 0 0 5 noreply\r\n", "mg Zm9v b t v q\r\n", "ms a 5 T0\r\n", "incr a 5\r\n", " set a 0 0 +5\r\n", "ms a 5 {\r\n", "ma Zm9v b N+5 J7 k q\r\n"}
 	var r wire.Request

@@ -1,14 +1,13 @@
-// Package wire reads memcached's text protocol, classic and meta: requests of clients,
-// and answers of members. It allocates nothing, keeps nothing of what it is given, and
-// does no input or output.
+// Package wire reads memcached's text protocol, classic and meta: requests of clients, and answers of
+// members. It allocates nothing, keeps no references to its input, and does no input or output.
 //
 // Source: memcached's proto_text.c (1.6.18) and doc/protocol.txt.
 package wire
 
-// Verb is what a request asks for.
+// Verb is a command.
 type Verb uint8
 
-// The verbs. Those that a router answers by itself come first.
+// The verbs. Those that a router answers itself come first.
 const (
 	Unknown Verb = iota
 	Version
@@ -36,7 +35,7 @@ const (
 	MetaDelete
 	MetaArithmetic
 	MetaDebug
-	Verbs // how many there are
+	Verbs // the number of verbs
 )
 
 var names = [Verbs]string{
@@ -49,7 +48,7 @@ var names = [Verbs]string{
 // String is the command's name.
 func (v Verb) String() string { return names[v] }
 
-// verbOf a command's name.
+// verbOf returns the verb of a command's name.
 func verbOf(name []byte) Verb {
 	switch string(name) { // the compiler searches by length and value
 	case "get", "bget":
@@ -112,7 +111,7 @@ func rareVerb(name []byte) Verb {
 	return Unknown
 }
 
-// Reads tells whether it is a classic read, which may name many keys.
+// Reads tells whether it is a classic read, which may have many keys.
 func (v Verb) Reads() bool { return v >= Get && v <= Gats }
 
 // Stores tells whether a data block follows the line.

@@ -28,14 +28,14 @@ import (
 var phases = map[string]string{
 	held:     `{}`,
 	starting: `{resources: {requests: {cpu: "1000"}}}`, // no node has as much
-	moving:   `{rateLimit: {bytesPerSecond: 1Ki}}`,     // an hour for its items
+	adding:   `{rateLimit: {bytesPerSecond: 1Ki}}`,     // an hour for its items
 	failed:   `{}`,
 }
 
 // longEnough is a time-out of kubectl that no wait should reach: waits end by the tests' own deadline.
 const longEnough = "--timeout=24h"
 
-const held, starting, moving, failed = "held", "starting", "moving", "failed"
+const held, starting, adding, failed = "held", "starting", "adding", "failed"
 
 const cluster = `
 apiVersion: cache.example.com/v1alpha1
@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 // TestUndeployInTheMiddleOfADrain removes the operator that is there, while one drain is held and another
 // one goes on.
 func TestUndeployInTheMiddleOfADrain(t *testing.T) {
-	in := []string{held, moving}
+	in := []string{held, adding}
 	start(t, in...)
 	t.Log(run(t, "../../..", "make", "undeploy", "KUBECTL=kubectl", "UNDEPLOY_WAIT=24h"))
 	expectNothingHeld(t, in)
@@ -74,7 +74,7 @@ func TestUndeployLeavesNoFinalizer(t *testing.T) {
 		in           []string
 		deploy       func(*testing.T)
 	}{
-		{"while drains are in each phase", "", []string{held, starting, moving, failed}, func(t *testing.T) {
+		{"while drains are in each phase", "", []string{held, starting, adding, failed}, func(t *testing.T) {
 			run(t, "../../..", "make", "deploy", "KUBECTL=kubectl", memcachedImage)
 		}},
 		{"when the operator is gone already", "delete -n memcached-operator-system deployment --all --wait", []string{held}, func(t *testing.T) {
@@ -105,7 +105,7 @@ func start(t *testing.T, in ...string) {
 	for _, phase := range in {
 		kubectl(t, "wait", "-n", "undeploy", "mc", phase, "--for=condition=Available", longEnough)
 		items := 1000
-		if phase == moving {
+		if phase == adding {
 			items = 50_000
 		}
 		fill(t, phase, items)

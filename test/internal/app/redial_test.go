@@ -30,7 +30,7 @@ func TestARequestIsSentAgain(t *testing.T) {
 		"closed again and again":       {[][]string{{"1\r\n"}, {}, {}, {}, {}}, true, attempts - 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &redialer{dial: meta.Dialer{Anybody: true}.DialContext}
+			r := &redialer{dial: meta.Dialer{AnyServer: true}.DialContext}
 			client := memcache.New(serve(t, test.answers, test.late))
 			client.DialContext, client.Timeout = r.DialContext, wait.Long
 			if n, err := client.Increment("key", 1); n != 1 || err != nil {

@@ -1,6 +1,5 @@
-// Command dskit speaks peer.py's protocol and answers by Grafana dskit's
-// MemcachedJumpHashSelector. It is a module of its own, so that dskit's
-// dependencies aren't the operator's.
+// Command dskit implements peer.py's protocol and answers by Grafana dskit's MemcachedJumpHashSelector. It is
+// a separate module, so that dskit's dependencies aren't the operator's.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command follow is a peer of test/integration's TestDskitFollowsByDNS: dskit's own
-// resolver and selector. It asks the name server FIRST for the addresses SECOND whenever it
-// reads a line, and writes the servers that it then uses.
+// Command follow is the client of test/integration's TestDskitFollowsByDNS: dskit's own resolver and
+// selector. Whenever it reads a line, it asks the name server FIRST for the addresses SECOND, and prints the
+// servers that it then uses.
 package main
 
 import (

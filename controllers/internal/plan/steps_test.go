@@ -1,0 +1,40 @@
+package plan
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// checkSteps fails if a step plans a write that its row of the table doesn't have.
+func checkSteps(t *testing.T, observed *Observed) {
+	t.Helper()
+	o := observed.workingCopy()
+	if o.Cluster.Plain || o.Cluster.Deleting || o.Cluster.NamespaceTerminating {
+		return
+	}
+	p := Plan{}
+	for i := range steps {
+		n, may := len(p.Actions), map[string]bool{}
+		for _, a := range steps[i].writes {
+			may[fmt.Sprintf("%T", a)] = true
+		}
+		steps[i].decide(&p, &o)
+		for _, a := range p.Actions[n:] {
+			if !may[fmt.Sprintf("%T", a)] {
+				t.Errorf("the step %q plans %T, which its row doesn't have", steps[i].name, a)
+			}
+		}
+	}
+}
+
+func TestTheDocsHaveTheOrderOfTheSteps(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/design/steps.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), Order()) {
+		t.Errorf("docs/design/steps.md needs this table:\n%s", Order())
+	}
+}
