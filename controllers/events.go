@@ -5,15 +5,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// announce records an event for each change for the worse, once, after the status with it was
-// written.
+// announce records events for changes for the worse, and for advice, once each, after the status
+// with them was written. Status has what was said, so an operator that starts says nothing twice.
 func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 	for _, d := range status.NewlyFailed(before.Status.Drains, after.Status.Drains) {
 		if d.Reason == cachev1alpha1.ReasonClaimDeleted {
@@ -22,10 +21,8 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		r.Events.Eventf(after, apply.RelatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
 			"%s", status.BoundMessage(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))
 	}
-	const short = cachev1alpha1.ConditionShortOfMemory
-	if c := meta.FindStatusCondition(after.Status.Conditions, short); c != nil && c.Status == metav1.ConditionTrue &&
-		!meta.IsStatusConditionTrue(before.Status.Conditions, short) {
-		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Scale", "%s", status.BoundMessage(c.Message))
+	for _, a := range status.NewAdvice(before.Status.Advice, after.Status.Advice) {
+		r.Events.Eventf(after, nil, corev1.EventTypeWarning, a.Reason, "Advise", "%s", status.BoundMessage(a.Message))
 	}
 	const certificate = cachev1alpha1.ConditionCertificateValid
 	if c := meta.FindStatusCondition(after.Status.Conditions, certificate); c != nil && c.Reason == cachev1alpha1.ReasonCertificateEnds &&

@@ -15,7 +15,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -209,7 +208,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		r.turns().StandAside(req.NamespacedName)
 		r.routerTurns().StandAside(req.NamespacedName)
 		p = state.PausedPlan(p)
-		seen.done.Monitored = monitoredBefore(cluster)
+		seen.done.Monitored = status.MonitoringBefore(&cluster.Status)
 	}
 	if err := r.writeEarlyWarning(ctx, seen, p); err != nil {
 		return r.result(seen, &p, nil, err)
@@ -344,16 +343,20 @@ func (r *MemcachedReconciler) result(o *outcome, p *plan.Plan, applyErr, statusE
 	return ctrl.Result{RequeueAfter: o.Waits.Shortest}, nil
 }
 
-// writeEarlyWarning writes, before a roll-out, a condition that may be a reason for people to stop
-// it. All other status is written after the steps.
+// writeEarlyWarning writes, before a roll-out, what people may want to stop it for. All
+// other status follows what was done.
 func (r *MemcachedReconciler) writeEarlyWarning(ctx context.Context, seen *outcome, p plan.Plan) error {
-	c := status.EarlyWarning(seen.statusInput(p, nil, r.Clock.Now()))
-	if c == nil || seen.Absent || observe.Paused(seen.Cluster) {
+	advice := status.EarlyWarning(seen.statusInput(p, nil, r.Clock.Now()))
+	if advice == nil || seen.Absent || observe.Paused(seen.Cluster) {
 		return nil
 	}
 	before := seen.Cluster.DeepCopy()
-	meta.SetStatusCondition(&seen.Cluster.Status.Conditions, *c)
-	return client.IgnoreNotFound(r.patchStatus(ctx, before, seen.Cluster))
+	seen.Cluster.Status.Advice = advice
+	if err := r.patchStatus(ctx, before, seen.Cluster); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.announce(before, seen.Cluster)
+	return nil
 }
 
 // writeStatus writes what Compute returns, if it differs and can't wait.

@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Condition types. Ready, Available, Progressing and Degraded are always there,
-// Monitored, Bindable, CertificateValid and RoutersReady if the spec asks for them, the others if members have storage.
+// Condition types. Ready, Available, Progressing and Degraded are always there, the others while
+// they have something to say.
 const (
 	// ConditionReady: the cluster is as the spec wants it, and no items have to be moved or
 	// drained.
@@ -12,44 +12,29 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded: something needs a person.
 	ConditionDegraded = "Degraded"
-	// ConditionDraining: volumes are to be drained.
+	// ConditionDraining: volumes are to be drained. It is false if only failed or held drains are
+	// left.
 	ConditionDraining = "Draining"
-	// ConditionRoutingStable: when members leave, clients look elsewhere only for the keys of those
-	// members.
-	ConditionRoutingStable = "RoutingStable"
-	// ConditionShortOfMemory: the items of the leaving members don't fit on the
-	// survivors.
-	ConditionShortOfMemory = "ShortOfMemory"
-	// ConditionMonitored: a ServiceMonitor selects the exporters.
-	ConditionMonitored = "Monitored"
-	// ConditionBindable: the Secret of spec.binding has everything that applications need.
-	ConditionBindable = "Bindable"
-	// ConditionCertificateValid: the certificate of spec.tls can be used, and does not expire
-	// within a week.
-	ConditionCertificateValid = "CertificateValid"
-	// ConditionRoutersReady: every wanted router is ready and has the present template.
-	ConditionRoutersReady = "RoutersReady"
-	// ConditionVolumesSized: the members' volumes are as large as the spec wants.
-	ConditionVolumesSized = "VolumesSized"
-	// ConditionReplayable: if memcached can't resume from a member's warm file, after a
-	// crash or a change of the spec, there is room to replay its items.
-	ConditionReplayable = "Replayable"
-	// ConditionWarm: members that restarted came back with their items, and members that joined
-	// have received theirs.
-	ConditionWarm = "Warm"
 	// ConditionMoving: items are being moved to the members where clients look for
-	// them after a change of the list or the routing.
+	// them after a change of the list or the routing. It is false if they stay where they are.
 	ConditionMoving = "Moving"
+	// ConditionMonitored is false if no ServiceMonitor can select the exporters.
+	ConditionMonitored = "Monitored"
+	// ConditionBindable is false if applications don't find what they need in the Secret of spec.binding.
+	ConditionBindable = "Bindable"
+	// ConditionCertificateValid is false if a certificate of spec.tls can't be used or ends within a
+	// week, and unknown if no pod can be asked.
+	ConditionCertificateValid = "CertificateValid"
+	// ConditionRoutersReady is false if a wanted router is not ready, or not of the present specification.
+	ConditionRoutersReady = "RoutersReady"
 )
 
-// Reasons of conditions. docs/runbook.md has a section on each.
+// Reasons of conditions and of status.advice. docs/runbook.md has a section on each.
 const (
 	// ReasonReady: every wanted member is ready.
 	ReasonReady = "Ready"
 	// ReasonMembersNotReady: some wanted member is not ready.
 	ReasonMembersNotReady = "MembersNotReady"
-	// ReasonRoutersReady: every wanted router is ready.
-	ReasonRoutersReady = "RoutersReady"
 	// ReasonRoutersNotReady: some wanted router is not ready, or is being replaced.
 	ReasonRoutersNotReady = "RoutersNotReady"
 	// ReasonHibernated: size is 0; the volumes wait for the members' return.
@@ -69,8 +54,6 @@ const (
 	ReasonAsWanted = "AsWanted"
 	// ReasonDraining: volumes are being drained.
 	ReasonDraining = "Draining"
-	// ReasonNothingToDrain: no volume has to be drained.
-	ReasonNothingToDrain = "NothingToDrain"
 	// ReasonDrainFailed: a drain failed; the claim is kept. The condition Draining has it
 	// only if no other drain is under way or waits.
 	ReasonDrainFailed = "DrainFailed"
@@ -87,8 +70,6 @@ const (
 	ReasonNameTaken = "NameTaken"
 	// ReasonHealthy: nothing needs a person.
 	ReasonHealthy = "Healthy"
-	// ReasonConsistent: the clients' distribution is consistent for this size.
-	ReasonConsistent = "Consistent"
 	// ReasonAddressesHashed: the clients hash the members' IP addresses, which change.
 	ReasonAddressesHashed = "AddressesHashed"
 	// ReasonOtherKeysMove: a scale-down changes where clients look for keys of
@@ -97,42 +78,31 @@ const (
 	// ReasonShortOfMemory: the leaving members have more items than the survivors have
 	// room for.
 	ReasonShortOfMemory = "ShortOfMemory"
-	// ReasonEnoughMemory: the items fit, or no member leaves.
-	ReasonEnoughMemory = "EnoughMemory"
-	// ReasonMemoryUnknown: the operator can't ask the members.
+	// ReasonMemoryUnknown: a scale-down that should wait for room doesn't, because the operator can't
+	// ask the members.
 	ReasonMemoryUnknown = "MemoryUnknown"
-	// ReasonRoomToReplay: the volumes have room for a second warm file, or need none.
-	ReasonRoomToReplay = "RoomToReplay"
 	// ReasonNoRoomToReplay: the volumes have room for one warm file only, so a member
 	// whose memcached can't resume starts cold.
 	ReasonNoRoomToReplay = "NoRoomToReplay"
 	// ReasonGracePeriodTooShort: at the rate of a member's last save, a full member would be killed
 	// before it has saved everything.
 	ReasonGracePeriodTooShort = "GracePeriodTooShort"
-	// ReasonKeptCache: no running member has lost its items.
-	ReasonKeptCache = "KeptCache"
 	// ReasonStartedCold: a member ended without a save, and its volume had no room for
 	// a second file, so its items could not be replayed; or, in mode Saved, its pod was
 	// lost with them.
 	ReasonStartedCold = "StartedCold"
-	// ReasonSizedAsWanted: each member's volume has storage.size, or more.
-	ReasonSizedAsWanted = "SizedAsWanted"
-	// ReasonVolumesGrow: claims ask for larger volumes, which have not grown yet.
+	// ReasonVolumesGrow: volumes are asked to grow, and have not yet.
 	ReasonVolumesGrow = "VolumesGrow"
 	// ReasonVolumesWait: volumes are to grow with memory, and no member is ready with the new
 	// memory yet.
 	ReasonVolumesWait = "VolumesWait"
 	// ReasonVolumesCannotGrow: the API server refuses to let a volume grow.
 	ReasonVolumesCannotGrow = "VolumesCannotGrow"
-	// ReasonServiceMonitorApplied: a ServiceMonitor selects the exporters.
-	ReasonServiceMonitorApplied = "ServiceMonitorApplied"
 	// ReasonServiceMonitorUnknown: the cluster doesn't have the kind
 	// ServiceMonitor, which the spec asks for.
 	ReasonServiceMonitorUnknown = "ServiceMonitorUnknown"
-	// ReasonBindingWritten: the Secret of spec.binding is as it should be.
-	ReasonBindingWritten = "BindingWritten"
-	// ReasonBindingForbidden: the operator lacks a right to the Secret of spec.binding, or to a
-	// Secret that it is made from.
+	// ReasonBindingForbidden: the operator lacks a right to the Secret of spec.binding,
+	// or to one that it is made of.
 	ReasonBindingForbidden = "BindingForbidden"
 	// ReasonBindingIncomplete: a Secret that the binding needs is missing or invalid.
 	ReasonBindingIncomplete = "BindingIncomplete"
@@ -167,9 +137,7 @@ const (
 	// ReasonKeptByFinalizer: an object of the cluster was deleted, and another owner's finalizer
 	// keeps it.
 	ReasonKeptByFinalizer = "KeptByFinalizer"
-	// ReasonCertificateValid: the certificate can be used, and does not expire within a week.
-	ReasonCertificateValid = "CertificateValid"
-	// ReasonCertificateEnds: the certificate expires within a week.
+	// ReasonCertificateEnds: a certificate ends within a week.
 	ReasonCertificateEnds = "CertificateEnds"
 	// ReasonCertificateExpired: the certificate has expired.
 	ReasonCertificateExpired = "CertificateExpired"
@@ -198,8 +166,6 @@ const (
 	ReasonWaitingForTurn = "WaitingForTurn"
 	// ReasonDeleting: the Memcached is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonAllMoved: no member has items that clients look for elsewhere.
-	ReasonAllMoved = "AllMoved"
 	// ReasonMoving: items are being moved between members.
 	ReasonMoving = "Moving"
 	// ReasonMoveWaits: items have to be moved, and another step comes first.

@@ -507,12 +507,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
 type StorageSpec struct {
-	// size of each member's volume, in bytes; larger than memory, because the volume has a file of
-	// that size and its metadata. It may grow, if the storage class lets volumes grow; the
-	// condition VolumesSized says whether they have grown. It can't shrink. Defaults to room for
-	// two such files, so that the items of any member that starts cold can be replayed: twice
-	// memory, plus an eighth of memory, plus 64Mi. This default grows with memory, when a member
-	// with the new memory is ready.
+	// size of each member's volume, in bytes; larger than memory, because the volume
+	// has a file of that size and its metadata. It may grow, if the storage class lets
+	// volumes grow; meanwhile the condition Progressing says so. It can't shrink.
+	// Defaults to room for two such files, so that the items of any member that starts
+	// cold can be replayed: twice memory, plus an eighth of it, plus 64Mi; this grows
+	// with memory, when a member is ready that has the new one.
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
 	// storageClassName of the volumes. Defaults to the cluster's default class. It can't be
@@ -734,10 +734,11 @@ type DrainSpec struct {
 	// +optional
 	// +kubebuilder:default=Keep
 	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
-	// onShortage says what happens to a scale-down when the leaving members have more items than
-	// the survivors have room for. Proceed (the default) evicts the least recently used items; Wait
-	// keeps the members until there is room. The condition ShortOfMemory has the numbers in either
-	// case. If the operator can't ask the members, the scale-down proceeds.
+	// onShortage says what happens to a scale-down when the leaving members have more
+	// items than the survivors have room for. Proceed (the default) evicts what was
+	// used least recently, and an event has the numbers; Wait keeps the members until
+	// there is room, and the condition Degraded has the numbers. If the operator can't
+	// ask the members, it proceeds.
 	// +optional
 	// +kubebuilder:default=Proceed
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
@@ -805,6 +806,10 @@ type MemcachedStatus struct {
 	// binding names the Secret of spec.binding, once it exists.
 	// +optional
 	Binding *BindingStatus `json:"binding,omitempty"`
+	// serviceMonitor is the name of the ServiceMonitor that spec.exporter asks for, once it is
+	// there.
+	// +optional
+	ServiceMonitor string `json:"serviceMonitor,omitempty"`
 	// nodes are the names of the members' pods, sorted.
 	// +optional
 	// +listType=atomic
@@ -832,15 +837,32 @@ type MemcachedStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []DrainReceipt `json:"lastDrains,omitempty"`
-	// conditions: Ready first, which tells whether the cluster is as the spec wants it; then
-	// Available, Progressing, Degraded, and others that depend on the spec.
+	// advice is what a person may want to change, although nothing is wrong now, or what has
+	// passed, such as members that started cold. It doesn't count for Ready. An event tells each
+	// message once.
+	// +optional
+	// +listType=map
+	// +listMapKey=reason
+	// +kubebuilder:validation:MaxItems=8
+	Advice []Advice `json:"advice,omitempty"`
+	// conditions: Ready first, which answers whether all is as the spec wants it; then
+	// Available, Progressing and Degraded. Others are there while they have something to say:
+	// Draining, Moving, Monitored, Bindable, CertificateValid, RoutersReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RouterStatus is the observed state of the routers.
+// Advice is what a person may want to change, or should know.
+type Advice struct {
+	// reason in one word; the runbook has a section on it.
+	Reason string `json:"reason"`
+	// message for people, with names and numbers; 1024 bytes at most.
+	Message string `json:"message"`
+}
+
+// RouterStatus is how the routers stand.
 type RouterStatus struct {
 	// address for applications, as host:port.
 	Address string `json:"address"`

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/app"
@@ -66,9 +65,8 @@ func addressesStayFor(t *testing.T, client cachev1alpha1.Client) {
 		}
 	}
 	found("at first", three)
-	c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionRoutingStable)
-	if c == nil || c.Reason != cachev1alpha1.ReasonConsistent {
-		t.Errorf("RoutingStable is %+v", c)
+	if advice := f.memcached().Status.Advice; len(advice) > 0 {
+		t.Errorf("there is advice: %+v", advice)
 	}
 
 	was := f.pod(1)

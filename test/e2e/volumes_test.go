@@ -33,7 +33,7 @@ func TestVolumesGrowAndTheMembersKeepTheirItems(t *testing.T) {
 	f.settled(3)
 	f.eventually("the third volume has grown, too", func() bool { return f.volumesAre(3, "1Gi") })
 	f.eventually("status says so", func() bool {
-		return meta.IsStatusConditionTrue(f.memcached().Status.Conditions, cachev1alpha1.ConditionVolumesSized)
+		return meta.IsStatusConditionTrue(f.memcached().Status.Conditions, cachev1alpha1.ConditionReady)
 	})
 }
 
@@ -72,7 +72,7 @@ func TestAStorageClassThatLetsNoVolumeGrowIsToldOf(t *testing.T) {
 
 	f.patch(f.memcached(), `{"spec":{"storage":{"size":"256Mi"}}}`)
 	f.eventually("the condition tells of it", func() bool {
-		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionVolumesSized)
+		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
 		return c != nil && c.Reason == cachev1alpha1.ReasonVolumesCannotGrow && strings.Contains(c.Message, "must support resize")
 	})
 	f.settled(1)

@@ -65,7 +65,7 @@ func TestAddressesStayOverRestartsAndScalings(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(stably), 3)
 	first := w.addressesStay(3)
-	w.condition(cachev1alpha1.ConditionRoutingStable, "True", cachev1alpha1.ReasonConsistent)
+	w.noAdvice()
 	pod := w.pod("cache-1")
 	w.delete(pod)
 	w.eventually("another pod", func() error {
@@ -123,11 +123,11 @@ func TestAddressesComeAndGoOnRequest(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name).With(stably).With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Routing.Addresses = cachev1alpha1.AddressesPod
 	}), 2)
-	w.condition(cachev1alpha1.ConditionRoutingStable, "False", cachev1alpha1.ReasonAddressesHashed)
+	w.advised(cachev1alpha1.ReasonAddressesHashed)
 	w.toldAll(2, 2)
 	w.change(w.memcached(), `{"spec":{"routing":{"addresses":"Stable"}}}`)
 	w.addressesStay(2)
-	w.condition(cachev1alpha1.ConditionRoutingStable, "True", cachev1alpha1.ReasonConsistent)
+	w.noAdvice()
 	w.settled(2) // their items have been moved: another address is another ring
 	w.change(w.memcached(), `{"spec":{"routing":{"addresses":"Pod"}}}`)
 	w.toldAll(2, 2)
@@ -139,7 +139,7 @@ func TestAddressesComeAndGoOnRequest(t *testing.T) {
 		}
 		return nil
 	})
-	w.condition(cachev1alpha1.ConditionRoutingStable, "False", cachev1alpha1.ReasonAddressesHashed)
+	w.advised(cachev1alpha1.ReasonAddressesHashed)
 }
 
 // Clients would find somebody else at the name of the member.

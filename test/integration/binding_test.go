@@ -106,7 +106,7 @@ func TestABindingFollowsWhatItIsMadeOf(t *testing.T) {
 	equal(w, "status.binding", w.memcached().Status.Binding == nil, true)
 	w.delete(foreign)
 	w.restartOperator()
-	w.condition(cachev1alpha1.ConditionBindable, metav1.ConditionTrue, cachev1alpha1.ReasonBindingWritten)
+	w.noCondition(cachev1alpha1.ConditionBindable)
 	w.bindingHas(map[string]string{
 		"type": "memcached", "host": "cache-0.cache." + w.namespace + ".svc", "port": "11211", "ca.crt": "authorities",
 		"username": "shop", "password": ofNobodys + "-1", "servers": strings.Join(w.ring(3), "\n") + "\n", "tls.key": "",
@@ -175,7 +175,7 @@ func TestBindingOfAPlainCluster(t *testing.T) {
 		s.Binding = &cachev1alpha1.BindingSpec{SecretName: bindingName}
 	}).Obj())
 	w.settled(1)
-	w.condition(cachev1alpha1.ConditionBindable, metav1.ConditionTrue, cachev1alpha1.ReasonBindingWritten)
+	w.noCondition(cachev1alpha1.ConditionBindable)
 	w.bindingHas(map[string]string{"host": "cache." + w.namespace + ".svc", "username": "", "ca.crt": ""})
 	w.delete(w.memcached())
 	w.eventually("the Secret is gone", func() error {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -17,7 +16,7 @@ import (
 func TestMemberThatStartedColdShows(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
-	w.condition(cachev1alpha1.ConditionWarm, metav1.ConditionTrue, cachev1alpha1.ReasonKeptCache)
+	w.noAdvice()
 	pod := w.pod("cache-1")
 	before := pod.DeepCopy()
 	pod.Status.ContainerStatuses[0].RestartCount = 1
@@ -26,10 +25,16 @@ func TestMemberThatStartedColdShows(t *testing.T) {
 	if err := admin.Status().Patch(w.Context(), pod, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	message := w.condition(cachev1alpha1.ConditionWarm, metav1.ConditionFalse, cachev1alpha1.ReasonStartedCold)
+	message := w.advised(cachev1alpha1.ReasonStartedCold)
 	if want := "cache-1 (needs 128 MiB, has 63 MiB)"; !strings.Contains(message, want) {
 		t.Errorf("%q, want %q in it", message, want)
 	}
+	w.eventsOnce(cachev1alpha1.ReasonStartedCold)
+	w.quiet()
+	w.restartOperator() // it goes by the status, and says nothing twice
+	w.settled(2)
+	w.quiet()
+	w.eventsOnce(cachev1alpha1.ReasonStartedCold)
 	w.delete(pod)
-	w.condition(cachev1alpha1.ConditionWarm, metav1.ConditionTrue, cachev1alpha1.ReasonKeptCache)
+	w.noAdvice()
 }

@@ -246,7 +246,7 @@ func TestWhatAdmissionMakesOfASecretIsWhatWasWritten(t *testing.T) {
 		s.Binding = &cachev1alpha1.BindingSpec{SecretName: bindingName}
 	}).Obj())
 	w.settled(1)
-	w.condition(cachev1alpha1.ConditionBindable, metav1.ConditionTrue, cachev1alpha1.ReasonBindingWritten)
+	w.noCondition(cachev1alpha1.ConditionBindable)
 	version := w.binding().ResourceVersion
 	equal(w, "the label", w.binding().Labels["app.kubernetes.io/managed-by"], "platform")
 	w.restartOperator() // else it is looked at once a minute

@@ -85,7 +85,9 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 		return admin.List(t.Context(), list, client.InNamespace(w.namespace))
 	})
 	w.restartOperator() // else it is looked for every five minutes
-	w.condition(cachev1alpha1.ConditionMonitored, "True", cachev1alpha1.ReasonServiceMonitorApplied)
+	w.noCondition(cachev1alpha1.ConditionMonitored)
+	w.condition(cachev1alpha1.ConditionReady, "True", cachev1alpha1.ReasonAsWanted)
+	equal(w, "status.serviceMonitor", w.memcached().Status.ServiceMonitor, name)
 	m := w.serviceMonitor()
 	equal(w, "its labels", m.GetLabels()["release"], "prometheus")
 	w.selectsTheService(m)
@@ -101,6 +103,12 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 		return nil
 	})
 	w.change(w.memcached(), `{"spec":{"exporter":{"serviceMonitor":null}}}`)
+	w.eventually("a status without it", func() error {
+		if s := w.memcached().Status.ServiceMonitor; s != "" {
+			return errors.New(s)
+		}
+		return nil
+	})
 	w.noCondition(cachev1alpha1.ConditionMonitored)
 	if w.serviceMonitor() != nil {
 		t.Error("it is there, though nobody asks for it any more")

@@ -90,7 +90,6 @@ func TestItemsAreMovedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
 	w.scale(3)
 	w.condition(cachev1alpha1.ConditionMoving, "True", cachev1alpha1.ReasonMoving)
 	w.condition(cachev1alpha1.ConditionAvailable, "True", cachev1alpha1.ReasonReady)
-	w.condition(cachev1alpha1.ConditionWarm, "False", cachev1alpha1.ReasonMoving)
 	w.eventually("phase Moving", func() error {
 		if s := w.memcached().Status; s.Phase != cachev1alpha1.PhaseMoving || s.Moving != 2 {
 			return fmt.Errorf("%s, %d to move", s.Phase, s.Moving)
@@ -169,7 +168,7 @@ func TestAnotherRoutingPlacesAnewAndOffEndsIt(t *testing.T) {
 	kubes.Play(w.namespace, played.script)
 	w.change(w.memcached(), `{"spec":{"routing":{"moves":"Live"}}}`)
 	w.settled(3)
-	w.condition(cachev1alpha1.ConditionMoving, "False", cachev1alpha1.ReasonAllMoved)
+	w.noCondition(cachev1alpha1.ConditionMoving)
 	equal(w, "what was moved", played.takeSorted(), []string{"place cache-0 among 3", "place cache-1 among 3"})
 }
 

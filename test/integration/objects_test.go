@@ -190,15 +190,55 @@ func (w *world) condition(kind string, status metav1.ConditionStatus, reason str
 	return message
 }
 
-// noCondition waits until the cluster has no condition of that type.
+// noCondition waits until the status is of the present spec, and has no condition of that type.
 func (w *world) noCondition(kind string) {
 	w.Helper()
 	w.eventually("no condition "+kind, func() error {
-		if c := meta.FindStatusCondition(w.memcached().Status.Conditions, kind); c != nil {
-			return fmt.Errorf("it is %s", asJSON(c))
+		m := w.memcached()
+		if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil || m.Status.ObservedGeneration != m.Generation {
+			return fmt.Errorf("it is %s, of generation %d", asJSON(c), m.Status.ObservedGeneration)
 		}
 		return nil
 	})
+}
+
+// advised waits until the status of the present spec has advice of that reason, and returns its message.
+func (w *world) advised(reason string) string {
+	w.Helper()
+	message := ""
+	w.eventually("advice "+reason, func() error {
+		m := w.memcached()
+		i := slices.IndexFunc(m.Status.Advice, func(a cachev1alpha1.Advice) bool { return a.Reason == reason })
+		if i < 0 || m.Status.ObservedGeneration != m.Generation {
+			return fmt.Errorf("it is %s, of generation %d", asJSON(m.Status.Advice), m.Status.ObservedGeneration)
+		}
+		message = m.Status.Advice[i].Message
+		return nil
+	})
+	return message
+}
+
+// noAdvice waits until the status of the present spec has no advice.
+func (w *world) noAdvice() {
+	w.Helper()
+	w.eventually("no advice", func() error {
+		m := w.memcached()
+		if len(m.Status.Advice) > 0 || m.Status.ObservedGeneration != m.Generation {
+			return fmt.Errorf("it is %s, of generation %d", asJSON(m.Status.Advice), m.Status.ObservedGeneration)
+		}
+		return nil
+	})
+}
+
+// showsAtRest checks that the cluster has four conditions, and no advice.
+func (w *world) showsAtRest() {
+	w.Helper()
+	var shown []string
+	for _, c := range w.memcached().Status.Conditions {
+		shown = append(shown, c.Type)
+	}
+	equal(w, "conditions at rest", shown, []string{"Ready", "Available", "Progressing", "Degraded"})
+	equal(w, "advice at rest", len(w.memcached().Status.Advice), 0)
 }
 
 // claimGone waits until the claim is gone, or another one has its name.

@@ -31,14 +31,14 @@ func TestScaleDownIntoTooLittleRoomSaysSoBeforeAnythingMoves(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	kubes.Linger(w.namespace, true)
 	w.scale(2)
-	message := w.condition(cachev1alpha1.ConditionShortOfMemory, "True", cachev1alpha1.ReasonShortOfMemory)
+	message := w.advised(cachev1alpha1.ReasonShortOfMemory)
 	if !strings.Contains(message, "have 64.0 MiB of items, the survivors have 0.0 MiB free") {
-		t.Errorf("the condition says: %s", message)
+		t.Errorf("the advice is: %s", message)
 	}
 	w.eventsOnce(cachev1alpha1.ReasonShortOfMemory)
 	kubes.Linger(w.namespace, false)
 	w.settled(2)
-	w.condition(cachev1alpha1.ConditionShortOfMemory, "False", cachev1alpha1.ReasonEnoughMemory)
+	w.noAdvice()
 }
 
 func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
@@ -48,7 +48,10 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name).OnShortage(cachev1alpha1.ShortageWait), 3)
 	w.scale(2)
 	w.condition(cachev1alpha1.ConditionProgressing, "False", cachev1alpha1.ReasonShortOfMemory)
-	w.condition(cachev1alpha1.ConditionShortOfMemory, "True", cachev1alpha1.ReasonShortOfMemory)
+	message := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonShortOfMemory)
+	if !strings.Contains(message, "have 64.0 MiB of items, the survivors have 0.0 MiB free") {
+		t.Errorf("the condition says: %s", message)
+	}
 	w.always("no member leaves", func() error {
 		if c := w.claim(2); c.Annotations[cachev1alpha1.AnnotationLeaving] != "" {
 			return errors.New("the claim is marked")
@@ -69,7 +72,7 @@ func TestScaleDownGoesOnWhereMembersCannotBeAsked(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name).OnShortage(cachev1alpha1.ShortageWait), 3)
 	kubes.Linger(w.namespace, true)
 	w.scale(2)
-	w.condition(cachev1alpha1.ConditionShortOfMemory, "Unknown", cachev1alpha1.ReasonMemoryUnknown)
+	w.advised(cachev1alpha1.ReasonMemoryUnknown)
 	kubes.Linger(w.namespace, false)
 	w.settled(2)
 }

@@ -195,7 +195,7 @@ func TestRoutersFollowEachScaling(t *testing.T) {
 	w.storageCluster(patient().With(routed), 3)
 	kubes.Play(w.namespace, ofLeaving(player.Succeed(7)))
 	first := w.allRoutedTo(2, 3)
-	w.condition(cachev1alpha1.ConditionRoutersReady, "True", cachev1alpha1.ReasonRoutersReady)
+	w.noCondition(cachev1alpha1.ConditionRoutersReady)
 	w.condition(cachev1alpha1.ConditionReady, "True", cachev1alpha1.ReasonAsWanted)
 	equal(w, "status.router", w.memcached().Status.Router, &cachev1alpha1.RouterStatus{
 		Address: fmt.Sprintf("cache-router.%s.svc:11211", w.namespace), Replicas: 2, Ready: 2,
@@ -236,7 +236,7 @@ func TestRoutersComeAndGoOnRequest(t *testing.T) {
 	w.noCondition(cachev1alpha1.ConditionRoutersReady)
 	w.change(w.memcached(), `{"spec":{"router":{"replicas":2},"networkPolicy":{"clients":[{"podSelector":{"matchLabels":{"app":"web"}}}]}}}`)
 	w.allRoutedTo(2, 2)
-	w.condition(cachev1alpha1.ConditionRoutersReady, "True", cachev1alpha1.ReasonRoutersReady)
+	w.noCondition(cachev1alpha1.ConditionRoutersReady)
 	equal(w, "the routers' objects", w.routerObjects(), []string{"ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"})
 	if p := w.networkPolicy(); len(p.Spec.Ingress[0].From) != 4 {
 		t.Errorf("the members' policy doesn't let routers in: %s", asJSON(p.Spec.Ingress[0]))
@@ -286,7 +286,7 @@ func TestRoutersOfAnAutoscaler(t *testing.T) {
 		return nil
 	})
 	w.allRoutedTo(3, 2)
-	w.condition(cachev1alpha1.ConditionRoutersReady, "True", cachev1alpha1.ReasonRoutersReady)
+	w.noCondition(cachev1alpha1.ConditionRoutersReady)
 }
 
 // TestRoutersKeepTheirTableWhileTheClusterSleeps: a router without servers would not start.

@@ -95,10 +95,10 @@ func TestMembersThatDoNotAnswerHoldAScaleDownUpForAMomentOnly(t *testing.T) {
 		return controllers.Memory{}, ctx.Err()
 	}
 	w.startOperator()
-	w.storageCluster(apitest.MakeMemcached(name), 3)
+	w.storageCluster(apitest.MakeMemcached(name).OnShortage(cachev1alpha1.ShortageWait), 3)
 	kubes.Linger(w.namespace, true)
 	w.scale(2)
-	w.condition(cachev1alpha1.ConditionShortOfMemory, "Unknown", cachev1alpha1.ReasonMemoryUnknown)
+	w.advised(cachev1alpha1.ReasonMemoryUnknown)
 	if d := time.Duration(longest.Load()); d == 0 || d > time.Second {
 		t.Errorf("members had %s to answer", d)
 	}

@@ -59,8 +59,8 @@ func TestTheOperatorReadsNoSecretOfASecuredCluster(t *testing.T) {
 	w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionFalse, cachev1alpha1.ReasonHealthy)
 
 	kubes.Play(w.namespace, player.Hang)
-	w.scale(2)
-	w.condition(cachev1alpha1.ConditionShortOfMemory, metav1.ConditionUnknown, cachev1alpha1.ReasonMemoryUnknown)
+	w.change(w.memcached(), `{"spec":{"size":2,"drain":{"onShortage":"Wait"}}}`)
+	w.advised(cachev1alpha1.ReasonMemoryUnknown)
 	w.eventually("a drainer that logs in by TLS", func() error {
 		jobs := w.jobs()
 		if len(jobs) == 0 {

@@ -41,10 +41,8 @@ func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
 	w := newWorld(t)
 	kubes.Fix(w.namespace, true)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
-	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
 	before := w.statefulSet()
 	w.change(w.memcached(), `{"spec":{"memory":"192Mi","storage":{"size":"512Mi"}}}`)
-	w.condition(cachev1alpha1.ConditionVolumesSized, "False", cachev1alpha1.ReasonVolumesGrow)
 	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonVolumesGrow)
 	w.always("members keep a memory that fits on their volumes", func() error {
 		if m := w.memoryOf(); m != "64" {
@@ -55,7 +53,6 @@ func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
 
 	kubes.Fix(w.namespace, false)
 	w.settled(2)
-	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
 	w.eventually("the new memory", func() error {
 		if m := w.memoryOf(); m != "192" {
 			return fmt.Errorf("-m %s", m)
@@ -68,21 +65,21 @@ func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
 	w.settled(3)
 	w.eventually("a third volume of that size", func() error { return w.volumesHave(3, "512Mi") })
 	equal(w, "the StatefulSet", w.statefulSet().UID, before.UID)
-	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
+	w.settled(3)
 	w.quiet()
+	w.showsAtRest()
 }
 
 func TestVolumesWhoseSizeNobodyGaveFollowMemory(t *testing.T) {
 	w := newWorld(t)
 	w.create(apitest.MakeMemcached(name).Size(2).Storage("0").Obj())
 	w.settled(2)
-	w.condition(cachev1alpha1.ConditionReplayable, "True", cachev1alpha1.ReasonRoomToReplay)
+	w.noAdvice()
 	w.eventually("room for two files", func() error { return w.volumesHave(2, "200Mi") })
 	w.change(w.memcached(), `{"spec":{"memory":"96Mi"}}`)
 	w.eventually("more room", func() error { return w.volumesHave(2, "268Mi") })
 	w.change(w.memcached(), `{"spec":{"memory":"64Mi"}}`)
 	w.settled(2)
-	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
 	w.eventually("as before", func() error { return w.volumesHave(2, "268Mi") })
 	w.quiet()
 }
@@ -102,19 +99,20 @@ func TestNoVolumeGrowsByAMistypedMemory(t *testing.T) {
 		return nil
 	}
 	w.change(w.memcached(), `{"spec":{"memory":"200Gi"}}`)
-	message := w.condition(cachev1alpha1.ConditionVolumesSized, "False", cachev1alpha1.ReasonVolumesWait)
+	message := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonVolumesWait)
 	if !strings.Contains(message, "435264Mi") {
 		t.Errorf("it does not say how much: %s", message)
 	}
-	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonVolumesWait)
 	w.always("no claim asks for it", func() error { return asked("200Mi") })
 	w.change(w.memcached(), `{"spec":{"memory":"64Mi"}}`)
 	w.settled(2)
-	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
 
 	kubes.Unready(w.namespace, true) // no member with the new memory comes up
 	w.change(w.memcached(), `{"spec":{"memory":"96Mi"}}`)
-	w.condition(cachev1alpha1.ConditionVolumesSized, "False", cachev1alpha1.ReasonVolumesWait)
+	message = w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonRolling)
+	if !strings.Contains(message, "2 volumes are to grow to 268Mi each") {
+		t.Errorf("it does not say that volumes wait: %s", message)
+	}
 	w.always("no claim asks for more before a member is ready", func() error { return asked("200Mi") })
 	kubes.Unready(w.namespace, false)
 	w.eventually("more room", func() error { return w.volumesHave(2, "268Mi") })
@@ -129,10 +127,10 @@ func TestARollOutThatLosesItemsIsForetold(t *testing.T) {
 		s.Storage = &cachev1alpha1.StorageSpec{Size: resource.MustParse("200Mi"), Mode: cachev1alpha1.StorageMapped}
 	}).Obj())
 	w.settled(2)
-	w.condition(cachev1alpha1.ConditionReplayable, "True", cachev1alpha1.ReasonRoomToReplay)
+	w.noAdvice()
 	before := len(w.journal.Writes())
 	w.change(w.memcached(), `{"spec":{"memory":"150Mi"}}`)
-	w.condition(cachev1alpha1.ConditionReplayable, "False", cachev1alpha1.ReasonNoRoomToReplay)
+	w.advised(cachev1alpha1.ReasonNoRoomToReplay)
 	w.settled(2)
 	told := false
 	for _, write := range w.journal.Writes()[before:] {
@@ -154,7 +152,7 @@ func TestVolumesOfMembersThatLeftDoNotGrow(t *testing.T) {
 	w.drainRuns(left.UID)
 	w.change(w.memcached(), `{"spec":{"storage":{"size":"256Mi"}}}`)
 	w.eventually("the member's volume grows", func() error { return w.volumesHave(1, "256Mi") })
-	w.condition(cachev1alpha1.ConditionVolumesSized, "True", cachev1alpha1.ReasonSizedAsWanted)
+	w.condition(cachev1alpha1.ConditionProgressing, "False", cachev1alpha1.ReasonAsWanted)
 	equal(w, "what the claim that is drained asks for", w.claim(1).Spec.Resources.Requests.Storage().String(), "128Mi")
 	kubes.Play(w.namespace, player.Succeed(7))
 	w.claimGone(1, left.UID)
@@ -162,21 +160,20 @@ func TestVolumesOfMembersThatLeftDoNotGrow(t *testing.T) {
 }
 
 func TestVolumesThatMayNotGrowAreToldOfOnce(t *testing.T) {
-	tier.Second(t, "TestVolumesSizedTellsWhatGrowsAndWhatMayNot")
+	tier.Second(t, "TestProgressingTellsWhichVolumesGrowAndWhichMayNot")
 	w := newWorld(t)
 	fixed := func(s *cachev1alpha1.MemcachedSpec) { s.Storage.StorageClassName = ptr.To(player.FixedClass) }
 	w.create(apitest.MakeMemcached(name).Storage("128Mi").Size(3).With(fixed).Obj())
 	w.settled(3)
 	w.quiet()
 	w.change(w.memcached(), `{"spec":{"memory":"100Mi","storage":{"size":"256Mi"}}}`)
-	message := w.condition(cachev1alpha1.ConditionVolumesSized, "False", cachev1alpha1.ReasonVolumesCannotGrow)
+	message := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonVolumesCannotGrow)
 	if !strings.Contains(message, "3 volumes") || !strings.Contains(message, "storageclass that provisions the pvc must support resize") {
 		t.Errorf("the message is %q", message)
 	}
 	// What fits is rolled out, and scaling goes on.
 	w.settled(3)
 	equal(w, "memory", w.memoryOf(), "100")
-	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonVolumesCannotGrow)
 	left := w.claim(2)
 	w.scale(2)
 	w.claimGone(2, left.UID)

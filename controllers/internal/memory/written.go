@@ -92,13 +92,12 @@ func (w *Written) NoteStatus(cluster *cachev1alpha1.Memcached, now time.Time) {
 func (w *Written) StatusDue(key client.ObjectKey, before, after *cachev1alpha1.MemcachedStatus, now time.Time) time.Duration {
 	if before.ObservedGeneration != after.ObservedGeneration || before.Phase != after.Phase ||
 		!equality.Semantic.DeepEqual(before.Servers, after.Servers) ||
-		!equality.Semantic.DeepEqual(before.LastDrains, after.LastDrains) || leaving(before) > leaving(after) {
+		!equality.Semantic.DeepEqual(before.LastDrains, after.LastDrains) || leaving(before) > leaving(after) || advises(before, after) {
 		return 0
 	}
 	for _, c := range after.Conditions {
-		// The other conditions change with the phase, or are details.
-		urgent := c.Type == cachev1alpha1.ConditionReady || c.Type == cachev1alpha1.ConditionAvailable || c.Type == cachev1alpha1.ConditionDegraded ||
-			c.Type == cachev1alpha1.ConditionShortOfMemory
+		// The others change with the phase, or are details.
+		urgent := c.Type == cachev1alpha1.ConditionReady || c.Type == cachev1alpha1.ConditionAvailable || c.Type == cachev1alpha1.ConditionDegraded
 		if urgent && !meta.IsStatusConditionPresentAndEqual(before.Conditions, c.Type, c.Status) {
 			return 0
 		}
@@ -137,8 +136,16 @@ func waitsForClients(s *cachev1alpha1.MemcachedStatus) bool {
 	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Reason == cachev1alpha1.ReasonStillCalled })
 }
 
-// leaving counts the leaving members that still run. When one of them leaves, the Job that has the
-// number of its moved items is deleted, and only the status has that number.
+// advises tells whether there is advice of another reason. What the members said of their room is known
+// only before they leave.
+func advises(before, after *cachev1alpha1.MemcachedStatus) bool {
+	return slices.ContainsFunc(after.Advice, func(a cachev1alpha1.Advice) bool {
+		return !slices.ContainsFunc(before.Advice, func(b cachev1alpha1.Advice) bool { return b.Reason == a.Reason })
+	})
+}
+
+// leaving counts the members that run on. When one of them leaves, the Job that knows how
+// many items it gave away goes: then only the status has that number.
 func leaving(s *cachev1alpha1.MemcachedStatus) (n int) {
 	for i := range s.Drains {
 		if s.Drains[i].Phase == cachev1alpha1.DrainLeaving {

@@ -40,6 +40,7 @@ func TestDetailsOfAStatusWaitForAMomentAndNothingElseDoes(t *testing.T) {
 	before := cachev1alpha1.MemcachedStatus{
 		ObservedGeneration: 1, Phase: cachev1alpha1.PhaseDraining, Size: 3,
 		Conditions: []metav1.Condition{{Type: cachev1alpha1.ConditionAvailable, Status: metav1.ConditionFalse}},
+		Advice:     []cachev1alpha1.Advice{{Reason: cachev1alpha1.ReasonOtherKeysMove}},
 	}
 	for name, test := range map[string]struct {
 		change func(*cachev1alpha1.MemcachedStatus)
@@ -54,6 +55,11 @@ func TestDetailsOfAStatusWaitForAMomentAndNothingElseDoes(t *testing.T) {
 		"a person is needed": {func(s *cachev1alpha1.MemcachedStatus) {
 			s.Conditions = append(s.Conditions, metav1.Condition{Type: cachev1alpha1.ConditionDegraded})
 		}, 0},
+		"advice": {func(s *cachev1alpha1.MemcachedStatus) {
+			s.Advice = []cachev1alpha1.Advice{{Reason: cachev1alpha1.ReasonOtherKeysMove}, {Reason: cachev1alpha1.ReasonMemoryUnknown}}
+		}, 0},
+		"advice in other words": {func(s *cachev1alpha1.MemcachedStatus) { s.Advice[0].Message = "from 3 to 2" }, detailInterval - 400*time.Millisecond},
+		"no advice any more":    {func(s *cachev1alpha1.MemcachedStatus) { s.Advice = nil }, detailInterval - 400*time.Millisecond},
 		"progress": {func(s *cachev1alpha1.MemcachedStatus) {
 			s.Conditions = append(s.Conditions, metav1.Condition{Type: cachev1alpha1.ConditionProgressing})
 		}, detailInterval - 400*time.Millisecond},

@@ -33,6 +33,7 @@ var (
 	membersWanted = clusterDesc("members_wanted", "Members that the spec wants.")
 	membersReady  = clusterDesc("members_ready", "Members that are ready.")
 	conditionDesc = clusterDesc("condition", "Conditions of the status with their reason: 1 for true, 0 for false.", "type", "reason")
+	adviceDesc    = clusterDesc("advice", "Advice of the status by reason, always 1; a cluster without any has no series.", "reason")
 	drainsOpen    = clusterDesc("drains_open", "Claims to drain and delete, by phase; a phase without any has no series.", "phase")
 	drainProgress = clusterDesc("drain_progress_ratio", "Share of the volumes being drained that is done, by bytes, from 0 to 1.")
 	membersToMove = clusterDesc("members_to_move", "Members that may have items which clients look for elsewhere.")
@@ -42,7 +43,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c *clusterCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, drainsOpen, drainProgress, membersToMove, claimsHeld, oldestHeld} {
+	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, adviceDesc, drainsOpen, drainProgress, membersToMove, claimsHeld, oldestHeld} {
 		descs <- d
 	}
 }
@@ -105,6 +106,9 @@ func sendCluster(send send, cluster *cachev1alpha1.Memcached) {
 			value = 1
 		}
 		send(conditionDesc, value, condition.Type, condition.Reason)
+	}
+	for _, a := range cluster.Status.Advice {
+		send(adviceDesc, 1, a.Reason)
 	}
 	open := map[cachev1alpha1.DrainPhase]int{}
 	var done, total int64

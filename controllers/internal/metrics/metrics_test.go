@@ -64,6 +64,7 @@ func busy() *snapshot {
 			{Type: cachev1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: cachev1alpha1.ReasonMembersNotReady},
 			{Type: cachev1alpha1.ConditionDraining, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonDraining},
 		},
+		Advice: []cachev1alpha1.Advice{{Reason: cachev1alpha1.ReasonStartedCold}},
 		Drains: []cachev1alpha1.DrainStatus{
 			{Claim: "data-cache-5", Phase: cachev1alpha1.DrainAdding, BytesDone: 10, BytesTotal: 100},
 			{Claim: "data-cache-4", Phase: cachev1alpha1.DrainAdding, BytesDone: 40, BytesTotal: 100},
@@ -185,6 +186,7 @@ func TestGaugesTellOfTheClusters(t *testing.T) {
 		"members_wanted":                {"cache shop": 2},
 		"members_ready":                 {"cache shop": 1},
 		"condition":                     {"cache shop MembersNotReady Available": 0, "cache shop Draining Draining": 1},
+		"advice":                        {"cache shop StartedCold": 1},
 		"drains_open":                   {"cache shop Adding": 2, "cache shop Waiting": 1}, // by memcached, namespace, phase
 		"drain_progress_ratio":          {"cache shop": 0.25},
 		"claims_held":                   {"cache shop": 3},

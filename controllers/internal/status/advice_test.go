@@ -1,66 +1,103 @@
 package status
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// A setting may be more than a member's node can give: Degraded says which setting to lower.
-func TestAMemberThatTheNodeCannotHaveSaysWhichSettingToLower(t *testing.T) {
-	for name, test := range map[string]struct {
-		ended corev1.ContainerStateTerminated
-		want  string
-	}{
-		"connections": {corev1.ContainerStateTerminated{ExitCode: 71, Message: "failed to set rlimit for open files. Try starting as root or requesting smaller maxconns value."}, "lower spec.maxConnections"},
-		"memory":      {corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}, "raise spec.resources.limits.memory, or lower spec.memory"},
-		"threads":     {corev1.ContainerStateTerminated{ExitCode: 1, Message: "Can't create thread: Resource temporarily unavailable"}, "lower spec.threads"},
+// checkAdvice fails if there is no advice of that reason whose message has these words, or if there is
+// one and want is empty.
+func checkAdvice(t *testing.T, list []cachev1alpha1.Advice, reason, want string) {
+	t.Helper()
+	switch a := said(list, reason); {
+	case a == nil && want != "":
+		t.Errorf("no advice %s; there is %+v", reason, list)
+	case a != nil && (want == "" || !strings.Contains(a.Message, want)):
+		t.Errorf("%s: got %q, want %q", reason, a.Message, want)
+	}
+}
+
+// allAdvised has every advice that can be there at once, with messages that are too long.
+func allAdvised() *Input {
+	in := input(5).leaving(8, plan.Draining, "", "")
+	in.Cluster.Spec.Routing.Client = "gomemcache"
+	in.Cluster.Spec.Storage.Mode, in.Cluster.Spec.Storage.Size = cachev1alpha1.StorageMapped, *in.Cluster.Spec.Memory
+	in.Cluster.Spec.Drain.OnShortage = cachev1alpha1.ShortageWait
+	in.Room = &plan.Room{Unknown: strings.Repeat("why ", MaxMessage)}
+	for i := range in.Pods {
+		in.Pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "memcached", LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: `{"saveOutdated":true,"saveError":"` + strings.Repeat("x", 2*MaxMessage) + `"}`}},
+		}}
+	}
+	return in
+}
+
+func TestAdviceIsSortedAndBoundedAndHasEachReasonOnce(t *testing.T) {
+	var reasons []string
+	for _, a := range compute(t, allAdvised()).Advice {
+		reasons = append(reasons, a.Reason)
+		if len(a.Message) > MaxMessage {
+			t.Errorf("%s has %d bytes", a.Reason, len(a.Message))
+		}
+	}
+	want := []string{cachev1alpha1.ReasonMemoryUnknown, cachev1alpha1.ReasonNoRoomToReplay, cachev1alpha1.ReasonOtherKeysMove, cachev1alpha1.ReasonStartedCold}
+	if diff := cmp.Diff(want, reasons); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestThereIsNoAdviceWithoutStorageNorForADeletedCluster(t *testing.T) {
+	for what, change := range map[string]func(*Input){
+		"no storage": func(in *Input) { in.Cluster.Spec.Storage = nil },
+		"deleted":    func(in *Input) { in.Cluster.DeletionTimestamp = &metav1.Time{Time: now} },
 	} {
-		c := corev1.ContainerStatus{Name: "memcached", RestartCount: 9}
-		cluster := apitest.MakeMemcached("cache").Defaulted().Obj()
-		cluster.Spec.Resources.Limits = ofMemory
-		if got := looping(cluster, &c, &test.ended, true); !strings.Contains(got.message, test.want) {
-			t.Errorf("%s: %q, want %q", name, got.message, test.want)
+		in := allAdvised().with(change)
+		in.Cluster.Status.Advice = []cachev1alpha1.Advice{{Reason: cachev1alpha1.ReasonStartedCold, Message: "before"}}
+		if got := compute(t, in).Advice; len(got) > 0 {
+			t.Errorf("%s: %+v", what, got)
 		}
 	}
 }
 
-var ofMemory = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("96Mi")}
-
-// If a container is killed for lack of memory, the message says which limit of the spec to raise.
-func TestAContainerThatRunsOutOfMemorySaysWhoseLimitItIs(t *testing.T) {
-	for container, field := range map[string]string{
-		"memcached": "spec.resources", "install": "spec.resources", "exporter": "spec.exporter.resources", "router": "spec.router.resources",
-	} {
-		for limits, want := range map[bool]string{true: "; raise " + field + ".limits.memory", false: "; " + field + " has no memory limit: the limit is that of a LimitRange"} {
-			c := apitest.MakeMemcached("cache").Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Router, s.Exporter = &cachev1alpha1.RouterSpec{}, &cachev1alpha1.ExporterSpec{}
-			}).Defaulted().Obj()
-			if limits {
-				c.Spec.Resources.Limits, c.Spec.Router.Resources.Limits, c.Spec.Exporter.Resources.Limits = ofMemory, ofMemory, ofMemory
-			}
-			killed := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
-			if got := looping(c, &corev1.ContainerStatus{Name: container, RestartCount: 9}, killed, true).message; !strings.Contains(got, want) {
-				t.Errorf("%s, with a limit %v: %q, want %q", container, limits, got, want)
-			}
-			if got := looping(c, &corev1.ContainerStatus{Name: "istio-proxy", RestartCount: 9}, killed, true).message; strings.Contains(got, "spec.") {
-				t.Errorf("a container of others: %q", got)
-			}
-		}
+// An early warning is written before the rest of the status, and the rest must not put it into another
+// order: that would be one more write.
+func TestAnEarlyWarningIsWrittenAsTheStatusHasItLater(t *testing.T) {
+	in := allAdvised()
+	in.Room, in.Plan.Drains = nil, nil
+	all := compute(t, in).Advice
+	in.Cluster.Status.Advice = slices.DeleteFunc(slices.Clone(all), func(a cachev1alpha1.Advice) bool { return a.Reason == cachev1alpha1.ReasonNoRoomToReplay })
+	if diff := cmp.Diff(all, EarlyWarning(in)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	in.Cluster.Status.Advice = all
+	if got := EarlyWarning(in); got != nil {
+		t.Errorf("status has it already: %+v", got)
 	}
 }
 
-// The kubelet needs a numeric user, which an image may not have.
-func TestAnImageWhoseUserHasNoNumberSaysWhatToSet(t *testing.T) {
-	const words = "container has runAsNonRoot and image has non-numeric user (memcache), cannot verify user is non-root"
-	c := &corev1.ContainerStatus{Name: "memcached", State: waiting("CreateContainerConfigError", words)}
-	got := containerTrouble(apitest.MakeMemcached("cache").Defaulted().Obj(), c, &waits{now: now})
-	if got == nil || !strings.Contains(got.message, words+"; set spec.template.securityContext.runAsUser") || !strings.Contains(got.message, "--assigned-users=false") {
-		t.Errorf("status says %+v", got)
+func TestAdviceIsNewIfItsWordsAre(t *testing.T) {
+	cold := cachev1alpha1.Advice{Reason: cachev1alpha1.ReasonStartedCold, Message: "cache-0"}
+	more := cachev1alpha1.Advice{Reason: cachev1alpha1.ReasonStartedCold, Message: "cache-0, cache-1"}
+	room := cachev1alpha1.Advice{Reason: cachev1alpha1.ReasonNoRoomToReplay, Message: "room"}
+	for what, test := range map[string]struct{ before, after, want []cachev1alpha1.Advice }{
+		"none":        {nil, nil, nil},
+		"the first":   {nil, []cachev1alpha1.Advice{cold}, []cachev1alpha1.Advice{cold}},
+		"the same":    {[]cachev1alpha1.Advice{cold}, []cachev1alpha1.Advice{cold}, nil},
+		"other words": {[]cachev1alpha1.Advice{cold}, []cachev1alpha1.Advice{more}, []cachev1alpha1.Advice{more}},
+		"one more":    {[]cachev1alpha1.Advice{cold}, []cachev1alpha1.Advice{room, cold}, []cachev1alpha1.Advice{room}},
+		"one less":    {[]cachev1alpha1.Advice{room, cold}, []cachev1alpha1.Advice{cold}, nil},
+	} {
+		if diff := cmp.Diff(test.want, NewAdvice(test.before, test.after), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", what, diff)
+		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 type Binding struct {
 	// Name is the Secret's name; empty if the Secret doesn't exist.
 	Name string
-	// Reason and Message are those of the condition Bindable.
+	// Reason and Message of the condition Bindable; empty if the Secret is as wanted, or none is asked for.
 	Reason, Message string
 }
 
@@ -26,23 +26,22 @@ func setBinding(in *Input, s *cachev1alpha1.MemcachedStatus) {
 	}
 }
 
-// bindable is the condition Bindable; nil if the spec asks for no binding.
+// bindable is nil if the spec asks for no binding, or if it is written.
 func bindable(in *Input) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionBindable
-	if in.Cluster.Spec.Binding == nil {
-		return nil
-	}
-	c := condition(kind, false, cachev1alpha1.ReasonBindingIncomplete, "Secret %s is not written yet", in.Cluster.Spec.Binding.SecretName)
+	wanted, is := in.Cluster.Spec.Binding, in.Cluster.Status.Binding
 	before := meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
 	switch {
+	case wanted == nil:
+		return nil
+	case in.Binding != nil && in.Binding.Reason == "":
+		return nil
 	case in.Binding != nil:
-		c = condition(kind, in.Binding.Reason == cachev1alpha1.ReasonBindingWritten, in.Binding.Reason, "%s", in.Binding.Message)
-	case before != nil && before.Reason != reasonNotRequested:
-		c = *before
+		return says(kind, false, in.Binding.Reason, "%s", in.Binding.Message)
+	case before != nil:
+		return before
+	case is != nil && is.Name == wanted.SecretName:
+		return nil
 	}
-	return &c
+	return says(kind, false, cachev1alpha1.ReasonBindingIncomplete, "Secret %s is not written yet", wanted.SecretName)
 }
-
-// reasonNotRequested is the reason that earlier operators gave for conditions that the spec doesn't
-// ask for.
-const reasonNotRequested = "NotRequested"

@@ -21,33 +21,43 @@ type Certificate struct {
 // endsSoon is how long before its end a certificate has to be renewed.
 const endsSoon = 7 * 24 * time.Hour
 
-// certificateValid is the condition about the worst certificate of members and routers. If none is
-// known, the condition stays as it was.
-func certificateValid(in *Input, w *waits) metav1.Condition {
+// certificateValid says how the certificates of members and routers stand: the worst of them. It is nil
+// if all are valid. If no pod has been asked, it says what it said before.
+func certificateValid(in *Input, w *waits) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionCertificateValid
+	if in.Cluster.Spec.TLS == nil {
+		return nil
+	}
 	if t := certificateTrouble(in, w); t != nil {
-		return condition(kind, false, t.reason, "%s", t.message)
+		return says(kind, false, t.reason, "%s", t.message)
+	}
+	if !certificatesAsked(in) {
+		return meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
 	}
 	first := firstToEnd(in)
-	if first == nil {
-		if was := saidOfCertificate(in); was != nil {
-			return *was
-		}
-		why := ""
-		if in.Cluster.Spec.NetworkPolicy != nil && in.Cluster.Spec.Router == nil {
-			why = ": spec.networkPolicy keeps it out"
-		}
-		unknown := condition(kind, false, cachev1alpha1.ReasonCertificateUnknown, "no pod has told the operator when its certificate ends%s", why)
-		unknown.Status = metav1.ConditionUnknown
-		return unknown
+	switch {
+	case first == nil:
+		return certificateUnknown(in)
+	case w.past(first.NotAfter.Add(-endsSoon)):
+		return says(kind, false, cachev1alpha1.ReasonCertificateEnds, "the certificate of pod %s ends at %s: renew it in its Secret", first.Pod, clock(first.NotAfter))
 	}
-	if w.past(first.NotAfter.Add(-endsSoon)) {
-		return condition(kind, false, cachev1alpha1.ReasonCertificateEnds, "the certificate of pod %s ends at %s: renew it in its Secret", first.Pod, clock(first.NotAfter))
-	}
-	return condition(kind, true, cachev1alpha1.ReasonCertificateValid, "the first certificate ends at %s", clock(first.NotAfter))
+	return nil
 }
 
-// certificateTrouble tells whether a certificate has expired or can't be used.
+func certificateUnknown(in *Input) *metav1.Condition {
+	why := ""
+	if in.Cluster.Spec.NetworkPolicy != nil && in.Cluster.Spec.Router == nil {
+		why = ": spec.networkPolicy keeps it out"
+	}
+	c := says(cachev1alpha1.ConditionCertificateValid, false, cachev1alpha1.ReasonCertificateUnknown, "no pod has told the operator when its certificate ends%s", why)
+	c.Status = metav1.ConditionUnknown
+	return c
+}
+
+// certificatesAsked tells whether pods have been asked. An operator that starts has not yet.
+func certificatesAsked(in *Input) bool { return len(in.Certificates) > 0 || in.CertificatesSilent }
+
+// certificateTrouble: a certificate has expired, or can't be used.
 func certificateTrouble(in *Input, w *waits) *trouble {
 	if first := firstToEnd(in); first != nil && w.past(first.NotAfter) {
 		return troublef(cachev1alpha1.ReasonCertificateExpired, "the certificate of pod %s has expired at %s: renew it in its Secret", first.Pod, clock(first.NotAfter))
@@ -64,10 +74,9 @@ func certificateTrouble(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// saidOfCertificate returns the condition's last value while no answer is known yet, because an
-// operator that has just started has not asked yet; otherwise nil.
+// saidOfCertificate is what was said before, if no pod has been asked since.
 func saidOfCertificate(in *Input) *metav1.Condition {
-	if in.Cluster.Spec.TLS == nil || len(in.Certificates) > 0 || in.CertificatesSilent {
+	if in.Cluster.Spec.TLS == nil || certificatesAsked(in) {
 		return nil
 	}
 	return meta.FindStatusCondition(in.Cluster.Status.Conditions, cachev1alpha1.ConditionCertificateValid)

@@ -14,23 +14,16 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// conditions returns the conditions that the spec asks for, Ready first.
+// conditions are Ready, Available, Progressing and Degraded, in this order, then those that have
+// something to say. The others are nil.
 func conditions(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) []metav1.Condition {
 	list := []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s, w)}
-	if in.Cluster.Spec.Storage != nil {
-		list = append(list, draining(s), moving(in), routingStable(in, s), shortOfMemory(in, s), replayable(in), warm(in, s), volumesSized(in))
-	}
-	if c := monitored(in); c != nil {
-		list = append(list, *c)
-	}
-	if c := bindable(in); c != nil {
-		list = append(list, *c)
-	}
-	if in.Cluster.Spec.TLS != nil {
-		list = append(list, certificateValid(in, w))
-	}
-	if in.Cluster.Spec.Router != nil {
-		list = append(list, routersReady(in, w))
+	for _, c := range []*metav1.Condition{
+		draining(in, s), moving(in), monitored(in), bindable(in), certificateValid(in, w), routersReady(in, w),
+	} {
+		if c != nil {
+			list = append(list, *c)
+		}
 	}
 	return slices.Insert(list, 0, ready(in, s, list))
 }
@@ -48,6 +41,12 @@ func setConditions(in *Input, s *cachev1alpha1.MemcachedStatus, list []metav1.Co
 		}
 		s.Conditions = append(s.Conditions, c)
 	}
+}
+
+// says returns a condition that is there only while it has something to say.
+func says(kind string, value bool, reason, format string, args ...any) *metav1.Condition {
+	c := condition(kind, value, reason, format, args...)
+	return &c
 }
 
 func condition(kind string, value bool, reason, format string, args ...any) metav1.Condition {
@@ -98,24 +97,22 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.Plan.SizeBlocked == plan.BlockedByRefusal:
 		return condition(kind, false, cachev1alpha1.ReasonRefused, "%s", refusedMark(in))
 	case in.Plan.SizeBlocked == plan.BlockedByShortage:
-		return condition(kind, false, cachev1alpha1.ReasonShortOfMemory, "the size goes from %d to %d when there is room for the items", in.Plan.Replicas, size)
+		return condition(kind, false, cachev1alpha1.ReasonShortOfMemory, "%s", waitsForRoom(in))
 	case in.Plan.SizeBlocked == plan.BlockedByVolume && stuck(in):
 		return condition(kind, false, cachev1alpha1.ReasonBlockedByVolume, "%s", blockedByVolume(in))
 	case in.Plan.SizeBlocked == plan.BlockedByVolume:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blocking(in).Claim.Name)
 	case replaces(in):
-		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification")
+		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", growLater(in))
 	case s.Size != size || s.ReadySize != size:
 		return condition(kind, true, cachev1alpha1.ReasonScaling, "%d members exist, %d are ready, %d are wanted%s", s.Size, s.ReadySize, size, notReady(in))
-	case in.Plan.KeepsTemplate && in.Plan.GrowthWaits:
-		return condition(kind, false, cachev1alpha1.ReasonVolumesWait, "the members can't have the new memory: see the condition VolumesSized")
-	case in.Plan.KeepsTemplate && in.GrowthRefused != "":
-		return condition(kind, false, cachev1alpha1.ReasonVolumesCannotGrow, "the members can't have the new memory: see the condition VolumesSized")
-	case in.Plan.KeepsTemplate:
-		return condition(kind, true, cachev1alpha1.ReasonVolumesGrow, "the members change when their volumes have grown")
+	case in.Plan.KeepsTemplate && size > 0:
+		return growing(in)
 	case rolling(in):
-		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification")
+		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", growLater(in))
+	case len(in.Plan.SmallClaims) > 0 && size > 0:
+		return growing(in)
 	case in.RollOutWaits != "":
 		return condition(kind, false, cachev1alpha1.ReasonWaitingForTurn, "%s", in.RollOutWaits)
 	}
@@ -183,8 +180,12 @@ func replaces(in *Input) bool {
 		sts.Status.ObservedGeneration == sts.Generation && sts.Status.UpdateRevision != sts.Status.CurrentRevision
 }
 
-func draining(s *cachev1alpha1.MemcachedStatus) metav1.Condition {
+// draining is nil if no volume has to be drained.
+func draining(in *Input, s *cachev1alpha1.MemcachedStatus) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionDraining
+	if in.Cluster.Spec.Storage == nil {
+		return nil
+	}
 	open, failed, held := 0, 0, 0
 	for _, d := range s.Drains {
 		switch d.Phase {
@@ -208,13 +209,13 @@ func draining(s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	message := strings.Join(counts, "; ")
 	switch {
 	case open > 0:
-		return condition(kind, true, cachev1alpha1.ReasonDraining, "%s", message)
+		return says(kind, true, cachev1alpha1.ReasonDraining, "%s", message)
 	case failed > 0:
-		return condition(kind, false, cachev1alpha1.ReasonDrainFailed, "%s", message)
+		return says(kind, false, cachev1alpha1.ReasonDrainFailed, "%s", message)
 	case held > 0:
-		return condition(kind, false, cachev1alpha1.ReasonDrainHeld, "%s", message)
+		return says(kind, false, cachev1alpha1.ReasonDrainHeld, "%s", message)
 	}
-	return condition(kind, false, cachev1alpha1.ReasonNothingToDrain, "no volume has to be drained")
+	return nil
 }
 
 func deleting(in *Input) bool { return in.Cluster.DeletionTimestamp != nil }

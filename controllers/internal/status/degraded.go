@@ -214,12 +214,11 @@ func unreachableSize(in *Input) *trouble {
 	case in.Plan.SizeBlocked == plan.BlockedByRefusal:
 		return troublef(cachev1alpha1.ReasonRefused, "%s", refusedMark(in))
 	case in.Plan.SizeBlocked == plan.BlockedByShortage:
-		return troublef(cachev1alpha1.ReasonShortOfMemory,
-			"the size goes from %d to %d when there is room for the items: see the condition ShortOfMemory", in.Plan.Replicas, *in.Cluster.Spec.Size)
+		return &trouble{cachev1alpha1.ReasonShortOfMemory, waitsForRoom(in)}
 	case in.Plan.GrowthWaits && in.Plan.KeepsTemplate:
-		return troublef(cachev1alpha1.ReasonVolumesWait, "memory %s does not fit on %d volumes: set storage.size, or lower memory", in.Cluster.Spec.Memory, len(in.Plan.SmallClaims))
+		return &trouble{cachev1alpha1.ReasonVolumesWait, memoryDoesNotFit(in)}
 	case len(in.Plan.SmallClaims) > 0 && in.GrowthRefused != "":
-		return troublef(cachev1alpha1.ReasonVolumesCannotGrow, "%d volumes can't grow: %s", len(in.Plan.SmallClaims), in.GrowthRefused)
+		return &trouble{cachev1alpha1.ReasonVolumesCannotGrow, cannotGrow(in)}
 	}
 	return nil
 }

@@ -251,7 +251,7 @@ func ownWords(message string) string {
 		return bound(why.Message, maxWords)
 	}
 	if strings.HasPrefix(message, "{") {
-		return "" // a cold start is reported by the condition Warm
+		return "" // a cold start, which status.advice tells
 	}
 	lines := strings.FieldsFunc(message, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {

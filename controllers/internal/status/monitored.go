@@ -22,22 +22,39 @@ const (
 	MonitoringUnknown
 )
 
-// monitored is the condition Monitored; nil if the spec asks for no ServiceMonitor, and none is
-// left.
+// monitored is nil if no ServiceMonitor is asked for, or if it is there.
 func monitored(in *Input) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionMonitored
-	var c metav1.Condition
 	switch in.Monitoring {
-	case NotMonitored:
+	case NotMonitored, Monitored:
 		return nil
-	case Monitored:
-		c = condition(kind, true, cachev1alpha1.ReasonServiceMonitorApplied, "ServiceMonitor %s selects the exporters", in.Cluster.Name)
 	case MonitoringUnknown:
-		c = condition(kind, false, cachev1alpha1.ReasonServiceMonitorUnknown,
+		return says(kind, false, cachev1alpha1.ReasonServiceMonitorUnknown,
 			"this cluster has no ServiceMonitors (monitoring.coreos.com/v1): install the Prometheus operator, "+
 				"or remove spec.exporter.serviceMonitor and configure Prometheus to scrape the port named metrics")
-	default:
-		return meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
 	}
-	return &c
+	return meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
+}
+
+// MonitoringBefore is the ServiceMonitor's state by the present status.
+func MonitoringBefore(s *cachev1alpha1.MemcachedStatus) Monitoring {
+	c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionMonitored)
+	switch {
+	case s.ServiceMonitor != "":
+		return Monitored
+	case c != nil && c.Reason == cachev1alpha1.ReasonServiceMonitorUnknown:
+		return MonitoringUnknown
+	}
+	return MonitoringUnseen
+}
+
+// serviceMonitor is the name of the ServiceMonitor that exists; if it was not read, that of before.
+func serviceMonitor(in *Input) string {
+	switch in.Monitoring {
+	case Monitored:
+		return in.Cluster.Name
+	case NotMonitored, MonitoringUnknown:
+		return ""
+	}
+	return in.Cluster.Status.ServiceMonitor
 }

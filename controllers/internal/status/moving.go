@@ -13,10 +13,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// moving is the condition Moving: whether items are being moved to the members where clients look
-// for them.
-func moving(in *Input) metav1.Condition {
+// moving is nil if all items are where clients look for them, or no member is wanted.
+func moving(in *Input) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionMoving
+	if in.Cluster.Spec.Storage == nil {
+		return nil
+	}
 	failed, running := 0, 0
 	waits := ""
 	for i := range in.Plan.Moves {
@@ -31,20 +33,18 @@ func moving(in *Input) metav1.Condition {
 	}
 	switch n := len(in.Plan.Moves); {
 	case n > 0 && failed == n:
-		return condition(kind, false, cachev1alpha1.ReasonMoveFailed, "failed moves: %d", n)
+		return says(kind, false, cachev1alpha1.ReasonMoveFailed, "failed moves: %d", n)
 	case n > 0 && running == 0:
-		return condition(kind, true, cachev1alpha1.ReasonMoveWaits, "members whose items are to be moved: %d; %s", n, waits)
+		return says(kind, true, cachev1alpha1.ReasonMoveWaits, "members whose items are to be moved: %d; %s", n, waits)
 	case n > 0:
-		return condition(kind, true, cachev1alpha1.ReasonMoving, "members whose items are to be moved: %d; under way: %s", n, underWay(in))
+		return says(kind, true, cachev1alpha1.ReasonMoving, "members whose items are to be moved: %d; under way: %s", n, underWay(in))
 	case in.Cluster.Spec.Routing.Moves == cachev1alpha1.MovesOff && in.Ring.From.Size > 0:
-		return condition(kind, false, cachev1alpha1.ReasonMovesOff,
+		return says(kind, false, cachev1alpha1.ReasonMovesOff,
 			"since the clients' list went from %d to %d servers, or the routing changed, clients look elsewhere for about %.0f%% of all keys "+
 				"although the members that have them stay: routing.moves is Off, so they are not moved",
 			in.Ring.From.Size, in.Ring.Ring.Size, math.Max(1, 100*ring.Share(in.Ring.From, in.Ring.Ring)))
-	case *in.Cluster.Spec.Size == 0 && in.Plan.Replicas == 0:
-		return condition(kind, false, cachev1alpha1.ReasonHibernated, "size is 0: items are moved when members return")
 	}
-	return condition(kind, false, cachev1alpha1.ReasonAllMoved, "no member has items that clients look for elsewhere")
+	return nil
 }
 
 // underWay names the members whose items are being moved, and how far the moves are.

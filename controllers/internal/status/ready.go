@@ -7,10 +7,10 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// ready is the condition Ready: whether all is as the spec wants it, for kubectl wait, Flux and
-// Argo CD. Ready is false while items are moved or drained, so that a script can wait for the end
-// of a scaling. Available says whether the cluster serves meanwhile. Limits that the spec allows (a
-// client that hashes addresses, no room to replay) don't make a cluster unready.
+// ready answers whether all is as the spec wants it, for kubectl wait, Flux and Argo CD.
+// It is false while items are moved or drained, so that a script can wait for the end of
+// a scaling. Available says whether the cluster serves meanwhile. What status.advice says is no
+// fault.
 func ready(in *Input, s *cachev1alpha1.MemcachedStatus, others []metav1.Condition) metav1.Condition {
 	const kind = cachev1alpha1.ConditionReady
 	size := *in.Cluster.Spec.Size
@@ -42,8 +42,7 @@ func ready(in *Input, s *cachev1alpha1.MemcachedStatus, others []metav1.Conditio
 		}
 	}
 	for _, kind := range []string{
-		cachev1alpha1.ConditionAvailable, cachev1alpha1.ConditionVolumesSized, cachev1alpha1.ConditionMonitored, cachev1alpha1.ConditionBindable,
-		cachev1alpha1.ConditionRoutersReady,
+		cachev1alpha1.ConditionAvailable, cachev1alpha1.ConditionMonitored, cachev1alpha1.ConditionBindable, cachev1alpha1.ConditionRoutersReady,
 	} {
 		if c := is(kind, metav1.ConditionFalse); c != nil {
 			return not(c)

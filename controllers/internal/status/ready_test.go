@@ -2,7 +2,9 @@ package status
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -86,36 +88,55 @@ func TestReadyIsTrueOnlyWhenAllIsAsWanted(t *testing.T) {
 	}
 }
 
-// TestConditionsAreThereForWhatTheSpecAsksForOnly, and go with it.
-func TestConditionsAreThereForWhatTheSpecAsksForOnly(t *testing.T) {
-	always := []string{"Ready", "Available", "Progressing", "Degraded"}
-	stored := append(always[:4:4], "Draining", "Moving", "RoutingStable", "ShortOfMemory", "Replayable", "Warm", "VolumesSized")
+// atRest are the conditions of a cluster that has nothing to say.
+var atRest = []string{"Ready", "Available", "Progressing", "Degraded"}
+
+// TestAtRestAClusterShowsFourConditions, whatever its spec asks for and its status had before. Others
+// are there while they have something to say.
+func TestAtRestAClusterShowsFourConditions(t *testing.T) {
+	others := []string{"Draining", "Moving", "Monitored", "Bindable", "RoutersReady"}
 	plain := func(in *Input) { in.Cluster.Spec.Storage = nil }
-	everything := func(in *Input) {
-		in.Cluster.Status.Conditions = nil
-		for _, kind := range append(stored[:len(stored):len(stored)], "Monitored", "Bindable") {
+	before := func(in *Input) {
+		for _, kind := range append(slices.Clone(others), "CertificateValid", "Warm") {
 			meta.SetStatusCondition(&in.Cluster.Status.Conditions, metav1.Condition{Type: kind, Status: "Unknown", Reason: "Before"})
 		}
 	}
-	monitored := func(m Monitoring) func(*Input) { return func(in *Input) { in.Monitoring = m } }
-	bound := func(in *Input) { in.Cluster.Spec.Binding = &cachev1alpha1.BindingSpec{SecretName: "s"} }
+	all := func(in *Input) { // and all is well
+		in.Cluster.Spec.Binding, in.Binding = &cachev1alpha1.BindingSpec{SecretName: "s"}, &Binding{Name: "s"}
+		in.Monitoring = Monitored
+		in.Cluster.Spec.TLS, in.Certificates = &cachev1alpha1.TLSSpec{SecretName: "tls"}, []Certificate{{Pod: "cache-0", NotAfter: now.Add(30 * 24 * time.Hour)}}
+		in.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](1)}
+		in.Routers = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1)}, Status: appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1}}
+	}
 	for name, test := range map[string]struct {
-		in   *Input
-		want []string
+		in    *Input
+		shows []string
 	}{
-		"plain":                       {input(2).with(plain).with(monitored(NotMonitored)), always},
-		"plain, once was all":         {input(2).with(plain).with(everything).with(monitored(NotMonitored)), always},
-		"with storage":                {input(2).with(monitored(NotMonitored)), stored},
-		"monitored":                   {input(2).with(plain).with(monitored(Monitored)), append(always[:4:4], "Monitored")},
-		"a monitor that was not read": {input(2).with(plain).with(everything).with(monitored(MonitoringUnseen)), append(always[:4:4], "Monitored")},
-		"bound":                       {input(2).with(plain).with(bound).with(monitored(NotMonitored)), append(always[:4:4], "Bindable")},
+		"plain":                   {input(2).with(plain).with(before).with(func(in *Input) { in.Monitoring = NotMonitored }), nil},
+		"with storage":            {input(2).with(before).with(func(in *Input) { in.Monitoring = NotMonitored }), nil},
+		"hibernated":              {input(0).with(func(in *Input) { in.Monitoring = NotMonitored }), nil},
+		"all that a spec can ask": {input(2).with(all).with(before), nil},
+		"nothing was read": {input(2).with(func(in *Input) {
+			in.Cluster.Spec.Binding, in.Cluster.Status.Binding = &cachev1alpha1.BindingSpec{SecretName: "s"}, &cachev1alpha1.BindingStatus{Name: "s"}
+			in.Cluster.Spec.TLS = &cachev1alpha1.TLSSpec{SecretName: "tls"}
+		}), nil},
+		"nothing was read, and before it had much to say": {input(2).with(before).with(func(in *Input) {
+			in.Cluster.Spec.Binding = &cachev1alpha1.BindingSpec{SecretName: "s"}
+		}), []string{"Monitored", "Bindable"}},
+		"the Secret is not written": {input(2).with(func(in *Input) {
+			in.Cluster.Spec.Binding, in.Cluster.Status.Binding = &cachev1alpha1.BindingSpec{SecretName: "new"}, &cachev1alpha1.BindingStatus{Name: "old"}
+		}), []string{"Bindable"}},
+		"much to say": {input(2).leaving(2, plan.Draining, "", "").toMove(0, plan.MoveWaits, "", "").with(func(in *Input) {
+			in.Monitoring, in.Binding = MonitoringUnknown, &Binding{Reason: cachev1alpha1.ReasonBindingForbidden}
+			in.Cluster.Spec.Binding, in.Cluster.Spec.Router = &cachev1alpha1.BindingSpec{SecretName: "s"}, &cachev1alpha1.RouterSpec{}
+		}), others},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, c := range compute(t, test.in).Conditions {
 				got = append(got, c.Type)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			if diff := cmp.Diff(append(slices.Clone(atRest), test.shows...), got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

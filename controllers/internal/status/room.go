@@ -3,37 +3,39 @@ package status
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// shortOfMemory tells whether the leaving members' items fit on the survivors. The answer dates
-// from the beginning of the scale-down, and stays until the volumes are gone.
-func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
-	const kind = cachev1alpha1.ConditionShortOfMemory
-	was := meta.FindStatusCondition(s.Conditions, kind)
+// shortOfMemory: the leaving members' items don't fit on the survivors. Or that is not known, although
+// the spec asks to wait for room; if the spec doesn't, the answer changes nothing. The answer is from the beginning of the scale-down, and stays until the volumes are gone. While the
+// size waits for room, Degraded says so instead.
+func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Advice {
 	switch room := in.Room; {
+	case in.Plan.SizeBlocked == plan.BlockedByShortage:
+		return nil
 	case room.Short():
-		then := "what was used least recently will be evicted"
-		if in.Plan.SizeBlocked == plan.BlockedByShortage {
-			then = "no member leaves until there is room"
-		}
-		return condition(kind, true, cachev1alpha1.ReasonShortOfMemory,
-			"the leaving members have %s of items, the survivors have %s free: %s", mebibytes(room.Leaving), mebibytes(room.Free), then)
-	case room != nil && room.Unknown != "":
-		unknown := condition(kind, false, cachev1alpha1.ReasonMemoryUnknown, "it is not known whether the items fit: %s", room.Unknown)
-		unknown.Status = metav1.ConditionUnknown
-		return unknown
-	case room != nil:
-		return condition(kind, false, cachev1alpha1.ReasonEnoughMemory,
-			"the leaving members have %s of items, the survivors have %s free", mebibytes(room.Leaving), mebibytes(room.Free))
-	case was != nil && (len(s.Drains) > 0 || s.Size > in.Plan.Replicas):
-		return *was // the scale-down has begun
+		return advise(cachev1alpha1.ReasonShortOfMemory, "%s: what was used least recently will be evicted", itemsAndRoom(room))
+	case room != nil && room.Unknown != "" && in.Cluster.Spec.Drain.OnShortage == cachev1alpha1.ShortageWait:
+		return advise(cachev1alpha1.ReasonMemoryUnknown,
+			"the scale-down doesn't wait for room, because it is not known whether the items of the leaving members fit on the survivors: %s", room.Unknown)
+	case room == nil && (len(s.Drains) > 0 || s.Size > in.Plan.Replicas): // the scale-down has begun
+		return said(s.Advice, cachev1alpha1.ReasonShortOfMemory, cachev1alpha1.ReasonMemoryUnknown)
 	}
-	return condition(kind, false, cachev1alpha1.ReasonEnoughMemory, "no member is about to leave")
+	return nil
+}
+
+// waitsForRoom says what a size waits for that has too little room.
+func waitsForRoom(in *Input) string {
+	message := fmt.Sprintf("the size goes from %d to %d when there is room for the items", in.Plan.Replicas, *in.Cluster.Spec.Size)
+	if in.Room != nil {
+		message += ": " + itemsAndRoom(in.Room)
+	}
+	return message
+}
+
+func itemsAndRoom(room *plan.Room) string {
+	return fmt.Sprintf("the leaving members have %s of items, the survivors have %s free", mebibytes(room.Leaving), mebibytes(room.Free))
 }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

@@ -4,44 +4,62 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-func TestConditionTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
-	told := metav1.Condition{Type: cachev1alpha1.ConditionShortOfMemory, Status: "True", Reason: "ShortOfMemory", Message: "told"}
+func TestAdviceTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
+	const short, unknown = cachev1alpha1.ReasonShortOfMemory, cachev1alpha1.ReasonMemoryUnknown
 	room := func(r plan.Room) func(*Input) { return func(in *Input) { in.Room = &r } }
-	before := func(in *Input) { in.Cluster.Status.Conditions = []metav1.Condition{told} }
+	waits := func(in *Input) { in.Cluster.Spec.Drain.OnShortage = cachev1alpha1.ShortageWait }
+	before := func(in *Input) { in.Cluster.Status.Advice = []cachev1alpha1.Advice{{Reason: short, Message: "told"}} }
 	for name, test := range map[string]struct {
 		in      *Input
-		status  metav1.ConditionStatus
 		reason  string
 		message string
 	}{
-		"at rest":  {input(2), "False", "EnoughMemory", "no member is about to leave"},
-		"they fit": {input(3).with(room(plan.Room{Leaving: 1 << 20, Free: 3 << 19})), "False", "EnoughMemory", "the leaving members have 1.0 MiB of items, the survivors have 1.5 MiB free"},
+		"at rest":  {input(2), "", ""},
+		"they fit": {input(3).with(room(plan.Room{Leaving: 1 << 20, Free: 3 << 19})), "", ""},
 		"they don't": {
-			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})), "True", "ShortOfMemory",
+			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})), short,
 			"the leaving members have 2.0 MiB of items, the survivors have 1.0 MiB free: what was used least recently will be evicted",
 		},
-		"they don't, and stay": {
-			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})).with(func(in *Input) { in.Plan.SizeBlocked = plan.BlockedByShortage }), "True", "ShortOfMemory",
-			"the leaving members have 2.0 MiB of items, the survivors have 1.0 MiB free: no member leaves until there is room",
+		"nobody can tell, and the spec asks to wait": {
+			input(3).with(waits).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1: timeout"})), unknown,
+			"it is not known whether the items of the leaving members fit on the survivors: pod cache-1: timeout",
 		},
-		"no member can tell": {
-			input(3).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1: timeout"})), "Unknown", "MemoryUnknown",
-			"it is not known whether the items fit: pod cache-1: timeout",
-		},
-		"a pod is on its way":  {input(3).with(before).with(func(in *Input) { in.Plan.Replicas = 2 }), "True", "ShortOfMemory", "told"},
-		"a drain runs":         {input(2).with(before).leaving(2, plan.Draining, "", ""), "True", "ShortOfMemory", "told"},
-		"the volumes are gone": {input(2).with(before), "False", "EnoughMemory", "no member is about to leave"},
+		"nobody can tell, and it changes nothing": {input(3).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1: timeout"})), "", ""},
+		"a pod is on its way":                     {input(3).with(before).with(func(in *Input) { in.Plan.Replicas = 2 }), short, "told"},
+		"a drain runs":                            {input(2).with(before).leaving(2, plan.Draining, "", ""), short, "told"},
+		"the volumes are gone":                    {input(2).with(before), "", ""},
+		"the next ones have room":                 {input(3).with(before).with(room(plan.Room{Leaving: 1, Free: 2})), "", ""},
 	} {
-		s := compute(t, test.in)
-		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionShortOfMemory)
-		if c.Status != test.status || c.Reason != test.reason || c.Message != test.message {
-			t.Errorf("%s: got %s %s: %s", name, c.Status, c.Reason, c.Message)
+		t.Run(name, func(t *testing.T) {
+			advice := compute(t, test.in).Advice
+			for _, reason := range []string{short, unknown} {
+				want := ""
+				if reason == test.reason {
+					want = test.message
+				}
+				checkAdvice(t, advice, reason, want)
+			}
+		})
+	}
+}
+
+// A size that waits for room needs a person: Degraded says so, and no advice says it again.
+func TestASizeThatWaitsForRoomSaysHowMuchIsMissing(t *testing.T) {
+	s := compute(t, input(3).with(func(in *Input) {
+		size := int32(2)
+		in.Cluster.Spec.Size, in.Plan.SizeBlocked = &size, plan.BlockedByShortage
+		in.Room = &plan.Room{Leaving: 2 << 20, Free: 1 << 20}
+	}))
+	const want = "the size goes from 3 to 2 when there is room for the items: the leaving members have 2.0 MiB of items, the survivors have 1.0 MiB free"
+	for _, kind := range []string{cachev1alpha1.ConditionDegraded, cachev1alpha1.ConditionProgressing} {
+		if c := meta.FindStatusCondition(s.Conditions, kind); c.Reason != cachev1alpha1.ReasonShortOfMemory || c.Message != want {
+			t.Errorf("%s: %+v", kind, c)
 		}
 	}
+	checkAdvice(t, s.Advice, cachev1alpha1.ReasonShortOfMemory, "")
 }

@@ -47,11 +47,15 @@ func routers(in *Input, w *waits) *cachev1alpha1.RouterStatus {
 	return s
 }
 
-// routersReady is the condition RoutersReady, with the trouble of the first router that has one.
-func routersReady(in *Input, w *waits) metav1.Condition {
+// routersReady says what is the matter with the first router that is not well. It is nil if all are
+// ready, or none is asked for.
+func routersReady(in *Input, w *waits) *metav1.Condition {
 	const kind = cachev1alpha1.ConditionRoutersReady
-	not := func(format string, args ...any) metav1.Condition {
-		return condition(kind, false, cachev1alpha1.ReasonRoutersNotReady, format, args...)
+	if in.Cluster.Spec.Router == nil {
+		return nil
+	}
+	not := func(format string, args ...any) *metav1.Condition {
+		return says(kind, false, cachev1alpha1.ReasonRoutersNotReady, format, args...)
 	}
 	d := in.Routers
 	if d == nil {
@@ -74,7 +78,7 @@ func routersReady(in *Input, w *waits) metav1.Condition {
 			return not("since %s, router %s has not followed the clients' list: %s", clock(b.Since), b.Pod, b.Why)
 		}
 	}
-	return condition(kind, true, cachev1alpha1.ReasonRoutersReady, "%d of %d routers are ready", s.ReadyReplicas, wanted)
+	return nil
 }
 
 // routerTrouble says why a router is missing or not ready; empty if all are ready.

@@ -3,34 +3,30 @@ package status
 import (
 	"math"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// routingStable tells whether a scale-down, the present or the next one, only moves the keys of the
-// leaving members.
-func routingStable(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
-	const kind = cachev1alpha1.ConditionRoutingStable
+// keysElsewhere: a scale-down, the present or the next one, changes where clients look for keys of
+// survivors, too, or the clients hash addresses.
+func keysElsewhere(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Advice {
 	client := string(in.Cluster.Spec.Routing.Client)
 	from, to := scaleDown(in, s)
 	before, after := build.RingOf(in.Cluster, from), build.RingOf(in.Cluster, to)
 	share := ring.Share(before, after)
 	switch {
 	case share == 0 && after.Fragile():
-		return condition(kind, false, cachev1alpha1.ReasonAddressesHashed,
+		return advise(cachev1alpha1.ReasonAddressesHashed,
 			"clients of %s hash the members' IP addresses, so they look elsewhere for some keys when a member gets a new pod", client)
 	case share == 0:
-		return condition(kind, true, cachev1alpha1.ReasonConsistent,
-			"clients of %s look elsewhere only for the keys of leaving members", client)
+		return nil
 	}
 	then := "these keys are misses until their items are moved"
 	if in.Cluster.Spec.Routing.Moves == cachev1alpha1.MovesOff {
 		then = "these keys are misses until they are stored again"
 	}
-	return condition(kind, false, cachev1alpha1.ReasonOtherKeysMove,
+	return advise(cachev1alpha1.ReasonOtherKeysMove,
 		"from %d to %d members, clients of %s look elsewhere for about %.0f%% of all keys although the members that have them stay: %s",
 		from, to, client, math.Max(1, 100*share), then)
 }

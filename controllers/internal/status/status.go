@@ -107,6 +107,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s.Selector = labels.SelectorFromSet(build.Selector(in.Cluster)).String()
 	members(in, &s)
 	setBinding(in, &s)
+	s.ServiceMonitor = serviceMonitor(in)
 	w := waits{now: in.Now}
 	s.Router = routers(in, &w)
 	s.Drains = drains(in)
@@ -121,6 +122,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 		s.Progress = moveLine(in)
 	}
 	s.LastDrains = lastDrains(in, s.LastDrains)
+	s.Advice = advice(in, &s)
 	setConditions(in, &s, conditions(in, &s, &w))
 	in.again = w.next
 	s.Phase = phase(in, &s)

@@ -27,7 +27,7 @@ import (
 
 var now = time.Unix(5000, 0)
 
-// input is a cluster with storage of this size, with as many ready pods.
+// input is a cluster with storage of that size, with as many ready pods.
 func input(size int32) *Input {
 	in := &Input{
 		Cluster: apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(size).Defaulted().Obj(),
@@ -77,24 +77,24 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 		return func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To(size), by }
 	}
 	invalid := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, "cache", nil)
-	// Available, Progressing, Degraded, Draining: "+" is true.
+	// Available, Progressing, Degraded, Draining: "+" is true, "-" false; empty if there is no such condition.
 	for name, test := range map[string]struct {
 		in    *Input
 		want  [4]string
 		phase cachev1alpha1.Phase
 	}{
 		"as wanted": {
-			input(3), [4]string{"+Ready", "-AsWanted", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhaseRunning,
+			input(3), [4]string{"+Ready", "-AsWanted", "-Healthy", ""}, cachev1alpha1.PhaseRunning,
 		},
 		"members come up for the first time": {
-			input(3).with(unready), [4]string{"-MembersNotReady", "+Scaling", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhasePending,
+			input(3).with(unready), [4]string{"-MembersNotReady", "+Scaling", "-Healthy", ""}, cachev1alpha1.PhasePending,
 		},
 		"a member of a running cluster is not ready": {
 			input(3).with(unready).with(func(in *Input) { in.Cluster.Status.Phase = cachev1alpha1.PhaseRunning }),
-			[4]string{"-MembersNotReady", "+Scaling", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhaseScaling,
+			[4]string{"-MembersNotReady", "+Scaling", "-Healthy", ""}, cachev1alpha1.PhaseScaling,
 		},
 		"hibernated": {
-			input(0), [4]string{"-Hibernated", "-AsWanted", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhaseHibernated,
+			input(0), [4]string{"-Hibernated", "-AsWanted", "-Healthy", ""}, cachev1alpha1.PhaseHibernated,
 		},
 		"a plain cluster of none": {
 			input(0).with(func(in *Input) { in.Cluster.Spec.Storage = nil }),
@@ -118,7 +118,7 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 		},
 		"up past a retained volume": {
 			input(2).with(blocked(3, plan.BlockedByVolume)),
-			[4]string{"-MembersNotReady", "-BlockedByVolume", "+BlockedByVolume", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
+			[4]string{"-MembersNotReady", "-BlockedByVolume", "+BlockedByVolume", ""}, cachev1alpha1.PhaseDegraded,
 		},
 		"held": {
 			input(2).leaving(2, plan.Held, plan.HeldByRequest, "remove it"),
@@ -132,24 +132,24 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 			input(2).with(func(in *Input) {
 				in.Plan.DeletedClaims = []plan.DeletedClaim{{Claim: action.ClaimRef{Name: "data-cache-1"}, Message: "it was deleted"}}
 			}),
-			[4]string{"+Ready", "-AsWanted", "+ClaimDeleted", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
+			[4]string{"+Ready", "-AsWanted", "+ClaimDeleted", ""}, cachev1alpha1.PhaseDegraded,
 		},
 		"the spec is refused": {
 			input(2).with(func(in *Input) { in.Err = fmt.Errorf("apply members: %w", invalid) }),
-			[4]string{"+Ready", "-AsWanted", "+InvalidSpec", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
+			[4]string{"+Ready", "-AsWanted", "+InvalidSpec", ""}, cachev1alpha1.PhaseDegraded,
 		},
 		"the API server does not answer": {
 			input(2).with(func(in *Input) { in.Err = errors.New("connection refused") }),
-			[4]string{"+Ready", "-AsWanted", "+ReconcileError", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
+			[4]string{"+Ready", "-AsWanted", "+ReconcileError", ""}, cachev1alpha1.PhaseDegraded,
 		},
-		"another owner has the name": {
+		"somebody else has the name": {
 			input(2).with(func(in *Input) {
 				in.Err = fmt.Errorf("apply: %w", &identity.NameTakenError{Kind: "Service", Name: "cache"})
 			}),
-			[4]string{"+Ready", "-AsWanted", "+NameTaken", "-NothingToDrain"}, cachev1alpha1.PhaseDegraded,
+			[4]string{"+Ready", "-AsWanted", "+NameTaken", ""}, cachev1alpha1.PhaseDegraded,
 		},
 		"being deleted": {
-			input(2).with(deleting), [4]string{"-Deleting", "+Deleting", "-Healthy", "-NothingToDrain"}, cachev1alpha1.PhaseDeleting,
+			input(2).with(deleting), [4]string{"-Deleting", "+Deleting", "-Healthy", ""}, cachev1alpha1.PhaseDeleting,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,22 +220,47 @@ func TestStatusHasTheServersThatTheClientsAreGiven(t *testing.T) {
 	}
 }
 
+// The ServiceMonitor that exists has its name in status, so that it is found when it is not asked for
+// any more.
 func TestAMissingServiceMonitorKindIsToldAndNeedsNobody(t *testing.T) {
-	for monitoring, want := range map[Monitoring]string{
-		Monitored:         cachev1alpha1.ReasonServiceMonitorApplied,
-		MonitoringUnknown: cachev1alpha1.ReasonServiceMonitorUnknown,
+	for _, test := range []struct {
+		monitoring        Monitoring
+		before            string
+		condition, exists string
+	}{
+		{Monitored, "", "", "cache"},
+		{MonitoringUnknown, "cache", cachev1alpha1.ReasonServiceMonitorUnknown, ""},
+		{NotMonitored, "cache", "", ""},
+		{MonitoringUnseen, "cache", "", "cache"},
 	} {
 		in := input(3)
-		in.Monitoring = monitoring
+		in.Monitoring, in.Cluster.Status.ServiceMonitor = test.monitoring, test.before
 		s := compute(t, in)
-		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionMonitored)
-		if c == nil || c.Reason != want || (c.Status == metav1.ConditionTrue) != (monitoring == Monitored) {
-			t.Errorf("%d: want %s, got %v", monitoring, want, c)
+		if c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionMonitored); reasonOf(c) != test.condition || c != nil && c.Status != metav1.ConditionFalse {
+			t.Errorf("%+v: condition %+v", test, c)
+		}
+		if s.ServiceMonitor != test.exists {
+			t.Errorf("%+v: status names %q", test, s.ServiceMonitor)
 		}
 		if meta.IsStatusConditionTrue(s.Conditions, cachev1alpha1.ConditionDegraded) {
-			t.Errorf("%d: the cluster is degraded", monitoring)
+			t.Errorf("%+v: the cluster is degraded", test)
 		}
 	}
+}
+
+// reasonOf a condition; empty if there is none.
+func reasonOf(c *metav1.Condition) string {
+	if c == nil {
+		return ""
+	}
+	return c.Reason
+}
+
+func messageOf(c *metav1.Condition) string {
+	if c == nil {
+		return ""
+	}
+	return c.Message
 }
 
 func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
@@ -265,7 +290,7 @@ func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
 				Reason: "SurvivorUnreachable", Message: "waits",
 			}},
 		},
-		"the number of items is unknown": {
+		"nobody knows how many items there are": {
 			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": unknown} }),
 			"50% (10 items)",
 			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}},
@@ -329,7 +354,7 @@ func TestLastDrainsHaveTheReasonThatAClaimWentForInTheEnd(t *testing.T) {
 	in := input(1).leaving(1, plan.Releasing, "", "")
 	in.Plan.Drains[0].Why = action.NeverBound
 	in.Cluster.Status = compute(t, in)
-	in.Plan.Drains[0].Why = action.ByReceipt // the volume was bound after all, and drained
+	in.Plan.Drains[0].Why = action.ByReceipt // it was bound after all, and drained
 	if got := compute(t, in).LastDrains; len(got) != 1 || got[0].Result != "Drained" || got[0].Found != 3 {
 		t.Errorf("%+v", got)
 	}
@@ -365,7 +390,7 @@ func TestAMemberThatDoesNotEndSaysOnWhichNodeAndSinceWhen(t *testing.T) {
 func TestStatusNamesTheBindingThatIsThere(t *testing.T) {
 	spec := &cachev1alpha1.BindingSpec{SecretName: "cache-binding"}
 	named := &cachev1alpha1.BindingStatus{Name: "cache-binding"}
-	written := &Binding{Name: "cache-binding", Reason: cachev1alpha1.ReasonBindingWritten}
+	written := &Binding{Name: "cache-binding"}
 	forbidden := &Binding{Reason: cachev1alpha1.ReasonBindingForbidden}
 	for name, test := range map[string]struct {
 		spec   *cachev1alpha1.BindingSpec
@@ -376,25 +401,17 @@ func TestStatusNamesTheBindingThatIsThere(t *testing.T) {
 	}{
 		"none is asked for":           {nil, nil, &Binding{}, nil, ""},
 		"none any more":               {nil, named, &Binding{}, nil, ""},
-		"it is written":               {spec, nil, written, named, cachev1alpha1.ReasonBindingWritten},
+		"it is written":               {spec, nil, written, named, ""},
 		"a right lacks":               {spec, nil, forbidden, nil, cachev1alpha1.ReasonBindingForbidden},
-		"the Secret was not read yet": {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
-		"not read: it is as before":   {spec, named, nil, named, cachev1alpha1.ReasonBindingWritten},
+		"nobody has looked yet":       {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
+		"nobody looked: it is as was": {spec, named, nil, named, ""},
 	} {
 		in := input(3)
 		in.Cluster.Spec.Binding, in.Cluster.Status.Binding, in.Binding = test.spec, test.is, test.found
-		if test.is != nil {
-			meta.SetStatusCondition(&in.Cluster.Status.Conditions, metav1.Condition{
-				Type: cachev1alpha1.ConditionBindable, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonBindingWritten,
-			})
-		}
 		s := compute(t, in)
 		c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionBindable)
-		if c == nil && test.reason == "" {
-			c = &metav1.Condition{}
-		}
-		if c == nil || c.Reason != test.reason || (c.Status == metav1.ConditionTrue) != (test.reason == cachev1alpha1.ReasonBindingWritten) {
-			t.Errorf("%s: want %s, got %v", name, test.reason, c)
+		if reasonOf(c) != test.reason || c != nil && c.Status != metav1.ConditionFalse {
+			t.Errorf("%s: want %q, got %v", name, test.reason, c)
 		}
 		if diff := cmp.Diff(test.want, s.Binding); diff != "" {
 			t.Errorf("%s: status.binding: -want +got:\n%s", name, diff)

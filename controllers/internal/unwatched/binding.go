@@ -48,12 +48,14 @@ type Bindings struct{ written memory.Answers[bound] }
 // BindingRecheck is how long until the binding is checked again; 0 if the spec asks for none.
 func BindingRecheck(b *status.Binding) time.Duration {
 	switch {
-	case b == nil || b.Reason == "":
+	case b == nil:
 		return 0
-	case b.Reason == cachev1alpha1.ReasonBindingWritten:
+	case b.Reason != "":
+		return unboundInterval
+	case b.Name != "":
 		return bindingInterval
 	}
-	return unboundInterval
+	return 0
 }
 
 // Apply writes the Secret that spec.binding asks for, with these servers, or deletes the one that
@@ -87,10 +89,7 @@ func (b *Bindings) Apply(
 	if err != nil {
 		return nil, err
 	}
-	binding := status.Binding{
-		Name: wanted.SecretName, Reason: cachev1alpha1.ReasonBindingWritten,
-		Message: fmt.Sprintf("Secret %s has what applications need", wanted.SecretName),
-	}
+	binding := status.Binding{Name: wanted.SecretName}
 	b.written.Note(c, now, bound{list, binding})
 	return &binding, nil
 }

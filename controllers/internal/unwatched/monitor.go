@@ -44,7 +44,7 @@ func MonitorRecheck(m status.Monitoring) time.Duration {
 func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcached, now time.Time) (status.Monitoring, error) {
 	desired := build.ServiceMonitor(c)
 	if desired == nil {
-		if meta.IsStatusConditionTrue(c.Status.Conditions, cachev1alpha1.ConditionMonitored) {
+		if c.Status.ServiceMonitor != "" {
 			if err := a.deleteServiceMonitor(ctx, c); err != nil {
 				return status.MonitoringUnseen, err
 			}

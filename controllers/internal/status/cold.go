@@ -5,21 +5,18 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// warm is the condition Warm. It names the members that started cold, because their volume is too
-// small, or because their last pod was lost with no save or an incomplete one. A member says so in
-// its termination message, which stays until it ends again. Members that joined are warm when their
-// items have been moved.
-func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
-	const kind = cachev1alpha1.ConditionWarm
+// startedCold names the members that started cold, because their volume is too small or because
+// their last pod was lost without a save, or with a part of one. A member says so in its
+// termination message, which lasts until it ends again.
+func startedCold(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Advice {
 	var cold []string
-	advice := ""
+	room := ""
 	for _, name := range s.Nodes {
 		i := slices.IndexFunc(in.Pods, func(p corev1.Pod) bool { return p.Name == name })
 		switch c := coldStart(&in.Pods[i]); {
@@ -34,17 +31,13 @@ func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			cold = append(cold, fmt.Sprintf("%s (nothing of its file can be read: %s)", name, bound(c.Unreadable, maxWords)))
 		default:
 			cold = append(cold, fmt.Sprintf("%s (needs %d MiB, has %d MiB)", name, c.NeedBytes>>20, c.FreeBytes>>20))
-			advice = "; if a volume had no room for a second warm file, make storage.size more than twice memory"
+			room = "; if a volume had no room for a second warm file, make storage.size more than twice memory"
 		}
 	}
-	n := len(in.Plan.Moves)
-	switch {
-	case len(cold) == 0 && n > 0:
-		return condition(kind, false, cachev1alpha1.ReasonMoving, "members whose items are not moved yet: %d; see the condition Moving", n)
-	case len(cold) == 0:
-		return condition(kind, true, cachev1alpha1.ReasonKeptCache, "no member that runs has lost its items for lack of room or of a save")
+	if len(cold) == 0 {
+		return nil
 	}
-	return condition(kind, false, cachev1alpha1.ReasonStartedCold, "members that started cold: %s%s", someOf(cold), advice)
+	return advise(cachev1alpha1.ReasonStartedCold, "members that started cold: %s%s", someOf(cold), room)
 }
 
 // coldStart is what the member reported when it ended last, or else what its init container
