@@ -130,10 +130,10 @@ type MemcachedSpec struct {
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
-	// template has further settings of the members' pods. A change replaces the members.
+	// podTemplate has further settings of the members' pods. A change replaces the members.
 	// Each of its fields has its own default.
 	// +optional
-	Template PodTemplate `json:"template,omitzero"`
+	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 
 	// service has further settings of the Services of the members, of the list and of
 	// discovery. Each of its fields has its own default.
@@ -162,7 +162,7 @@ type MemcachedSpec struct {
 	// router puts stateless routers in front of the members: one address, the Service
 	// NAME-router at containerPort, for any library in any language. Applications need
 	// neither a list nor the routing; both kinds of clients can share a cluster. Routers use
-	// the tls and auth of the members, and run where template lets the members run. Needs
+	// the tls and auth of the members, and run where podTemplate lets the members run. Needs
 	// storage. Absent, there are none.
 	// +optional
 	Router *RouterSpec `json:"router,omitempty"`
@@ -274,11 +274,11 @@ type RouterSpec struct {
 	// way. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// template has further settings of the routers' pods. Defaults, field by field, to the
-	// members' template, except for labels, annotations, affinity to other pods, spread,
+	// podTemplate has further settings of the routers' pods. Defaults, field by field, to the
+	// members' podTemplate, except for labels, annotations, affinity to other pods, spread,
 	// topologySpreadConstraints and terminationGracePeriodSeconds. A change replaces the routers.
 	// +optional
-	Template PodTemplate `json:"template,omitzero"`
+	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 	// service has further settings of the Service NAME-router. Each of its fields has its
 	// own default.
 	// +optional
@@ -393,7 +393,7 @@ type ServiceMonitorSpec struct {
 }
 
 // PodTemplate is what a person may set on the pods of one kind: members, routers, or
-// the drainers' Jobs. A field that router.template or drain.template leaves out is the
+// the drainers' Jobs. A field that router.podTemplate or drain.podTemplate leaves out is the
 // members', except for labels, annotations, affinity to other pods, spread,
 // topologySpreadConstraints and terminationGracePeriodSeconds, which each kind has for itself.
 // An empty one ({} or []) is not left out.
@@ -402,21 +402,21 @@ type PodTemplate struct {
 	// them; at most 64. If the operator sets the same key, its value wins. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="template.labels: a key has at most 317 characters, a value 63"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="template.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="podTemplate.labels: a key has at most 317 characters, a value 63"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="podTemplate.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
 	Labels map[string]string `json:"labels,omitempty"`
 	// annotations are added to the pods, and to the StatefulSet, Deployment or Job that
 	// makes them; at most 64 of 4096 characters each. Defaults to none; members and drainers
 	// have cluster-autoscaler.kubernetes.io/safe-to-evict: "true", unless it is set here.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="template.annotations: a key has at most 317 characters, a value 4096"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="template.annotations must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, which are Kubernetes' own"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="podTemplate.annotations: a key has at most 317 characters, a value 4096"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="podTemplate.annotations must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, which are Kubernetes' own"
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// nodeSelector of the pods. Defaults to any node.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// affinity of the pods. Routers and drainers whose template has none share the members'
+	// affinity of the pods. Routers and drainers whose podTemplate has none share the members'
 	// affinity to nodes. Defaults to none.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
@@ -728,11 +728,11 @@ type DrainSpec struct {
 	// without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// template has further settings of the Jobs of drains and moves, and of their
-	// pods. Defaults, field by field, to the members' template, except for labels, annotations
+	// podTemplate has further settings of the Jobs of drains and moves, and of their
+	// pods. Defaults, field by field, to the members' podTemplate, except for labels, annotations
 	// and affinity to other pods. A change affects new Jobs, and those that have not started.
 	// +optional
-	Template PodTemplate `json:"template,omitzero"`
+	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 	// rateLimit slows a drain down, so that the survivors can serve their clients
 	// meanwhile. Defaults to none: as fast as they accept items.
 	// +optional

@@ -102,7 +102,7 @@ func (in *DrainSpec) DeepCopyInto(out *DrainSpec) {
 		**out = **in
 	}
 	in.Resources.DeepCopyInto(&out.Resources)
-	in.Template.DeepCopyInto(&out.Template)
+	in.PodTemplate.DeepCopyInto(&out.PodTemplate)
 	if in.RateLimit != nil {
 		in, out := &in.RateLimit, &out.RateLimit
 		*out = new(RateLimit)
@@ -281,7 +281,7 @@ func (in *MemcachedSpec) DeepCopyInto(out *MemcachedSpec) {
 		**out = **in
 	}
 	in.Resources.DeepCopyInto(&out.Resources)
-	in.Template.DeepCopyInto(&out.Template)
+	in.PodTemplate.DeepCopyInto(&out.PodTemplate)
 	in.Service.DeepCopyInto(&out.Service)
 	if in.Storage != nil {
 		in, out := &in.Storage, &out.Storage
@@ -542,7 +542,7 @@ func (in *RouterSpec) DeepCopyInto(out *RouterSpec) {
 		**out = **in
 	}
 	in.Resources.DeepCopyInto(&out.Resources)
-	in.Template.DeepCopyInto(&out.Template)
+	in.PodTemplate.DeepCopyInto(&out.PodTemplate)
 	in.Service.DeepCopyInto(&out.Service)
 }
 

@@ -54,7 +54,7 @@ func asAnotherUser(t *testing.T, lockFile string, f func()) {
 	<-done
 }
 
-// If spec.template.securityContext.runAsUser is changed, the lock file belongs to the user before. The next
+// If spec.podTemplate.securityContext.runAsUser is changed, the lock file belongs to the user before. The next
 // member has the lock all the same.
 func TestAMemberOfAnotherUserWaitsForTheLock(t *testing.T) {
 	dir := t.TempDir()

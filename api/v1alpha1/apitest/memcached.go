@@ -140,13 +140,13 @@ func (b *MemcachedBuilder) EveryField() *MemcachedBuilder {
 	s.Drain.Resources = corev1.ResourceRequirements{
 		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0.5Gi")},
 	}
-	s.Drain.Template = cachev1alpha1.PodTemplate{
+	s.Drain.PodTemplate = cachev1alpha1.PodTemplate{
 		Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"sidecar.istio.io/inject": "false"}, ServiceAccountName: "default",
 	}
 	s.Service = cachev1alpha1.ServiceTemplate{Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"example.com/note": "kept"}}
 	s.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](100000), BytesPerSecond: ptr.To(resource.MustParse("0.5Gi"))}
 	s.Drain.SkipExpiringWithin = &metav1.Duration{Duration: 90 * time.Second}
-	s.Template = everyTemplateField()
+	s.PodTemplate = everyTemplateField()
 	s.PodDisruptionBudget.MaxUnavailable = ptr.To(intstr.FromString("34%"))
 	peer := networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "shop"}},

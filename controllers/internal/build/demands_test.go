@@ -93,7 +93,7 @@ func TestNoPodKeepsItsNode(t *testing.T) {
 		}
 	}
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Template.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+		s.PodTemplate.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 	}).Defaulted().Obj()
 	if got := StatefulSet(c, options, 1).Spec.Template.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"]; got != "false" {
 		t.Errorf("a person says false, members have %q", got)
@@ -103,7 +103,7 @@ func TestNoPodKeepsItsNode(t *testing.T) {
 // kindsOfPods are the templates of a spec, by what has them.
 func kindsOfPods(s *cachev1alpha1.MemcachedSpec) map[string]*cachev1alpha1.PodTemplate {
 	return map[string]*cachev1alpha1.PodTemplate{
-		"members": &s.Template, "routers": &s.Router.Template, "drains": &s.Drain.Template, "moves": &s.Drain.Template,
+		"members": &s.PodTemplate, "routers": &s.Router.PodTemplate, "drains": &s.Drain.PodTemplate, "moves": &s.Drain.PodTemplate,
 	}
 }
 
@@ -157,7 +157,7 @@ func TestEachKindOfPodHasTheSettingsOfItsOwnTemplate(t *testing.T) {
 func TestWhatATemplateLeavesOutIsTheMembers(t *testing.T) {
 	c := withStorage().EveryField().Storage("1Gi").Defaulted().Obj()
 	c.Spec.Router = &cachev1alpha1.RouterSpec{}
-	c.Spec.Template.PriorityClassName, c.Spec.Template.RuntimeClassName = "important", ptr.To("gvisor")
+	c.Spec.PodTemplate.PriorityClassName, c.Spec.PodTemplate.RuntimeClassName = "important", ptr.To("gvisor")
 	pods := allPods(c, options)
 	for _, kind := range []string{"routers", "drains", "moves"} {
 		got, members := pods[kind], pods["members"]
@@ -176,7 +176,7 @@ func TestWhatATemplateLeavesOutIsTheMembers(t *testing.T) {
 		}
 	}
 	empty := cachev1alpha1.PodTemplate{NodeSelector: map[string]string{}, Tolerations: []corev1.Toleration{}, Affinity: &corev1.Affinity{}}
-	c.Spec.Router.Template, c.Spec.Drain.Template = empty, empty
+	c.Spec.Router.PodTemplate, c.Spec.Drain.PodTemplate = empty, empty
 	for kind, pod := range allPods(c, options) {
 		if a := pod.Spec.Affinity; kind != "members" && (len(pod.Spec.NodeSelector)+len(pod.Spec.Tolerations) > 0 || a != nil && a.NodeAffinity != nil) {
 			t.Errorf("%s: an empty field was taken for one that is left out: %+v", kind, pod.Spec)
@@ -191,8 +191,8 @@ func TestServicesAndWorkloadsHaveAPersonsLabelsAndAnnotations(t *testing.T) {
 		Annotations: map[string]string{"example.com/mesh": "off"},
 	}
 	own := cachev1alpha1.PodTemplate{Labels: settings.Labels, Annotations: settings.Annotations}
-	c.Spec.Service, c.Spec.Router = settings, &cachev1alpha1.RouterSpec{Service: settings, Template: own}
-	c.Spec.Template.Labels, c.Spec.Template.Annotations, c.Spec.Drain.Template = own.Labels, own.Annotations, own
+	c.Spec.Service, c.Spec.Router = settings, &cachev1alpha1.RouterSpec{Service: settings, PodTemplate: own}
+	c.Spec.PodTemplate.Labels, c.Spec.PodTemplate.Annotations, c.Spec.Drain.PodTemplate = own.Labels, own.Annotations, own
 	plain := c.DeepCopy()
 	plain.Spec.Storage, plain.Spec.Router, plain.Spec.Discovery = nil, nil, nil
 	job := DrainJob(c, options, nil, "data-cache-2", "uid", 2, false)
@@ -232,7 +232,7 @@ func TestWhereThePlatformAssignsUsersThePodsNameNone(t *testing.T) {
 			}
 		}
 	}
-	c.Spec.Template.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](5), FSGroup: ptr.To[int64](6)}
+	c.Spec.PodTemplate.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](5), FSGroup: ptr.To[int64](6)}
 	if s := allPods(c, o)["members"].Spec.SecurityContext; *s.RunAsUser != 5 || *s.FSGroup != 6 {
 		t.Errorf("a person's user was left out: %+v", s)
 	}

@@ -72,7 +72,7 @@ func DrainerTemplate(c *cachev1alpha1.Memcached, o Options) string {
 	text, _ := json.Marshal(struct {
 		Labels, Annotations map[string]string
 		Pod                 corev1.PodSpec
-	}{c.Spec.Drain.Template.Labels, c.Spec.Drain.Template.Annotations, pod}) // what came as JSON has JSON
+	}{c.Spec.Drain.PodTemplate.Labels, c.Spec.Drain.PodTemplate.Annotations, pod}) // what came as JSON has JSON
 	return hash(string(text))
 }
 

@@ -65,8 +65,8 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 	}
 	spec.WithContainers(containers(c, o, memcached.WithCommand(command...))...)
 	return appsac.Deployment(c.Name, c.Namespace).
-		WithLabels(withOurs(c.Spec.Template.Labels, Labels(c, cachev1alpha1.ComponentMember))).
-		WithAnnotations(c.Spec.Template.Annotations).
+		WithLabels(withOurs(c.Spec.PodTemplate.Labels, Labels(c, cachev1alpha1.ComponentMember))).
+		WithAnnotations(c.Spec.PodTemplate.Annotations).
 		WithOwnerReferences(owner(c)).
 		WithSpec(appsac.DeploymentSpec().
 			WithReplicas(*c.Spec.Size).
@@ -114,8 +114,8 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		spec.WithVolumes(inMemory(c))
 	}
 	return appsac.StatefulSet(c.Name, c.Namespace).
-		WithLabels(withOurs(c.Spec.Template.Labels, Labels(c, cachev1alpha1.ComponentMember))).
-		WithAnnotations(c.Spec.Template.Annotations).
+		WithLabels(withOurs(c.Spec.PodTemplate.Labels, Labels(c, cachev1alpha1.ComponentMember))).
+		WithAnnotations(c.Spec.PodTemplate.Annotations).
 		WithOwnerReferences(owner(c)).
 		WithSpec(appsac.StatefulSetSpec().
 			WithServiceName(c.Name).

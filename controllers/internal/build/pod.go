@@ -22,21 +22,21 @@ const safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 // membersTemplate has a person's settings of members.
 func membersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
-	t := c.Spec.Template
+	t := c.Spec.PodTemplate
 	t.Annotations = withOurs(map[string]string{safeToEvict: "true"}, t.Annotations)
 	return &t
 }
 
 // routersTemplate has a person's settings of routers.
 func routersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
-	t := inherited(&c.Spec.Router.Template, &c.Spec.Template)
+	t := inherited(&c.Spec.Router.PodTemplate, &c.Spec.PodTemplate)
 	t.TerminationGracePeriodSeconds = cmp.Or(t.TerminationGracePeriodSeconds, ptr.To[int64](routerGrace))
 	return t
 }
 
 // drainersTemplate has a person's settings of the Jobs of drains and moves.
 func drainersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
-	t := inherited(&c.Spec.Drain.Template, &c.Spec.Template)
+	t := inherited(&c.Spec.Drain.PodTemplate, &c.Spec.PodTemplate)
 	t.Annotations = withOurs(map[string]string{safeToEvict: "true"}, t.Annotations)
 	return t
 }
@@ -104,7 +104,7 @@ func podTemplate(c *cachev1alpha1.Memcached, t *cachev1alpha1.PodTemplate, compo
 // memberPod is what members with and without storage share.
 func memberPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfiguration {
 	spec := podSpec(membersTemplate(c), Selector(c), corev1.LabelHostname)
-	spec.SecurityContext = convert[coreac.PodSecurityContextApplyConfiguration](writingSecurity(&c.Spec.Template, o))
+	spec.SecurityContext = convert[coreac.PodSecurityContextApplyConfiguration](writingSecurity(&c.Spec.PodTemplate, o))
 	spec.TerminationGracePeriodSeconds = graceSeconds(c)
 	return spec
 }
@@ -172,7 +172,7 @@ func spread(t *cachev1alpha1.PodTemplate, pods map[string]string, over []string)
 // time to write all of memory to a slow disk (16 MiB/s). It is nil if nothing is saved:
 // then the API server sets the default.
 func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
-	if given := c.Spec.Template.TerminationGracePeriodSeconds; given != nil {
+	if given := c.Spec.PodTemplate.TerminationGracePeriodSeconds; given != nil {
 		return given
 	}
 	if c.Spec.Storage == nil {

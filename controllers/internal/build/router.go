@@ -251,8 +251,8 @@ func Routers(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfi
 		WithTemplate(podTemplate(c, routersTemplate(c), cachev1alpha1.ComponentRouter, routerPod(c, o)))
 	spec.Replicas = c.Spec.Router.Replicas
 	return appsac.Deployment(RouterName(c.Name), c.Namespace).
-		WithLabels(withOurs(c.Spec.Router.Template.Labels, Labels(c, cachev1alpha1.ComponentRouter))).
-		WithAnnotations(c.Spec.Router.Template.Annotations).
+		WithLabels(withOurs(c.Spec.Router.PodTemplate.Labels, Labels(c, cachev1alpha1.ComponentRouter))).
+		WithAnnotations(c.Spec.Router.PodTemplate.Annotations).
 		WithOwnerReferences(owner(c)).
 		WithSpec(spec)
 }

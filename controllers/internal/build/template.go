@@ -36,7 +36,7 @@ func RouterSpec(c *cachev1alpha1.Memcached) string {
 	router := *c.Spec.Router.DeepCopy()
 	router.Replicas, router.Service = nil, cachev1alpha1.ServiceTemplate{}
 	return hashOf(cachev1alpha1.MemcachedSpec{
-		Router: &router, Template: c.Spec.Template, TLS: c.Spec.TLS, Auth: c.Spec.Auth,
+		Router: &router, PodTemplate: c.Spec.PodTemplate, TLS: c.Spec.TLS, Auth: c.Spec.Auth,
 		ContainerPort: c.Spec.ContainerPort, MaxItemSize: c.Spec.MaxItemSize,
 	})
 }

@@ -100,7 +100,7 @@ const drainerGrace = 30
 // drainerEnds is when a drainer's pod that was told to end has to be gone. Anybody may
 // have made a similar pod with a year to end, so the grace period is bounded: by the spec's, or the default.
 func drainerEnds(c *cachev1alpha1.Memcached, pod *corev1.Pod) time.Time {
-	ends, most := pod.DeletionTimestamp.Time, max(drainerGrace, ptr.Deref(c.Spec.Drain.Template.TerminationGracePeriodSeconds, 0))
+	ends, most := pod.DeletionTimestamp.Time, max(drainerGrace, ptr.Deref(c.Spec.Drain.PodTemplate.TerminationGracePeriodSeconds, 0))
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > most {
 		ends = time.Unix(ends.Unix()-*grace+most, 0)
 	}
@@ -145,7 +145,7 @@ func containerTrouble(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatu
 // userFor says how a pod gets a user by number, which the kubelet asks for.
 func userFor(message string) string {
 	if strings.Contains(message, "non-numeric user") {
-		return "; set spec.template.securityContext.runAsUser, or let the operator set it: --assigned-users=false"
+		return "; set spec.podTemplate.securityContext.runAsUser, or let the operator set it: --assigned-users=false"
 	}
 	return ""
 }
