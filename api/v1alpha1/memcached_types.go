@@ -28,6 +28,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own, and applications use the cluster's Service"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own, and routers could not tell them apart"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.exporter) || p.containerPort != self.exporter.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.exporter) || p.containerPort != self.exporter.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, exporter.port or discovery.port: something else listens there"
+// +kubebuilder:validation:XValidation:rule="!has(self.router) || !has(self.router.podTemplate) || (!has(self.router.podTemplate.containers) || self.router.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort))) && (!has(self.router.podTemplate.initContainers) || self.router.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort)))",message="router.podTemplate: a container's port must not be containerPort: the router listens there"
 type MemcachedSpec struct {
 	// size is the number of members wanted, from 0 to 512. 0 hibernates
 	// a cluster with storage: its members stop, their volumes stay, nothing is drained,
@@ -276,7 +278,8 @@ type RouterSpec struct {
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 	// podTemplate has further settings of the routers' pods. Defaults, field by field, to the
 	// members' podTemplate, except for labels, annotations, affinity to other pods, spread,
-	// topologySpreadConstraints and terminationGracePeriodSeconds. A change replaces the routers.
+	// topologySpreadConstraints, terminationGracePeriodSeconds, env, volumes, volumeMounts,
+	// containers and initContainers. A change replaces the routers.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 	// service has further settings of the Service NAME-router. Each of its fields has its
@@ -395,7 +398,8 @@ type ServiceMonitorSpec struct {
 // PodTemplate is what a person may set on the pods of one kind: members, routers, or
 // the drainers' Jobs. A field that router.podTemplate or drain.podTemplate leaves out is the
 // members', except for labels, annotations, affinity to other pods, spread,
-// topologySpreadConstraints and terminationGracePeriodSeconds, which each kind has for itself.
+// topologySpreadConstraints, terminationGracePeriodSeconds, and what is added to a pod (env,
+// volumes, volumeMounts, containers, initContainers), which each kind has for itself.
 // An empty one ({} or []) is not left out.
 type PodTemplate struct {
 	// labels are added to the pods, and to the StatefulSet, Deployment or Job that makes
@@ -477,6 +481,50 @@ type PodTemplate struct {
 	// same user.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
+	// env are variables of the main container: memcached's with its supervisor, the router's,
+	// or the drainer's; at most 64. Defaults to none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Env []corev1.EnvVar `json:"env,omitempty"`
+	// volumes of the pods beside the operator's, at most 32. Defaults to none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(v, !(v.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))",message="podTemplate.volumes must not have a name of the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	Volumes []corev1.Volume `json:"volumes,omitempty"`
+	// volumeMounts of the main container, at most 64: of volumes named here, at paths that the
+	// operator leaves free. Defaults to none.
+	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))",message="podTemplate.volumeMounts must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	// +kubebuilder:validation:XValidation:rule="self.all(m, m.mountPath.startsWith('/') && !m.mountPath.endsWith('/') && !m.mountPath.endsWith('/.') && !m.mountPath.endsWith('/..') && !m.mountPath.contains('//') && !m.mountPath.contains('/./') && !m.mountPath.contains('/../'))",message="podTemplate.volumeMounts: mountPath must be an absolute path without empty parts, . and .."
+	// +kubebuilder:validation:XValidation:rule="self.all(m, ['/data', '/supervisor', '/memory', '/tls', '/auth', '/list', '/table', '/scratch', '/run/begin', '/drainer', '/dev/termination-log'].all(d, m.mountPath != d && !m.mountPath.startsWith(d + '/')) && !(m.mountPath in ['/run', '/dev']))",message="podTemplate.volumeMounts: mountPath must not be one of the operator's own, nor below: /data, /supervisor, /memory, /tls, /auth, /list, /table, /scratch, /run/begin, /drainer, /dev/termination-log; nor /run or /dev"
+	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
+	// containers are sidecars, at most 8. Defaults to none. A drain or a move is over when its
+	// drainer has ended: Kubernetes stops the sidecars with the Job.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'exporter', 'router', 'drainer']))",message="podTemplate.containers must not have a name of the operator's own containers: memcached, install, exporter, router, drainer"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.containers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin'])))",message="podTemplate.containers must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	Containers []corev1.Container `json:"containers,omitempty"`
+	// initContainers run after the operator's own and before the main container, at most 8;
+	// with restartPolicy Always they are sidecars. Defaults to none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'exporter', 'router', 'drainer']))",message="podTemplate.initContainers must not have a name of the operator's own containers: memcached, install, exporter, router, drainer"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.initContainers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin'])))",message="podTemplate.initContainers must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	InitContainers []corev1.Container `json:"initContainers,omitempty"`
 }
 
 // ServiceTemplate is what a person may set on Services.
@@ -729,8 +777,10 @@ type DrainSpec struct {
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 	// podTemplate has further settings of the Jobs of drains and moves, and of their
-	// pods. Defaults, field by field, to the members' podTemplate, except for labels, annotations
-	// and affinity to other pods. A change affects new Jobs, and those that have not started.
+	// pods. Defaults, field by field, to the members' podTemplate, except for labels,
+	// annotations, affinity to other pods, terminationGracePeriodSeconds, env, volumes,
+	// volumeMounts, containers and initContainers. A change affects new Jobs, and those that
+	// have not started.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 	// rateLimit slows a drain down, so that the survivors can serve their clients
@@ -1001,6 +1051,7 @@ type DrainReceipt struct {
 // +kubebuilder:printcolumn:name="Client",type=string,JSONPath=`.spec.routing.client`,priority=1
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name must be a DNS label of at most 52 characters that begins with a letter: the Service and the members are named after it"
+// +kubebuilder:validation:XValidation:rule="(!has(self.spec.podTemplate) || !has(self.spec.podTemplate.volumes) || self.spec.podTemplate.volumes.all(v, !has(v.persistentVolumeClaim) || !v.persistentVolumeClaim.claimName.startsWith('data-' + self.metadata.name + '-'))) && (!has(self.spec.router) || !has(self.spec.router.podTemplate) || !has(self.spec.router.podTemplate.volumes) || self.spec.router.podTemplate.volumes.all(v, !has(v.persistentVolumeClaim) || !v.persistentVolumeClaim.claimName.startsWith('data-' + self.metadata.name + '-'))) && (!has(self.spec.drain) || !has(self.spec.drain.podTemplate) || !has(self.spec.drain.podTemplate.volumes) || self.spec.drain.podTemplate.volumes.all(v, !has(v.persistentVolumeClaim) || !v.persistentVolumeClaim.claimName.startsWith('data-' + self.metadata.name + '-')))",message="podTemplate.volumes must not have a claim of the members, data-NAME-N: a volume has one user"
 type Memcached struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

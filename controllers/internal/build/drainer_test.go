@@ -33,6 +33,10 @@ func TestADrainersJobSaysHowItsPodsAreMade(t *testing.T) {
 		"annotations (of an injector)": {func(c *cachev1alpha1.Memcached) {
 			c.Spec.Drain.PodTemplate.Annotations = map[string]string{"sidecar.istio.io/inject": "false"}
 		}, false},
+		"a sidecar": {func(c *cachev1alpha1.Memcached) {
+			c.Spec.Drain.PodTemplate.Containers = []corev1.Container{{Name: "shipper"}}
+		}, false},
+		"a variable": {func(c *cachev1alpha1.Memcached) { c.Spec.Drain.PodTemplate.Env = []corev1.EnvVar{{Name: "TZ"}} }, false},
 		"resources": {func(c *cachev1alpha1.Memcached) {
 			c.Spec.Drain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("900")}
 		}, false},

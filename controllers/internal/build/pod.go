@@ -3,6 +3,7 @@ package build
 import (
 	"cmp"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -42,7 +43,7 @@ func drainersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
 }
 
 // inherited is the given template with the members' settings where it has none. What is about one kind
-// of pods (labels, affinity to other pods, spread, time to end) is not inherited.
+// of pods (labels, affinity to other pods, spread, time to end, what is added to a pod) is not inherited.
 func inherited(given, members *cachev1alpha1.PodTemplate) *cachev1alpha1.PodTemplate {
 	t := *given
 	if t.NodeSelector == nil {
@@ -98,7 +99,39 @@ func podTemplate(c *cachev1alpha1.Memcached, t *cachev1alpha1.PodTemplate, compo
 	return coreac.PodTemplateSpec().
 		WithLabels(withOurs(t.Labels, Labels(c, component))).
 		WithAnnotations(t.Annotations).
-		WithSpec(spec)
+		WithSpec(withAdded(spec, t))
+}
+
+// withAdded adds the template's volumes and containers to a pod, and its variables and mounts to the main
+// container, which is the first one. Admission has refused names that the operator uses.
+func withAdded(spec *coreac.PodSpecApplyConfiguration, t *cachev1alpha1.PodTemplate) *coreac.PodSpecApplyConfiguration {
+	main := &spec.Containers[0]
+	for i := range t.Env {
+		main.WithEnv(convert[coreac.EnvVarApplyConfiguration](&t.Env[i]))
+	}
+	for i := range t.VolumeMounts {
+		main.WithVolumeMounts(convert[coreac.VolumeMountApplyConfiguration](&t.VolumeMounts[i]))
+	}
+	for i := range t.Volumes {
+		spec.WithVolumes(convert[coreac.VolumeApplyConfiguration](&t.Volumes[i]))
+	}
+	for i := range t.InitContainers {
+		spec.WithInitContainers(convert[coreac.ContainerApplyConfiguration](&t.InitContainers[i]))
+	}
+	for i := range t.Containers {
+		spec.WithContainers(convert[coreac.ContainerApplyConfiguration](&t.Containers[i]))
+	}
+	return spec
+}
+
+// opensPort tells whether a container of a person's has this port.
+func opensPort(t *cachev1alpha1.PodTemplate, port int32) bool {
+	for _, c := range slices.Concat(t.InitContainers, t.Containers) {
+		if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == port }) {
+			return true
+		}
+	}
+	return false
 }
 
 // memberPod is what members with and without storage share.

@@ -285,11 +285,11 @@ func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfig
 
 // RouterAdminPort is where routers answer /ready, /metrics and /ring.
 func RouterAdminPort(c *cachev1alpha1.Memcached) int32 {
-	const wanted = 11212
-	if c.Spec.ContainerPort == wanted {
-		return wanted + 1
+	port := int32(11212)
+	for port == c.Spec.ContainerPort || c.Spec.Router != nil && opensPort(&c.Spec.Router.PodTemplate, port) {
+		port++
 	}
-	return wanted
+	return port
 }
 
 // routeArgs: the members' certificate and logins are also those of the routers, so an
