@@ -137,10 +137,10 @@ type MemcachedSpec struct {
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 
-	// service has further settings of the Services of the members, of the list and of
-	// discovery. Each of its fields has its own default.
+	// service has further settings of the Services that clients of the members use: those of
+	// the members, of the list and of discovery. Each of its fields has its own default.
 	// +optional
-	Service ServiceTemplate `json:"service,omitzero"`
+	Service ServiceSpec `json:"service,omitzero"`
 
 	// storage gives each member a volume, on which it keeps its cache over restarts.
 	// Absent, the cluster is a Deployment. Can't be added or removed later.
@@ -285,7 +285,7 @@ type RouterSpec struct {
 	// service has further settings of the Service NAME-router. Each of its fields has its
 	// own default.
 	// +optional
-	Service ServiceTemplate `json:"service,omitzero"`
+	Service ServiceSpec `json:"service,omitzero"`
 }
 
 // FailedReads is what routers answer for a key whose member can't be asked.
@@ -527,8 +527,30 @@ type PodTemplate struct {
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`
 }
 
-// ServiceTemplate is what a person may set on Services.
-type ServiceTemplate struct {
+// ServiceType is how a Service is reached.
+//
+// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+type ServiceType string
+
+// The types of Services.
+const (
+	// ServiceClusterIP is reached within the cluster of Kubernetes.
+	ServiceClusterIP ServiceType = "ClusterIP"
+	// ServiceNodePort is reached at a port of each node, too.
+	ServiceNodePort ServiceType = "NodePort"
+	// ServiceLoadBalancer is reached by a load balancer, too.
+	ServiceLoadBalancer ServiceType = "LoadBalancer"
+)
+
+// ServiceSpec is what a person may set on the Services that clients use.
+type ServiceSpec struct {
+	// type of the Services that have an address of their own: ClusterIP (the default),
+	// NodePort or LoadBalancer. They are NAME-router, NAME-discovery, and NAME-member-N of
+	// routing.addresses Stable. NAME and NAME-list have none (they are headless) and stay so:
+	// names in DNS lead to the pods. Clients on the list use the addresses within the cluster
+	// of Kubernetes, whatever the type.
+	// +optional
+	Type ServiceType `json:"type,omitempty"`
 	// labels are added to the Services, at most 64. If the operator sets the same key, its
 	// value wins. Defaults to none.
 	// +optional

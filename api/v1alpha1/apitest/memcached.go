@@ -143,7 +143,7 @@ func (b *MemcachedBuilder) EveryField() *MemcachedBuilder {
 	s.Drain.PodTemplate = cachev1alpha1.PodTemplate{
 		Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"sidecar.istio.io/inject": "false"}, ServiceAccountName: "default",
 	}
-	s.Service = cachev1alpha1.ServiceTemplate{Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"example.com/note": "kept"}}
+	s.Service = cachev1alpha1.ServiceSpec{Type: cachev1alpha1.ServiceNodePort, Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"example.com/note": "kept"}}
 	s.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](100000), BytesPerSecond: ptr.To(resource.MustParse("0.5Gi"))}
 	s.Drain.SkipExpiringWithin = &metav1.Duration{Duration: 90 * time.Second}
 	s.PodTemplate = everyTemplateField()

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -186,7 +187,7 @@ func TestWhatATemplateLeavesOutIsTheMembers(t *testing.T) {
 
 func TestServicesAndWorkloadsHaveAPersonsLabelsAndAnnotations(t *testing.T) {
 	c := withStorage().EveryField().Storage("1Gi").With(discovers).Defaulted().Obj()
-	settings := cachev1alpha1.ServiceTemplate{
+	settings := cachev1alpha1.ServiceSpec{
 		Labels:      map[string]string{"cost-center": "7", cachev1alpha1.LabelInstance: "mine"},
 		Annotations: map[string]string{"example.com/mesh": "off"},
 	}
@@ -210,6 +211,35 @@ func TestServicesAndWorkloadsHaveAPersonsLabelsAndAnnotations(t *testing.T) {
 	}
 	if member.Annotations[cachev1alpha1.AnnotationUnlisted] == "" {
 		t.Error("a member's Service has lost the operator's annotation")
+	}
+}
+
+// The Services with an address have the type that a person gives; the headless ones stay headless.
+func TestServicesWithAnAddressHaveAPersonsType(t *testing.T) {
+	c := withStorage().With(discovers).Defaulted().Obj()
+	c.Spec.Router = &cachev1alpha1.RouterSpec{}
+	services := func() map[string]*coreac.ServiceSpecApplyConfiguration {
+		return map[string]*coreac.ServiceSpecApplyConfiguration{
+			"members": Service(c).Spec, "list": ListService(c).Spec, "discovery": Discovery(c).Spec,
+			"member": MemberService(c, nil, 0, "").Spec, "router": RouterService(c).Spec,
+		}
+	}
+	for what, spec := range services() {
+		if spec.Type != nil {
+			t.Errorf("%s: without a word of a person, the type is %s", what, *spec.Type)
+		}
+	}
+	c.Spec.Service.Type, c.Spec.Router.Service.Type = cachev1alpha1.ServiceNodePort, cachev1alpha1.ServiceLoadBalancer
+	want := map[string]corev1.ServiceType{
+		"discovery": corev1.ServiceTypeNodePort, "member": corev1.ServiceTypeNodePort, "router": corev1.ServiceTypeLoadBalancer,
+	}
+	for what, spec := range services() {
+		if got := ptr.Deref(spec.Type, ""); got != want[what] {
+			t.Errorf("%s: type %q, want %q", what, got, want[what])
+		}
+		if headless := ptr.Deref(spec.ClusterIP, "") == corev1.ClusterIPNone; headless != (want[what] == "") {
+			t.Errorf("%s: headless: %v", what, headless)
+		}
 	}
 }
 

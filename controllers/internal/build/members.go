@@ -45,10 +45,20 @@ func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 }
 
 // service of a component, with what a person gives its Services.
-func service(c *cachev1alpha1.Memcached, name, component string, given *cachev1alpha1.ServiceTemplate) *coreac.ServiceApplyConfiguration {
+func service(c *cachev1alpha1.Memcached, name, component string, given *cachev1alpha1.ServiceSpec) *coreac.ServiceApplyConfiguration {
 	return coreac.Service(name, c.Namespace).
 		WithLabels(withOurs(given.Labels, Labels(c, component))).
 		WithAnnotations(given.Annotations)
+}
+
+// addressed is the spec of a Service that has an address of its own, of the type that a person gives. The
+// others are headless.
+func addressed(given *cachev1alpha1.ServiceSpec) *coreac.ServiceSpecApplyConfiguration {
+	spec := coreac.ServiceSpec()
+	if given.Type != "" {
+		spec.WithType(corev1.ServiceType(given.Type))
+	}
+	return spec
 }
 
 // Deployment of a cluster without storage.

@@ -185,7 +185,7 @@ func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration
 	}
 	return service(c, RouterName(c.Name), cachev1alpha1.ComponentRouter, &c.Spec.Router.Service).
 		WithOwnerReferences(owner(c)).
-		WithSpec(coreac.ServiceSpec().
+		WithSpec(addressed(&c.Spec.Router.Service).
 			WithSelector(routerSelector(c)).
 			WithTrafficDistribution(corev1.ServiceTrafficDistributionPreferSameNode).
 			WithPorts(coreac.ServicePort().
