@@ -65,8 +65,8 @@ func slowestSave(pods []corev1.Pod) (name string, rate int64) {
 	return name, rate
 }
 
-// saveRate is that of a member's last save: one in which it was killed, or what its init
-// container found on the volume.
+// saveRate is that of a member's last save: one in which it was killed, or what the
+// operator's init container found on the volume.
 func saveRate(pod *corev1.Pod) int64 {
 	for i := range pod.Status.ContainerStatuses {
 		c := &pod.Status.ContainerStatuses[i]
@@ -77,7 +77,8 @@ func saveRate(pod *corev1.Pod) int64 {
 		}
 	}
 	for i := range pod.Status.InitContainerStatuses {
-		if t := pod.Status.InitContainerStatuses[i].State.Terminated; t != nil {
+		c := &pod.Status.InitContainerStatuses[i]
+		if t := c.State.Terminated; t != nil && c.Name == build.ContainerInstall {
 			if rate := contract.ParseSaveRate(t.Message); rate > 0 {
 				return rate
 			}

@@ -47,8 +47,8 @@ func warm(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	return condition(kind, false, cachev1alpha1.ReasonStartedCold, "members that started cold: %s%s", someOf(cold), advice)
 }
 
-// coldStart is what the member said when it ended last, or else what its init container
-// said beforehand; nil if neither started cold.
+// coldStart is what the member said when it ended last, or else what the operator's init
+// container said beforehand; nil if neither started cold.
 func coldStart(pod *corev1.Pod) *contract.ColdStart {
 	for i := range pod.Status.ContainerStatuses {
 		c := &pod.Status.ContainerStatuses[i]
@@ -57,7 +57,8 @@ func coldStart(pod *corev1.Pod) *contract.ColdStart {
 		}
 	}
 	for i := range pod.Status.InitContainerStatuses {
-		if t := pod.Status.InitContainerStatuses[i].State.Terminated; t != nil {
+		c := &pod.Status.InitContainerStatuses[i]
+		if t := c.State.Terminated; t != nil && c.Name == build.ContainerInstall {
 			return contract.ParseColdStart(t.Message)
 		}
 	}
