@@ -388,11 +388,10 @@ type ServiceMonitorSpec struct {
 	// same key, its value wins. Defaults to the operator's alone.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// interval of the scrapes, such as 30s. Defaults to Prometheus' own.
+	// interval of the scrapes, from 1s to 24h. Defaults to Prometheus' own.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
-	// +kubebuilder:validation:MaxLength=32
-	Interval string `json:"interval,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="exporter.serviceMonitor.interval must be from 1s to 24h"
+	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
 // PodTemplate is what a person may set on the pods of one kind: members, routers, or
@@ -785,15 +784,14 @@ type DrainSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadlineSeconds bounds how long one drainer may run, in seconds, from 30
-	// to 31536000 (a year). Defaults to 3600. The time that its pod waits for a node,
-	// a volume or an image doesn't count. A drainer that exceeds it has failed;
-	// nothing is lost, and another one goes on from there.
+	// activeDeadline bounds how long one drainer may run, from 30s to 8760h (a year).
+	// Defaults to 1h. The time that its pod waits for a node, a volume or an image
+	// doesn't count. A drainer that exceeds it has failed; nothing is lost, and another
+	// one goes on from there.
 	// +optional
-	// +kubebuilder:default=3600
-	// +kubebuilder:validation:Minimum=30
-	// +kubebuilder:validation:Maximum=31536000
-	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="drain.activeDeadline must be from 30s to 8760h"
+	ActiveDeadline *metav1.Duration `json:"activeDeadline,omitempty"`
 	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi memory,
 	// without limits.
 	// +optional

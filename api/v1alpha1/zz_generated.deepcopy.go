@@ -96,9 +96,9 @@ func (in *DrainSpec) DeepCopyInto(out *DrainSpec) {
 		*out = new(int32)
 		**out = **in
 	}
-	if in.ActiveDeadlineSeconds != nil {
-		in, out := &in.ActiveDeadlineSeconds, &out.ActiveDeadlineSeconds
-		*out = new(int64)
+	if in.ActiveDeadline != nil {
+		in, out := &in.ActiveDeadline, &out.ActiveDeadline
+		*out = new(metav1.Duration)
 		**out = **in
 	}
 	in.Resources.DeepCopyInto(&out.Resources)
@@ -640,6 +640,11 @@ func (in *ServiceMonitorSpec) DeepCopyInto(out *ServiceMonitorSpec) {
 		for key, val := range *in {
 			(*out)[key] = val
 		}
+	}
+	if in.Interval != nil {
+		in, out := &in.Interval, &out.Interval
+		*out = new(metav1.Duration)
+		**out = **in
 	}
 }
 

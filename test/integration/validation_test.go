@@ -214,7 +214,12 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"skip what expired": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(-time.Second) }), "drain.skipExpiringWithin must be from 0s"},
 		"no patience left":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Patience = duration(-time.Second) }), "routing.patience must be from 0s"},
 		"endless patience":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Patience = duration(25 * time.Hour) }), "routing.patience must be from 0s"},
-		"skip everything":   {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(721 * time.Hour) }), "drain.skipExpiringWithin must be from 0s"},
+		"no time to drain":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.ActiveDeadline = duration(29 * time.Second) }), "drain.activeDeadline must be from 30s"},
+		"a drain for ever":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.ActiveDeadline = duration(8761 * time.Hour) }), "drain.activeDeadline must be from 30s"},
+		"endless scrapes": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Exporter = &cachev1alpha1.ExporterSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{Interval: duration(0)}}
+		}), "exporter.serviceMonitor.interval must be from 1s"},
+		"skip everything": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(721 * time.Hour) }), "drain.skipExpiringWithin must be from 0s"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			object := test.object.Namespace(w.namespace).Obj()

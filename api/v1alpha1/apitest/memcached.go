@@ -41,7 +41,7 @@ func (b *MemcachedBuilder) Defaulted() *MemcachedBuilder {
 		s.Storage.Mode = cachev1alpha1.StorageSaved
 	}
 	s.Drain.BackoffLimit = ptr.To(ptr.Deref(s.Drain.BackoffLimit, 6))
-	s.Drain.ActiveDeadlineSeconds = ptr.To(ptr.Deref(s.Drain.ActiveDeadlineSeconds, 3600))
+	s.Drain.ActiveDeadline = ptr.To(ptr.Deref(s.Drain.ActiveDeadline, metav1.Duration{Duration: time.Hour}))
 	s.Drain.Parallelism = max(s.Drain.Parallelism, 1)
 	if s.Drain.Policy == "" {
 		s.Drain.Policy = cachev1alpha1.PolicyDrain

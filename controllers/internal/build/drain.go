@@ -220,8 +220,8 @@ func transferArgs(c *cachev1alpha1.Memcached, ports Ports, source string, member
 
 // deadline of one drainer; the API server sets the default and the bounds.
 func deadline(c *cachev1alpha1.Memcached) time.Duration {
-	const year = 365 * 24 * 3600
-	return time.Duration(min(ptr.Deref(c.Spec.Drain.ActiveDeadlineSeconds, 3600), year)) * time.Second
+	const year = 365 * 24 * time.Hour
+	return min(ptr.Deref(c.Spec.Drain.ActiveDeadline, metav1.Duration{Duration: time.Hour}).Duration, year)
 }
 
 func drainSecurity() *corev1.SecurityContext {

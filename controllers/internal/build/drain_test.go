@@ -198,7 +198,7 @@ func TestDrainerHoldsNoCredentialsAndNoPrivilege(t *testing.T) {
 
 func TestJobHasTheSpecsLimits(t *testing.T) {
 	spec := drainJob(apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Drain.BackoffLimit, s.Drain.ActiveDeadlineSeconds = ptr.To[int32](0), ptr.To[int64](77)
+		s.Drain.BackoffLimit, s.Drain.ActiveDeadline = ptr.To[int32](0), &metav1.Duration{Duration: 77 * time.Second}
 	})).Spec
 	if *spec.BackoffLimit != 0 {
 		t.Errorf("backoffLimit %d", *spec.BackoffLimit)
