@@ -28,6 +28,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own, and applications use the cluster's Service"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own, and routers could not tell them apart"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.exporter) || p.containerPort != self.exporter.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.exporter) || p.containerPort != self.exporter.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, exporter.port or discovery.port: something else listens there"
+// +kubebuilder:validation:XValidation:rule="!has(self.router) || !has(self.router.podTemplate) || (!has(self.router.podTemplate.containers) || self.router.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort))) && (!has(self.router.podTemplate.initContainers) || self.router.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort)))",message="router.podTemplate: a container's port must not be containerPort: the router listens there"
 type MemcachedSpec struct {
 	// size is the number of members wanted, from 0 to 512. 0 hibernates a cluster with storage: its
 	// members stop, their volumes stay, nothing is drained, and scaling up resumes with the cache
@@ -127,15 +129,15 @@ type MemcachedSpec struct {
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
-	// template has more settings of the members' pods. A change replaces the members. Each of its
-	// fields has its own default.
+	// podTemplate has further settings of the members' pods. A change replaces the members.
+	// Each of its fields has its own default.
 	// +optional
-	Template PodTemplate `json:"template,omitzero"`
+	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 
-	// service has more settings of the Services of the members, of the list and of discovery. Each
-	// of its fields has its own default.
+	// service has further settings of the Services that clients of the members use: those of
+	// the members, of the list and of discovery. Each of its fields has its own default.
 	// +optional
-	Service ServiceTemplate `json:"service,omitzero"`
+	Service ServiceSpec `json:"service,omitzero"`
 
 	// storage gives each member a volume, on which it keeps its cache across restarts. If unset,
 	// the cluster is a Deployment. storage can't be added or removed later.
@@ -156,11 +158,11 @@ type MemcachedSpec struct {
 	// +optional
 	Discovery *DiscoverySpec `json:"discovery,omitempty"`
 
-	// router puts stateless routers in front of the members: one address, the Service NAME-router
-	// at containerPort, for any library in any language. Applications need neither a list nor the
-	// routing; both kinds of clients can share a cluster. Routers use the tls and auth of the
-	// members, and run where template lets the members run. It needs storage. If unset, no routers
-	// are created.
+	// router puts stateless routers in front of the members: one address, the Service
+	// NAME-router at containerPort, for any library in any language. Applications need
+	// neither a list nor the routing; both kinds of clients can share a cluster. Routers use
+	// the tls and auth of the members, and run where podTemplate lets the members run. Needs
+	// storage. If unset, no routers are created.
 	// +optional
 	Router *RouterSpec `json:"router,omitempty"`
 
@@ -270,14 +272,16 @@ type RouterSpec struct {
 	// Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// template has more settings of the routers' pods. Defaults, field by field, to the members'
-	// template, except for labels, annotations, affinity to other pods, spread,
-	// topologySpreadConstraints and terminationGracePeriodSeconds. A change replaces the routers.
+	// podTemplate has further settings of the routers' pods. Defaults, field by field, to the
+	// members' podTemplate, except for labels, annotations, affinity to other pods, spread,
+	// topologySpreadConstraints, terminationGracePeriodSeconds, env, volumes, volumeMounts,
+	// containers and initContainers. A change replaces the routers.
 	// +optional
-	Template PodTemplate `json:"template,omitzero"`
-	// service has more settings of the Service NAME-router. Each of its fields has its own default.
+	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
+	// service has further settings of the Service NAME-router. Each of its fields has its
+	// own default.
 	// +optional
-	Service ServiceTemplate `json:"service,omitzero"`
+	Service ServiceSpec `json:"service,omitzero"`
 }
 
 // FailedReads is what routers answer for a key whose member can't be reached.
@@ -379,38 +383,38 @@ type ServiceMonitorSpec struct {
 	// same key, its value wins. Defaults to the operator's alone.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// interval of the scrapes, such as 30s. Defaults to that of Prometheus.
+	// interval of the scrapes, from 1s to 24h. Defaults to Prometheus' own.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
-	// +kubebuilder:validation:MaxLength=32
-	Interval string `json:"interval,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="exporter.serviceMonitor.interval must be from 1s to 24h"
+	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
-// PodTemplate is what a person may set on the pods of one kind: members, routers, or the drainers'
-// Jobs. A field that router.template or drain.template leaves out has the members' value, except
-// for labels, annotations, affinity to other pods, spread, topologySpreadConstraints and
-// terminationGracePeriodSeconds, which each kind has for itself. An empty field ({} or []) is not
-// left out.
+// PodTemplate is what a person may set on the pods of one kind: members, routers, or
+// the drainers' Jobs. A field that router.podTemplate or drain.podTemplate leaves out is the
+// members', except for labels, annotations, affinity to other pods, spread,
+// topologySpreadConstraints, terminationGracePeriodSeconds, and what is added to a pod (env,
+// volumes, volumeMounts, containers, initContainers), which each kind has for itself.
+// An empty one ({} or []) is not left out.
 type PodTemplate struct {
 	// labels are added to the pods, and to the StatefulSet, Deployment or Job that creates them; at
 	// most 64. If the operator sets the same key, its value wins. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="template.labels: a key has at most 317 characters, a value 63"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="template.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="podTemplate.labels: a key has at most 317 characters, a value 63"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="podTemplate.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
 	Labels map[string]string `json:"labels,omitempty"`
 	// annotations are added to the pods, and to the StatefulSet, Deployment or Job that creates
 	// them; at most 64 of 4096 characters each. Defaults to none; members and drainers have
 	// cluster-autoscaler.kubernetes.io/safe-to-evict: "true", unless it is set here.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="template.annotations: a key has at most 317 characters, a value 4096"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="template.annotations must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, which are Kubernetes' own"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="podTemplate.annotations: a key has at most 317 characters, a value 4096"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="podTemplate.annotations must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, which are Kubernetes' own"
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// nodeSelector of the pods. Defaults to any node.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// affinity of the pods. Routers and drainers whose template has no affinity share the members'
+	// affinity of the pods. Routers and drainers whose podTemplate has none share the members'
 	// affinity to nodes. Defaults to none.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
@@ -470,10 +474,76 @@ type PodTemplate struct {
 	// docs/security.md. A drainer reads the files of a member, so both must run as the same user.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
+	// env are variables of the main container: memcached's with its supervisor, the router's,
+	// or the drainer's; at most 64. Defaults to none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Env []corev1.EnvVar `json:"env,omitempty"`
+	// volumes of the pods beside the operator's, at most 32. Defaults to none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(v, !(v.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))",message="podTemplate.volumes must not have a name of the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	Volumes []corev1.Volume `json:"volumes,omitempty"`
+	// volumeMounts of the main container, at most 64: of volumes named here, at paths that the
+	// operator leaves free. Defaults to none.
+	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))",message="podTemplate.volumeMounts must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	// +kubebuilder:validation:XValidation:rule="self.all(m, m.mountPath.startsWith('/') && !m.mountPath.endsWith('/') && !m.mountPath.endsWith('/.') && !m.mountPath.endsWith('/..') && !m.mountPath.contains('//') && !m.mountPath.contains('/./') && !m.mountPath.contains('/../'))",message="podTemplate.volumeMounts: mountPath must be an absolute path without empty parts, . and .."
+	// +kubebuilder:validation:XValidation:rule="self.all(m, ['/data', '/supervisor', '/memory', '/tls', '/auth', '/list', '/table', '/scratch', '/run/begin', '/drainer', '/dev/termination-log'].all(d, m.mountPath != d && !m.mountPath.startsWith(d + '/')) && !(m.mountPath in ['/run', '/dev']))",message="podTemplate.volumeMounts: mountPath must not be one of the operator's own, nor below: /data, /supervisor, /memory, /tls, /auth, /list, /table, /scratch, /run/begin, /drainer, /dev/termination-log; nor /run or /dev"
+	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
+	// containers are sidecars, at most 8. Defaults to none. A drain or a move is over when its
+	// drainer has ended: Kubernetes stops the sidecars with the Job.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'exporter', 'router', 'drainer']))",message="podTemplate.containers must not have a name of the operator's own containers: memcached, install, exporter, router, drainer"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.containers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin'])))",message="podTemplate.containers must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	Containers []corev1.Container `json:"containers,omitempty"`
+	// initContainers run after the operator's own and before the main container, at most 8;
+	// with restartPolicy Always they are sidecars. Defaults to none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'exporter', 'router', 'drainer']))",message="podTemplate.initContainers must not have a name of the operator's own containers: memcached, install, exporter, router, drainer"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.initContainers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin'])))",message="podTemplate.initContainers must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	InitContainers []corev1.Container `json:"initContainers,omitempty"`
 }
 
-// ServiceTemplate is what a person may set on Services.
-type ServiceTemplate struct {
+// ServiceType is how a Service is reached.
+//
+// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+type ServiceType string
+
+// The types of Services.
+const (
+	// ServiceClusterIP is reached within the cluster of Kubernetes.
+	ServiceClusterIP ServiceType = "ClusterIP"
+	// ServiceNodePort is reached at a port of each node, too.
+	ServiceNodePort ServiceType = "NodePort"
+	// ServiceLoadBalancer is reached by a load balancer, too.
+	ServiceLoadBalancer ServiceType = "LoadBalancer"
+)
+
+// ServiceSpec is what a person may set on the Services that clients use.
+type ServiceSpec struct {
+	// type of the Services that have an address of their own: ClusterIP (the default),
+	// NodePort or LoadBalancer. They are NAME-router, NAME-discovery, and NAME-member-N of
+	// routing.addresses Stable. NAME and NAME-list have none (they are headless) and stay so:
+	// names in DNS lead to the pods. Clients on the list use the addresses within the cluster
+	// of Kubernetes, whatever the type.
+	// +optional
+	Type ServiceType `json:"type,omitempty"`
 	// labels are added to the Services, at most 64. If the operator sets the same key, its
 	// value wins. Defaults to none.
 	// +optional
@@ -705,26 +775,27 @@ type DrainSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadlineSeconds bounds how long one drainer may run, in seconds, from 30 to 31536000 (a
-	// year). Defaults to 3600. The time that its pod waits for a node, a volume or an image doesn't
-	// count. A drainer that exceeds it has failed; no item is lost, and the next drainer adds the
-	// remaining items.
+	// activeDeadline bounds how long one drainer may run, from 30s to 8760h (a year).
+	// Defaults to 1h. The time that its pod waits for a node, a volume or an image
+	// doesn't count. A drainer that exceeds it has failed; nothing is lost, and another
+	// one goes on from there.
 	// +optional
-	// +kubebuilder:default=3600
-	// +kubebuilder:validation:Minimum=30
-	// +kubebuilder:validation:Maximum=31536000
-	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="drain.activeDeadline must be from 30s to 8760h"
+	ActiveDeadline *metav1.Duration `json:"activeDeadline,omitempty"`
 	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi memory,
 	// without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// template has more settings of the Jobs of drains and moves, and of their pods. Defaults,
-	// field by field, to the members' template, except for labels, annotations and affinity to
-	// other pods. A change affects new Jobs, and those that have not started.
+	// podTemplate has further settings of the Jobs of drains and moves, and of their
+	// pods. Defaults, field by field, to the members' podTemplate, except for labels,
+	// annotations, affinity to other pods, terminationGracePeriodSeconds, env, volumes,
+	// volumeMounts, containers and initContainers. A change affects new Jobs, and those that
+	// have not started.
 	// +optional
-	Template PodTemplate `json:"template,omitzero"`
-	// rateLimit slows a drain down, so that the survivors can serve their clients meanwhile.
-	// Defaults to none: the drain is as fast as the survivors accept items.
+	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
+	// rateLimit slows a drain down, so that the survivors can serve their clients
+	// meanwhile. Defaults to none: as fast as they accept items.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
 	// onUnrecoverable says what happens to a departed member's volume that can't be read, so that
@@ -1008,6 +1079,7 @@ type DrainReceipt struct {
 // +kubebuilder:printcolumn:name="Client",type=string,JSONPath=`.spec.routing.client`,priority=1
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name must be a DNS label of at most 52 characters that begins with a letter: the Service and the members are named after it"
+// +kubebuilder:validation:XValidation:rule="(!has(self.spec.podTemplate) || !has(self.spec.podTemplate.volumes) || self.spec.podTemplate.volumes.all(v, !has(v.persistentVolumeClaim) || !v.persistentVolumeClaim.claimName.startsWith('data-' + self.metadata.name + '-'))) && (!has(self.spec.router) || !has(self.spec.router.podTemplate) || !has(self.spec.router.podTemplate.volumes) || self.spec.router.podTemplate.volumes.all(v, !has(v.persistentVolumeClaim) || !v.persistentVolumeClaim.claimName.startsWith('data-' + self.metadata.name + '-'))) && (!has(self.spec.drain) || !has(self.spec.drain.podTemplate) || !has(self.spec.drain.podTemplate.volumes) || self.spec.drain.podTemplate.volumes.all(v, !has(v.persistentVolumeClaim) || !v.persistentVolumeClaim.claimName.startsWith('data-' + self.metadata.name + '-')))",message="podTemplate.volumes must not have a claim of the members, data-NAME-N: a volume has one user"
 type Memcached struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -54,7 +54,7 @@ func asAnotherUser(t *testing.T, lockFile string, f func()) {
 	<-done
 }
 
-// If spec.template.securityContext.runAsUser is changed, the lock file belongs to the previous user. The next
+// If spec.podTemplate.securityContext.runAsUser is changed, the lock file belongs to the previous user. The next
 // member waits for the lock nevertheless.
 func TestAMemberOfAnotherUserWaitsForTheLock(t *testing.T) {
 	dir := t.TempDir()

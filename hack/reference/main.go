@@ -2,12 +2,14 @@
 // from the API types: reference CRD >FILE.
 //
 // With --slim it prints the CRD instead, without the descriptions within Kubernetes' own
-// types. kubectl apply keeps the whole object in an annotation, of 262,144 bytes at most.
+// types, and with bounds there that our rules need. kubectl apply keeps the whole object in
+// an annotation, of 262,144 bytes at most.
 package main
 
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -61,6 +63,11 @@ var kubernetes = map[string]string{
 	"clients":                   "list of NetworkPolicyPeer, as in a NetworkPolicy",
 	"monitoring":                "list of NetworkPolicyPeer, as in a NetworkPolicy",
 	"conditions":                "list of Condition",
+	"env":                       "list of EnvVar, as in a container",
+	"volumes":                   "list of Volume, as in a pod",
+	"volumeMounts":              "list of VolumeMount, as in a container",
+	"containers":                "list of Container, as in a pod",
+	"initContainers":            "list of Container, as in a pod",
 }
 
 func main() {
@@ -99,6 +106,7 @@ func slim(file string) error {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
 	slimFields(crd, false)
+	bound(crd)
 	out, err := yaml.Marshal(crd)
 	if err != nil {
 		return err
@@ -142,6 +150,41 @@ func slimField(field any, within, inner bool) {
 	if described && !within {
 		schema["description"] = description
 	}
+}
+
+// bounds are those of fields within Kubernetes' own types, by the field that has them. The API
+// server refuses a rule (CEL) that might take long; a list or a string without a bound might.
+var bounds = map[string]map[string]map[string]any{
+	"containers":     {"ports": {"maxItems": 16}, "volumeMounts": {"maxItems": 64}},
+	"initContainers": {"ports": {"maxItems": 16}, "volumeMounts": {"maxItems": 64}},
+	"volumeMounts":   {"mountPath": {"maxLength": 512}},
+}
+
+func bound(value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			bound(element)
+		}
+	case map[string]any:
+		for name, field := range value {
+			bound(field)
+			for inner, set := range bounds[name] {
+				if schema := within(field, "items", "properties", inner); schema != nil {
+					maps.Copy(schema, set)
+				}
+			}
+		}
+	}
+}
+
+// within follows the path; nil if it leads nowhere.
+func within(value any, path ...string) map[string]any {
+	fields, _ := value.(map[string]any)
+	for _, name := range path {
+		fields, _ = fields[name].(map[string]any)
+	}
+	return fields
 }
 
 func page(d *definition) string {

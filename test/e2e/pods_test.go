@@ -20,7 +20,7 @@ func TestMembersThatMustNotShareANode(t *testing.T) {
 	t.Parallel()
 	spec := persistent(2)
 	spec.Storage = &cachev1alpha1.StorageSpec{}
-	spec.Template.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+	spec.PodTemplate.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 			TopologyKey:   corev1.LabelHostname,
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMember}},

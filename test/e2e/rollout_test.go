@@ -36,7 +36,7 @@ func TestRollOutsKeepTheCache(t *testing.T) {
 	ring := f.servers(2)
 
 	for what, change := range map[string]func(*cachev1alpha1.MemcachedSpec){
-		"a template":     func(s *cachev1alpha1.MemcachedSpec) { s.Template.Annotations = map[string]string{"changed": "yes"} },
+		"a template":     func(s *cachev1alpha1.MemcachedSpec) { s.PodTemplate.Annotations = map[string]string{"changed": "yes"} },
 		"another memory": func(s *cachev1alpha1.MemcachedSpec) { s.Memory = ptr.To(resource.MustParse("208Mi")) },
 		"other flags": func(s *cachev1alpha1.MemcachedSpec) {
 			s.MaxItemSize, s.ExtraArgs = ptr.To(resource.MustParse("2Mi")), []string{"-f", "1.3"}

@@ -121,7 +121,7 @@ func (f *fixture) stopsAtASpoiledSecret(s *secrets, logins string) {
 	f.Helper()
 	stays := f.pod(0)
 	s.spoil()
-	f.patch(f.memcached(), `{"spec":{"template":{"annotations":{"example.com/rolled":"yes"}}}}`)
+	f.patch(f.memcached(), `{"spec":{"podTemplate":{"annotations":{"example.com/rolled":"yes"}}}}`)
 	f.eventually("the condition says what is wrong with the Secret", func() bool {
 		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
 		return c.Reason == cachev1alpha1.ReasonSecretInvalid && strings.Contains(c.Message, "pod cache-1 ") && strings.Contains(c.Message, "tls.key")

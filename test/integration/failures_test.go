@@ -181,11 +181,11 @@ func TestDrainerThatDiesIsStartedAgain(t *testing.T) {
 func TestSpecThatTheAPIServerRefusesStopsNoDrain(t *testing.T) {
 	w := newWorld(t)
 	claim := w.hangingDrain(apitest.MakeMemcached(name))
-	w.change(w.memcached(), `{"spec":{"template":{"nodeSelector":{"not a label":"x"}}}}`)
+	w.change(w.memcached(), `{"spec":{"podTemplate":{"nodeSelector":{"not a label":"x"}}}}`)
 	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonInvalidSpec)
 	kubes.Play(w.namespace, player.Succeed(7))
 	w.claimGone(2, claim.UID)
-	w.change(w.memcached(), `{"spec":{"template":{"nodeSelector":null}}}`)
+	w.change(w.memcached(), `{"spec":{"podTemplate":{"nodeSelector":null}}}`)
 	w.settled(2)
 }
 

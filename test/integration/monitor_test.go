@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,7 +63,7 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 	w.startOperator()
 	w.create(apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Exporter = &cachev1alpha1.ExporterSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{
-			Labels: map[string]string{"release": "prometheus"}, Interval: "30s",
+			Labels: map[string]string{"release": "prometheus"}, Interval: duration(30 * time.Second),
 		}}
 	}).Obj())
 	w.settled(3)

@@ -268,7 +268,7 @@ func TestASpecsOwnChangeWaitsForNoUpgrade(t *testing.T) {
 		})
 	}
 	for _, c := range waiting {
-		c.change(c.memcached(), `{"spec":{"template":{"labels":{"team":"shop"}}}}`)
+		c.change(c.memcached(), `{"spec":{"podTemplate":{"labels":{"team":"shop"}}}}`)
 	}
 	for _, c := range waiting {
 		c.eventually("the label, and the new version", func() error {

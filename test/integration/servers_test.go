@@ -101,7 +101,7 @@ func TestRollingRestartLeavesTheListAlone(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	before := w.serverList()
 	kubes.Unready(w.namespace, true)
-	w.change(w.memcached(), `{"spec":{"template":{"annotations":{"example.com/rolled":"yes"}}}}`)
+	w.change(w.memcached(), `{"spec":{"podTemplate":{"annotations":{"example.com/rolled":"yes"}}}}`)
 	w.eventually("a member that isn't ready", func() error {
 		if n := w.memcached().Status.ReadySize; n != 2 {
 			return fmt.Errorf("%d are ready", n)

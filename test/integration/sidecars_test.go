@@ -68,6 +68,20 @@ func TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo(t *testing.T) {
 	equal(w, "Jobs at the end", len(w.jobs()), 0)
 }
 
+func TestADrainBesideASidecarOfItsPodTemplateLetsTheClaimGo(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Drain.PodTemplate.Containers = []corev1.Container{{Name: "shipper", Image: "shipper"}}
+	}), 2)
+	kubes.Play(w.namespace, player.Succeed(12))
+	claim := w.claim(1)
+	w.scale(1)
+	w.claimGone(1, claim.UID)
+	m := w.settled(1)
+	equal(w, "items", m.Status.LastDrains[0].Added, int64(12))
+	equal(w, "Jobs at the end", len(w.jobs()), 0)
+}
+
 func TestAMoveBesideASidecarThatNeverEndsIsRecorded(t *testing.T) {
 	tier.Second(t, "TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo")
 	w := newWorld(t)

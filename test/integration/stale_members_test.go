@@ -38,7 +38,7 @@ func TestATemplateThatChangesUnderALaggingCacheDoesNotBringAMemberBack(t *testin
 	was, left := w.statefulSet(), w.claim(2)
 	w.scale(2)
 	w.drainRuns(left.UID)
-	w.change(w.memcached(), `{"spec":{"size":3,"template":{"labels":{"team":"shop"}}}}`)
+	w.change(w.memcached(), `{"spec":{"size":3,"podTemplate":{"labels":{"team":"shop"}}}}`)
 	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForDrain)
 
 	r := w.running().Reconciler

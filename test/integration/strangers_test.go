@@ -183,7 +183,7 @@ func TestAClaimWhoseVolumeCannotBeStopsNobody(t *testing.T) {
 	claim.Spec.VolumeName = "a/b"
 	w.create(claim)
 	w.delete(claim)
-	w.change(w.memcached(), `{"spec":{"template":{"labels":{"team":"shop"}}}}`)
+	w.change(w.memcached(), `{"spec":{"podTemplate":{"labels":{"team":"shop"}}}}`)
 	w.eventually("the members' label", func() error {
 		if template, _ := w.template(); template.Labels["team"] != "shop" {
 			return errors.New("it is not there")

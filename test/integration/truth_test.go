@@ -200,10 +200,10 @@ func TestMembersThatPodSecurityForbidsAreDegradedInTheAPIServersWords(t *testing
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 		w.change(namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
 		w.create(b.With(func(s *cachev1alpha1.MemcachedSpec) {
-			s.Template.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(false), RunAsUser: ptr.To[int64](0)}
+			s.PodTemplate.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(false), RunAsUser: ptr.To[int64](0)}
 		}).Obj())
 		w.degraded(cachev1alpha1.ReasonPodNotCreated, "violates PodSecurity \"restricted:latest\"", "runAsUser=0")
-		w.change(w.memcached(), `{"spec":{"template":{"securityContext":{"runAsNonRoot":true,"runAsUser":11211,"seccompProfile":{"type":"RuntimeDefault"}}}}}`)
+		w.change(w.memcached(), `{"spec":{"podTemplate":{"securityContext":{"runAsNonRoot":true,"runAsUser":11211,"seccompProfile":{"type":"RuntimeDefault"}}}}}`)
 		w.well(2)
 	})
 }

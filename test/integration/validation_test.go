@@ -83,47 +83,47 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"--enable-largepages with little memory":   {cluster().Memory("63Mi").ExtraArgs("--enable-large"), pages},
 		"a label of the operator's": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Drain.Template.Labels = map[string]string{"cache.example.com/cluster": "other"}
-			}), "template.labels must not have keys of cache.example.com",
+				s.Drain.PodTemplate.Labels = map[string]string{"cache.example.com/cluster": "other"}
+			}), "podTemplate.labels must not have keys of cache.example.com",
 		},
 		"an annotation of the operator's": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Drain.Template.Annotations = map[string]string{cachev1alpha1.AnnotationTarget: "1"}
-			}), "template.annotations must not have keys of cache.example.com",
+				s.Drain.PodTemplate.Annotations = map[string]string{cachev1alpha1.AnnotationTarget: "1"}
+			}), "podTemplate.annotations must not have keys of cache.example.com",
 		},
 		"a label that is too long": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Drain.Template.Labels = map[string]string{"team": strings.Repeat("a", 64)}
-			}), "template.labels: a key has at most 317 characters",
+				s.Drain.PodTemplate.Labels = map[string]string{"team": strings.Repeat("a", 64)}
+			}), "podTemplate.labels: a key has at most 317 characters",
 		},
 		"an annotation that is too long": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Drain.Template.Annotations = map[string]string{"note": strings.Repeat("a", 4097)}
-			}), "template.annotations: a key has at most 317 characters",
+				s.Drain.PodTemplate.Annotations = map[string]string{"note": strings.Repeat("a", 4097)}
+			}), "podTemplate.annotations: a key has at most 317 characters",
 		},
 		"too many annotations": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Drain.Template.Annotations = map[string]string{}
+				s.Drain.PodTemplate.Annotations = map[string]string{}
 				for i := range 65 {
-					s.Drain.Template.Annotations[fmt.Sprint("note-", i)] = ""
+					s.Drain.PodTemplate.Annotations[fmt.Sprint("note-", i)] = ""
 				}
 			}), "at most 64",
 		},
 		"a member's label that is too long": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Template.Labels = map[string]string{"team": strings.Repeat("a", 64)}
-			}), "template.labels: a key has at most 317 characters",
+				s.PodTemplate.Labels = map[string]string{"team": strings.Repeat("a", 64)}
+			}), "podTemplate.labels: a key has at most 317 characters",
 		},
 		"a member's annotation that is too long": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Template.Annotations = map[string]string{"note": strings.Repeat("a", 4097)}
-			}), "template.annotations: a key has at most 317 characters",
+				s.PodTemplate.Annotations = map[string]string{"note": strings.Repeat("a", 4097)}
+			}), "podTemplate.annotations: a key has at most 317 characters",
 		},
 		"too many labels of members": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Template.Labels = map[string]string{}
+				s.PodTemplate.Labels = map[string]string{}
 				for i := range 65 {
-					s.Template.Labels[fmt.Sprint("label-", i)] = ""
+					s.PodTemplate.Labels[fmt.Sprint("label-", i)] = ""
 				}
 			}), "at most 64",
 		},
@@ -214,7 +214,12 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"skip what expired": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(-time.Second) }), "drain.skipExpiringWithin must be from 0s"},
 		"no patience left":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Patience = duration(-time.Second) }), "routing.patience must be from 0s"},
 		"endless patience":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Patience = duration(25 * time.Hour) }), "routing.patience must be from 0s"},
-		"skip everything":   {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(721 * time.Hour) }), "drain.skipExpiringWithin must be from 0s"},
+		"no time to drain":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.ActiveDeadline = duration(29 * time.Second) }), "drain.activeDeadline must be from 30s"},
+		"a drain for ever":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.ActiveDeadline = duration(8761 * time.Hour) }), "drain.activeDeadline must be from 30s"},
+		"endless scrapes": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Exporter = &cachev1alpha1.ExporterSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{Interval: duration(0)}}
+		}), "exporter.serviceMonitor.interval must be from 1s"},
+		"skip everything": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(721 * time.Hour) }), "drain.skipExpiringWithin must be from 0s"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			object := test.object.Namespace(w.namespace).Obj()

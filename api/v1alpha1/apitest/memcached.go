@@ -41,7 +41,7 @@ func (b *MemcachedBuilder) Defaulted() *MemcachedBuilder {
 		s.Storage.Mode = cachev1alpha1.StorageSaved
 	}
 	s.Drain.BackoffLimit = ptr.To(ptr.Deref(s.Drain.BackoffLimit, 6))
-	s.Drain.ActiveDeadlineSeconds = ptr.To(ptr.Deref(s.Drain.ActiveDeadlineSeconds, 3600))
+	s.Drain.ActiveDeadline = ptr.To(ptr.Deref(s.Drain.ActiveDeadline, metav1.Duration{Duration: time.Hour}))
 	s.Drain.Parallelism = max(s.Drain.Parallelism, 1)
 	if s.Drain.Policy == "" {
 		s.Drain.Policy = cachev1alpha1.PolicyDrain
@@ -140,13 +140,13 @@ func (b *MemcachedBuilder) EveryField() *MemcachedBuilder {
 	s.Drain.Resources = corev1.ResourceRequirements{
 		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0.5Gi")},
 	}
-	s.Drain.Template = cachev1alpha1.PodTemplate{
+	s.Drain.PodTemplate = cachev1alpha1.PodTemplate{
 		Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"sidecar.istio.io/inject": "false"}, ServiceAccountName: "default",
 	}
-	s.Service = cachev1alpha1.ServiceTemplate{Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"example.com/note": "kept"}}
+	s.Service = cachev1alpha1.ServiceSpec{Type: cachev1alpha1.ServiceNodePort, Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"example.com/note": "kept"}}
 	s.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](100000), BytesPerSecond: ptr.To(resource.MustParse("0.5Gi"))}
 	s.Drain.SkipExpiringWithin = &metav1.Duration{Duration: 90 * time.Second}
-	s.Template = everyTemplateField()
+	s.PodTemplate = everyTemplateField()
 	s.PodDisruptionBudget.MaxUnavailable = ptr.To(intstr.FromString("34%"))
 	peer := networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "shop"}},
@@ -202,8 +202,55 @@ func everyTemplateField() cachev1alpha1.PodTemplate {
 			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](2000), FSGroup: ptr.To[int64](2000), SupplementalGroups: []int64{3, 2},
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
+
+		Env: []corev1.EnvVar{
+			{Name: "TZ", Value: "UTC"},
+			{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+		},
+		Volumes: []corev1.Volume{
+			{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Optional: ptr.To(true), Items: []corev1.KeyToPath{{Key: "b", Path: "a"}},
+			}}},
+			{Name: "pod", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+					{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+				}}},
+			}}}},
+			{Name: "logs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+				Medium: corev1.StorageMediumMemory, SizeLimit: ptr.To(resource.MustParse("0.5Mi")),
+			}}},
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "settings", MountPath: "/etc/settings", ReadOnly: true},
+			{Name: "logs", MountPath: "/var/log/cache"},
+		},
+		Containers:     []corev1.Container{sidecar("shipper")},
+		InitContainers: []corev1.Container{{Name: "before", Image: "registry.example.com/init:1", Resources: sidecar("").Resources}, proxy()},
 	}
 }
 
-// Obj returns a copy of the object.
+// sidecar has fields that the API server defaults, and quantities that it writes in another way.
+func sidecar(name string) corev1.Container {
+	return corev1.Container{
+		Name: name, Image: "registry.example.com/sidecar:1", Args: []string{"b", "a"},
+		Ports:        []corev1.ContainerPort{{Name: "logs", ContainerPort: 8080}, {ContainerPort: 8080, Protocol: corev1.ProtocolUDP}},
+		Env:          []corev1.EnvVar{{Name: "LEVEL", Value: "info"}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "logs", MountPath: "/logs"}},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.25"), corev1.ResourceMemory: resource.MustParse("262144Ki")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m"), corev1.ResourceMemory: resource.MustParse("0.5Gi")},
+		},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromString("logs")}}},
+	}
+}
+
+// proxy is a sidecar as Kubernetes has it: an init container that goes on.
+func proxy() corev1.Container {
+	c := sidecar("proxy")
+	c.Ports, c.RestartPolicy = nil, ptr.To(corev1.ContainerRestartPolicyAlways)
+	c.ReadinessProbe = nil
+	return c
+}
+
+// Obj returns a copy of what was built.
 func (b *MemcachedBuilder) Obj() *cachev1alpha1.Memcached { return b.object.DeepCopy() }

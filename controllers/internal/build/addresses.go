@@ -88,7 +88,7 @@ func MemberService(c *cachev1alpha1.Memcached, ports Ports, ordinal int32, unlis
 	selector[appsv1.StatefulSetPodNameLabel] = PodName(c.Name, ordinal)
 	service := service(c, MemberServiceName(c.Name, ordinal), cachev1alpha1.ComponentMember, &c.Spec.Service).
 		WithOwnerReferences(owner(c)).
-		WithSpec(coreac.ServiceSpec().
+		WithSpec(addressed(&c.Spec.Service).
 			WithSelector(selector).
 			WithPublishNotReadyAddresses(true).
 			WithPorts(

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -94,7 +95,7 @@ func TestNoPodKeepsItsNode(t *testing.T) {
 		}
 	}
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Template.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+		s.PodTemplate.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 	}).Defaulted().Obj()
 	if got := StatefulSet(c, options, 1).Spec.Template.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"]; got != "false" {
 		t.Errorf("a person says false, members have %q", got)
@@ -104,7 +105,7 @@ func TestNoPodKeepsItsNode(t *testing.T) {
 // kindsOfPods returns the pod templates of a spec, by the kind of pod.
 func kindsOfPods(s *cachev1alpha1.MemcachedSpec) map[string]*cachev1alpha1.PodTemplate {
 	return map[string]*cachev1alpha1.PodTemplate{
-		"members": &s.Template, "routers": &s.Router.Template, "drains": &s.Drain.Template, "moves": &s.Drain.Template,
+		"members": &s.PodTemplate, "routers": &s.Router.PodTemplate, "drains": &s.Drain.PodTemplate, "moves": &s.Drain.PodTemplate,
 	}
 }
 
@@ -159,7 +160,7 @@ func TestEachKindOfPodHasTheSettingsOfItsOwnTemplate(t *testing.T) {
 func TestWhatATemplateLeavesOutIsTheMembers(t *testing.T) {
 	c := withStorage().EveryField().Storage("1Gi").Defaulted().Obj()
 	c.Spec.Router = &cachev1alpha1.RouterSpec{}
-	c.Spec.Template.PriorityClassName, c.Spec.Template.RuntimeClassName = "important", ptr.To("gvisor")
+	c.Spec.PodTemplate.PriorityClassName, c.Spec.PodTemplate.RuntimeClassName = "important", ptr.To("gvisor")
 	pods := allPods(c, options)
 	for _, kind := range []string{"routers", "drains", "moves"} {
 		got, members := pods[kind], pods["members"]
@@ -178,7 +179,7 @@ func TestWhatATemplateLeavesOutIsTheMembers(t *testing.T) {
 		}
 	}
 	empty := cachev1alpha1.PodTemplate{NodeSelector: map[string]string{}, Tolerations: []corev1.Toleration{}, Affinity: &corev1.Affinity{}}
-	c.Spec.Router.Template, c.Spec.Drain.Template = empty, empty
+	c.Spec.Router.PodTemplate, c.Spec.Drain.PodTemplate = empty, empty
 	for kind, pod := range allPods(c, options) {
 		if a := pod.Spec.Affinity; kind != "members" && (len(pod.Spec.NodeSelector)+len(pod.Spec.Tolerations) > 0 || a != nil && a.NodeAffinity != nil) {
 			t.Errorf("%s: an empty field was taken for one that is left out: %+v", kind, pod.Spec)
@@ -188,13 +189,13 @@ func TestWhatATemplateLeavesOutIsTheMembers(t *testing.T) {
 
 func TestServicesAndWorkloadsHaveAPersonsLabelsAndAnnotations(t *testing.T) {
 	c := withStorage().EveryField().Storage("1Gi").With(discovers).Defaulted().Obj()
-	settings := cachev1alpha1.ServiceTemplate{
+	settings := cachev1alpha1.ServiceSpec{
 		Labels:      map[string]string{"cost-center": "7", cachev1alpha1.LabelInstance: "mine"},
 		Annotations: map[string]string{"example.com/mesh": "off"},
 	}
 	own := cachev1alpha1.PodTemplate{Labels: settings.Labels, Annotations: settings.Annotations}
-	c.Spec.Service, c.Spec.Router = settings, &cachev1alpha1.RouterSpec{Service: settings, Template: own}
-	c.Spec.Template.Labels, c.Spec.Template.Annotations, c.Spec.Drain.Template = own.Labels, own.Annotations, own
+	c.Spec.Service, c.Spec.Router = settings, &cachev1alpha1.RouterSpec{Service: settings, PodTemplate: own}
+	c.Spec.PodTemplate.Labels, c.Spec.PodTemplate.Annotations, c.Spec.Drain.PodTemplate = own.Labels, own.Annotations, own
 	plain := c.DeepCopy()
 	plain.Spec.Storage, plain.Spec.Router, plain.Spec.Discovery = nil, nil, nil
 	job := DrainJob(c, options, nil, "data-cache-2", "uid", 2, false)
@@ -212,6 +213,35 @@ func TestServicesAndWorkloadsHaveAPersonsLabelsAndAnnotations(t *testing.T) {
 	}
 	if member.Annotations[cachev1alpha1.AnnotationUnlisted] == "" {
 		t.Error("a member's Service has lost the operator's annotation")
+	}
+}
+
+// The Services with an address have the type that a person gives; the headless ones stay headless.
+func TestServicesWithAnAddressHaveAPersonsType(t *testing.T) {
+	c := withStorage().With(discovers).Defaulted().Obj()
+	c.Spec.Router = &cachev1alpha1.RouterSpec{}
+	services := func() map[string]*coreac.ServiceSpecApplyConfiguration {
+		return map[string]*coreac.ServiceSpecApplyConfiguration{
+			"members": Service(c).Spec, "list": ListService(c).Spec, "discovery": Discovery(c).Spec,
+			"member": MemberService(c, nil, 0, "").Spec, "router": RouterService(c).Spec,
+		}
+	}
+	for what, spec := range services() {
+		if spec.Type != nil {
+			t.Errorf("%s: without a word of a person, the type is %s", what, *spec.Type)
+		}
+	}
+	c.Spec.Service.Type, c.Spec.Router.Service.Type = cachev1alpha1.ServiceNodePort, cachev1alpha1.ServiceLoadBalancer
+	want := map[string]corev1.ServiceType{
+		"discovery": corev1.ServiceTypeNodePort, "member": corev1.ServiceTypeNodePort, "router": corev1.ServiceTypeLoadBalancer,
+	}
+	for what, spec := range services() {
+		if got := ptr.Deref(spec.Type, ""); got != want[what] {
+			t.Errorf("%s: type %q, want %q", what, got, want[what])
+		}
+		if headless := ptr.Deref(spec.ClusterIP, "") == corev1.ClusterIPNone; headless != (want[what] == "") {
+			t.Errorf("%s: headless: %v", what, headless)
+		}
 	}
 }
 
@@ -234,7 +264,7 @@ func TestWhereThePlatformAssignsUsersThePodsNameNone(t *testing.T) {
 			}
 		}
 	}
-	c.Spec.Template.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](5), FSGroup: ptr.To[int64](6)}
+	c.Spec.PodTemplate.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](5), FSGroup: ptr.To[int64](6)}
 	if s := allPods(c, o)["members"].Spec.SecurityContext; *s.RunAsUser != 5 || *s.FSGroup != 6 {
 		t.Errorf("a person's user was left out: %+v", s)
 	}

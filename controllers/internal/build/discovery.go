@@ -30,7 +30,7 @@ func Discovery(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	}
 	return service(c, DiscoveryName(c.Name), cachev1alpha1.ComponentMember, &c.Spec.Service).
 		WithOwnerReferences(owner(c)).
-		WithSpec(coreac.ServiceSpec().
+		WithSpec(addressed(&c.Spec.Service).
 			WithSelector(Selector(c)).
 			WithPorts(coreac.ServicePort().
 				WithName(discoveryPort).

@@ -68,11 +68,11 @@ func movingJob(c *cachev1alpha1.Memcached, o Options, ports Ports, name, compone
 // can start: its pod and a person's labels and annotations, without the drainer's arguments.
 func DrainerTemplate(c *cachev1alpha1.Memcached, o Options) string {
 	pod := movingPod(c, o)
-	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, nil, nil)}
+	withDrainer(c, &pod, movingContainer(c, o.OperatorImage, nil, nil))
 	text, _ := json.Marshal(struct {
 		Labels, Annotations map[string]string
 		Pod                 corev1.PodSpec
-	}{c.Spec.Drain.Template.Labels, c.Spec.Drain.Template.Annotations, pod}) // the fields came from JSON, so this can't fail
+	}{c.Spec.Drain.PodTemplate.Labels, c.Spec.Drain.PodTemplate.Annotations, pod}) // what came as JSON has JSON
 	return hash(string(text))
 }
 
@@ -139,7 +139,7 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract
 		},
 	})
 	mounts := []corev1.VolumeMount{{Name: volumeName, MountPath: dataDir, ReadOnly: true}}
-	spec.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...), mounts)}
+	withDrainer(c, &spec, movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...), mounts))
 	return spec
 }
 
@@ -166,6 +166,17 @@ func movingPod(c *cachev1alpha1.Memcached, o Options) corev1.PodSpec {
 		TerminationGracePeriodSeconds: t.TerminationGracePeriodSeconds,
 		Volumes:                       secrets,
 	}
+}
+
+// withDrainer has the drainer's container first, and then what a person adds to its pod. The Job is over
+// when the drainer has ended: the operator deletes it, and Kubernetes stops what runs beside the drainer.
+func withDrainer(c *cachev1alpha1.Memcached, pod *corev1.PodSpec, drainer corev1.Container) {
+	t := c.Spec.Drain.PodTemplate.DeepCopy()
+	drainer.Env = t.Env
+	drainer.VolumeMounts = append(drainer.VolumeMounts, t.VolumeMounts...)
+	pod.Volumes = append(pod.Volumes, t.Volumes...)
+	pod.InitContainers = t.InitContainers
+	pod.Containers = append([]corev1.Container{drainer}, t.Containers...)
 }
 
 func movingContainer(c *cachev1alpha1.Memcached, image string, command []string, mounts []corev1.VolumeMount) corev1.Container {
@@ -211,8 +222,8 @@ func transferArgs(c *cachev1alpha1.Memcached, ports Ports, source string, member
 
 // deadline is the time that one drainer may run; the API server sets the default and the bounds.
 func deadline(c *cachev1alpha1.Memcached) time.Duration {
-	const year = 365 * 24 * 3600
-	return time.Duration(min(ptr.Deref(c.Spec.Drain.ActiveDeadlineSeconds, 3600), year)) * time.Second
+	const year = 365 * 24 * time.Hour
+	return min(ptr.Deref(c.Spec.Drain.ActiveDeadline, metav1.Duration{Duration: time.Hour}).Duration, year)
 }
 
 func drainSecurity() *corev1.SecurityContext {

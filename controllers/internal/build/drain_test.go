@@ -163,7 +163,7 @@ func actionAfter(policy *batchv1.PodFailurePolicy, code int32) batchv1.PodFailur
 
 func TestDrainerRunsWhereTheMemberCouldRun(t *testing.T) {
 	b := apitest.MakeMemcached("cache").EveryField()
-	template := b.Obj().Spec.Template
+	template := b.Obj().Spec.PodTemplate
 	pod := drainJob(b).Spec.Template.Spec
 	if diff := cmp.Diff(&corev1.Affinity{NodeAffinity: template.Affinity.NodeAffinity}, pod.Affinity); diff != "" {
 		t.Errorf("affinity, of which only the nodes' is the drainer's: -want +got:\n%s", diff)
@@ -198,7 +198,7 @@ func TestDrainerHoldsNoCredentialsAndNoPrivilege(t *testing.T) {
 
 func TestJobHasTheSpecsLimits(t *testing.T) {
 	spec := drainJob(apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Drain.BackoffLimit, s.Drain.ActiveDeadlineSeconds = ptr.To[int32](0), ptr.To[int64](77)
+		s.Drain.BackoffLimit, s.Drain.ActiveDeadline = ptr.To[int32](0), &metav1.Duration{Duration: 77 * time.Second}
 	})).Spec
 	if *spec.BackoffLimit != 0 {
 		t.Errorf("backoffLimit %d", *spec.BackoffLimit)
@@ -224,8 +224,8 @@ func TestPendingTimeCountsAgainstNoDeadline(t *testing.T) {
 
 func TestJobsHaveWhatTheTemplateGivesThem(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Template.ServiceAccountName = "members"
-		s.Drain.Template = cachev1alpha1.PodTemplate{
+		s.PodTemplate.ServiceAccountName = "members"
+		s.Drain.PodTemplate = cachev1alpha1.PodTemplate{
 			Labels:      map[string]string{"team": "shop", cachev1alpha1.LabelComponent: "mine", cachev1alpha1.LabelInstance: "mine"},
 			Annotations: map[string]string{"sidecar.istio.io/inject": "false", cachev1alpha1.AnnotationClaimUID: "mine"},
 		}
@@ -251,10 +251,10 @@ func TestJobsHaveWhatTheTemplateGivesThem(t *testing.T) {
 			t.Errorf("%s: service account %q, want that of the members", component, got)
 		}
 	}
-	c.Spec.Drain.Template.ServiceAccountName = "drainers"
+	c.Spec.Drain.PodTemplate.ServiceAccountName = "drainers"
 	for component, job := range jobs() {
 		if got := job.Spec.Template.Spec.ServiceAccountName; got != "drainers" {
-			t.Errorf("%s: service account %q, want the one of drain.template", component, got)
+			t.Errorf("%s: service account %q, want the one of drain.podTemplate", component, got)
 		}
 	}
 }
@@ -301,7 +301,7 @@ func TestASecurityContextIsMergedOverTheDefaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Template.SecurityContext = test.given
+				s.PodTemplate.SecurityContext = test.given
 			}).Obj()
 			m := StatefulSet(c, Options{}, 3).Spec.Template.Spec.SecurityContext
 			members := user{*m.RunAsUser, *m.RunAsGroup, m.RunAsNonRoot, *m.SeccompProfile.Type, m.FSGroup, m.FSGroupChangePolicy, m.SupplementalGroups}

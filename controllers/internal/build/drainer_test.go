@@ -28,11 +28,15 @@ func TestADrainersJobSaysHowItsPodsAreMade(t *testing.T) {
 	}{
 		"nothing":         {func(*cachev1alpha1.Memcached) {}, true},
 		"size":            {func(c *cachev1alpha1.Memcached) { n := int32(7); c.Spec.Size = &n }, true},
-		"nodeSelector":    {func(c *cachev1alpha1.Memcached) { c.Spec.Template.NodeSelector = map[string]string{"disk": "ssd"} }, false},
-		"service account": {func(c *cachev1alpha1.Memcached) { c.Spec.Drain.Template.ServiceAccountName = "drainer" }, false},
+		"nodeSelector":    {func(c *cachev1alpha1.Memcached) { c.Spec.PodTemplate.NodeSelector = map[string]string{"disk": "ssd"} }, false},
+		"service account": {func(c *cachev1alpha1.Memcached) { c.Spec.Drain.PodTemplate.ServiceAccountName = "drainer" }, false},
 		"annotations (of an injector)": {func(c *cachev1alpha1.Memcached) {
-			c.Spec.Drain.Template.Annotations = map[string]string{"sidecar.istio.io/inject": "false"}
+			c.Spec.Drain.PodTemplate.Annotations = map[string]string{"sidecar.istio.io/inject": "false"}
 		}, false},
+		"a sidecar": {func(c *cachev1alpha1.Memcached) {
+			c.Spec.Drain.PodTemplate.Containers = []corev1.Container{{Name: "shipper"}}
+		}, false},
+		"a variable": {func(c *cachev1alpha1.Memcached) { c.Spec.Drain.PodTemplate.Env = []corev1.EnvVar{{Name: "TZ"}} }, false},
 		"resources": {func(c *cachev1alpha1.Memcached) {
 			c.Spec.Drain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("900")}
 		}, false},

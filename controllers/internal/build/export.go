@@ -24,7 +24,7 @@ func freePort(c *cachev1alpha1.Memcached, after int32) int32 {
 		}
 		exporter := c.Spec.Exporter != nil && port == exporterPort(c.Spec.Exporter)
 		discovery := c.Spec.Discovery != nil && port == c.Spec.Discovery.Port
-		if !exporter && !discovery && port != c.Spec.ContainerPort {
+		if !exporter && !discovery && port != c.Spec.ContainerPort && !opensPort(&c.Spec.PodTemplate, port) {
 			return port
 		}
 	}

@@ -3,6 +3,7 @@ package build
 import (
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,8 +78,8 @@ func ServiceMonitor(c *cachev1alpha1.Memcached) *unstructured.Unstructured {
 	}
 	maps.Copy(labels, Labels(c, cachev1alpha1.ComponentMember))
 	endpoint := map[string]any{"port": metricsPort, "path": "/metrics"}
-	if given.Interval != "" {
-		endpoint["interval"] = given.Interval
+	if given.Interval != nil {
+		endpoint["interval"] = prometheusDuration(given.Interval.Duration)
 	}
 	m := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"selector":          map[string]any{"matchLabels": anyMap(Labels(c, cachev1alpha1.ComponentMember))},
@@ -93,6 +94,14 @@ func ServiceMonitor(c *cachev1alpha1.Memcached) *unstructured.Unstructured {
 	m.SetLabels(labels)
 	m.SetOwnerReferences([]metav1.OwnerReference{ownerReference(c)})
 	return m
+}
+
+// prometheusDuration is a duration as Prometheus writes it, without fractions.
+func prometheusDuration(d time.Duration) string {
+	if d%time.Second == 0 {
+		return fmt.Sprintf("%ds", d/time.Second)
+	}
+	return fmt.Sprintf("%dms", d.Milliseconds())
 }
 
 func anyMap(in map[string]string) map[string]any {

@@ -2,8 +2,11 @@ package build
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
@@ -35,10 +38,18 @@ func TestExporterRunsBesideMemcachedOnRequest(t *testing.T) {
 	}
 }
 
+func TestPrometheusReadsTheIntervalOfAServiceMonitor(t *testing.T) {
+	for want, given := range map[string]time.Duration{"30s": 30 * time.Second, "90s": 90 * time.Second, "3600s": time.Hour, "1500ms": 1500 * time.Millisecond} {
+		if got := prometheusDuration(given); got != want {
+			t.Errorf("%v is %s, want %s", given, got, want)
+		}
+	}
+}
+
 func TestServiceMonitorSelectsTheServiceAndItsMetrics(t *testing.T) {
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Exporter = &cachev1alpha1.ExporterSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{
-			Labels: map[string]string{"release": "prometheus", cachev1alpha1.LabelInstance: "another"}, Interval: "15s",
+			Labels: map[string]string{"release": "prometheus", cachev1alpha1.LabelInstance: "another"}, Interval: &metav1.Duration{Duration: 15 * time.Second},
 		}}
 	}).Defaulted().Obj()
 	m, service := ServiceMonitor(c), Service(c)

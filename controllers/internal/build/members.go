@@ -44,14 +44,24 @@ func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 		WithSpec(spec)
 }
 
-// service is the Service of a component, with a person's settings for its Services.
-func service(c *cachev1alpha1.Memcached, name, component string, given *cachev1alpha1.ServiceTemplate) *coreac.ServiceApplyConfiguration {
+// service of a component, with what a person gives its Services.
+func service(c *cachev1alpha1.Memcached, name, component string, given *cachev1alpha1.ServiceSpec) *coreac.ServiceApplyConfiguration {
 	return coreac.Service(name, c.Namespace).
 		WithLabels(withOurs(given.Labels, Labels(c, component))).
 		WithAnnotations(given.Annotations)
 }
 
-// Deployment is the Deployment of a cluster without storage.
+// addressed is the spec of a Service that has an address of its own, of the type that a person gives. The
+// others are headless.
+func addressed(given *cachev1alpha1.ServiceSpec) *coreac.ServiceSpecApplyConfiguration {
+	spec := coreac.ServiceSpec()
+	if given.Type != "" {
+		spec.WithType(corev1.ServiceType(given.Type))
+	}
+	return spec
+}
+
+// Deployment of a cluster without storage.
 func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfiguration {
 	command := append([]string{"memcached"}, memcachedArgs(c)...)
 	memcached := memcachedContainer(c, o)
@@ -65,8 +75,8 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 	}
 	spec.WithContainers(containers(c, o, memcached.WithCommand(command...))...)
 	return appsac.Deployment(c.Name, c.Namespace).
-		WithLabels(withOurs(c.Spec.Template.Labels, Labels(c, cachev1alpha1.ComponentMember))).
-		WithAnnotations(c.Spec.Template.Annotations).
+		WithLabels(withOurs(c.Spec.PodTemplate.Labels, Labels(c, cachev1alpha1.ComponentMember))).
+		WithAnnotations(c.Spec.PodTemplate.Annotations).
 		WithOwnerReferences(owner(c)).
 		WithSpec(appsac.DeploymentSpec().
 			WithReplicas(*c.Spec.Size).
@@ -114,8 +124,8 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		spec.WithVolumes(inMemory(c))
 	}
 	return appsac.StatefulSet(c.Name, c.Namespace).
-		WithLabels(withOurs(c.Spec.Template.Labels, Labels(c, cachev1alpha1.ComponentMember))).
-		WithAnnotations(c.Spec.Template.Annotations).
+		WithLabels(withOurs(c.Spec.PodTemplate.Labels, Labels(c, cachev1alpha1.ComponentMember))).
+		WithAnnotations(c.Spec.PodTemplate.Annotations).
 		WithOwnerReferences(owner(c)).
 		WithSpec(appsac.StatefulSetSpec().
 			WithServiceName(c.Name).

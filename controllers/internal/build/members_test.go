@@ -133,7 +133,7 @@ func TestSelectorIsTheSameForEverySpec(t *testing.T) {
 
 func TestLabelsOfTheTemplateNeverWinOverOurs(t *testing.T) {
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Template.Labels = map[string]string{cachev1alpha1.LabelInstance: "another", "team": "shop"}
+		s.PodTemplate.Labels = map[string]string{cachev1alpha1.LabelInstance: "another", "team": "shop"}
 	}).Defaulted().Obj()
 	labels := StatefulSet(c, options, 1).Spec.Template.Labels
 	if labels[cachev1alpha1.LabelInstance] != "cache" || labels["team"] != "shop" {
@@ -166,7 +166,7 @@ func TestTheSupervisorKnowsTheGracePeriod(t *testing.T) {
 	for grace, want := range map[int64]string{0: "34s", 1: "1s", 60: "1m0s", 86400: "24h0m0s"} {
 		c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
 			if grace > 0 {
-				s.Template.TerminationGracePeriodSeconds = &grace
+				s.PodTemplate.TerminationGracePeriodSeconds = &grace
 			}
 		}).Defaulted().Obj()
 		if command := StatefulSet(c, options, 1).Spec.Template.Spec.Containers[0].Command; !slices.Contains(command, "--grace-period="+want) {

@@ -67,7 +67,7 @@ func MoveJob(c *cachev1alpha1.Memcached, o Options, p Move) *batchv1.Job {
 		pod.Volumes = append(pod.Volumes, ownAnnotation(beginVolume, beginFile, cachev1alpha1.AnnotationBegin))
 		mounts = append(mounts, corev1.VolumeMount{Name: beginVolume, MountPath: beginDir, ReadOnly: true})
 	}
-	pod.Containers = []corev1.Container{movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...), mounts)}
+	withDrainer(c, &pod, movingContainer(c, o.OperatorImage, append([]string{DrainerPath}, args.Args()...), mounts))
 	return movingJob(c, o, p.Ports, MoveName(p.Claim, p.UID, p.Target), cachev1alpha1.ComponentMove, map[string]string{
 		cachev1alpha1.AnnotationClaimUID: string(p.UID),
 		cachev1alpha1.AnnotationTarget:   p.Target,

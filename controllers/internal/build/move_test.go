@@ -45,7 +45,7 @@ func TestMoveAsksTheMemberAndMountsNoVolume(t *testing.T) {
 // The drainer sees the annotation of its own pod, and only the operator's word lets it begin.
 func TestAPreparedMoveWaitsForItsRing(t *testing.T) {
 	m := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Patience(90 * time.Second).Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Drain.Template.Annotations = map[string]string{cachev1alpha1.AnnotationBegin: "4-cafe"}
+		s.Drain.PodTemplate.Annotations = map[string]string{cachev1alpha1.AnnotationBegin: "4-cafe"}
 	}).Obj()
 	job := MoveJob(m, Options{}, Move{Claim: "data-cache-2", UID: "uid-2", Ordinal: 2, Target: "4-cafe", Members: 2, Prepared: true})
 	pod := job.Spec.Template

@@ -3,6 +3,7 @@ package build
 import (
 	"cmp"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -22,27 +23,27 @@ const safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 // membersTemplate has a person's settings for members.
 func membersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
-	t := c.Spec.Template
+	t := c.Spec.PodTemplate
 	t.Annotations = withOurs(map[string]string{safeToEvict: "true"}, t.Annotations)
 	return &t
 }
 
 // routersTemplate has a person's settings for routers.
 func routersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
-	t := inherited(&c.Spec.Router.Template, &c.Spec.Template)
+	t := inherited(&c.Spec.Router.PodTemplate, &c.Spec.PodTemplate)
 	t.TerminationGracePeriodSeconds = cmp.Or(t.TerminationGracePeriodSeconds, ptr.To[int64](routerGrace))
 	return t
 }
 
 // drainersTemplate has a person's settings for the Jobs of drains and moves.
 func drainersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
-	t := inherited(&c.Spec.Drain.Template, &c.Spec.Template)
+	t := inherited(&c.Spec.Drain.PodTemplate, &c.Spec.PodTemplate)
 	t.Annotations = withOurs(map[string]string{safeToEvict: "true"}, t.Annotations)
 	return t
 }
 
-// inherited is the given template with the members' settings in fields that it leaves out. Fields
-// about one kind of pods (labels, affinity to other pods, spread, grace period) are not inherited.
+// inherited is the given template with the members' settings where it has none. What is about one kind
+// of pods (labels, affinity to other pods, spread, time to end, what is added to a pod) is not inherited.
 func inherited(given, members *cachev1alpha1.PodTemplate) *cachev1alpha1.PodTemplate {
 	t := *given
 	if t.NodeSelector == nil {
@@ -98,13 +99,45 @@ func podTemplate(c *cachev1alpha1.Memcached, t *cachev1alpha1.PodTemplate, compo
 	return coreac.PodTemplateSpec().
 		WithLabels(withOurs(t.Labels, Labels(c, component))).
 		WithAnnotations(t.Annotations).
-		WithSpec(spec)
+		WithSpec(withAdded(spec, t))
+}
+
+// withAdded adds the template's volumes and containers to a pod, and its variables and mounts to the main
+// container, which is the first one. Admission has refused names that the operator uses.
+func withAdded(spec *coreac.PodSpecApplyConfiguration, t *cachev1alpha1.PodTemplate) *coreac.PodSpecApplyConfiguration {
+	main := &spec.Containers[0]
+	for i := range t.Env {
+		main.WithEnv(convert[coreac.EnvVarApplyConfiguration](&t.Env[i]))
+	}
+	for i := range t.VolumeMounts {
+		main.WithVolumeMounts(convert[coreac.VolumeMountApplyConfiguration](&t.VolumeMounts[i]))
+	}
+	for i := range t.Volumes {
+		spec.WithVolumes(convert[coreac.VolumeApplyConfiguration](&t.Volumes[i]))
+	}
+	for i := range t.InitContainers {
+		spec.WithInitContainers(convert[coreac.ContainerApplyConfiguration](&t.InitContainers[i]))
+	}
+	for i := range t.Containers {
+		spec.WithContainers(convert[coreac.ContainerApplyConfiguration](&t.Containers[i]))
+	}
+	return spec
+}
+
+// opensPort tells whether a container of a person's has this port.
+func opensPort(t *cachev1alpha1.PodTemplate, port int32) bool {
+	for _, c := range slices.Concat(t.InitContainers, t.Containers) {
+		if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == port }) {
+			return true
+		}
+	}
+	return false
 }
 
 // memberPod is the part of the pod that members with and without storage share.
 func memberPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfiguration {
 	spec := podSpec(membersTemplate(c), Selector(c), corev1.LabelHostname)
-	spec.SecurityContext = convert[coreac.PodSecurityContextApplyConfiguration](writingSecurity(&c.Spec.Template, o))
+	spec.SecurityContext = convert[coreac.PodSecurityContextApplyConfiguration](writingSecurity(&c.Spec.PodTemplate, o))
 	spec.TerminationGracePeriodSeconds = graceSeconds(c)
 	return spec
 }
@@ -172,7 +205,7 @@ func spread(t *cachev1alpha1.PodTemplate, pods map[string]string, over []string)
 // and the time to write all of memory to a slow disk (16 MiB/s). It is nil if members save nothing;
 // then the API server sets the default.
 func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
-	if given := c.Spec.Template.TerminationGracePeriodSeconds; given != nil {
+	if given := c.Spec.PodTemplate.TerminationGracePeriodSeconds; given != nil {
 		return given
 	}
 	if c.Spec.Storage == nil {

@@ -45,7 +45,7 @@ func TestMembersSpreadOverNodesAsThePersonSays(t *testing.T) {
 			[]constraint{{"zone", "DoNotSchedule", true}, {"rack", "ScheduleAnyway", false}},
 		},
 	} {
-		for kind, pod := range pods(func(s *cachev1alpha1.MemcachedSpec) { s.Template = test.template }) {
+		for kind, pod := range pods(func(s *cachev1alpha1.MemcachedSpec) { s.PodTemplate = test.template }) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				var got []constraint
 				for _, c := range pod.TopologySpreadConstraints {
@@ -90,7 +90,7 @@ func TestASecurityContextIsInheritedFieldByField(t *testing.T) {
 
 func TestWhatAPersonSetsReachesThePods(t *testing.T) {
 	change := func(s *cachev1alpha1.MemcachedSpec) {
-		s.Template = cachev1alpha1.PodTemplate{
+		s.PodTemplate = cachev1alpha1.PodTemplate{
 			PriorityClassName: "high", ServiceAccountName: "cache", SchedulerName: "own", RuntimeClassName: ptr.To("gvisor"),
 			TerminationGracePeriodSeconds: ptr.To[int64](7),
 			NodeSelector:                  map[string]string{"disk": "ssd"},
@@ -119,7 +119,7 @@ func TestDrainersRunAsTheMembersDo(t *testing.T) {
 		given *corev1.PodSecurityContext
 		want  int64
 	}{"by default": {nil, 11211}, "a person's": {own, 2000}} {
-		b := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) { s.Template.SecurityContext = test.given })
+		b := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) { s.PodTemplate.SecurityContext = test.given })
 		member := StatefulSet(b.Defaulted().Obj(), options, 1).Spec.Template.Spec.SecurityContext
 		drainer := drainJob(b).Spec.Template.Spec.SecurityContext
 		if *member.RunAsUser != test.want || *drainer.RunAsUser != test.want {

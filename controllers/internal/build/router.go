@@ -188,7 +188,7 @@ func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration
 	}
 	return service(c, RouterName(c.Name), cachev1alpha1.ComponentRouter, &c.Spec.Router.Service).
 		WithOwnerReferences(owner(c)).
-		WithSpec(coreac.ServiceSpec().
+		WithSpec(addressed(&c.Spec.Router.Service).
 			WithSelector(routerSelector(c)).
 			WithTrafficDistribution(corev1.ServiceTrafficDistributionPreferSameNode).
 			WithPorts(coreac.ServicePort().
@@ -254,8 +254,8 @@ func Routers(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyConfi
 		WithTemplate(podTemplate(c, routersTemplate(c), cachev1alpha1.ComponentRouter, routerPod(c, o)))
 	spec.Replicas = c.Spec.Router.Replicas
 	return appsac.Deployment(RouterName(c.Name), c.Namespace).
-		WithLabels(withOurs(c.Spec.Router.Template.Labels, Labels(c, cachev1alpha1.ComponentRouter))).
-		WithAnnotations(c.Spec.Router.Template.Annotations).
+		WithLabels(withOurs(c.Spec.Router.PodTemplate.Labels, Labels(c, cachev1alpha1.ComponentRouter))).
+		WithAnnotations(c.Spec.Router.PodTemplate.Annotations).
 		WithOwnerReferences(owner(c)).
 		WithSpec(spec)
 }
@@ -288,11 +288,11 @@ func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfig
 
 // RouterAdminPort is the port at which routers answer /ready, /metrics and /ring.
 func RouterAdminPort(c *cachev1alpha1.Memcached) int32 {
-	const wanted = 11212
-	if c.Spec.ContainerPort == wanted {
-		return wanted + 1
+	port := int32(11212)
+	for port == c.Spec.ContainerPort || c.Spec.Router != nil && opensPort(&c.Spec.Router.PodTemplate, port) {
+		port++
 	}
-	return wanted
+	return port
 }
 
 // routeArgs are the router's arguments. The members' certificate and logins are also the routers',

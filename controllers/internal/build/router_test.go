@@ -73,7 +73,7 @@ func TestARoutersFlagsSayWhatTheSpecSays(t *testing.T) {
 // router, and no object of the routers selects a member.
 func TestRoutersAreNoMembers(t *testing.T) {
 	c := routedCluster(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Template.Labels = map[string]string{cachev1alpha1.LabelComponent: "x"}
+		s.PodTemplate.Labels = map[string]string{cachev1alpha1.LabelComponent: "x"}
 		s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{}
 	})
 	selects := func(selector, labels map[string]string) bool {

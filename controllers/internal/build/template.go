@@ -19,7 +19,7 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	spec.Drain = cachev1alpha1.DrainSpec{}
 	spec.Binding = nil
 	spec.Router = nil
-	spec.Service = cachev1alpha1.ServiceTemplate{}
+	spec.Service = cachev1alpha1.ServiceSpec{}
 	spec.PodDisruptionBudget = cachev1alpha1.PodDisruptionBudgetSpec{}
 	spec.NetworkPolicy = nil
 	if spec.Storage != nil {
@@ -34,9 +34,9 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 // RouterSpec is TemplateSpec for the routers' pods. Only fields that are listed here count.
 func RouterSpec(c *cachev1alpha1.Memcached) string {
 	router := *c.Spec.Router.DeepCopy()
-	router.Replicas, router.Service = nil, cachev1alpha1.ServiceTemplate{}
+	router.Replicas, router.Service = nil, cachev1alpha1.ServiceSpec{}
 	return hashOf(cachev1alpha1.MemcachedSpec{
-		Router: &router, Template: c.Spec.Template, TLS: c.Spec.TLS, Auth: c.Spec.Auth,
+		Router: &router, PodTemplate: c.Spec.PodTemplate, TLS: c.Spec.TLS, Auth: c.Spec.Auth,
 		ContainerPort: c.Spec.ContainerPort, MaxItemSize: c.Spec.MaxItemSize,
 	})
 }

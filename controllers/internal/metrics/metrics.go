@@ -58,7 +58,7 @@ type Metrics struct {
 }
 
 // durationBuckets, in seconds, range from a drain of a few items to the default of
-// spec.drain.activeDeadlineSeconds.
+// spec.drain.activeDeadline.
 var durationBuckets = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
 // New registers the operator's metrics. Metrics about clusters are read from the reader, the

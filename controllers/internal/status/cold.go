@@ -50,7 +50,8 @@ func coldStart(pod *corev1.Pod) *contract.ColdStart {
 		}
 	}
 	for i := range pod.Status.InitContainerStatuses {
-		if t := pod.Status.InitContainerStatuses[i].State.Terminated; t != nil {
+		c := &pod.Status.InitContainerStatuses[i]
+		if t := c.State.Terminated; t != nil && c.Name == build.ContainerInstall {
 			return contract.ParseColdStart(t.Message)
 		}
 	}

@@ -203,7 +203,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		}), "DrainerDoesNotEnd", "pod drainer should have ended by 1970-01-01T01:22:20Z", 0},
 		"a drainer may take the spec's time": {input(2).with(drainerEnds(500 * time.Second)).with(func(in *Input) {
 			in.Drainers[0].DeletionGracePeriodSeconds = ptr.To[int64](600)
-			in.Cluster.Spec.Drain.Template.TerminationGracePeriodSeconds = ptr.To[int64](600)
+			in.Cluster.Spec.Drain.PodTemplate.TerminationGracePeriodSeconds = ptr.To[int64](600)
 		}), "Healthy", "", 560 * time.Second},
 		"a drainer ends":              {input(2).with(drainerEnds(30 * time.Second)), "Healthy", "", 90 * time.Second},
 		"a Job that others keep":      {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and the finalizer example.com/theirs of another owner", 0},

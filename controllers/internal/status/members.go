@@ -101,7 +101,7 @@ const drainerGrace = 30
 // created a similar pod with a grace period of a year, so the grace period is bounded by the spec's
 // or the default.
 func drainerEnds(c *cachev1alpha1.Memcached, pod *corev1.Pod) time.Time {
-	ends, most := pod.DeletionTimestamp.Time, max(drainerGrace, ptr.Deref(c.Spec.Drain.Template.TerminationGracePeriodSeconds, 0))
+	ends, most := pod.DeletionTimestamp.Time, max(drainerGrace, ptr.Deref(c.Spec.Drain.PodTemplate.TerminationGracePeriodSeconds, 0))
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > most {
 		ends = time.Unix(ends.Unix()-*grace+most, 0)
 	}
@@ -146,7 +146,7 @@ func containerTrouble(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatu
 // userFor says how a pod gets a numeric user, if the kubelet's message asks for one.
 func userFor(message string) string {
 	if strings.Contains(message, "non-numeric user") {
-		return "; set spec.template.securityContext.runAsUser, or let the operator set it: --assigned-users=false"
+		return "; set spec.podTemplate.securityContext.runAsUser, or let the operator set it: --assigned-users=false"
 	}
 	return ""
 }

@@ -72,7 +72,8 @@ func saveRate(pod *corev1.Pod) int64 {
 		}
 	}
 	for i := range pod.Status.InitContainerStatuses {
-		if t := pod.Status.InitContainerStatuses[i].State.Terminated; t != nil {
+		c := &pod.Status.InitContainerStatuses[i]
+		if t := c.State.Terminated; t != nil && c.Name == build.ContainerInstall {
 			if rate := contract.ParseSaveRate(t.Message); rate > 0 {
 				return rate
 			}

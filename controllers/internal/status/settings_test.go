@@ -60,7 +60,7 @@ func TestAnImageWhoseUserHasNoNumberSaysWhatToSet(t *testing.T) {
 	const words = "container has runAsNonRoot and image has non-numeric user (memcache), cannot verify user is non-root"
 	c := &corev1.ContainerStatus{Name: "memcached", State: waiting("CreateContainerConfigError", words)}
 	got := containerTrouble(apitest.MakeMemcached("cache").Defaulted().Obj(), c, &waits{now: now})
-	if got == nil || !strings.Contains(got.message, words+"; set spec.template.securityContext.runAsUser") || !strings.Contains(got.message, "--assigned-users=false") {
+	if got == nil || !strings.Contains(got.message, words+"; set spec.podTemplate.securityContext.runAsUser") || !strings.Contains(got.message, "--assigned-users=false") {
 		t.Errorf("status says %+v", got)
 	}
 }

@@ -109,10 +109,13 @@ func (w *words) containers(all []corev1.ContainerStatus) []corev1.ContainerStatu
 	return kept
 }
 
-// rank orders containers: ours first, then those that keep the pod running.
+// ours are the containers whose words are read.
+var ours = []string{build.ContainerMemcached, build.ContainerInstall, build.ContainerDrainer, build.ContainerRouter}
+
+// rank sorts containers: ours first, then those that keep the pod running.
 func rank(c *corev1.ContainerStatus) int {
 	switch {
-	case c.Name == build.ContainerMemcached || c.Name == build.ContainerDrainer || c.Name == build.ContainerRouter:
+	case slices.Contains(ours, c.Name):
 		return 0
 	case c.State.Terminated == nil:
 		return 1

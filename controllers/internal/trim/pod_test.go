@@ -106,8 +106,13 @@ func TestOursIsKeptAmongManyContainers(t *testing.T) {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: fmt.Sprint("sidecar-", i)})
 	}
 	pod.Status.ContainerStatuses[99].Name = "memcached"
-	if got := trimmed(t, pod).Status.ContainerStatuses; len(got) != maxContainers || got[0].Name != "memcached" {
-		t.Errorf("%d, first %s", len(got), got[0].Name)
+	pod.Status.InitContainerStatuses = slices.Clone(pod.Status.ContainerStatuses)
+	pod.Status.InitContainerStatuses[99].Name = "install"
+	got := trimmed(t, pod).Status
+	for first, all := range map[string][]corev1.ContainerStatus{"memcached": got.ContainerStatuses, "install": got.InitContainerStatuses} {
+		if len(all) != maxContainers || all[0].Name != first {
+			t.Errorf("%d, first %s, want %s", len(all), all[0].Name, first)
+		}
 	}
 }
 
