@@ -69,11 +69,11 @@ const (
 	AnnotationListPorts = "cache.example.com/list-ports"
 )
 
-// AnnotationTable, on a router's pod, is the number of the newest table of the rings. Because the
+// AnnotationTable is the number, on a router's pod, of the newest table of the rings. Because the
 // annotation changes the pod, the kubelet updates the mounted ConfigMap with the table at once.
 const AnnotationTable = "cache.example.com/table"
 
-// AnnotationUnlisted, on the Service of a member, is the time (RFC 3339) since which the member is
+// AnnotationUnlisted is the time (RFC 3339), on the Service of a member, since which the member is
 // neither on the clients' list nor running. The Service is deleted some time later.
 const AnnotationUnlisted = "cache.example.com/unlisted"
 
@@ -164,10 +164,10 @@ const (
 	AnnotationBegin = "cache.example.com/begin"
 )
 
-// AnnotationApplied, on each object that the operator applies, is a hash of the configuration that
+// AnnotationApplied is a hash, on each object that the operator applies, of the configuration that
 // it sent, because admission may have changed the object.
 const AnnotationApplied = "cache.example.com/applied"
 
-// AnnotationTemplate, on the StatefulSet or the Deployment, says which specification its template
+// AnnotationTemplate says, on the StatefulSet or the Deployment, which specification its template
 // was made from, and whether an upgrade of the operator is replacing its pods.
 const AnnotationTemplate = "cache.example.com/template"

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -24,7 +25,7 @@ func TestManyConnectionsKeepNoClientOut(t *testing.T) {
 	go func() { ended <- server.Serve(bounded) }()
 	t.Cleanup(func() {
 		_ = server.Close()
-		<-ended
+		_ = <-ended
 	})
 	closed := make(chan error, 3*most)
 	for range 3 * most {
@@ -97,7 +98,7 @@ func TestAConnectionThatFailsEndsNoServer(t *testing.T) {
 	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait.Receive(t, "the server's end", ended); err != http.ErrServerClosed {
+	if err := wait.Receive(t, "the server's end", ended); !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("it ended: %v", err)
 	}
 }

@@ -342,7 +342,7 @@ func TestAStartNamesItsCauseAndWhatBecomesOfTheItems(t *testing.T) {
 		`memcached starts cold: the warm file can't be read: a damage; the file stays in generation-1.failed for a drain to look at`: func(s *situation) { s.file = "corrupt" },
 		`memcached starts cold: nothing of its warm file can be read: the warm file can't be read: the node has restarted`:           func(s *situation) { s.file = "undescribed" },
 		`memcached starts cold: the warm file can't be read: a member has run since`:                                                 func(s *situation) { s.mode, s.file, s.verdict, s.note = "Saved", "none", "outdated", "there" },
-		`memcached would start cold: its items are in a save of a member of mode Saved; the items are replayed from generation-1`:   func(s *situation) { s.file, s.save = "none", "good" },
+		`memcached would start cold: its items are in a save of a member of mode Saved; the items are replayed from generation-1`:    func(s *situation) { s.file, s.save = "none", "good" },
 		`memcached would start cold: its save was cut short; the items are replayed from generation-1`: func(s *situation) {
 			s.mode, s.file, s.save = "Saved", "none", "incomplete"
 		},

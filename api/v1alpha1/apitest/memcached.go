@@ -171,7 +171,7 @@ func everyTemplateField() cachev1alpha1.PodTemplate {
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []string{"b", "a"}}},
 	}
 	term := corev1.PodAffinityTerm{LabelSelector: selector, TopologyKey: "topology.kubernetes.io/zone"}
-	return cachev1alpha1.PodTemplate{
+	return added(cachev1alpha1.PodTemplate{
 		Labels:       map[string]string{"team": "shop"},
 		Annotations:  map[string]string{"example.com/note": "kept"},
 		NodeSelector: map[string]string{"kubernetes.io/os": "linux"},
@@ -202,31 +202,35 @@ func everyTemplateField() cachev1alpha1.PodTemplate {
 			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](2000), FSGroup: ptr.To[int64](2000), SupplementalGroups: []int64{3, 2},
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
+	})
+}
 
-		Env: []corev1.EnvVar{
-			{Name: "TZ", Value: "UTC"},
-			{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
-		},
-		Volumes: []corev1.Volume{
-			{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Optional: ptr.To(true), Items: []corev1.KeyToPath{{Key: "b", Path: "a"}},
-			}}},
-			{Name: "pod", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-				{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
-					{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
-				}}},
-			}}}},
-			{Name: "logs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
-				Medium: corev1.StorageMediumMemory, SizeLimit: ptr.To(resource.MustParse("0.5Mi")),
-			}}},
-		},
-		VolumeMounts: []corev1.VolumeMount{
-			{Name: "settings", MountPath: "/etc/settings", ReadOnly: true},
-			{Name: "logs", MountPath: "/var/log/cache"},
-		},
-		Containers:     []corev1.Container{sidecar("shipper")},
-		InitContainers: []corev1.Container{{Name: "before", Image: "registry.example.com/init:1", Resources: sidecar("").Resources}, proxy()},
+// added is the template with what a person adds to a pod.
+func added(t cachev1alpha1.PodTemplate) cachev1alpha1.PodTemplate {
+	t.Env = []corev1.EnvVar{
+		{Name: "TZ", Value: "UTC"},
+		{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
 	}
+	t.Volumes = []corev1.Volume{
+		{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Optional: ptr.To(true), Items: []corev1.KeyToPath{{Key: "b", Path: "a"}},
+		}}},
+		{Name: "pod", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+				{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+			}}},
+		}}}},
+		{Name: "logs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+			Medium: corev1.StorageMediumMemory, SizeLimit: ptr.To(resource.MustParse("0.5Mi")),
+		}}},
+	}
+	t.VolumeMounts = []corev1.VolumeMount{
+		{Name: "settings", MountPath: "/etc/settings", ReadOnly: true},
+		{Name: "logs", MountPath: "/var/log/cache"},
+	}
+	t.Containers = []corev1.Container{sidecar("shipper")}
+	t.InitContainers = []corev1.Container{{Name: "before", Image: "registry.example.com/init:1", Resources: sidecar("").Resources}, proxy()}
+	return t
 }
 
 // sidecar has fields that the API server defaults, and quantities that it writes in another way.

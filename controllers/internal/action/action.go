@@ -15,8 +15,11 @@ import (
 // wanted.
 type Action interface {
 	fmt.Stringer
-	Kind() Kind
+	kind() Kind
 }
+
+// KindOf returns the kind of the action.
+func KindOf(a Action) Kind { return a.kind() }
 
 // Kind is what a failure of an action stops, and what it means for the live reads of others.
 type Kind struct {
@@ -267,45 +270,45 @@ const (
 	BySetAside Release = "SetAside"
 )
 
-func (AddClusterFinalizer) Kind() Kind    { return Kind{Class: Cluster} }
-func (RemoveClusterFinalizer) Kind() Kind { return Kind{Class: Cluster} }
-func (ApplyService) Kind() Kind           { return Kind{Class: Members} }
-func (WriteList) Kind() Kind              { return Kind{Class: Members} }
-func (ApplyListService) Kind() Kind       { return Kind{Class: Beside} }
-func (WriteEndpoints) Kind() Kind         { return Kind{Class: Members} }
-func (ApplyDiscovery) Kind() Kind         { return Kind{Class: Beside} }
-func (TellMember) Kind() Kind             { return Kind{Class: Members} }
-func (ApplyRouters) Kind() Kind           { return Kind{Class: Beside} }
-func (WriteTable) Kind() Kind             { return Kind{Class: Members, ReadsAgain: true} }
-func (TellRouter) Kind() Kind             { return Kind{Class: Beside} }
-func (ApplyNetworkPolicy) Kind() Kind     { return Kind{Class: Members} }
-func (WriteBinding) Kind() Kind           { return Kind{Class: Members} }
-func (ApplyStatefulSet) Kind() Kind       { return Kind{Class: Members, Owns: true} }
-func (ApplyDeployment) Kind() Kind        { return Kind{Class: Members, Owns: true} }
-func (ApplyBudget) Kind() Kind            { return Kind{Class: Beside} }
-func (ApplyServiceMonitor) Kind() Kind    { return Kind{Class: Beside} }
-func (DeleteMembers) Kind() Kind          { return Kind{Class: Cluster, ReadsAgain: true} }
-func (a AddClaimFinalizer) Kind() Kind {
+func (AddClusterFinalizer) kind() Kind    { return Kind{Class: Cluster} }
+func (RemoveClusterFinalizer) kind() Kind { return Kind{Class: Cluster} }
+func (ApplyService) kind() Kind           { return Kind{Class: Members} }
+func (WriteList) kind() Kind              { return Kind{Class: Members} }
+func (ApplyListService) kind() Kind       { return Kind{Class: Beside} }
+func (WriteEndpoints) kind() Kind         { return Kind{Class: Members} }
+func (ApplyDiscovery) kind() Kind         { return Kind{Class: Beside} }
+func (TellMember) kind() Kind             { return Kind{Class: Members} }
+func (ApplyRouters) kind() Kind           { return Kind{Class: Beside} }
+func (WriteTable) kind() Kind             { return Kind{Class: Members, ReadsAgain: true} }
+func (TellRouter) kind() Kind             { return Kind{Class: Beside} }
+func (ApplyNetworkPolicy) kind() Kind     { return Kind{Class: Members} }
+func (WriteBinding) kind() Kind           { return Kind{Class: Members} }
+func (ApplyStatefulSet) kind() Kind       { return Kind{Class: Members, Owns: true} }
+func (ApplyDeployment) kind() Kind        { return Kind{Class: Members, Owns: true} }
+func (ApplyBudget) kind() Kind            { return Kind{Class: Beside} }
+func (ApplyServiceMonitor) kind() Kind    { return Kind{Class: Beside} }
+func (DeleteMembers) kind() Kind          { return Kind{Class: Cluster, ReadsAgain: true} }
+func (a AddClaimFinalizer) kind() Kind {
 	return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true}
 }
-func (a MarkLeaving) Kind() Kind    { return Kind{Class: Members, Claim: a.Claim.UID} }
-func (a CreateDrain) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID} }
-func (a RecordReceipt) Kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a CountFailure) Kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a ClearRetry) Kind() Kind     { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a CreateMove) Kind() Kind     { return Kind{Class: Claim, Claim: a.Claim.UID} }
-func (a BeginMove) Kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID} }
-func (a RecordMoved) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a ClearMoveRetry) Kind() Kind { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a DeleteJob) Kind() Kind      { return Kind{Class: Claim, Claim: a.ClaimUID, ReadsAgain: true} }
-func (a DeleteClaim) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a SetAside) Kind() Kind       { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a ReserveVolume) Kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a CreateAside) Kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a ReturnVolume) Kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a GrowClaim) Kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a SkipAside) Kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a ReleaseClaim) Kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a MarkLeaving) kind() Kind    { return Kind{Class: Members, Claim: a.Claim.UID} }
+func (a CreateDrain) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID} }
+func (a RecordReceipt) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a CountFailure) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ClearRetry) kind() Kind     { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a CreateMove) kind() Kind     { return Kind{Class: Claim, Claim: a.Claim.UID} }
+func (a BeginMove) kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID} }
+func (a RecordMoved) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ClearMoveRetry) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a DeleteJob) kind() Kind      { return Kind{Class: Claim, Claim: a.ClaimUID, ReadsAgain: true} }
+func (a DeleteClaim) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a SetAside) kind() Kind       { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ReserveVolume) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a CreateAside) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ReturnVolume) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a GrowClaim) kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a SkipAside) kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a ReleaseClaim) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
 
 func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
 func (RemoveClusterFinalizer) String() string { return "remove the cluster's finalizer" }
@@ -401,9 +404,9 @@ type (
 	}
 )
 
-func (ApplyMemberService) Kind() Kind  { return Kind{Class: Members} }
-func (RetireMemberService) Kind() Kind { return Kind{Class: Members} }
-func (DeleteMemberService) Kind() Kind { return Kind{Class: Members} }
+func (ApplyMemberService) kind() Kind  { return Kind{Class: Members} }
+func (RetireMemberService) kind() Kind { return Kind{Class: Members} }
+func (DeleteMemberService) kind() Kind { return Kind{Class: Members} }
 
 func (a ApplyMemberService) String() string {
 	return fmt.Sprintf("apply the Service of member %d", a.Ordinal)

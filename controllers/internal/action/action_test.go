@@ -19,12 +19,12 @@ func TestStepsDependOnThoseOfTheirClaim(t *testing.T) {
 		action.SetAside{Claim: ref}, action.ReserveVolume{Claim: ref}, action.CreateAside{Claim: ref}, action.ReturnVolume{Claim: ref},
 		action.SkipAside{Claim: ref}, action.GrowClaim{Claim: ref}, action.ReleaseClaim{Claim: ref},
 	} {
-		if got := step.Kind().Claim; got != types.UID("uid-2") {
+		if got := action.KindOf(step).Claim; got != types.UID("uid-2") {
 			t.Errorf("%T is about claim %q", step, got)
 		}
 	}
 	for _, step := range []action.Action{action.WriteList{}, action.ApplyStatefulSet{}, action.AddClusterFinalizer{}, action.ApplyBudget{}} {
-		if got := step.Kind().Claim; got != "" {
+		if got := action.KindOf(step).Claim; got != "" {
 			t.Errorf("%T is about claim %q", step, got)
 		}
 	}

@@ -151,7 +151,7 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 	var failed error
 	membersFailed, claimsFailed := false, map[types.UID]bool{}
 	for _, step := range actions {
-		kind := step.Kind()
+		kind := action.KindOf(step)
 		if kind.Class == action.Members && membersFailed || kind.Claim != "" && claimsFailed[kind.Claim] {
 			continue
 		}

@@ -50,7 +50,7 @@ func takeAll(o *Observed, guarded map[string]int) (action.Action, error) {
 	unmarked.Claims = slices.Clone(o.Claims)
 	membersWait := false
 	for _, a := range Next(o).Actions {
-		if membersWait && a.Kind().Class == action.Members {
+		if membersWait && action.KindOf(a).Class == action.Members {
 			continue // as package apply does after a refusal
 		}
 		live := o

@@ -59,7 +59,7 @@ func Order() string {
 		var writes, stops []string
 		for _, a := range s.writes {
 			writes = append(writes, strings.TrimPrefix(fmt.Sprintf("%T", a), "action."))
-			if class := string(a.Kind().Class); !slices.Contains(stops, class) {
+			if class := string(action.KindOf(a).Class); !slices.Contains(stops, class) {
 				stops = append(stops, class)
 			}
 		}

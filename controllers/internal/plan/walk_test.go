@@ -85,7 +85,7 @@ func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 		if _, marks := a.(action.MarkLeaving); marks {
 			live = &view
 		}
-		kind := a.Kind()
+		kind := action.KindOf(a)
 		if kind.Class == action.Members && membersFailed || kind.Claim != "" && claimsFailed[kind.Claim] {
 			continue
 		}

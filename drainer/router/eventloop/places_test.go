@@ -11,7 +11,7 @@ func TestTwoMembersAtOnePlaceAreNotAskedUntilNamesHaveChanged(t *testing.T) {
 	t.Parallel()
 	const a, b, first, second = "a:11211", "b:11211", "10.0.0.1:11211", "10.0.0.2:11211"
 	now := time.Now()
-	after := func(d time.Duration) time.Time { return now.Add(d) }
+	after := now.Add
 	type take struct {
 		address, remote string
 		at              time.Duration
