@@ -113,7 +113,7 @@ func adopt(dir string) error {
 
 // Sweep tidies up what interrupted moves, saves, writes and removals left in dir: directories
 // without a warm file, files that were not complete, and a .meta without its file,
-// which memcached would use for the next file. Nobody else may write to dir.
+// which memcached would use for the next file. The caller holds the lock.
 func Sweep(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

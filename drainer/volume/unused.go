@@ -59,8 +59,8 @@ func NothingStored(dir string, o Options) (bool, error) {
 }
 
 // Untouched tells whether no supervisor has begun on the volume: it has only what a new
-// file system has, a lock, and what is left of a write that was killed. The caller has to know that nobody can have
-// emptied it.
+// file system has, a lock, and what is left of a write that was killed. The caller has to know that the volume can't have been
+// emptied.
 func Untouched(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool {

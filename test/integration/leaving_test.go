@@ -96,7 +96,7 @@ func TestALeavingMemberLeavesAtOnce(t *testing.T) {
 		"its mover fails": func(w *world) {
 			kubes.Play(w.namespace, ofLeaving(player.Fail(contract.ExitUsage, "BadArguments", "no such flag")))
 		},
-		"somebody deletes its mover":   func(w *world) { j := w.moves()[0]; w.delete(&j) },
+		"a person deletes its mover":   func(w *world) { j := w.moves()[0]; w.delete(&j) },
 		"its pod is lost":              func(w *world) { kubes.Unready(w.namespace, true); w.delete(w.pod("cache-2")) },
 		"patience is taken away":       func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"patience":"0s"}}}`) },
 		"move is switched off":         func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"moves":"Off"}}}`) },

@@ -58,7 +58,7 @@ const tooMany = "too many are asked already"
 // reconciled again. So no reconcile waits for a dead node.
 //
 // Everything is bounded: the time of a question, how many are asked at once, in all and for each cluster,
-// how many targets are remembered, and how often a cluster gets news. What nobody wants to know any more is
+// how many targets are remembered, and how often a cluster gets news. A target that is no longer wanted is
 // forgotten.
 //
 // A nil sampler knows nothing.

@@ -25,15 +25,15 @@ func TestAdviceTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
 			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})), short,
 			"the leaving members have 2.0 MiB of items, the survivors have 1.0 MiB free: what was used least recently will be evicted",
 		},
-		"nobody can tell, and the spec asks to wait": {
+		"no member can tell, and the spec asks to wait": {
 			input(3).with(waits).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1: timeout"})), unknown,
 			"it is not known whether the items of the leaving members fit on the survivors: pod cache-1: timeout",
 		},
-		"nobody can tell, and it changes nothing": {input(3).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1: timeout"})), "", ""},
-		"a pod is on its way":                     {input(3).with(before).with(func(in *Input) { in.Plan.Replicas = 2 }), short, "told"},
-		"a drain runs":                            {input(2).with(before).leaving(2, plan.Draining, "", ""), short, "told"},
-		"the volumes are gone":                    {input(2).with(before), "", ""},
-		"the next ones have room":                 {input(3).with(before).with(room(plan.Room{Leaving: 1, Free: 2})), "", ""},
+		"no member can tell, and it changes nothing": {input(3).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1: timeout"})), "", ""},
+		"a pod is on its way":                        {input(3).with(before).with(func(in *Input) { in.Plan.Replicas = 2 }), short, "told"},
+		"a drain runs":                               {input(2).with(before).leaving(2, plan.Draining, "", ""), short, "told"},
+		"the volumes are gone":                       {input(2).with(before), "", ""},
+		"the next ones have room":                    {input(3).with(before).with(room(plan.Room{Leaving: 1, Free: 2})), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			advice := compute(t, test.in).Advice

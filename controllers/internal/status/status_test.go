@@ -399,12 +399,12 @@ func TestStatusNamesTheBindingThatIsThere(t *testing.T) {
 		want   *cachev1alpha1.BindingStatus
 		reason string
 	}{
-		"none is asked for":           {nil, nil, &Binding{}, nil, ""},
-		"none any more":               {nil, named, &Binding{}, nil, ""},
-		"it is written":               {spec, nil, written, named, ""},
-		"a right lacks":               {spec, nil, forbidden, nil, cachev1alpha1.ReasonBindingForbidden},
-		"nobody has looked yet":       {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
-		"nobody looked: it is as was": {spec, named, nil, named, ""},
+		"none is asked for":              {nil, nil, &Binding{}, nil, ""},
+		"none any more":                  {nil, named, &Binding{}, nil, ""},
+		"it is written":                  {spec, nil, written, named, ""},
+		"a right lacks":                  {spec, nil, forbidden, nil, cachev1alpha1.ReasonBindingForbidden},
+		"nobody has looked yet":          {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
+		"nothing was read: it is as was": {spec, named, nil, named, ""},
 	} {
 		in := input(3)
 		in.Cluster.Spec.Binding, in.Cluster.Status.Binding, in.Binding = test.spec, test.is, test.found
