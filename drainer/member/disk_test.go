@@ -153,6 +153,7 @@ type thinDisk struct {
 
 func newThinDisk(t *testing.T) *thinDisk {
 	t.Helper()
+	memcachedtest.Program(t, "mkfs.ext4") // before anything is mounted
 	d := &thinDisk{t, filepath.Join(t.TempDir(), "backing"), filepath.Join(t.TempDir(), "volume")}
 	for _, dir := range []string{d.backing, d.dir} {
 		if err := os.Mkdir(dir, 0o700); err != nil {

@@ -121,6 +121,7 @@ func TestAMemberThatIsSecuredLaterStartsWarm(t *testing.T) {
 // A running memcached loads a new certificate and new logins, and doesn't load unusable files.
 func TestNewCertificatesAndLoginsAreTakenUp(t *testing.T) {
 	t.Parallel()
+	memcachedtest.Program(t, "memcached") // the member would wait for it
 	secured := memcachedtest.NewSecured(t)
 	c := secured.Connection()
 	d := memcache.Dialer{Connection: c}
