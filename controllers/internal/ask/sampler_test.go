@@ -262,7 +262,7 @@ func TestWhatIsWaitedForIsToldSooner(t *testing.T) {
 		if got := s.Want(key("c"), "a", "b"); m.told() != 3 || got["b"].Value != 10 {
 			t.Errorf("after two seconds there were %d news, and b says %d", m.told(), got["b"].Value)
 		}
-		m.set("a", 11)          // nobody waits for this
+		m.set("a", 11)          // no cluster waits for this answer
 		pass(interval - 2*soon) // it is asked again after an interval
 		if m.told() != 3 {
 			t.Errorf("%d news within an interval", m.told())
