@@ -170,16 +170,16 @@ test-all: test-needs ## Run everything: further modes, seeds, orders, libraries,
 	TESTS=all $(TESTRUN) $(if $(WITHIN),--within=$(WITHIN)) $(if $(FROM),--from=$(FROM)) $(ALL)
 
 # Packages of the drainer that are parts of their own.
-MEMBER := /(member|start|volume|snapshot|warmfile|export|oracle)($$|/)
-ROUTER := /router($$|/)
+MEMBER_PACKAGES := /(member|start|volume|snapshot|warmfile|export|oracle)($$|/)
+ROUTER_PACKAGES := /router($$|/)
 
 .PHONY: $(ALL)
 all-member:
-	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -E '$(MEMBER)' | xargs)"
+	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -E '$(MEMBER_PACKAGES)' | xargs)"
 all-router:
-	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -E '$(ROUTER)' | xargs)"
+	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -E '$(ROUTER_PACKAGES)' | xargs)"
 all-move:
-	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -vE '$(MEMBER)|$(ROUTER)' | xargs)"
+	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -vE '$(MEMBER_PACKAGES)|$(ROUTER_PACKAGES)' | xargs)"
 all-controllers:
 	$(MAKE) test-unit PACKAGES="$(filter-out ./drainer/...,$(UNIT))"
 all-integration: test-integration
