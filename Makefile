@@ -65,19 +65,23 @@ generate: $(CONTROLLER_GEN) ## Generate the API's deep copies
 
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRD, the operator's role, the chart's copies, docs/reference.md
-	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
-	go run ./hack/reference --slim config/crd/bases/cache.example.com_memcacheds.yaml >bin/crd.yaml && mv bin/crd.yaml config/crd/bases/cache.example.com_memcacheds.yaml
-	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
+	@# Made in bin/ and moved, so that no reader finds half of a file.
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=$(BIN)/manifests
+	go run ./hack/reference --slim $(BIN)/manifests/cache.example.com_memcacheds.yaml >$(BIN)/manifests/crd.yaml
+	mv $(BIN)/manifests/crd.yaml config/crd/bases/cache.example.com_memcacheds.yaml
+	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=$(BIN)/manifests
+	mv $(BIN)/manifests/role.yaml config/rbac/role.yaml
 	cp config/crd/bases/cache.example.com_memcacheds.yaml $(CHART)/files/crd.yaml
 	cp config/rbac/role.yaml $(CHART)/files/role.yaml
 	cp config/policy/volume_policy.yaml $(CHART)/files/volume_policy.yaml
-	go run ./hack/reference config/crd/bases/cache.example.com_memcacheds.yaml >bin/reference.md && mv bin/reference.md docs/reference.md
+	go run ./hack/reference config/crd/bases/cache.example.com_memcacheds.yaml >$(BIN)/manifests/reference.md
+	mv $(BIN)/manifests/reference.md docs/reference.md
+	@touch $(BIN)/manifests.made
 
 # What they are made of, and they themselves. If none has changed, generating them again takes seconds for nothing.
 $(BIN)/manifests.made: $(shell find api controllers hack/reference -name '*.go' ! -name '*_test.go') config/policy/volume_policy.yaml \
   config/crd/bases/cache.example.com_memcacheds.yaml config/rbac/role.yaml docs/reference.md $(wildcard $(CHART)/files/*.yaml)
 	$(MAKE) manifests
-	@touch $@
 
 .PHONY: fmt
 fmt: ## Format the Go code
@@ -149,9 +153,10 @@ TESTRUN := $(BIN)/testrun --logs=$(BIN)/logs
 $(BIN)/testrun: $(wildcard hack/testrun/*.go)
 	@go build -buildvcs=false -ldflags "-s -w" -o $@ ./hack/testrun
 
-# What tests need, made before their time counts.
+# What tests need, made before their time counts. Tests run side by side, so the tree has to stay as it is from here on.
 .PHONY: test-needs
-test-needs: test-packages memcacheds clients kubernetes $(if $(filter skip,$(E2E)),build,images) $(BIN)/chart $(GOTESTSUM) $(KWOK) $(BIN)/testrun
+test-needs: test-packages memcacheds clients kubernetes $(if $(filter skip,$(E2E)),build,images) $(BIN)/chart $(GOTESTSUM) $(KWOK) $(BIN)/testrun \
+  $(if $(wildcard $(CONTROLLER_GEN)),$(BIN)/manifests.made)
 	@mkdir -p $(BIN); : >$(TEST_COUNTS)
 
 .PHONY: test
