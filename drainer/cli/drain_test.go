@@ -82,15 +82,18 @@ func TestADrainPutsEveryItemWhereItsClientLooks(t *testing.T) {
 func TestExpiredAndInvalidatedItemsAreCountedAndDontMove(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := drainertest.Serve(t, dir, "-o", "no_lru_crawler")
+	s := drainertest.Serve(t, dir, "-o", "no_lru_crawler,no_lru_maintainer")
 	server := memcachedtest.Start(t)
 	raw := s.Memcached().RawFor(t)
 	for i := range 10 {
 		raw.Must("STORED", "set live"+strconv.Itoa(i)+" 0 0 1", []byte("v"))
-		raw.Must("STORED", "set short"+strconv.Itoa(i)+" 0 1 1", []byte("v"))
+		raw.Must("STORED", "set short"+strconv.Itoa(i)+" 0 0 1", []byte("v"))
 		raw.Must("STORED", "set stale"+strconv.Itoa(i)+" 0 0 1", []byte("v"))
 		raw.Must("HD", "md stale"+strconv.Itoa(i)+" I", nil)
 		raw.Do("mg vivified"+strconv.Itoa(i)+" s N1000", nil)
+	}
+	for i := range 10 { // no item is stored any more: memcached would take the place of an expired one
+		raw.Must("HD", "mg short"+strconv.Itoa(i)+" T1", nil)
 	}
 	wait.For(t, "an item to expire", func() error {
 		if got := raw.Do("mg short0 s", nil); got != "EN" {
