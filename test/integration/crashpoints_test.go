@@ -352,7 +352,7 @@ func (w *world) volumesSettled() error {
 
 // random parts of names: a hash of a UID ends those of Jobs and of claims whose volume was set
 // aside, and a random word more those of Jobs' pods; a UID ends those of volumes, and two words those of routers.
-var random = regexp.MustCompile(`-(drain|aside|place)-[0-9a-f]{8}(?:-[a-z0-9]{5}$)?|(pvc)-[0-9a-f-]{36}|(router)-[a-z0-9]{1,10}-[a-z0-9]{5}$`)
+var random = regexp.MustCompile(`-(drain|aside|move)-[0-9a-f]{8}(?:-[a-z0-9]{5}$)?|(pvc)-[0-9a-f-]{36}|(router)-[a-z0-9]{1,10}-[a-z0-9]{5}$`)
 
 // withoutRandom makes a name the same in each run.
 func withoutRandom(name string) string { return random.ReplaceAllString(name, "-$1$2$3") }
