@@ -3,7 +3,7 @@
 #   hack/router-suite.sh DRAINER SOURCE [TEST…]
 # SOURCE is memcached's source, in which memcached-debug and timedrun are built (./autogen.sh &&
 # ./configure && make memcached-debug timedrun). It prints how many of each test's checks hold when
-# memcached is asked itself, and through the router. docs/router.md says what differs, and why.
+# memcached is asked itself, and through the router. docs/router.md says what differs.
 set -euo pipefail
 
 drainer=$(realpath "$1") source=$(realpath "$2")
