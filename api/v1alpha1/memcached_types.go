@@ -12,87 +12,81 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage can't be added to or removed from a cluster: create another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.storage.size) || quantity(string(self.storage.size)).isGreaterThan(quantity(string(self.memory)))",message="storage.size must be larger than memory: the volume has a file of that size and its metadata"
-// +kubebuilder:validation:XValidation:rule="int(quantity(string(self.memory)).asApproximateFloat() + 0.5) >= 8388608 && int(quantity(string(self.memory)).asApproximateFloat() + 0.5) % 1048576 == 0 && quantity(string(self.memory)).sub(int(quantity(string(self.memory)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="memory must be a whole number of MiB, 8Mi at least: memcached takes its -m in MiB"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXSW]*L|--enable-l)'))) || quantity(string(self.memory)).compareTo(quantity('64Mi')) >= 0 || oldSelf.hasValue() && quantity(string(self.memory)).compareTo(quantity(string(oldSelf.value().memory))) >= 0 && (has(self.storage) || has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs)",optionalOldSelf=true,message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached then begins with a page of 1Mi for each size of item, of which there are up to 63, and doesn't start with less"
+// +kubebuilder:validation:XValidation:rule="int(quantity(string(self.memory)).asApproximateFloat() + 0.5) >= 8388608 && int(quantity(string(self.memory)).asApproximateFloat() + 0.5) % 1048576 == 0 && quantity(string(self.memory)).sub(int(quantity(string(self.memory)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="memory must be a whole number of MiB, 8Mi at least"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXSW]*L|--enable-l)'))) || quantity(string(self.memory)).compareTo(quantity('64Mi')) >= 0 || oldSelf.hasValue() && quantity(string(self.memory)).compareTo(quantity(string(oldSelf.value().memory))) >= 0 && (has(self.storage) || has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs)",optionalOldSelf=true,message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached doesn't start with less"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || quantity(string(self.maxItemSize)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self.maxItemSize)).compareTo(quantity('1Gi')) <= 0 && quantity(string(self.maxItemSize)).sub(int(quantity(string(self.maxItemSize)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0 && quantity(string(self.maxItemSize)).add(quantity(string(self.maxItemSize))).compareTo(quantity(string(self.memory))) <= 0",message="maxItemSize must be a whole number of bytes, 1Ki at least, at most half of memory, and 1Gi at most"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || int(quantity(string(self.maxItemSize)).asApproximateFloat() + 0.5) % 524288 == 0 || has(self.extraArgs) && self.extraArgs.exists(a, a.contains('slab_chunk_max')) || oldSelf.hasValue() && has(oldSelf.value().maxItemSize) && quantity(string(self.maxItemSize)).compareTo(quantity(string(oldSelf.value().maxItemSize))) == 0",optionalOldSelf=true,message="maxItemSize must be a multiple of 512Ki: memcached keeps large items in chunks of that size, and doesn't start otherwise; or set slab_chunk_max in extraArgs (-o)"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || int(quantity(string(self.maxItemSize)).asApproximateFloat() + 0.5) % 524288 == 0 || has(self.extraArgs) && self.extraArgs.exists(a, a.contains('slab_chunk_max')) || oldSelf.hasValue() && has(oldSelf.value().maxItemSize) && quantity(string(self.maxItemSize)).compareTo(quantity(string(oldSelf.value().maxItemSize))) == 0",optionalOldSelf=true,message="maxItemSize must be a multiple of 512Ki, memcached's chunk of a large item; or set slab_chunk_max in extraArgs (-o)"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^-[vkMrLACFXW]*[SB]') && (!a.startsWith('--') || ['--enable-sasl', '--protocol'].all(f, !f.startsWith(a.split('=')[0]))))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of leaving members, speaks memcached's text protocol; for logins, use auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path'))",message="extraArgs: ext_path (extstore) can't be combined with storage: memcached never restarts warm with it"
 // +kubebuilder:validation:XValidation:rule="has(self.storage) || !has(self.extraArgs) || oldSelf.hasValue() && has(oldSelf.value().extraArgs) && self.extraArgs == oldSelf.value().extraArgs || self.extraArgs.all(a, !a.contains('ext_path') || a.matches('ext_path=/dev/shm/[^/]+$') && !a.matches('ext_path.*ext_path') && !a.contains('..'))",optionalOldSelf=true,message="extraArgs: ext_path (extstore) must be below /dev/shm/: nothing else in a member's container can be written to"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_slab_reassign)(=|,|$)')) || !(self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])slab_chunk_max=')) ? self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_chunked_items(=|,|$)|slab_chunk_max=[ ]*[+]?0*(1024|1048576)([^0-9]|$))')) : self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_chunked_items)(=|,|$)')) && (!has(self.maxItemSize) || quantity(string(self.maxItemSize)).compareTo(quantity('1Mi')) <= 0))",message="extraArgs: no_modern, or no_slab_reassign together with no_chunked_items or slab_chunk_max of 1 MiB, can't be combined with storage: memcached never restarts from the file that it then has; leave them out, or set slab_chunk_max to less"
-// +kubebuilder:validation:XValidation:rule="has(self.storage) && self.storage.mode == 'Mapped' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(string(self.memory)).add(has(self.storage) || has(self.tls) || has(self.auth) ? 33554432 : 16777216)) >= 0",message="resources.limits.memory must be larger than memory, by 32Mi with storage (except Mapped), tls or auth, and by 16Mi otherwise: memcached and its supervisor need that besides the items, and the kernel kills a member that has less"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_slab_reassign)(=|,|$)')) || !(self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])slab_chunk_max=')) ? self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_chunked_items(=|,|$)|slab_chunk_max=[ ]*[+]?0*(1024|1048576)([^0-9]|$))')) : self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_chunked_items)(=|,|$)')) && (!has(self.maxItemSize) || quantity(string(self.maxItemSize)).compareTo(quantity('1Mi')) <= 0))",message="extraArgs: no_modern, or no_slab_reassign together with no_chunked_items or slab_chunk_max of 1 MiB, can't be combined with storage: memcached never restarts from the file that it then has; or set slab_chunk_max to less"
+// +kubebuilder:validation:XValidation:rule="has(self.storage) && self.storage.mode == 'Mapped' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(string(self.memory)).add(has(self.storage) || has(self.tls) || has(self.auth) ? 33554432 : 16777216)) >= 0",message="resources.limits.memory must be larger than memory, by 32Mi with storage (except Mapped), tls or auth, and by 16Mi otherwise: memcached and its supervisor need that besides the items"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || !has(self.auth)",message="exporter can't be combined with auth: the exporter can't log in"
 // +kubebuilder:validation:XValidation:rule="!has(self.exporter) || self.exporter.port != self.containerPort",message="exporter.port must not be containerPort: memcached listens there"
-// +kubebuilder:validation:XValidation:rule="!has(self.discovery) || has(self.storage)",message="discovery needs storage: without it, members have no names of their own, and applications use the cluster's Service"
+// +kubebuilder:validation:XValidation:rule="!has(self.discovery) || has(self.storage)",message="discovery needs storage: without it, members have no names of their own"
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || self.discovery.port != self.containerPort && (!has(self.exporter) || self.discovery.port != self.exporter.port)",message="discovery.port must not be containerPort or exporter.port: something else listens there"
-// +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own, and applications use the cluster's Service"
-// +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own, and routers could not tell them apart"
+// +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own"
+// +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.exporter) || p.containerPort != self.exporter.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.exporter) || p.containerPort != self.exporter.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, exporter.port or discovery.port: something else listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || !has(self.router.podTemplate) || (!has(self.router.podTemplate.containers) || self.router.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort))) && (!has(self.router.podTemplate.initContainers) || self.router.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort)))",message="router.podTemplate: a container's port must not be containerPort: the router listens there"
 type MemcachedSpec struct {
-	// size is the number of members wanted, from 0 to 512. 0 hibernates a cluster with storage: its
-	// members stop, their volumes stay, nothing is drained, and scaling up resumes with the cache
-	// warm. If unset, the operator writes the present number of members, 1 for a new cluster. So
-	// size can be removed from a manifest and left to an autoscaler, and no member joins or leaves.
+	// size is the number of members. 0 hibernates a cluster with storage: its members stop, their
+	// volumes stay, nothing is drained, and scaling up resumes with the cache warm. If unset, the
+	// operator writes the present number, 1 for a new cluster, so that size can be left to an
+	// autoscaler.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=512
 	Size *int32 `json:"size,omitempty"`
 
-	// paused stops the operator from changing anything of this cluster except its status, which
-	// says so. The size and the list of servers don't change, and no drain starts. Running members
-	// and drainers continue. Deleting the Memcached works as usual. Defaults to false.
+	// paused stops the operator from changing anything of this cluster but its status, which says
+	// so. No drain starts. Running members and drainers continue. Deleting the Memcached works as
+	// usual. Defaults to false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// containerPort is the TCP port that memcached listens on, from 1 to 65535.
-	// Defaults to 11211.
+	// containerPort is the TCP port that memcached listens on. Defaults to 11211.
 	// +optional
 	// +kubebuilder:default=11211
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	ContainerPort int32 `json:"containerPort,omitempty"`
 
-	// image is the memcached image, with memcached 1.6.13 or later on its PATH; it needs no shell.
-	// With storage, an older version does not start: Degraded has the reason VersionTooOld. A
-	// change replaces the members. Defaults to the operator's MEMCACHED_IMAGE.
+	// image has memcached 1.6.13 or later on its PATH; it needs no shell. With storage, an older
+	// version does not start (VersionTooOld). A change replaces the members. Defaults to the
+	// operator's MEMCACHED_IMAGE.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 
-	// memory is each member's room for items (memcached's -m), in whole MiB. Defaults
-	// to 64Mi; at least 64Mi with storage, and 8Mi without. With storage, it must be
-	// smaller than storage.size. The container needs more memory than this: see
-	// resources.
+	// memory is each member's room for items (memcached's -m), in whole MiB. The container needs
+	// more than this: see resources. Defaults to 64Mi.
 	// +optional
 	// +kubebuilder:default="64Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
-	// maxItemSize is the largest item (memcached's -I), in bytes: key, value and header. Defaults
-	// to memcached's own, 1Mi. It must be at most half of memory, at most 1Gi, and a multiple of
-	// 512Ki, unless extraArgs has slab_chunk_max.
+	// maxItemSize is the largest item (memcached's -I), in bytes: key, value and header. Defaults to
+	// memcached's own, 1Mi.
 	// +optional
 	MaxItemSize *resource.Quantity `json:"maxItemSize,omitempty"`
 
-	// threads is the number of memcached's worker threads (-t), from 1 to 128.
-	// Defaults to memcached's own, 4.
+	// threads is the number of memcached's worker threads (-t). Defaults to memcached's own, 4.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=128
 	Threads *int32 `json:"threads,omitempty"`
 
-	// maxConnections is each member's limit of simultaneous connections (-c), from 16 to 1000000.
-	// Further connections are refused. With storage, tls or auth, the member's supervisor uses two
-	// of them, with discovery three. Defaults to memcached's own, 1024.
+	// maxConnections is each member's limit of connections (-c); further ones are refused. With
+	// storage, tls or auth, the member's supervisor uses two of them, with discovery three. Defaults
+	// to memcached's own, 1024.
 	// +optional
 	// +kubebuilder:validation:Minimum=16
 	// +kubebuilder:validation:Maximum=1000000
 	MaxConnections *int32 `json:"maxConnections,omitempty"`
 
-	// extraArgs are further arguments of memcached, at most 32 of 256 characters each.
-	// Flags that the operator sets itself are refused; with storage also SASL and
-	// extstore, which the drainer can't handle. Defaults to none.
+	// extraArgs are further arguments of memcached, of 256 characters each at most. Defaults to
+	// none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -101,83 +95,78 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.startsWith('--') || ['--memory-file', '--memory-limit', '--port', '--udp-port', '--max-item-size', '--threads', '--conn-limit', '--listen', '--unix-socket', '--unix-mask', '--daemon', '--pidfile', '--user', '--help', '--license', '--version'].all(f, !f.startsWith(a.split('=')[0])))",message="extraArgs must not have a flag that the operator sets itself or that would end memcached at once: -e -m -p -I -c -t -l -U -s -a -d -P -u -h -i -V, or their long forms, abbreviated ones, too; use memory, containerPort, maxItemSize, threads and maxConnections"
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^-[vkMrLACSFXW]*Z|(^(-[vkMrLACFXSW]*o)?|[,=])ssl_(chain_cert|key|keyformat|verify_mode|ca_cert)(=|,|$)') && (!a.startsWith('--enable-ss') || !'--enable-ssl'.startsWith(a.split('=')[0])))",message="extraArgs must not turn TLS on (-Z, and ssl_chain_cert, ssl_key, ssl_keyformat, ssl_verify_mode and ssl_ca_cert of -o): use tls"
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^-[vkMrLACSFXW]*Y') && (!a.startsWith('--au') || !'--auth-file'.startsWith(a.split('=')[0])))",message="extraArgs must not name a file with logins (-Y): use auth"
-	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || !self[size(self) - 1].matches('^-[vkMrLACSFXWZ]*[fnDRbBoNY]$') && (!self[size(self) - 1].startsWith('--') || ['--slab-growth-factor', '--slab-min-size', '--max-reqs-per-event', '--listen-backlog', '--protocol', '--extended', '--auth-file', '--napi-ids'].all(f, !f.startsWith(self[size(self) - 1])))",message="extraArgs ends with a flag that lacks its value"
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || !self[size(self) - 1].matches('^-[vkMrLACSFXWZ]*[fnDRbBoNY]$') && (!self[size(self) - 1].startsWith('--') || ['--slab-growth-factor', '--slab-min-size', '--max-reqs-per-event', '--listen-backlog', '--protocol', '--extended', '--auth-file', '--napi-ids'].all(f, !f.startsWith(self[size(self) - 1])))",message="extraArgs must not end with a flag that lacks its value"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 
-	// tls makes the members accept TLS only. If unset, they accept plain text. A change replaces
-	// the members.
+	// tls makes the members accept TLS only. A change replaces the members. If unset, they accept
+	// plain text.
 	// +optional
 	TLS *TLSSpec `json:"tls,omitempty"`
 
-	// auth makes the members ask for a login: memcached's ASCII authentication (-Y). If unset, they
-	// serve every client that can reach them. A change replaces the members.
+	// auth makes the members ask for a login: memcached's ASCII authentication (-Y). A change
+	// replaces the members. If unset, they serve every client that can reach them.
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
 
-	// binding is a Secret with everything that an application needs to find the members and log in,
-	// in the format of a Provisioned Service of servicebinding.io. It needs a Role of yours,
-	// because the operator has no right to Secrets: see docs/security.md, and the condition
-	// Bindable. If unset, none is created.
+	// binding is a Secret with all that an application needs to find the members and log in, as a
+	// Provisioned Service of servicebinding.io. It needs a Role of yours: see docs/security.md, and
+	// the condition Bindable. If unset, none is created.
 	// +optional
 	Binding *BindingSpec `json:"binding,omitempty"`
 
-	// resources of the memcached container. Defaults to requests of 50m CPU, and of 1.1 times
-	// memory plus 32Mi (for the hash table, connections and the supervisor), each if neither a
-	// request nor a limit is set; without limits. With a memory limit below that, members can be
-	// killed; a limit that leaves no room beside memory is refused. The init container has the same
-	// resources, so that a ResourceQuota or a LimitRange admits both.
+	// resources of the memcached container and of the init container. Defaults to requests of 50m
+	// CPU, and of 1.1 times memory plus 32Mi (for the hash table, connections and the supervisor),
+	// each if neither a request nor a limit is set; without limits. With a memory limit below that,
+	// members can be killed.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
-	// podTemplate has further settings of the members' pods. A change replaces the members.
-	// Each of its fields has its own default.
+	// podTemplate has further settings of the members' pods, each with its own default. A change
+	// replaces the members.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 
-	// service has further settings of the Services that clients of the members use: those of
-	// the members, of the list and of discovery. Each of its fields has its own default.
+	// service has further settings of the Services of the members, of the list and of discovery,
+	// each with its own default.
 	// +optional
 	Service ServiceSpec `json:"service,omitzero"`
 
-	// storage gives each member a volume, on which it keeps its cache across restarts. If unset,
-	// the cluster is a Deployment. storage can't be added or removed later.
+	// storage gives each member a volume, on which it keeps its cache across restarts. If unset, the
+	// cluster is a Deployment.
 	// +optional
 	Storage *StorageSpec `json:"storage,omitempty"`
 
-	// routing says which client the applications use, so that each item is moved to the member
-	// where they look for it. Each of its fields has its own default.
+	// routing says which client the applications use, so that each item is moved to the member where
+	// they look for it. Each of its fields has its own default.
 	// +optional
 	// +kubebuilder:default={}
 	Routing RoutingSpec `json:"routing,omitzero"`
 
-	// discovery lets applications find the members by ElastiCache's discovery protocol, at the
-	// Service NAME-discovery and containerPort: clients that were written for ElastiCache or
-	// Memorystore then follow each scaling. Each member also has the item
-	// AmazonElastiCache:cluster. It needs storage. Adding, changing or removing it replaces the
-	// members. If unset, members don't answer the protocol.
+	// discovery lets clients that were written for ElastiCache or Memorystore follow each scaling,
+	// by ElastiCache's discovery protocol at the Service NAME-discovery and containerPort. Each
+	// member also has the item AmazonElastiCache:cluster. A change replaces the members. If unset,
+	// members don't answer the protocol.
 	// +optional
 	Discovery *DiscoverySpec `json:"discovery,omitempty"`
 
-	// router puts stateless routers in front of the members: one address, the Service
-	// NAME-router at containerPort, for any library in any language. Applications need
-	// neither a list nor the routing; both kinds of clients can share a cluster. Routers use
-	// the tls and auth of the members, and run where podTemplate lets the members run. Needs
-	// storage. If unset, no routers are created.
+	// router puts stateless routers in front of the members: one address, the Service NAME-router at
+	// containerPort, for any library in any language. Applications need neither a list nor the
+	// routing; both kinds of clients can share a cluster. Routers use the tls and auth of the
+	// members, and run where podTemplate lets the members run. If unset, no routers are created.
 	// +optional
 	Router *RouterSpec `json:"router,omitempty"`
 
-	// drain says what happens to the items of a leaving member. Each of its fields has
-	// its own default.
+	// drain says what happens to a leaving member's items. Each of its fields has its own default.
 	// +optional
 	// +kubebuilder:default={}
 	Drain DrainSpec `json:"drain,omitzero"`
 
-	// podDisruptionBudget bounds how many members may be evicted at once, such as by
-	// kubectl drain. Defaults to one, for clusters of more than one member.
+	// podDisruptionBudget bounds how many members may be evicted at once. Defaults to one, for
+	// clusters of more than one member.
 	// +optional
 	PodDisruptionBudget PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitzero"`
 
-	// networkPolicy closes the members to all pods except those that it names and the cluster's own
+	// networkPolicy closes the members to all pods but those that it names and the cluster's own
 	// drainers and routers. If unset, no NetworkPolicy is created.
 	// +optional
 	NetworkPolicy *NetworkPolicySpec `json:"networkPolicy,omitempty"`
@@ -202,15 +191,13 @@ const (
 
 // TLSSpec has the certificate of the members, and says whether clients need one.
 type TLSSpec struct {
-	// secretName of a Secret of type kubernetes.io/tls in the same namespace: tls.crt,
-	// the members' certificate with its chain, for the hosts in status.servers (with
-	// storage, the name *.NAME.NAMESPACE.svc covers them), for each
-	// NAME-member-N.NAMESPACE.svc if routing.addresses is Stable, for
-	// NAME-discovery.NAMESPACE.svc if there is discovery, for NAME-router.NAMESPACE.svc if
-	// there are routers, and for
-	// *.NAME-list.NAMESPACE.svc.cluster.local if applications use the list in DNS; tls.key; and ca.crt, the
-	// authorities that signed it, and the clients' certificates. When the Secret
-	// changes, the members use it without a restart.
+	// secretName of a Secret of type kubernetes.io/tls: tls.crt, the members' certificate with its
+	// chain; tls.key; and ca.crt, the authorities that signed it, and the clients' certificates.
+	// tls.crt is for the hosts in status.servers (with storage, *.NAME.NAMESPACE.svc covers them)
+	// and, if there are such, for NAME-member-N.NAMESPACE.svc (routing.addresses Stable),
+	// NAME-discovery.NAMESPACE.svc, NAME-router.NAMESPACE.svc and
+	// *.NAME-list.NAMESPACE.svc.cluster.local (the list in DNS). Members use a changed Secret
+	// without a restart.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
@@ -224,10 +211,9 @@ type TLSSpec struct {
 
 // AuthSpec says which logins the members accept.
 type AuthSpec struct {
-	// secretName of a Secret in the same namespace whose key auth-file has 1 to 8 lines
-	// user:password, without blanks, each with a line end. Drainers and supervisors use
-	// the first. When the Secret changes, the members use it without a restart;
-	// connections that are logged in stay.
+	// secretName of a Secret whose key auth-file has 1 to 8 lines user:password, without blanks,
+	// each with a line end. Drainers and supervisors use the first. Members use a changed Secret
+	// without a restart; connections that are logged in stay.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
@@ -235,9 +221,8 @@ type AuthSpec struct {
 
 // DiscoverySpec says how members answer the discovery protocol.
 type DiscoverySpec struct {
-	// port of the members' pods at which their supervisors answer, by the members' TLS and
-	// logins. Applications ask the Service NAME-discovery instead, at containerPort.
-	// Defaults to 11212.
+	// port at which the members' supervisors answer. Applications ask the Service NAME-discovery
+	// instead. Defaults to 11212.
 	// +optional
 	// +kubebuilder:default=11212
 	// +kubebuilder:validation:Minimum=1024
@@ -249,37 +234,34 @@ type DiscoverySpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.exclusive) && self.exclusive) == (has(oldSelf.exclusive) && oldSelf.exclusive)",message="exclusive can't be changed while there are routers: remove spec.router first"
 type RouterSpec struct {
-	// replicas is the number of routers, from 1 to 256. If unset, the number is that of the
-	// Deployment NAME-router, which an autoscaler may set: 1 for new routers, and the present
-	// number if replicas was removed from a manifest.
+	// replicas is the number of routers. If unset, it is that of the Deployment NAME-router, which
+	// an autoscaler may set; 1 for new routers.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
 	Replicas *int32 `json:"replicas,omitempty"`
 	// exclusive says that applications call only the routers, never a member. Then items are moved
-	// under leases, and a scaling loses no increment, no add and no delete. A client that calls a
-	// member may read an empty value for a moment. Defaults to false. It can't be changed while
-	// there are routers.
+	// under leases, and a scaling loses no increment, no add and no delete; a client that calls a
+	// member may read an empty value for a moment. Defaults to false.
 	// +optional
 	Exclusive bool `json:"exclusive,omitempty"`
-	// failedReads is the answer to a read of a key whose member can't be reached: Miss, as if there
-	// were no item, or Error. After an error, a library drops the other keys of the same read, and
-	// often treats the router as down. It is for reads by the classic commands and by the binary
-	// protocol; meta commands and writes get errors. Defaults to Miss.
+	// failedReads is the answer to a read of a key whose member can't be reached: Miss (the
+	// default), as if there were no item, or Error. After an error, a library drops the other keys
+	// of the same read, and often treats the router as down. Meta commands and writes always get
+	// errors.
 	// +optional
 	FailedReads FailedReads `json:"failedReads,omitempty"`
 	// resources of a router. It uses half of a memory limit for requests and answers under way.
 	// Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// podTemplate has further settings of the routers' pods. Defaults, field by field, to the
-	// members' podTemplate, except for labels, annotations, affinity to other pods, spread,
-	// topologySpreadConstraints, terminationGracePeriodSeconds, env, volumes, volumeMounts,
-	// containers and initContainers. A change replaces the routers.
+	// podTemplate has further settings of the routers' pods. A change replaces the routers.
+	// Defaults, field by field, to the members' podTemplate, except for labels, annotations,
+	// affinity to other pods, spread, topologySpreadConstraints, terminationGracePeriodSeconds, env,
+	// volumes, volumeMounts, containers and initContainers. A field that is {} or [] counts as set.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
-	// service has further settings of the Service NAME-router. Each of its fields has its
-	// own default.
+	// service has further settings of the Service NAME-router, each with its own default.
 	// +optional
 	Service ServiceSpec `json:"service,omitzero"`
 }
@@ -299,10 +281,10 @@ const (
 
 // BindingSpec is a Secret for the applications.
 type BindingSpec struct {
-	// secretName of the Secret that the operator makes and keeps up to date, in the same namespace,
-	// of type servicebinding.io/memcached. It has type, provider, host, port, and the lists of the
-	// ConfigMap NAME-servers; with auth, username and password of the first login; with tls,
-	// ca.crt. A Secret of another owner is not changed.
+	// secretName of the Secret that the operator keeps up to date, of type
+	// servicebinding.io/memcached. It has type, provider, host, port, and the lists of the ConfigMap
+	// NAME-servers; with auth, username and password of the first login; with tls, ca.crt. A Secret
+	// of another owner is not changed.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	SecretName string `json:"secretName"`
@@ -326,13 +308,11 @@ const (
 
 // PodDisruptionBudgetSpec bounds voluntary disruptions.
 type PodDisruptionBudgetSpec struct {
-	// enabled creates a PodDisruptionBudget, for clusters of more than one member. Defaults to
-	// true. Set it to false if the pods have a budget of yours, because a pod with two budgets
-	// can't be evicted at all.
+	// enabled creates a PodDisruptionBudget. Defaults to true. Set it to false if the pods have a
+	// budget of yours: a pod with two can't be evicted at all.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// maxUnavailable is how many members, or which share of them, may be unavailable. Defaults to
-	// 1.
+	// maxUnavailable is how many members, or which share, may be unavailable. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="podDisruptionBudget.maxUnavailable must be a number of members, 1 at least, or a share from 1% to 100%"
@@ -341,8 +321,8 @@ type PodDisruptionBudgetSpec struct {
 
 // NetworkPolicySpec says who may reach the members.
 type NetworkPolicySpec struct {
-	// clients are the applications, which may reach memcached's port and that of discovery.
-	// Defaults to none: only the cluster's drainers and routers reach memcached.
+	// clients are the applications, which may reach memcached's port and that of discovery. Defaults
+	// to none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -356,7 +336,7 @@ type NetworkPolicySpec struct {
 
 // ExporterSpec is a Prometheus exporter for memcached.
 type ExporterSpec struct {
-	// image of the exporter. It must take the arguments of Prometheus' own memcached_exporter.
+	// image of the exporter, which must take the arguments of Prometheus' memcached_exporter.
 	// Defaults to the operator's EXPORTER_IMAGE.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
@@ -370,20 +350,19 @@ type ExporterSpec struct {
 	// resources of the exporter. Defaults to requests of 10m CPU and 32Mi.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// serviceMonitor creates a ServiceMonitor, which tells the Prometheus operator to scrape the
-	// exporters. If Kubernetes doesn't know that kind, the condition Monitored says so. If unset,
-	// none is created.
+	// serviceMonitor creates a ServiceMonitor for the Prometheus operator. If Kubernetes doesn't
+	// know that kind, the condition Monitored says so. If unset, none is created.
 	// +optional
 	ServiceMonitor *ServiceMonitorSpec `json:"serviceMonitor,omitempty"`
 }
 
 // ServiceMonitorSpec has the settings of the ServiceMonitor.
 type ServiceMonitorSpec struct {
-	// labels by which your Prometheus selects ServiceMonitors. If the operator sets the
-	// same key, its value wins. Defaults to the operator's alone.
+	// labels by which your Prometheus selects ServiceMonitors. The operator's own keys win. Defaults
+	// to these alone.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// interval of the scrapes, from 1s to 24h. Defaults to Prometheus' own.
+	// interval of the scrapes. Defaults to Prometheus' own.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="exporter.serviceMonitor.interval must be from 1s to 24h"
 	Interval *metav1.Duration `json:"interval,omitempty"`
@@ -396,26 +375,25 @@ type ServiceMonitorSpec struct {
 // volumes, volumeMounts, containers, initContainers), which each kind has for itself.
 // An empty one ({} or []) is not left out.
 type PodTemplate struct {
-	// labels are added to the pods, and to the StatefulSet, Deployment or Job that creates them; at
-	// most 64. If the operator sets the same key, its value wins. Defaults to none.
+	// labels of the pods, and of the StatefulSet, Deployment or Job that creates them; at most 64.
+	// The operator's own keys win. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="podTemplate.labels: a key has at most 317 characters, a value 63"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="podTemplate.labels must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="podTemplate.labels must not have keys of cache.example.com, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the pods, and to the StatefulSet, Deployment or Job that creates
-	// them; at most 64 of 4096 characters each. Defaults to none; members and drainers have
-	// cluster-autoscaler.kubernetes.io/safe-to-evict: "true", unless it is set here.
+	// annotations of the pods, and of what creates them; at most 64. Defaults to none; members and
+	// drainers have cluster-autoscaler.kubernetes.io/safe-to-evict: "true", unless it is set here.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="podTemplate.annotations: a key has at most 317 characters, a value 4096"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="podTemplate.annotations must not have keys of cache.example.com, which are the operator's, nor of batch.kubernetes.io, which are Kubernetes' own"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/'))",message="podTemplate.annotations must not have keys of cache.example.com, nor of batch.kubernetes.io, which is Kubernetes' own"
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// nodeSelector of the pods. Defaults to any node.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// affinity of the pods. Routers and drainers whose podTemplate has none share the members'
-	// affinity to nodes. Defaults to none.
+	// affinity of the pods. Routers and drainers without one share the members' affinity to nodes.
+	// Defaults to none.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 	// tolerations of the pods. Defaults to none.
@@ -423,31 +401,30 @@ type PodTemplate struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// spread of the pods over the nodes: Soft (the default) prefers nodes with fewer of them; Hard
-	// lets a pod wait rather than start on a node with more of them than another; Off leaves the
-	// choice to the scheduler. Routers are spread over the zones in the same way. spread is ignored
-	// if there are topologySpreadConstraints. Drainers are not spread.
+	// spread over the nodes. Soft (the default) prefers nodes with fewer of the pods; Hard lets a
+	// pod wait rather than start on a node with more of them than another; Off leaves the choice to
+	// the scheduler. Routers are spread over the zones, too; drainers are not spread. It is ignored
+	// if there are topologySpreadConstraints.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
-	// topologySpreadConstraints of the pods, in place of spread. A constraint without a
-	// labelSelector counts the pods of this kind and cluster. Defaults to the constraints of
-	// spread. Drainers have none.
+	// topologySpreadConstraints of the pods, in place of spread; drainers have none. One without a
+	// labelSelector counts the pods of this kind and cluster. Defaults to those of spread.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
-	// priorityClassName of the pods. The class must exist. Defaults to the cluster's default class, if it has one.
+	// priorityClassName of the pods. The class must exist. Defaults to the cluster's default class,
+	// if it has one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// imagePullSecrets of the pods, in the same namespace. Defaults to those of their
-	// service account.
+	// imagePullSecrets of the pods. Defaults to those of their service account.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// serviceAccountName of the pods. The account's token is not mounted, because no pod needs it.
-	// Defaults to the namespace's default account.
+	// serviceAccountName of the pods. Its token is not mounted. Defaults to the namespace's default
+	// account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
@@ -460,36 +437,34 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
-	// terminationGracePeriodSeconds is how long a pod may take to end when it is told to stop, in
-	// seconds. A member saves its cache in this time. Defaults, for members with storage, to 30 and
-	// one more for each 16Mi of memory; otherwise to 30. docs/hazards.md says what is lost if a
-	// member is killed before its save has ended.
+	// terminationGracePeriodSeconds is how long a pod may take to end. A member saves its cache in
+	// this time; docs/hazards.md says what is lost if it is killed before. Defaults to 30; for
+	// members with storage, to 30 and one more for each 16Mi of memory.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
-	// securityContext of the pods. Defaults, field by field, to user, group and fsGroup 11211, not
-	// root (unless runAsUser is 0), and the runtime's default seccomp profile. If the platform
-	// assigns users (OpenShift), the operator sets no user, group and fsGroup: see
-	// docs/security.md. A drainer reads the files of a member, so both must run as the same user.
+	// securityContext of the pods. A drainer must run as the members' user, to read their files.
+	// Defaults, field by field, to user, group and fsGroup 11211 (none of them if the platform
+	// assigns users, as OpenShift does: see docs/security.md), not root (unless runAsUser is 0), and
+	// the runtime's default seccomp profile.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
-	// env are variables of the main container: memcached's with its supervisor, the router's,
-	// or the drainer's; at most 64. Defaults to none.
+	// env are variables of the main container: memcached's with its supervisor, the router's, or the
+	// drainer's. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Env []corev1.EnvVar `json:"env,omitempty"`
-	// volumes of the pods beside the operator's, at most 32. Defaults to none.
+	// volumes of the pods beside the operator's. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.all(v, !(v.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))",message="podTemplate.volumes must not have a name of the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
 	Volumes []corev1.Volume `json:"volumes,omitempty"`
-	// volumeMounts of the main container, at most 64: of volumes named here, at paths that the
-	// operator leaves free. Defaults to none.
+	// volumeMounts of the main container, of volumes named here. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=mountPath
@@ -498,8 +473,8 @@ type PodTemplate struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(m, m.mountPath.startsWith('/') && !m.mountPath.endsWith('/') && !m.mountPath.endsWith('/.') && !m.mountPath.endsWith('/..') && !m.mountPath.contains('//') && !m.mountPath.contains('/./') && !m.mountPath.contains('/../'))",message="podTemplate.volumeMounts: mountPath must be an absolute path without empty parts, . and .."
 	// +kubebuilder:validation:XValidation:rule="self.all(m, ['/data', '/supervisor', '/memory', '/tls', '/auth', '/list', '/table', '/scratch', '/run/begin', '/drainer', '/dev/termination-log'].all(d, m.mountPath != d && !m.mountPath.startsWith(d + '/')) && !(m.mountPath in ['/run', '/dev']))",message="podTemplate.volumeMounts: mountPath must not be one of the operator's own, nor below: /data, /supervisor, /memory, /tls, /auth, /list, /table, /scratch, /run/begin, /drainer, /dev/termination-log; nor /run or /dev"
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
-	// containers are sidecars, at most 8. Defaults to none. A drain or a move is over when its
-	// drainer has ended: Kubernetes stops the sidecars with the Job.
+	// containers are sidecars. A drain or a move is over when its drainer has ended: Kubernetes
+	// stops the sidecars with the Job. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -508,8 +483,8 @@ type PodTemplate struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.containers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin'])))",message="podTemplate.containers must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
 	Containers []corev1.Container `json:"containers,omitempty"`
-	// initContainers run after the operator's own and before the main container, at most 8;
-	// with restartPolicy Always they are sidecars. Defaults to none.
+	// initContainers run after the operator's own and before the main container; with restartPolicy
+	// Always they are sidecars. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -537,21 +512,18 @@ const (
 
 // ServiceSpec is what a person may set on the Services that clients use.
 type ServiceSpec struct {
-	// type of the Services that have an address of their own: ClusterIP (the default),
-	// NodePort or LoadBalancer. They are NAME-router, NAME-discovery, and NAME-member-N of
-	// routing.addresses Stable. NAME and NAME-list have none (they are headless) and stay so:
-	// names in DNS lead to the pods. Clients on the list use the addresses within the cluster
-	// of Kubernetes, whatever the type.
+	// type of the Services that have an address of their own (NAME-router, NAME-discovery,
+	// NAME-member-N of routing.addresses Stable): ClusterIP (the default), NodePort or LoadBalancer.
+	// NAME and NAME-list stay headless. Clients on the list use the addresses within the cluster of
+	// Kubernetes, whatever the type.
 	// +optional
 	Type ServiceType `json:"type,omitempty"`
-	// labels are added to the Services, at most 64. If the operator sets the same key, its
-	// value wins. Defaults to none.
+	// labels of the Services, at most 64. The operator's own keys win. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63 && !k.startsWith('cache.example.com/'))",message="service.labels: a key has at most 317 characters and is none of cache.example.com, which are the operator's; a value has at most 63"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations are added to the Services, at most 64 of 4096 characters each. Defaults
-	// to none.
+	// annotations of the Services, at most 64. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096 && !k.startsWith('cache.example.com/'))",message="service.annotations: a key has at most 317 characters and is none of cache.example.com, which are the operator's; a value has at most 4096"
@@ -573,29 +545,25 @@ const (
 
 // StorageSpec is the volume of each member.
 //
-// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="storage.mode can't be changed: create another cluster, or delete this one with drain.whenDeleted Retain and create it again, over the volumes that it leaves"
+// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="storage.mode can't be changed: create another cluster, or delete this one with drain.whenDeleted Retain and create it again, over its volumes"
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
 type StorageSpec struct {
-	// size of each member's volume, in bytes; larger than memory, because the volume
-	// has a file of that size and its metadata. It may grow, if the storage class lets
-	// volumes grow; meanwhile the condition Progressing says so. It can't shrink.
-	// Defaults to room for two such files, so that the items of any member that starts
-	// cold can be replayed: twice memory, plus an eighth of it, plus 64Mi; this grows
-	// with memory, when a member is ready that has the new one.
+	// size of each member's volume. It may grow, if the storage class lets volumes grow. Defaults to
+	// twice memory, plus an eighth of it, plus 64Mi: room to replay the items of a member that
+	// starts cold. This grows with memory, when a member is ready that has the new one.
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
-	// storageClassName of the volumes. Defaults to the cluster's default class. It can't be
-	// changed.
+	// storageClassName of the volumes. Defaults to the cluster's default class.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
 	// mode is where the items are while a member runs. Saved (the default): in memory, and on the
-	// volume from the end of a member to its next start. While the member runs, nothing is written,
-	// and if a pod is lost without a save (its node fails, or the pod is killed by force), its
-	// items are lost. Mapped: in a file on the volume, which memcached writes to all the time. The
-	// items outlive any end of the pod, as long as the node lives. mode can't be changed.
+	// volume from the end of a member to its next start. If a pod is lost without a save (its node
+	// fails, or it is killed by force), its items are lost. Mapped: in a file on the volume, which
+	// memcached writes to all the time. The items outlive any end of the pod, as long as the node
+	// lives.
 	// +optional
 	// +kubebuilder:default=Saved
 	Mode StorageMode `json:"mode,omitempty"`
@@ -609,57 +577,52 @@ type Client string
 
 // RoutingSpec says where the applications look for a key.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.keyPrefix) || self.client.startsWith('libmemcached') || self.client.startsWith('pymemcache')",message="routing.keyPrefix is for libmemcached and pymemcache, which hash a key without its prefix; every other client hashes the prefix too: leave it out"
+// +kubebuilder:validation:XValidation:rule="!has(self.keyPrefix) || self.client.startsWith('libmemcached') || self.client.startsWith('pymemcache')",message="routing.keyPrefix is for libmemcached and pymemcache, which hash a key without its prefix: leave it out for other clients"
 type RoutingSpec struct {
-	// client is the applications' memcached client and its distribution;
-	// docs/clients.md has a line of code for each. Defaults to
-	// libmemcached-ketama-weighted (pylibmc's ketama_weighted, php's
+	// client is the applications' memcached client and its distribution; docs/clients.md has a line
+	// of code for each. Defaults to libmemcached-ketama-weighted (pylibmc's ketama_weighted, php's
 	// OPT_LIBKETAMA_COMPATIBLE).
 	// +optional
 	// +kubebuilder:default=libmemcached-ketama-weighted
 	Client Client `json:"client,omitempty"`
 
-	// keyPrefix is the prefix that the client writes before each key without hashing it:
-	// libmemcached's and php's PREFIX_KEY, pymemcache's key_prefix. A key without this prefix is
-	// hashed whole. Defaults to none.
+	// keyPrefix is what the client writes before each key without hashing it: libmemcached's and
+	// php's PREFIX_KEY, pymemcache's key_prefix. A key without it is hashed whole. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
 	// +kubebuilder:validation:Pattern=`^[!-~]+$`
 	KeyPrefix string `json:"keyPrefix,omitempty"`
 
-	// serverName is the name of a member in the clients' configuration, with {ordinal} in place of
-	// its number: cache-{ordinal}.cache, a name in the cluster's domain, an alias. Add the port if
-	// the clients use another port than containerPort. Defaults to the names in status.servers. It
-	// doesn't matter for clients that hash no names.
+	// serverName is a member's name in the clients' configuration, with {ordinal} in place of its
+	// number: cache-{ordinal}.cache, a name in the cluster's domain, an alias. Add the port if the
+	// clients use another one than containerPort. It doesn't matter for clients that hash no names.
+	// Defaults to the names in status.servers.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*\{ordinal\}[A-Za-z0-9._-]*(:[0-9]+)?$`
 	ServerName string `json:"serverName,omitempty"`
 
-	// addresses, Pod (the default) or Stable, says what the list of servers names. Pod: the
-	// members' pods, whose addresses change when they restart. Stable: a Service with its own
-	// address for each member, NAME-member-N, for clients that look names up only once, or hash
-	// addresses (evcache, spymemcached-ketama). Stable needs storage. A Service stays for 10
-	// minutes after its member is gone. A change of addresses changes the servers' names and
-	// addresses: for clients that hash these, items are moved.
+	// addresses says what the list of servers names. Pod (the default): the members' pods, whose
+	// addresses change when they restart. Stable: a Service for each member, NAME-member-N, for
+	// clients that look names up only once, or hash addresses (evcache, spymemcached-ketama). It
+	// stays for 10 minutes after its member is gone. A change moves the items of clients that hash
+	// names or addresses.
 	// +optional
 	// +kubebuilder:default=Pod
 	Addresses AddressMode `json:"addresses,omitempty"`
 
-	// moves, Live (the default) or Off, moves items to the members where clients look for them
-	// after the list of servers has grown, or the routing has changed. With Off the keys whose
-	// owner has changed are misses, and their old values may come back when members leave. Setting
-	// moves to Live again moves these items.
+	// moves, Live (the default) or Off, moves items to where clients look for them, after the list
+	// of servers has grown or the routing has changed. With Off these keys are misses, and their old
+	// values may come back when members leave. Live moves them later.
 	// +optional
 	// +kubebuilder:default=Live
 	Moves MoveMode `json:"moves,omitempty"`
 
-	// patience is how long a leaving member continues to serve clients that still call it, after
-	// the list of servers no longer names it; its items are moved meanwhile. The member leaves as
-	// soon as no client calls it, and at once with 0s, or if moves is Off. For the same time, items
-	// that late clients store on other members are moved to their owners. Defaults to 90s, more
-	// than the minute after which most clients ask for the list again; 24h at most.
+	// patience is how long a leaving member serves clients that still call it, after the list of
+	// servers no longer names it. It leaves as soon as none does, and at once with 0s, or if moves
+	// is Off. For the same time, items that late clients store on other members are moved to their
+	// owners. Defaults to 90s, because most clients ask for the list again after a minute.
 	// +optional
 	// +kubebuilder:default="90s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h"
@@ -748,73 +711,64 @@ const (
 
 // DrainSpec says what happens to the items of a leaving member.
 type DrainSpec struct {
-	// policy for the volume of a leaving member in a scale-down. Drain (the default) adds its items
-	// to the survivors, and only then deletes its claim. Retain keeps the claim. Delete gives the
-	// items up. The policy is decided when the member is told to leave: a later change counts for
-	// members that leave later.
+	// policy for the volume of a leaving member, decided when the member is told to leave. Drain
+	// (the default) adds its items to the survivors, and only then deletes its claim. Retain keeps
+	// the claim. Delete gives the items up.
 	// +optional
 	// +kubebuilder:default=Drain
 	Policy DrainPolicy `json:"policy,omitempty"`
-	// whenDeleted is the policy for all claims when the Memcached is deleted:
-	// Retain (the default), so that a cluster of the same name resumes warm, or
-	// Delete.
+	// whenDeleted is the policy for all claims when the Memcached is deleted: Retain (the default),
+	// so that a cluster of the same name resumes warm, or Delete.
 	// +optional
 	// +kubebuilder:default=Retain
 	WhenDeleted DeletionPolicy `json:"whenDeleted,omitempty"`
-	// parallelism is how many volumes are drained at once, from 1 to 64. More drains at once finish
-	// sooner, and load the survivors more. Defaults to 1.
+	// parallelism is how many volumes are drained at once. More finish sooner, and load the
+	// survivors more. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Parallelism int32 `json:"parallelism,omitempty"`
-	// backoffLimit is how often a failed drainer is started again before the drain counts as
-	// failed, from 0 to 100. An evicted drainer doesn't count. Defaults to 6.
+	// backoffLimit is how often a failed drainer is started again before the drain counts as failed.
+	// An evicted drainer doesn't count. Defaults to 6.
 	// +optional
 	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadline bounds how long one drainer may run, from 30s to 8760h (a year).
-	// Defaults to 1h. The time that its pod waits for a node, a volume or an image
-	// doesn't count. A drainer that exceeds it has failed; nothing is lost, and another
-	// one goes on from there.
+	// activeDeadline is how long one drainer may run. The time that its pod waits for a node, a
+	// volume or an image doesn't count. After that another one goes on from there. Defaults to 1h.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="drain.activeDeadline must be from 30s to 8760h"
 	ActiveDeadline *metav1.Duration `json:"activeDeadline,omitempty"`
-	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi memory,
-	// without limits.
+	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// podTemplate has further settings of the Jobs of drains and moves, and of their
-	// pods. Defaults, field by field, to the members' podTemplate, except for labels,
-	// annotations, affinity to other pods, terminationGracePeriodSeconds, env, volumes,
-	// volumeMounts, containers and initContainers. A change affects new Jobs, and those that
-	// have not started.
+	// podTemplate has further settings of the Jobs of drains and moves, and of their pods. A change
+	// affects Jobs that have not started. Defaults as router.podTemplate does.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
-	// rateLimit slows a drain down, so that the survivors can serve their clients
-	// meanwhile. Defaults to none: as fast as they accept items.
+	// rateLimit slows a drain down, so that the survivors can serve their clients meanwhile.
+	// Defaults to none.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
-	// onUnrecoverable says what happens to a departed member's volume that can't be read, so that
-	// no retry helps: a corrupt file, or a file whose node went down before the member had saved.
-	// Keep (the default) keeps the volume for a person. Release gives its items up and deletes the
-	// claim. After any other failure the claim is always kept.
+	// onUnrecoverable is for a departed member's volume that no retry can read: a corrupt file, or
+	// one whose node went down before the member had saved. Keep (the default) keeps the volume for
+	// a person. Release gives its items up and deletes the claim. After any other failure the claim
+	// is always kept.
 	// +optional
 	// +kubebuilder:default=Keep
 	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
-	// onShortage says what happens to a scale-down when the leaving members have more
-	// items than the survivors have room for. Proceed (the default) evicts what was
-	// used least recently, and an event has the numbers; Wait keeps the members until
-	// there is room, and the condition Degraded has the numbers. If the operator can't
-	// ask the members, it proceeds.
+	// onShortage is for leaving members that have more items than the survivors have room for.
+	// Proceed (the default) evicts what was used least recently, and an event has the numbers; Wait
+	// keeps the members until there is room, and the condition Degraded has the numbers. If the
+	// operator can't ask the members, it proceeds.
 	// +optional
 	// +kubebuilder:default=Proceed
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
-	// skipExpiringWithin leaves out items that expire within this time, such as
-	// 30s; they count as expired. Defaults to 0s, 720h at most.
+	// skipExpiringWithin leaves out items that expire within this time; they count as expired.
+	// Defaults to 0s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="drain.skipExpiringWithin must be from 0s to 720h"
 	SkipExpiringWithin *metav1.Duration `json:"skipExpiringWithin,omitempty"`
@@ -827,8 +781,8 @@ type RateLimit struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ItemsPerSecond *int64 `json:"itemsPerSecond,omitempty"`
-	// bytesPerSecond is how many bytes of keys and values are added in a second, such as 20Mi.
-	// Defaults to no limit.
+	// bytesPerSecond is how many bytes of keys and values are added in a second. Defaults to no
+	// limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).sub(int(quantity(string(self)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="drain.rateLimit.bytesPerSecond must be a whole number of bytes, 1Ki at least"
 	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
@@ -866,19 +820,17 @@ type MemcachedStatus struct {
 	// selector of the members' pods, for the scale subresource.
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// servers is the clients' list, in ring order, as host:port. The ConfigMap NAME-servers has the
-	// same list.
+	// servers is the clients' list, in ring order, as host:port.
 	// +optional
 	// +listType=atomic
 	Servers []string `json:"servers,omitempty"`
-	// router has the address of the routers, and how many there are; unset without spec.router.
+	// router has the address of the routers, and how many there are.
 	// +optional
 	Router *RouterStatus `json:"router,omitempty"`
 	// binding names the Secret of spec.binding, once it exists.
 	// +optional
 	Binding *BindingStatus `json:"binding,omitempty"`
-	// serviceMonitor is the name of the ServiceMonitor that spec.exporter asks for, once it is
-	// there.
+	// serviceMonitor is the name of the ServiceMonitor, once it is there.
 	// +optional
 	ServiceMonitor string `json:"serviceMonitor,omitempty"`
 	// nodes are the names of the members' pods, sorted.
@@ -888,16 +840,15 @@ type MemcachedStatus struct {
 	// draining is the number of volumes that are to be drained.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`
-	// moving is the number of members that give items to others: members that leave, and
-	// those that may have items which clients look for elsewhere.
+	// moving is the number of members that give items to others: members that leave, and those that
+	// may have items which clients look for elsewhere.
 	// +optional
 	Moving int32 `json:"moving,omitempty"`
 	// progress of the drains, or else of the moves, as one line, for the printer column.
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// drains has an entry for each claim that is to be drained, highest ordinal first;
-	// at most 32. If there are more, drains that wait are left out first. draining
-	// counts them all.
+	// drains has an entry for each claim that is to be drained, highest ordinal first. If there are
+	// more than 32, drains that wait are left out first.
 	// +optional
 	// +listType=map
 	// +listMapKey=claim
@@ -908,17 +859,16 @@ type MemcachedStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []DrainReceipt `json:"lastDrains,omitempty"`
-	// advice is what a person may want to change, although nothing is wrong now, or what has
-	// passed, such as members that started cold. It doesn't count for Ready. An event tells each
-	// message once.
+	// advice is what a person may want to change, although nothing is wrong now, or what has passed,
+	// such as members that started cold. An event tells each message once.
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
 	// +kubebuilder:validation:MaxItems=8
 	Advice []Advice `json:"advice,omitempty"`
-	// conditions: Ready first, which answers whether all is as the spec wants it; then
-	// Available, Progressing and Degraded. Others are there while they have something to say:
-	// Draining, Moving, Monitored, Bindable, CertificateValid, RoutersReady.
+	// conditions: Ready answers whether all is as the spec wants it; then Available, Progressing and
+	// Degraded. Draining, Moving, Monitored, Bindable, CertificateValid and RoutersReady are there
+	// while they have something to say.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -929,7 +879,7 @@ type MemcachedStatus struct {
 type Advice struct {
 	// reason in one word; the runbook has a section on it.
 	Reason string `json:"reason"`
-	// message for people, with names and numbers; 1024 bytes at most.
+	// message for people, of 1024 bytes at most.
 	Message string `json:"message"`
 }
 
@@ -943,9 +893,8 @@ type RouterStatus struct {
 	// ready is the number of routers that are ready.
 	// +optional
 	Ready int32 `json:"ready"`
-	// behind are the router pods, at most eight, that have not acknowledged the present state of a
-	// scaling for five seconds, or can't be asked. Each state waits for them for 25 seconds at
-	// most.
+	// behind are router pods that have not acknowledged the present state of a scaling for five
+	// seconds, or can't be asked. Each state waits for them for 25 seconds at most.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -987,12 +936,10 @@ type DrainStatus struct {
 	// itemsDone is the number of items that have an outcome.
 	// +optional
 	ItemsDone int64 `json:"itemsDone,omitempty"`
-	// itemsTotal is the number of items that are expected on the volume; after a crash it is an
-	// estimate.
+	// itemsTotal is the number of items on the volume; after a crash it is an estimate.
 	// +optional
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
-	// itemsMoved is the number of items that were moved while the member ran. The drain adds the
-	// items that are left.
+	// itemsMoved is the number of items that were moved while the member ran.
 	// +optional
 	ItemsMoved int64 `json:"itemsMoved,omitempty"`
 	// bytesDone is how much of the file on the volume has been read, in bytes.
@@ -1001,17 +948,16 @@ type DrainStatus struct {
 	// bytesTotal is the size of the file on the volume, in bytes.
 	// +optional
 	BytesTotal int64 `json:"bytesTotal,omitempty"`
-	// secondsLeft is an estimate of the time until the last item is added, in seconds, from the
-	// speed so far. It is unset while nothing is added, in the first second, and while the drainer
-	// waits for a member.
+	// secondsLeft is an estimate of the time until the last item is added, from the speed so far;
+	// unset while nothing is added.
 	// +optional
 	SecondsLeft int64 `json:"secondsLeft,omitempty"`
-	// reason why the drain waits, is held or failed, as a CamelCase word; docs/runbook.md has a
-	// section on each. While the drainer's pod does not run, the reason is the scheduler's or the
-	// kubelet's own word: Unschedulable, ImagePullBackOff.
+	// reason why the drain waits, is held or failed; docs/runbook.md has a section on each. While
+	// the drainer's pod does not run, it is the scheduler's or the kubelet's own word:
+	// Unschedulable, ImagePullBackOff.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message explains the reason in a sentence, and says what a person can do.
+	// message explains the reason, and says what a person can do.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// leavingSince is when the member was told to leave.
@@ -1052,11 +998,10 @@ type DrainReceipt struct {
 	// bytes is how many bytes of keys and values were added.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// unclean is true if the member had not saved (crash, OOM kill). The drain has still read its
-	// file.
+	// unclean is true if the member had not saved (crash, OOM kill).
 	// +optional
 	Unclean bool `json:"unclean,omitempty"`
-	// seconds is the time from leavingSince to endedAt, in seconds.
+	// seconds is the time from leavingSince to endedAt.
 	// +optional
 	Seconds int64 `json:"seconds,omitempty"`
 	// endedAt is when the finalizer was removed from the claim.

@@ -52,22 +52,21 @@ type definition struct {
 	} `json:"spec"`
 }
 
-// kubernetes are the fields whose type is Kubernetes' own: they are as in a pod,
-// or in the kind that is named, and not taken apart here.
+// kubernetes are the fields whose type is Kubernetes' own, and not taken apart here.
 var kubernetes = map[string]string{
-	"affinity": "Affinity, as in a pod", "tolerations": "list of Toleration, as in a pod",
-	"topologySpreadConstraints": "list of TopologySpreadConstraint, as in a pod",
-	"imagePullSecrets":          "list of LocalObjectReference, as in a pod",
-	"resources":                 "ResourceRequirements, as in a container",
-	"securityContext":           "PodSecurityContext, as in a pod",
-	"clients":                   "list of NetworkPolicyPeer, as in a NetworkPolicy",
-	"monitoring":                "list of NetworkPolicyPeer, as in a NetworkPolicy",
+	"affinity": "Affinity", "tolerations": "list of Toleration",
+	"topologySpreadConstraints": "list of TopologySpreadConstraint",
+	"imagePullSecrets":          "list of LocalObjectReference",
+	"resources":                 "ResourceRequirements",
+	"securityContext":           "PodSecurityContext",
+	"clients":                   "list of NetworkPolicyPeer",
+	"monitoring":                "list of NetworkPolicyPeer",
 	"conditions":                "list of Condition",
-	"env":                       "list of EnvVar, as in a container",
-	"volumes":                   "list of Volume, as in a pod",
-	"volumeMounts":              "list of VolumeMount, as in a container",
-	"containers":                "list of Container, as in a pod",
-	"initContainers":            "list of Container, as in a pod",
+	"env":                       "list of EnvVar",
+	"volumes":                   "list of Volume",
+	"volumeMounts":              "list of VolumeMount",
+	"containers":                "list of Container",
+	"initContainers":            "list of Container",
 }
 
 func main() {
@@ -190,7 +189,7 @@ func within(value any, path ...string) map[string]any {
 func page(d *definition) string {
 	var b strings.Builder
 	b.WriteString("<!-- Generated from the API types by `make manifests`: edit api/v1alpha1 instead. -->\n")
-	fmt.Fprintf(&b, "# Reference\n\n`kubectl explain %s.spec` says the same.\n", d.Spec.Names.ShortNames[0])
+	fmt.Fprintf(&b, "# Reference\n\n`kubectl explain %s.spec` says the same. A type with a capital letter is Kubernetes' own, as in a pod.\n", d.Spec.Names.ShortNames[0])
 	for _, v := range d.Spec.Versions {
 		root := v.Schema.Root
 		fmt.Fprintf(&b, "\n## %s, %s/%s\n\n%s\n", d.Spec.Names.Kind, d.Spec.Group, v.Name, flow(root.Description))
@@ -218,22 +217,53 @@ func section(b *strings.Builder, path string, s *schema, written map[string]stri
 		names = append(names, name)
 	}
 	slices.Sort(names)
+	told := map[string]string{}
 	for _, name := range names {
 		f := s.Properties[name]
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, cell(kind(name, f, slices.Contains(s.Required, name))), cell(flow(f.Description)+messages(name, f)))
+		what, meaning := kind(name, f, slices.Contains(s.Required, name)), meaning(name, f)
+		if below, of := inner(path, name, f); of == nil {
+			meaning += messages(name, f, told)
+		} else {
+			what = fmt.Sprintf("[%s](#%s)", what, anchor.Replace(strings.ToLower(below)))
+			if of == f { // its section says the rest
+				meaning, _, _ = strings.Cut(meaning, ". ")
+				meaning = strings.TrimSuffix(meaning, ".") + "."
+			}
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, cell(what), cell(meaning))
 	}
 	for _, name := range names {
-		f := s.Properties[name]
-		if kubernetes[name] != "" {
-			continue
-		}
-		switch {
-		case len(f.Properties) > 0:
-			section(b, path+"."+name, f, written)
-		case f.Items != nil && len(f.Items.Properties) > 0:
-			section(b, path+"."+name+"[]", f.Items, written)
+		if below, of := inner(path, name, s.Properties[name]); of != nil {
+			section(b, below, of, written)
 		}
 	}
+}
+
+// meaning is a field's comment without what the row says beside it: the field's name, and its default.
+func meaning(name string, f *schema) string {
+	text := flow(f.Description)
+	for _, verb := range []string{"is", "are"} {
+		text = strings.TrimPrefix(text, name+" "+verb+" ")
+	}
+	for _, plain := range []string{strings.Trim(string(f.Default), `"`), "none"} {
+		text = strings.TrimSuffix(text, " Defaults to "+plain+".")
+	}
+	return text
+}
+
+// anchor makes a section's path the anchor of its title.
+var anchor = strings.NewReplacer(".", "", "[]", "")
+
+// inner returns the path and the schema of the section that a field has; nil if it has none.
+func inner(path, name string, f *schema) (below string, of *schema) {
+	switch {
+	case kubernetes[name] != "":
+	case len(f.Properties) > 0:
+		return path + "." + name, f
+	case f.Items != nil && len(f.Items.Properties) > 0:
+		return path + "." + name + "[]", f.Items
+	}
+	return "", nil
 }
 
 func rules(b *strings.Builder, s *schema) {
@@ -246,20 +276,26 @@ func rules(b *strings.Builder, s *schema) {
 	}
 }
 
-// messages are a field's own rules, where it has no section for them.
-func messages(name string, f *schema) string {
+// messages are the rules of a field that has no section, without its name. told has the rules of the
+// fields before it.
+func messages(name string, f *schema, told map[string]string) string {
 	out, seen := "", map[string]bool{}
-	if len(f.Properties) > 0 && kubernetes[name] == "" {
-		return out
-	}
 	for _, r := range f.Rules {
 		if !seen[r.Message] {
-			out += " Rule: " + r.Message + "."
+			_, words, _ := strings.Cut(r.Message, name)
+			out += " Rule: " + strings.TrimLeft(words, ": ") + "."
 		}
 		seen[r.Message] = true
 	}
+	if same := told[out]; same != "" && out != "" {
+		return fmt.Sprintf(" The rules are those of `%s`.", same)
+	}
+	told[out] = name
 	return out
 }
+
+// longestName is how many characters a name in Kubernetes has at most, which goes without saying.
+const longestName = 253
 
 // kind is a field's type, default and bounds.
 func kind(name string, f *schema, required bool) string {
@@ -286,7 +322,7 @@ func kind(name string, f *schema, required bool) string {
 	if f.MaxItems != nil {
 		parts = append(parts, fmt.Sprintf("%d items at most", *f.MaxItems))
 	}
-	if f.MaxLength != nil {
+	if f.MaxLength != nil && *f.MaxLength != longestName {
 		parts = append(parts, fmt.Sprintf("%d characters at most", *f.MaxLength))
 	}
 	return strings.Join(parts, "; ")

@@ -39,7 +39,7 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		nameRule = "the name must be a DNS label"
 		inMiB    = "memory must be a whole number of MiB"
 		itemSize = "maxItemSize must be a whole number of bytes"
-		lacking  = "extraArgs ends with a flag that lacks its value"
+		lacking  = "extraArgs must not end with a flag that lacks its value"
 		plain    = "the drainer, which moves the items of leaving members, speaks memcached's text protocol"
 		useTLS   = ": use tls"
 		useAuth  = ": use auth"
