@@ -154,7 +154,7 @@ func TestRequestsThatAMemberDoesNotTakeAreBounded(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ring")
 			writeRing(t, path, table)
 			const maxMemory = 4 << 20
-			r := route(t, "--threads=1", "--linger=0s", "--member-timeout=60s", "--ring-file="+path, fmt.Sprintf("--max-memory=%d", maxMemory))
+			r := route(t, "--threads=1", "--linger=0s", "--ring-file="+path, fmt.Sprintf("--max-memory=%d", maxMemory))
 			servers[0].Signal(syscall.SIGSTOP)
 			text := "set big 0 0 1000000\r\n" + strings.Repeat("v", 1_000_000) + "\r\n"
 			anonymous, held := r.most(func(i int) bool {
@@ -180,7 +180,7 @@ func TestWhatComesAfterARequestThatWaitsTakesBoundedMemory(t *testing.T) {
 			t.Parallel()
 			servers := []*memcachedtest.Server{memcachedtest.Start(t), memcachedtest.Start(t)}
 			const maxMemory = 16 << 20
-			r := route(t, "--threads=1", "--linger=0s", "--member-timeout=60s", "--client=gomemcache",
+			r := route(t, "--threads=1", "--linger=0s", "--client=gomemcache",
 				"--server="+servers[0].Address(), "--server="+servers[1].Address(), fmt.Sprintf("--max-memory=%d", maxMemory))
 			silent, other := storedAt(t, r, servers[0], value), storedAt(t, r, servers[1], value)
 			servers[0].Signal(syscall.SIGSTOP)

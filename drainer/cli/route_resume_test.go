@@ -35,7 +35,7 @@ func TestAClientGoesOnAfterALargeValueInAChange(t *testing.T) {
 	servers := []string{all[0].Address(), all[1].Address(), all[2].Address()}
 	writeRing(t, path, contract.RingTable{Number: 1, State: contract.RingSettle,
 		Old: &contract.Ring{Client: "gomemcache", Servers: servers[:2]}, New: contract.Ring{Client: "gomemcache", Servers: servers}})
-	r := route(t, "--threads=1", "--linger=0s", "--member-timeout=60s", "--ring-file="+path)
+	r := route(t, "--threads=1", "--linger=0s", "--ring-file="+path)
 	r.crowd(all[0], stays)
 	c := r.client()
 	c.slowly(moves)
@@ -53,7 +53,7 @@ func TestAClientGoesOnAfterALargeValueWhileMemoryIsShort(t *testing.T) {
 	first := aKey(t, func(k string) bool { return owner(k) == silent })
 	second := aKey(t, func(k string) bool { return owner(k) == crowded })
 	const maxMemory = 4 << 20
-	r := route(t, "--threads=1", "--linger=0s", "--member-timeout=60s", "--client=gomemcache",
+	r := route(t, "--threads=1", "--linger=0s", "--client=gomemcache",
 		"--server="+silent.Address(), "--server="+crowded.Address(), fmt.Sprintf("--max-memory=%d", maxMemory))
 	r.crowd(crowded, second)
 	silent.Signal(syscall.SIGSTOP)

@@ -39,7 +39,9 @@ func routeWith(t *testing.T, env string, args ...string) *routed {
 	t.Helper()
 	at := func() string { return fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t)) }
 	r := &routed{address: at(), admin: at()}
-	r.Process = drainertest.StartWith(t, env, append([]string{"route", "--" + contract.FlagListen + "=" + r.address, "--" + contract.FlagAdmin + "=" + r.admin}, args...)...)
+	// A busy machine delays members; a test of the router's patience sets its own.
+	r.Process = drainertest.StartWith(t, env, append([]string{"route", "--" + contract.FlagListen + "=" + r.address, "--" + contract.FlagAdmin + "=" + r.admin,
+		"--connect-timeout=60s", "--member-timeout=60s"}, args...)...)
 	wait.For(t, "the router to be ready", func() error {
 		_, err := r.get("/ready")
 		return err

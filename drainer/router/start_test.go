@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
@@ -56,6 +57,13 @@ func launch(t testing.TB, config router.Config) *running {
 	var err error
 	if config.Loops == 0 {
 		config.Loops = 2
+	}
+	// A busy machine delays members; a test of the router's patience sets its own.
+	if config.MemberTimeout == 0 {
+		config.MemberTimeout = time.Minute
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = time.Minute
 	}
 	if config.Logf == nil {
 		config.Logf = func(format string, args ...any) {
