@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // A member may be lost with its node while items are moved to it, and may never come back. Then the
@@ -18,12 +18,6 @@ import (
 // lostAfter is how long a member that is to leave may be away before it counts as lost. A member
 // whose pod is replaced comes back sooner.
 const lostAfter = time.Minute
-
-// Away is a member that isn't ready, and since when; zero if that is not known.
-type Away struct {
-	Ordinal int32
-	Since   time.Time
-}
 
 // lost returns the members of the ring that are to leave and are lost, in order.
 func (o *Observed) lost() []int32 {
@@ -49,8 +43,8 @@ func (o *Observed) isLost(ordinal int32) bool {
 func (o *Observed) dispensable(ordinal int32) bool {
 	size, record := o.Cluster.Size, &o.Record
 	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.From.Size <= ordinal || size == record.Ring.Size-1) &&
-		!slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
-			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != claim.Skip && o.toDrain(&c) && !o.stranded(&c) &&
+		!slices.ContainsFunc(o.Claims, func(c claims.Claim) bool {
+			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != claims.Skip && o.Cluster.ToDrain(&c) && !o.Stranded(&c) &&
 				(c.Aside || o.drainedAfterMove(&c))
 		})
 }
