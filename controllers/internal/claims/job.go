@@ -67,6 +67,9 @@ type Drainer struct {
 // Mover tells whether the drainer belongs to a move, not to a drain.
 func (d Drainer) Mover() bool { return d.Target != "" }
 
+// Moves tells whether the drainer belongs to a move, and was told to begin.
+func (d Drainer) Moves() bool { return d.Mover() && !d.Waits }
+
 // Running tells whether the Job's pod may be at work. A Job counts as failed only when its pods
 // have ended.
 func (j *Job) Running() bool { return j.State == JobActive || j.Deleting && j.State != JobFailed }

@@ -15,12 +15,12 @@ import (
 // began with, and the marks for that size were written before. If a claim beyond that size has no
 // mark, the cache is stale, and the claim belongs to a newer member. The mark also says whether the
 // member's items were moved by the rings before this plan. after has the claims as they are then.
-func decideMarks(o *Observed, replicas int32) (after []claims.Claim, w claims.Work) {
-	after = slices.Clone(o.Claims)
+func decideMarks(v *view, replicas int32) (after []claims.Claim, w claims.Work) {
+	after = slices.Clone(v.Claims)
 	for i := range after {
 		c := &after[i]
-		if replicas > 0 && c.Ordinal >= replicas && c.LeavingSince.IsZero() && MayMark(o, c.Ordinal) == nil {
-			w.Do(action.MarkLeaving{Claim: c.Ref(), Unmoved: o.moveDue(&o.Record, c), NeverStarted: c.NotStartedYet})
+		if replicas > 0 && c.Ordinal >= replicas && c.LeavingSince.IsZero() && v.mayMark(c.Ordinal) == nil {
+			w.Do(action.MarkLeaving{Claim: c.Ref(), Unmoved: moveDue(v.Observed, c), NeverStarted: c.NotStartedYet})
 			c.PlanMark()
 		}
 	}
@@ -28,31 +28,27 @@ func decideMarks(o *Observed, replicas int32) (after []claims.Claim, w claims.Wo
 }
 
 // decideRunning decides how many members run: those that stay, and all leaving members as long as the
-// cluster waits for one of them.
-func decideRunning(o *Observed, replicas int32, told *Told) (running int32, w claims.Work) {
+// cluster waits for one of them, or routers still look for items at one, or will do so after this
+// plan.
+func decideRunning(v *view, replicas int32, told *Told) (running int32, w claims.Work) {
 	running = replicas
 	if told.Prepares {
-		running = max(running, o.StatefulSet.Replicas)
+		running = max(running, v.StatefulSet.Replicas)
 	}
-	for i := range o.Claims {
-		c := &o.Claims[i]
-		if replicas == 0 || c.Ordinal < replicas || !o.waitsForMover(c) && !told.routersAsk(o, c) {
+	routersAsk := v.change || told.Table.State == contract.RingMove
+	for i := range v.members {
+		m := &v.members[i]
+		if replicas == 0 || m.Ordinal < replicas || !m.waits && !(routersAsk && m.is && !m.Deleting && !m.overdue && m.ready) {
 			continue
 		}
-		running = o.StatefulSet.Replicas
-		at, marked := c.LeavingAt()
+		running = v.StatefulSet.Replicas
+		at, marked := m.LeavingAt()
 		switch { // there is no event if no mover starts, or if its node is gone
-		case marked && at.Add(moverStartsWithin).After(o.Now):
+		case marked && at.Add(moverStartsWithin).After(v.Now):
 			w.WakeAt(at.Add(moverStartsWithin))
 		case marked:
-			w.WakeAt(o.stopsWaiting(c))
+			w.WakeAt(m.by)
 		}
 	}
 	return running, w
-}
-
-// routersAsk tells whether routers still look for items at this leaving member, or will do so after
-// this plan.
-func (told *Told) routersAsk(o *Observed, c *claims.Claim) bool {
-	return (o.routersChange() || told.Table.State == contract.RingMove) && o.isLeaving(c) && !c.Deleting && !o.overdue(c) && slices.Contains(o.Ready, c.Ordinal)
 }

@@ -41,7 +41,7 @@ func endClaim(o *Observed, c *claims.Claim, w *claims.Work) (released bool) {
 		why = action.ByNamespace
 	} else if aside := o.AsideOf(c); aside != nil || o.TakesOver(c) {
 		// Wait, because the volume is bound to neither claim yet.
-		w.HandOver(&o.Facts, c, aside, o.movesNow())
+		w.HandOver(&o.Facts, c, aside, look(o).movesNow)
 		return false
 	}
 	if why == action.ByClusterDeletion || c.Finalizer {

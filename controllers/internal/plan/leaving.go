@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"slices"
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/claims"
@@ -25,48 +24,45 @@ import (
 // moverStartsWithin bounds how long a leaving member keeps running without a mover at work.
 const moverStartsWithin = time.Minute
 
-// mayMoveLive tells whether the items of a leaving member may be given to their owners while the
-// member runs. They may not if a person holds or skips its drain, if the member is wanted again and
-// no router looks for items there, or if its items are older than those that are moved first. The
-// plan asks this, and MayMove asks it about live state.
-func (o *Observed) mayMoveLive(c *claims.Claim) bool {
-	older := o.drainedAfterMove(c) && o.anyMisplaced()
-	wanted := o.Cluster.Size > c.Ordinal && !o.routersAskOldOwners()
-	return o.isLeaving(c) && 0 < o.Cluster.Size && !wanted && o.Cluster.ToDrain(c) && o.Cluster.Patience > 0 &&
-		!o.Cluster.MovesOff && !c.Deleting && !c.KeptByAPerson() && c.Receipt == nil && !older
+// leaving is what follows from the facts about a member that leaves.
+type leaving struct {
+	// is: the member has the leaving mark, is off the clients' list, and still exists.
+	is bool
+	// by is when the member leaves at the latest. A mover that ends by itself has ended by then; a
+	// mover whose node is gone would seem to run forever. overdue: it should have left by now.
+	by      time.Time
+	overdue bool
+	// live: the items of the member may be given to their owners while it runs. They may not if a
+	// person holds or skips its drain, if the member is wanted again and no router looks for items
+	// there, or if its items are older than those that are moved first.
+	live bool
+	// hasItems: a mover may find items. It finds none if it only waits for clients or has ended for
+	// good, or if no mover can be at work.
+	hasItems bool
+	// waits: the cluster waits for its mover, because the mover may start soon or is at work.
+	waits bool
 }
 
-// waitsForMover tells whether the cluster waits for the mover of this leaving member, because the
-// mover may start soon or is at work.
-func (o *Observed) waitsForMover(c *claims.Claim) bool {
-	if !o.mayMoveLive(c) || !slices.Contains(o.Ready, c.Ordinal) || o.overdue(c) {
-		return false
+// leavingOf works out how a member leaves. The plan asks for live, and MayMove asks it about live state.
+func (v *view) leavingOf(m *member) (l leaving) {
+	l.is = !m.LeavingSince.IsZero() && !m.Aside && v.Record.Ring.Size <= m.Ordinal && m.Ordinal < v.StatefulSet.Replicas
+	l.by = m.LeavingSince.Add(2*moverStartsWithin + v.Cluster.MoveDeadline)
+	_, told := m.LeavingAt()
+	l.overdue = told && !l.by.After(v.Now)
+	older := m.afterMove && v.misplaced
+	wanted := v.Cluster.Size > m.Ordinal && !v.askOldOwners
+	l.live = l.is && 0 < v.Cluster.Size && !wanted && v.Cluster.ToDrain(m.Claim) && v.Cluster.Patience > 0 &&
+		!v.Cluster.MovesOff && !m.Deleting && !m.KeptByAPerson() && m.Receipt == nil && !older
+	if !l.live || !m.ready || l.overdue {
+		return l
 	}
-	soon := o.toldJustNow(c) || o.routersAskOldOwners()
-	switch job := o.moveOf(c); {
-	case job == nil:
-		return soon
-	case job.Deleting || job.State != claims.JobActive || job.Target != o.target():
-		return false
-	}
-	return soon || o.moverRuns(c)
-}
-
-// toldJustNow tells whether the member was told to leave less than moverStartsWithin ago. Any
-// client may have written the mark, so a time in the future does not count as recent.
-func (o *Observed) toldJustNow(c *claims.Claim) bool {
-	age := o.Now.Sub(c.LeavingSince)
-	return c.MarkPending() || -moverStartsWithin < age && age < moverStartsWithin
-}
-
-// stopsWaiting is when the member leaves at the latest. A mover that ends by itself has ended by
-// then; a mover whose node is gone would seem to run forever.
-func (o *Observed) stopsWaiting(c *claims.Claim) time.Time {
-	return c.LeavingSince.Add(2*moverStartsWithin + o.Cluster.MoveDeadline)
-}
-
-// overdue tells whether the member should have left by now.
-func (o *Observed) overdue(c *claims.Claim) bool {
-	_, told := c.LeavingAt()
-	return told && !o.stopsWaiting(c).After(o.Now)
+	job := m.mover
+	active := job != nil && !job.Deleting && job.State == claims.JobActive && job.Target == v.target
+	l.hasItems = !m.settles && (job == nil || job.Deleting || job.State == claims.JobActive || job.Target != v.target)
+	// The member was told to leave a moment ago. Any client may have written the mark, so a time in
+	// the future does not count as recent.
+	age := v.Now.Sub(m.LeavingSince)
+	soon := m.MarkPending() || -moverStartsWithin < age && age < moverStartsWithin || v.askOldOwners
+	l.waits = job == nil && soon || active && (soon || m.running)
+	return l
 }

@@ -30,7 +30,7 @@ func TestListShrinksAtOnceAndGrowsWhenAllThatItLacksAreReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Observed{ListSize: test.before, Ready: test.ready}
-			if got := o.nextListSize(test.target); got != test.want {
+			if got := nextListSize(&o, test.target); got != test.want {
 				t.Errorf("%d servers, want %d", got, test.want)
 			}
 		})

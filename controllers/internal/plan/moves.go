@@ -43,11 +43,13 @@ func (s MoveState) is(phase MovePhase, reason, message string) MoveState {
 // movers decides which movers work: it gives items to the members where clients look for them,
 // member by member.
 type movers struct {
-	*Observed
+	*view
 	size *Size
 	told *Told
 	// wait tells what every move waits for; empty if a move may begin.
 	wait string
+	// leases: keys are moved under their leases.
+	leases bool
 	// slots is how many more moves may begin.
 	slots int
 	claims.Work
@@ -55,8 +57,8 @@ type movers struct {
 
 // decideMoves returns the state of each member whose items have to be moved, highest ordinal first.
 // drains is the decision about volumes, which come first.
-func decideMoves(o *Observed, size *Size, told *Told, drains []claims.DrainState) (states []MoveState, w claims.Work) {
-	m := &movers{Observed: o, size: size, told: told, slots: o.moverSlots()}
+func decideMoves(v *view, size *Size, told *Told, drains []claims.DrainState) (states []MoveState, w claims.Work) {
+	m := &movers{view: v, size: size, told: told, leases: told.leases(v), slots: moverSlots(v.Observed)}
 	if size.Replicas == 0 {
 		m.end(func(*claims.Job) bool { return true }, "the cluster hibernates")
 		return nil, m.Work
@@ -65,12 +67,14 @@ func decideMoves(o *Observed, size *Size, told *Told, drains []claims.DrainState
 	m.end(m.idle, "its member has nothing to move")
 	m.interrupt()
 	m.moveLeaving()
-	m.wakeForLost()
-	for i := range o.Claims {
-		switch c := &o.Claims[i]; {
-		case told.Prepares && o.toMove(c): // clients still use the ring before
+	if !told.Prepares && size.SizeBlocked == BlockedByMove {
+		m.WakeAt(v.nextLost)
+	}
+	for i := range v.members {
+		switch c := &v.members[i]; {
+		case told.Prepares && c.toMove(): // clients still use the ring before
 			states = append(states, m.prepare(c))
-		case !told.Prepares && o.misplaced(c):
+		case !told.Prepares && c.misplaced:
 			states = append(states, m.member(c))
 		}
 	}
@@ -80,15 +84,15 @@ func decideMoves(o *Observed, size *Size, told *Told, drains []claims.DrainState
 // idle tells whether the Job has no more to do. The Job of a leaving member's mover is kept while it
 // is at work, and afterwards as the record that the move is over, until the member is gone.
 func (m *movers) idle(j *claims.Job) bool {
-	c := m.Claim(j.ClaimUID)
-	return c == nil || !m.misplaced(c) && !(m.isLeaving(c) && (m.waitsForMover(c) || !j.MayRun()))
+	c := m.of(j.ClaimUID)
+	return c == nil || !c.misplaced && !(c.is && (c.waits || !j.MayRun()))
 }
 
 // end deletes these Jobs.
 func (m *movers) end(which func(*claims.Job) bool, why string) {
 	for i := range m.Moves {
 		j := &m.Moves[i]
-		switch c := m.Claim(j.ClaimUID); {
+		switch c := m.Observed.Claim(j.ClaimUID); {
 		case !which(j) || j.Deleting:
 		case c != nil && !c.LeavingSince.IsZero():
 			receipt, notMoved := moved(c, j)
@@ -124,56 +128,43 @@ func receiptOf(c *claims.Claim, j *claims.Job) error {
 
 // interrupt ends moves that are at work when a member returns empty.
 func (m *movers) interrupt() {
-	why := m.WaitsForReturn()
 	for i := range m.Moves {
-		if j := &m.Moves[i]; why != "" && j.MayRun() && !j.Waits && !m.idle(j) {
-			m.DeleteJob(j, why)
+		if j := &m.Moves[i]; m.returns != "" && j.MayRun() && !j.Waits && !m.idle(j) {
+			m.DeleteJob(j, m.returns)
 		}
 	}
 }
 
 // moveLeaving starts the movers of leaving members.
 func (m *movers) moveLeaving() {
-	if m.wait != "" || len(m.lost()) > 0 {
+	if m.wait != "" || len(m.lost) > 0 {
 		return
 	}
-	for i := range m.Claims {
-		if c := &m.Claims[i]; m.size.runsOn(c) && m.waitsForMover(c) && !m.beingMoved(c) && m.slots > 0 {
+	for i := range m.members {
+		if c := &m.members[i]; m.size.runsOn(c.Claim) && c.waits && !c.moved && m.slots > 0 {
 			m.slots--
-			m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target(), Members: m.Record.Ring.Size, Prepared: m.told.Prepares, Leases: m.told.leases(m.Observed)})
-		}
-	}
-}
-
-// wakeForLost wakes when a member that is to leave counts as lost.
-func (m *movers) wakeForLost() {
-	if m.told.Prepares || m.size.SizeBlocked != BlockedByMove {
-		return
-	}
-	for i := m.Cluster.Size; i < m.Record.Ring.Size; i++ {
-		if at, away := m.lostAt(i); m.dispensable(i) && away {
-			m.WakeAfter(m.Now, at)
+			m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: m.told.Prepares, Leases: m.leases})
 		}
 	}
 }
 
 // prepare starts the mover of a member that stays before clients are told of the ring.
-func (m *movers) prepare(c *claims.Claim) MoveState {
-	if !m.beingMoved(c) && m.slots > 0 {
+func (m *movers) prepare(c *member) MoveState {
+	if !c.moved && m.slots > 0 {
 		m.slots--
-		m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target(), Members: m.Record.Ring.Size, Prepared: true})
+		m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: true})
 	}
-	state := MoveState{Claim: *c, Job: m.moveOf(c)}
+	state := MoveState{Claim: *c.Claim, Job: c.mover}
 	return state.is(MoveWaits, claims.InTurn, "movers are being prepared, then the clients' list changes")
 }
 
 // member decides about a member whose items have to be moved, and withdraws steps that would be
 // refused now.
-func (m *movers) member(c *claims.Claim) MoveState {
+func (m *movers) member(c *member) MoveState {
 	var w claims.Work
 	state := m.decide(c, &w)
 	if len(w.Actions) > 0 {
-		if why, is := w.Withdraw(&m.Facts, c); is {
+		if why, is := w.Withdraw(&m.Facts, c.Claim); is {
 			state.RetryAt = why.Until
 			state = state.is(MoveFailed, why.Reason(), why.Message())
 		}
@@ -185,21 +176,20 @@ func (m *movers) member(c *claims.Claim) MoveState {
 	return state
 }
 
-func (m *movers) decide(c *claims.Claim, w *claims.Work) MoveState {
-	job := m.moveOf(c)
-	state := MoveState{Claim: *c, Job: job}
+func (m *movers) decide(c *member, w *claims.Work) MoveState {
+	state := MoveState{Claim: *c.Claim, Job: c.mover}
 	switch {
 	case c.MoveRequest == claims.Skip:
 		w.Do(action.RecordMoved{Claim: c.Ref(), Serial: m.Record.Serial, Target: m.Record.Target()})
 		return state.is(MoveWaits, claims.InTurn, "a person leaves its items where they are")
-	case job != nil:
-		return m.follow(c, job, state, w)
+	case c.mover != nil:
+		return m.follow(c.Claim, c.mover, state, w)
 	case m.wait != "":
 		return state.is(MoveWaits, cachev1alpha1.ReasonMoveWaits, m.wait)
-	case m.slots <= 0 || m.beingMoved(c):
+	case m.slots <= 0 || c.moved:
 		return state.is(MoveWaits, claims.InTurn, "other members are moved first")
 	}
-	w.Do(action.CreateMove{Claim: c.Ref(), Target: m.target(), Members: m.Record.Ring.Size, Lost: m.lost(), Leases: m.told.leases(m.Observed)})
+	w.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Lost: m.lost, Leases: m.leases})
 	if c.MoveRequest == claims.Retry {
 		w.Do(action.ClearMoveRetry{Claim: c.Ref()})
 	}
@@ -212,9 +202,9 @@ func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *cl
 	switch {
 	case job.Deleting:
 		return state.is(MoveWaits, claims.InTurn, "an earlier Job is being deleted")
-	case job.MayRun() && !job.Waits && m.WaitsForReturn() != "":
-		return state.is(MoveWaits, claims.InTurn, m.WaitsForReturn())
-	case job.Target != m.target():
+	case job.MayRun() && !job.Waits && m.returns != "":
+		return state.is(MoveWaits, claims.InTurn, m.returns)
+	case job.Target != m.target:
 		w.DeleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(MoveWaits, claims.InTurn, "the clients' list has changed, or a member is lost: the move starts again")
 	case job.State == claims.JobActive:
@@ -263,24 +253,23 @@ func (m *movers) allWait(drains []claims.DrainState) string {
 		}
 		// A member of the ring that has the leaving mark leaves when all items are moved.
 		left := d.Claim.Aside || d.Claim.Ordinal >= min(replicas, m.Record.Ring.Size)
-		soon := d.Phase == claims.Waiting && !m.leasesMayBeThere() && replicas == m.Record.Ring.Size || d.Phase == claims.Releasing
-		onItsWay := d.Phase == claims.Draining || left && !m.drainedAfterMove(&d.Claim) && soon
+		soon := d.Phase == claims.Waiting && !m.routers.leases && replicas == m.Record.Ring.Size || d.Phase == claims.Releasing
+		onItsWay := d.Phase == claims.Draining || left && !m.of(d.Claim.UID).afterMove && soon
 		if onItsWay {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
 		}
 	}
-	if why := m.moveWaits(m.target()); why != "" {
+	if why := moveWaits(m.view, m.target); why != "" {
 		return why
 	}
-	if !m.told.leases(m.Observed) { // a mover takes leases itself if routers know them
-		m.WakeAfter(m.Now, m.leasesExpire())
-		if why := m.waitsForLeases(); why != "" {
-			return why
+	if !m.leases { // a mover takes leases itself if routers know them
+		m.WakeAfter(m.Now, m.leasesExpire)
+		if m.leasesWait != "" {
+			return m.leasesWait
 		}
 	}
-	lost := m.lost()
 	for i := range m.Record.Ring.Size {
-		if !slices.Contains(m.Ready, i) && !slices.Contains(lost, i) {
+		if !slices.Contains(m.Ready, i) && !slices.Contains(m.lost, i) {
 			return fmt.Sprintf("member %d is not ready", i)
 		}
 	}
@@ -288,25 +277,24 @@ func (m *movers) allWait(drains []claims.DrainState) string {
 }
 
 // decideBegins tells prepared movers to begin, right after the list was written.
-func decideBegins(o *Observed, size *Size, told *Told) (w claims.Work) {
-	if told.Prepares || told.ListSize == 0 || o.moveWaits(o.target()) != "" {
+func decideBegins(v *view, size *Size, told *Told) (w claims.Work) {
+	if told.Prepares || told.ListSize == 0 || moveWaits(v, v.target) != "" {
 		return w
 	}
-	leases := told.leases(o)
+	leases := told.leases(v)
 	if !leases {
-		w.WakeAfter(o.Now, o.leasesExpire())
-		if o.waitsForLeases() != "" {
+		w.WakeAfter(v.Now, v.leasesExpire)
+		if v.leasesWait != "" {
 			return w
 		}
 	}
-	for i := range o.Claims {
-		c := &o.Claims[i]
-		job := o.moveOf(c)
-		if job == nil || !mayBegin(job, o.target()) || !o.misplaced(c) && (!size.runsOn(c) || !o.waitsForMover(c)) {
+	for i := range v.members {
+		m := &v.members[i]
+		if m.mover == nil || !mayBegin(m.mover, v.target) || !m.misplaced && (!size.runsOn(m.Claim) || !m.waits) {
 			continue
 		}
-		if slices.ContainsFunc(o.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == c.UID && d.Target == job.Target && d.Waits }) {
-			w.Do(action.BeginMove{Claim: c.Ref(), Target: job.Target, Leases: leases})
+		if slices.ContainsFunc(v.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == m.UID && d.Target == v.target && d.Waits }) {
+			w.Do(action.BeginMove{Claim: m.Ref(), Target: v.target, Leases: leases})
 		}
 	}
 	return w
@@ -317,20 +305,41 @@ func mayBegin(j *claims.Job, target string) bool {
 	return j.Waits && j.Target == target && j.State == claims.JobActive && !j.Deleting
 }
 
+// mostMovers is how many members' items are moved at once, leaving and staying members together.
+// spec.drain.parallelism does not count here: a mover takes less than a second for most caches, or
+// waits for clients.
+const mostMovers = 8
+
+// moverSlots is how many more moves may begin, besides those that run and still find items.
+func moverSlots(o *Observed) int {
+	slots := mostMovers
+	for i := range o.Moves {
+		j := &o.Moves[i]
+		settles := slices.ContainsFunc(o.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == j.ClaimUID && d.Settles })
+		if j.Running() && !settles {
+			slots--
+		}
+	}
+	return slots
+}
+
 // moveWaits tells what a move by that ring waits for; empty if the move may begin. The plan asks
 // this, and MayMove asks it about live state.
-func (o *Observed) moveWaits(target string) string {
-	switch job, lingering := o.RunningDrain(), o.LingeringDrainer(); {
-	case o.StatefulSet.Replicas < o.Record.Ring.Size:
-		return fmt.Sprintf("the StatefulSet must have %d members first", o.Record.Ring.Size)
-	case job != nil:
-		return fmt.Sprintf("Job %s drains first", job.Name)
-	case lingering != "":
-		return fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
-	case o.movesByOtherRing(target):
+func moveWaits(v *view, target string) string {
+	// A move by another ring may give items to members that are moved already.
+	otherRing := slices.ContainsFunc(v.Drainers, func(d claims.Drainer) bool { return d.Moves() && d.Target != target }) ||
+		slices.ContainsFunc(v.Moves, func(j claims.Job) bool { return j.Target != target && j.MayRun() && !j.Waits })
+	switch {
+	case v.StatefulSet.Replicas < v.Record.Ring.Size:
+		return fmt.Sprintf("the StatefulSet must have %d members first", v.Record.Ring.Size)
+	case v.drain != nil:
+		return fmt.Sprintf("Job %s drains first", v.drain.Name)
+	case v.lingering != "":
+		return fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", v.lingering)
+	case otherRing:
 		return "the pod of an earlier move is still there"
 	}
-	return o.WaitsForReturn()
+	return v.returns
 }
 
 // MayMove guards invariants 5 and 10: the ring is the one that the plan saw, its members exist, no
@@ -338,46 +347,47 @@ func (o *Observed) moveWaits(target string) string {
 // no other Job moves them. For a prepared move the ring is the next one. It needs Cluster,
 // StatefulSet, Jobs, Moves, Drainers, Record, Claims and Ready.
 func MayMove(live *Observed, a action.CreateMove) error {
+	v := look(live)
 	if a.Prepared {
 		before := live.Record
-		if live = live.at(before.Next(live.Cluster.Ring.Of(a.Members))); !live.mayPrepare(before) {
+		if v = look(live.at(before.Next(live.Cluster.Ring.Of(a.Members)))); !mayPrepare(v, before) {
 			return fmt.Errorf("nothing may be prepared for ring %s", a.Target)
 		}
 	}
-	claim := live.Claim(a.Claim.UID)
+	m := v.of(a.Claim.UID)
 	switch {
-	case claim == nil || !live.mayMoveLive(claim) && !live.misplaced(claim):
+	case m == nil || !m.live && !m.misplaced:
 		return fmt.Errorf("the member of claim %s has nothing to move", a.Claim.Name)
-	case TargetWithout(live.Record.Target(), a.Lost) != a.Target:
+	case TargetWithout(v.Record.Target(), a.Lost) != a.Target:
 		return fmt.Errorf("the clients' list is not of ring %s any more", a.Target)
-	case !live.StatefulSet.Exists:
+	case !v.StatefulSet.Exists:
 		return errors.New("the StatefulSet is gone")
-	case live.beingMoved(claim):
+	case m.moved:
 		return fmt.Errorf("the member of claim %s is being moved already", a.Claim.Name)
-	case live.moverSlots() <= 0:
+	case moverSlots(live) <= 0:
 		return fmt.Errorf("%d moves run already", mostMovers)
-	case !a.Prepared && !a.Leases && live.waitsForLeases() != "":
-		return errors.New(live.waitsForLeases())
+	case !a.Prepared && !a.Leases && v.leasesWait != "":
+		return errors.New(v.leasesWait)
 	}
-	return refusedIf(live.moveWaits(a.Target))
+	return refusedIf(moveWaits(v, a.Target))
 }
 
 // MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the member's items
 // are moved, and all that MayMove asks for holds. It needs what MayMove needs.
 func MayBegin(live *Observed, a action.BeginMove) error {
-	claim := live.Claim(a.Claim.UID)
+	v := look(live)
+	m := v.of(a.Claim.UID)
 	switch {
-	case claim == nil || !live.mayMoveLive(claim) && !live.misplaced(claim):
+	case m == nil || !m.live && !m.misplaced:
 		return fmt.Errorf("the member of claim %s has nothing to move", a.Claim.Name)
-	case live.Record.Target() != a.Target || live.ListSize == 0:
+	case v.Record.Target() != a.Target || v.ListSize == 0:
 		return fmt.Errorf("the clients' list is not of ring %s", a.Target)
-	case !a.Leases && live.waitsForLeases() != "":
-		return errors.New(live.waitsForLeases())
-	}
-	if job := live.moveOf(claim); job == nil || !mayBegin(job, a.Target) {
+	case !a.Leases && v.leasesWait != "":
+		return errors.New(v.leasesWait)
+	case m.mover == nil || !mayBegin(m.mover, a.Target):
 		return fmt.Errorf("no Job of the member of claim %s waits", a.Claim.Name)
 	}
-	return refusedIf(live.moveWaits(a.Target))
+	return refusedIf(moveWaits(v, a.Target))
 }
 
 // MayRecordSkip is asked before a member counts as moved because a person skips its move: the
@@ -387,12 +397,4 @@ func MayRecordSkip(live *Observed, a action.RecordMoved) error {
 		return nil
 	}
 	return fmt.Errorf("the clients' list must be of ring %d first", a.Serial)
-}
-
-// refusedIf refuses for this reason, if there is one.
-func refusedIf(why string) error {
-	if why == "" {
-		return nil
-	}
-	return errors.New(why)
 }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -124,6 +125,19 @@ func (r *Room) Asking() bool { return r != nil && r.Pending }
 
 // Short tells whether the items don't fit.
 func (r *Room) Short() bool { return r != nil && !r.Pending && r.Unknown == "" && r.Leaving > r.Free }
+
+// MostMembers is how many members there can be: as many as are wanted, as the StatefulSet has, or
+// as have claims. A Job or the record can't raise the number, because any client may have written
+// them.
+func (o *Observed) MostMembers() int32 {
+	most := max(o.Cluster.Size, o.StatefulSet.Replicas)
+	for i := range o.Claims {
+		if c := &o.Claims[i]; !c.Aside {
+			most = max(most, c.Ordinal+1)
+		}
+	}
+	return min(most, cachev1alpha1.MaxSize)
+}
 
 // inOrder has the claims in the order in which they are decided about.
 func (o *Observed) inOrder() *Observed {

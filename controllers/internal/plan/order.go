@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // Drains and moves have one total order, which only this file defines. A drain adds items and never
@@ -27,51 +28,40 @@ import (
 // A number beside the leaving mark tells which of two volumes left last. Times can't tell: two
 // replicas of the operator may have different clocks.
 
-// turn is the place of a volume in the order.
-type turn struct {
-	// afterMove: the volume belongs to the third group, otherwise to the first.
-	afterMove bool
-	left      int64
-}
-
-// before tells whether a volume with this turn is drained before a volume with the other turn.
-func (t turn) before(other turn) bool {
-	if t.afterMove != other.afterMove {
+// before tells whether the member's volume comes before the other one.
+func (m *member) before(other *member) bool {
+	if m.afterMove != other.afterMove {
 		return other.afterMove
 	}
-	return t.left > other.left
+	return m.Left > other.Left
 }
 
-func (o *Observed) turnOf(c *claims.Claim) turn {
-	return turn{afterMove: o.drainedAfterMove(c), left: c.Left}
-}
-
-// drainedAfterMove tells whether the claim's volume belongs to the third group. If a volume was set
-// aside, its claim says by which ring clients last stored items on it (claim.Moved). A member that
-// was on no ring of the record has nothing that is newer than what the others have.
-func (o *Observed) drainedAfterMove(c *claims.Claim) bool {
+// afterMove tells whether the claim's volume belongs to the third group. If a volume was set
+// aside, its claim says by which ring clients last stored items on it (claims.Claim.Moved). A member
+// that was on no ring of the record has nothing that is newer than what the others have.
+func afterMove(r *ring.Record, c *claims.Claim) bool {
 	switch {
 	case c.Unmoved:
 		return true
 	case c.Aside:
-		return c.Moved < o.Record.Serial || c.Ordinal >= max(o.Record.From.Size, o.Record.Ring.Size)
+		return c.Moved < r.Serial || c.Ordinal >= max(r.From.Size, r.Ring.Size)
 	}
-	return c.Ordinal >= o.Record.From.Size
+	return c.Ordinal >= r.From.Size
 }
 
 // storedBy is the serial of the last ring by which clients stored items on a volume that is about
 // to be set aside; 0 if they have found newer items elsewhere since then.
-func (o *Observed) storedBy(c *claims.Claim) int64 {
-	if !c.LeavingSince.IsZero() && o.drainedAfterMove(c) {
+func storedBy(r *ring.Record, c *claims.Claim) int64 {
+	if !c.LeavingSince.IsZero() && afterMove(r, c) {
 		return 0
 	}
-	return o.Record.Serial
+	return r.Serial
 }
 
-// earlierDrainDue tells whether a volume that comes before this one is about to be drained, or
+// earlierDue tells whether a volume that comes before this one is about to be drained, or
 // will be tried again.
-func (o *Observed) earlierDrainDue(c *claims.Claim) bool {
-	return slices.ContainsFunc(o.Claims, func(d claims.Claim) bool {
-		return !d.LeavingSince.IsZero() && o.turnOf(&d).before(o.turnOf(c)) && d.Volume != "" && d.Volume != c.Volume && d.Receipt == nil && o.DrainsByItself(&o.Cluster.Terms, &d)
+func (v *view) earlierDue(m *member) bool {
+	return slices.ContainsFunc(v.members, func(d member) bool {
+		return !d.LeavingSince.IsZero() && d.before(m) && d.Volume != "" && d.Volume != m.Volume && d.Receipt == nil && v.DrainsByItself(&v.Cluster.Terms, d.Claim)
 	})
 }

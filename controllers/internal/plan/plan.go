@@ -21,8 +21,9 @@
 //	volumes.go  what drains wait for; package claims decides about each claim
 //	moves.go    which movers work                      growth.go   which volumes grow
 //
-// Below are the questions about facts: members.go, leaving.go, items.go, routers.go, lost.go,
-// order.go. Above is Next; steps.go has the order of the writes.
+// All of them read a view of the facts (view.go), which has what follows from these: who leaves
+// (leaving.go), who is lost (lost.go), in which order volumes are drained (order.go), what routers
+// do (routers.go). steps.go has the order of the decisions, and that of the writes.
 package plan
 
 import (

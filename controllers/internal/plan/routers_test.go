@@ -183,7 +183,8 @@ func TestNothingIsMovedWithoutLeasesWhileOthersHaveThem(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := &test.scene.o
-			_, why := o.drainWaits(&o.Claims[len(o.Claims)-1], 2)
+			v := look(o)
+			_, why := drainWaits(v, &v.members[len(v.members)-1], 2)
 			if waits := strings.Contains(why, "lease"); waits != test.waits {
 				t.Errorf("the drain waits: %q", why)
 			}
@@ -254,8 +255,8 @@ func TestMoversGoOnWhileRoutersAskTheOldOwners(t *testing.T) {
 // to move.
 func TestAMoverThatSettlesTakesNoTurn(t *testing.T) {
 	s := changed()
-	before := s.o.moverSlots()
-	if s.with(settled); s.o.moverSlots() != before+1 {
-		t.Errorf("%d turns are left, and %d when one settles", before, s.o.moverSlots())
+	before := moverSlots(&s.o)
+	if s.with(settled); moverSlots(&s.o) != before+1 {
+		t.Errorf("%d turns are left, and %d when one settles", before, moverSlots(&s.o))
 	}
 }

@@ -3,10 +3,10 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // The size changes one step at a time: it waits for drains, for moves and for volumes that members
@@ -47,34 +47,32 @@ const (
 )
 
 // decideSize decides how many members stay.
-func decideSize(o *Observed) (s Size, w claims.Work) {
-	s.Replicas, s.SizeBlocked, _ = o.allowedSize(o.Cluster.Size)
-	if why, is := o.unmarkable(s.Replicas); is {
+func decideSize(v *view) (s Size, w claims.Work) {
+	a := allowedSize(v, v.Cluster.Size)
+	s.Replicas, s.SizeBlocked = a.size, a.blocked
+	if why, is := unmarkable(v, s.Replicas); is {
 		w.WakeAt(why.Until)
-		return Size{Replicas: o.staying(), SizeBlocked: BlockedByRefusal, SizeRefused: why.Why}, w
+		return Size{Replicas: v.staying, SizeBlocked: BlockedByRefusal, SizeRefused: why.Why}, w
 	}
 	switch {
-	case s.SizeBlocked == BlockedByDrain && o.RunningDrain() == nil:
-		s.LingeringDrainer = o.LingeringDrainer()
-	case s.SizeBlocked != NotBlocked || !o.ScaleDownBegins():
-	case o.Room.Asking():
-		s.Replicas, s.SizeBlocked = o.StatefulSet.Replicas, BlockedByMemoryCheck
-	case o.Cluster.WaitForRoom && o.Room.Short():
-		s.Replicas, s.SizeBlocked = o.StatefulSet.Replicas, BlockedByShortage
+	case s.SizeBlocked == BlockedByDrain && v.drain == nil:
+		s.LingeringDrainer = v.lingering
+	case s.SizeBlocked != NotBlocked || !v.scaleDownBegins():
+	case v.Room.Asking():
+		s.Replicas, s.SizeBlocked = v.StatefulSet.Replicas, BlockedByMemoryCheck
+	case v.Cluster.WaitForRoom && v.Room.Short():
+		s.Replicas, s.SizeBlocked = v.StatefulSet.Replicas, BlockedByShortage
 	}
-	if s.Replicas > 0 && s.Replicas < o.Table.NewSize() && o.settles() {
-		s.Replicas, s.SizeBlocked = o.Table.NewSize(), BlockedByMove
+	if s.Replicas > 0 && s.Replicas < v.Table.NewSize() && v.settle {
+		s.Replicas, s.SizeBlocked = v.Table.NewSize(), BlockedByMove
 	}
 	return s, w
 }
 
-// untilMoved is the size when the clients' list gets this record: if items have to be moved by its
-// ring, no member joins before that.
-func (s Size) untilMoved(o *Observed, next ring.Record) Size {
-	if next == o.Record || o.DrainRuns() {
-		return s
-	}
-	if kept := o.at(next).sizeWhileMoving(s.Replicas); kept < s.Replicas {
+// untilMoved is the size when the clients' list has changed: if items have to be moved by its ring,
+// no member joins before that.
+func (s Size) untilMoved(v *view) Size {
+	if kept := sizeWhileMoving(v, s.Replicas); !v.drains && kept < s.Replicas {
 		s.Replicas, s.SizeBlocked = kept, BlockedByMove
 	}
 	return s
@@ -87,97 +85,94 @@ func (s *Size) runsOn(c *claims.Claim) bool {
 
 // ScaleDownBegins tells whether a scale-down is about to begin, so that the items of the
 // leaving members need room.
-func (o *Observed) ScaleDownBegins() bool {
-	c := &o.Cluster
-	return !c.Deleting && !c.NamespaceTerminating && c.Policy == claims.Drain && o.StatefulSet.Exists && !o.DrainRuns() && !o.moving() &&
-		0 < c.Size && c.Size < o.StatefulSet.Replicas &&
-		slices.ContainsFunc(o.Claims, func(c claims.Claim) bool { return c.Ordinal >= o.Cluster.Size && c.LeavingSince.IsZero() })
+func (o *Observed) ScaleDownBegins() bool { return look(o).scaleDownBegins() }
+
+func (v *view) scaleDownBegins() bool {
+	c := &v.Cluster
+	return !c.Deleting && !c.NamespaceTerminating && c.Policy == claims.Drain && v.StatefulSet.Exists && !v.drains && !v.moving &&
+		0 < c.Size && c.Size < v.StatefulSet.Replicas && v.memberWouldLeave(c.Size, math.MaxInt32)
+}
+
+// allowed is a size that the cluster may have now. If it is not the wanted size, blocked and why say
+// what that waits for.
+type allowed struct {
+	size    int32
+	blocked Block
+	why     string
 }
 
 // allowedSize returns the size that the cluster may have now, if the given size is wanted. The size
 // doesn't change during a drain, or before items are moved. The cluster doesn't shrink before the
 // volumes of members that left earlier are drained. No member comes back to a volume that it left.
-// If another size is returned, blocked and why say what the wanted size waits for. The plan asks
-// this, and MaySetReplicas asks it about live state.
-func (o *Observed) allowedSize(wanted int32) (size int32, blocked Block, why string) {
-	departed := o.LowestMarked()
-	size = o.sizeWhileMoving(wanted)
-	switch job, lingering := o.RunningDrain(), o.LingeringDrainer(); {
-	case job != nil:
-		size, blocked, why = o.sizeWhileMoving(min(job.Survivors, o.MostMembers())), BlockedByDrain, fmt.Sprintf("Job %s drains into %d members", job.Name, job.Survivors)
-	case lingering != "" && o.StatefulSet.Exists && wanted > 0:
-		size, blocked, why = o.sizeBefore(), BlockedByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", lingering)
-	case o.marksWait(departed):
-		size, blocked, why = o.sizeWhileMoving(o.staying()), BlockedByDrain, "the volume of a member that left is drained first"
-	case o.staysBelow(departed, size) < size: // staysBelow applies after the switch
-	case departed != nil && o.DrainDue(&o.Cluster.Terms, 0) && o.memberWouldLeave(size, departed.Ordinal):
-		size, blocked, why = min(departed.Ordinal, max(size, o.sizeBefore())), BlockedByDrain, "the volume of a member that left is drained first"
-	case size != wanted:
-		blocked, why = BlockedByMove, fmt.Sprintf("items have to be moved among %d members", size)
+// The plan asks this, and MaySetReplicas asks it about live state.
+func allowedSize(v *view, wanted int32) (a allowed) {
+	departed := v.lowest
+	// before is how many members stay or, if all members have stopped, how many the ring has.
+	before := v.staying
+	if !v.StatefulSet.Exists || before == 0 {
+		before = min(v.Record.Ring.Size, v.MostMembers())
 	}
-	if stays := o.staysBelow(departed, size); stays < size {
-		size, blocked, why = stays, BlockedByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)
+	// marksWait: a member with a higher ordinal has no mark yet, and can't get one before an earlier
+	// volume is drained. Then the size doesn't change.
+	marksWait := departed != nil && v.DrainDue(&v.Cluster.Terms, v.staying) && v.memberWouldLeave(departed.Ordinal, min(v.staying, v.Record.Ring.Size))
+	// stays is the size that brings no member back to a volume that it left. Any client can
+	// write a leaving mark. So during a drain, or before items are moved, no member leaves that exists
+	// or is on the clients' list.
+	stays := func(size int32) int32 {
+		switch {
+		case departed == nil:
+			return size
+		case v.drains || v.moving || marksWait:
+			return max(departed.Ordinal, min(size, max(v.staying, v.Record.Ring.Size)))
+		}
+		return min(size, departed.Ordinal)
 	}
-	if size == wanted {
-		return size, NotBlocked, ""
+	a.size = sizeWhileMoving(v, wanted)
+	switch {
+	case v.drain != nil:
+		a = allowed{sizeWhileMoving(v, min(v.drain.Survivors, v.MostMembers())), BlockedByDrain, fmt.Sprintf("Job %s drains into %d members", v.drain.Name, v.drain.Survivors)}
+	case v.lingering != "" && v.StatefulSet.Exists && wanted > 0:
+		a = allowed{before, BlockedByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", v.lingering)}
+	case marksWait:
+		a = allowed{sizeWhileMoving(v, v.staying), BlockedByDrain, "the volume of a member that left is drained first"}
+	case stays(a.size) < a.size: // see below
+	case departed != nil && v.DrainDue(&v.Cluster.Terms, 0) && v.memberWouldLeave(a.size, departed.Ordinal):
+		a = allowed{min(departed.Ordinal, max(a.size, before)), BlockedByDrain, "the volume of a member that left is drained first"}
+	case a.size != wanted:
+		a.blocked, a.why = BlockedByMove, fmt.Sprintf("items have to be moved among %d members", a.size)
 	}
-	return size, blocked, why
+	if stays := stays(a.size); stays < a.size {
+		a = allowed{stays, BlockedByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)}
+	}
+	if a.size == wanted {
+		return allowed{size: wanted}
+	}
+	return a
 }
 
 // sizeWhileMoving returns the size that moves allow if the given size is wanted. While items have
 // to be moved, no member of the ring leaves and none joins. All members may stop together (size 0),
 // because each returns with the items that it has.
-func (o *Observed) sizeWhileMoving(wanted int32) int32 {
-	if wanted == 0 || !o.moving() {
+func sizeWhileMoving(v *view, wanted int32) int32 {
+	if wanted == 0 || !v.moving {
 		return wanted
 	}
-	return max(min(o.Record.Ring.Size, o.MostMembers()), min(wanted, o.staying()))
-}
-
-// staysBelow returns the size that brings no member back to a volume that it left. Any client can
-// write a leaving mark. So during a drain, or before items are moved, no member leaves that exists
-// or is on the clients' list.
-func (o *Observed) staysBelow(departed *claims.Claim, size int32) int32 {
-	switch {
-	case departed == nil:
-		return size
-	case o.DrainRuns() || o.moving() || o.marksWait(departed):
-		return max(departed.Ordinal, min(size, max(o.staying(), o.Record.Ring.Size)))
-	}
-	return min(size, departed.Ordinal)
-}
-
-// marksWait tells whether a member with a higher ordinal has no mark yet, and can't get one before
-// an earlier volume is drained. Then the size doesn't change.
-func (o *Observed) marksWait(departed *claims.Claim) bool {
-	members := o.staying()
-	return departed != nil && o.DrainDue(&o.Cluster.Terms, members) && o.memberWouldLeave(departed.Ordinal, min(members, o.Record.Ring.Size))
-}
-
-// sizeBefore is how many members stay or, if all members have stopped, how many the ring has.
-func (o *Observed) sizeBefore() int32 {
-	if n := o.staying(); o.StatefulSet.Exists && n > 0 {
-		return n
-	}
-	return min(o.Record.Ring.Size, o.MostMembers())
+	return max(min(v.Record.Ring.Size, v.MostMembers()), min(wanted, v.staying))
 }
 
 // memberWouldLeave tells whether a member with an ordinal in this range would get the leaving mark.
-func (o *Observed) memberWouldLeave(from, to int32) bool {
-	return from > 0 && slices.ContainsFunc(o.Claims, func(c claims.Claim) bool {
+func (v *view) memberWouldLeave(from, to int32) bool {
+	return from > 0 && slices.ContainsFunc(v.Claims, func(c claims.Claim) bool {
 		return from <= c.Ordinal && c.Ordinal < to && c.LeavingSince.IsZero()
 	})
 }
 
 // unmarkable returns why a claim that needs the leaving mark for this size can't get it now.
-func (o *Observed) unmarkable(size int32) (why claims.Obstruction, is bool) {
-	if size == 0 {
-		return why, false // a hibernating cluster marks no claim
-	}
-	for i := range o.Claims {
-		c := &o.Claims[i]
-		if !c.Aside && size <= c.Ordinal && c.Ordinal < o.staying() && c.LeavingSince.IsZero() {
-			if why, is = o.RefusedNow(c); is {
+func unmarkable(v *view, size int32) (why claims.Obstruction, is bool) {
+	for i := range v.Claims {
+		c := &v.Claims[i]
+		if size > 0 && !c.Aside && size <= c.Ordinal && c.Ordinal < v.staying && c.LeavingSince.IsZero() { // at size 0 no claim is marked
+			if why, is = v.RefusedNow(c); is {
 				return why, true
 			}
 		}
@@ -193,10 +188,11 @@ func (o *Observed) unmarkable(size int32) (why claims.Obstruction, is bool) {
 // member leaves a volume without the mark. It needs Cluster, StatefulSet, Jobs,
 // Moves, Drainers, Record and Claims.
 func MaySetReplicas(live *Observed, replicas int32) error {
-	if size, _, why := live.allowedSize(replicas); size != replicas {
-		return errors.New(why)
+	v := look(live)
+	if a := allowedSize(v, replicas); a.size != replicas {
+		return errors.New(a.why)
 	}
-	if kept := live.sizeWhileMoving(replicas); kept != replicas { // any client may have marked a claim of these members
+	if kept := sizeWhileMoving(v, replicas); kept != replicas { // any client may have marked a claim of these members
 		return fmt.Errorf("items have to be moved among %d members", kept)
 	}
 	for i := range live.Claims {
@@ -211,13 +207,15 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 // drain is at work and while items have to be moved among members that include this one. If clients
 // know this member, it also refuses while the volume of an earlier member is about to be drained.
 // It needs Cluster, StatefulSet, Jobs, Moves, Drainers, Record and Claims.
-func MayMark(live *Observed, ordinal int32) error {
-	switch size, _, _ := live.allowedSize(min(live.Cluster.Size, live.StatefulSet.Replicas)); {
-	case live.moving() && ordinal < size:
-		return fmt.Errorf("items have to be moved among %d members", size)
-	case live.DrainRuns():
+func MayMark(live *Observed, ordinal int32) error { return look(live).mayMark(ordinal) }
+
+func (v *view) mayMark(ordinal int32) error {
+	switch a := allowedSize(v, min(v.Cluster.Size, v.StatefulSet.Replicas)); {
+	case v.moving && ordinal < a.size:
+		return fmt.Errorf("items have to be moved among %d members", a.size)
+	case v.drains:
 		return errors.New("a drain is under way")
-	case ordinal < min(live.staying(), live.Record.Ring.Size) && live.DrainDue(&live.Cluster.Terms, live.staying()):
+	case ordinal < min(v.staying, v.Record.Ring.Size) && v.DrainDue(&v.Cluster.Terms, v.staying):
 		return errors.New("another member's volume is drained first")
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 type decisions struct {
 	Plan
 	// next is what is observed when this plan's finalizers, marks and list are written.
-	next *Observed
+	next *view
 	// The work of each decision, which the steps put in order.
 	finalizers, marks, addresses, retired, volumes, moves, growth claims.Work
 }
@@ -21,30 +21,31 @@ type decisions struct {
 // decide makes all decisions for a cluster with storage.
 func decide(read *Observed) *decisions {
 	d := &decisions{}
-	with, finalizers := read.Finalizers(&read.Cluster.Terms)
-	d.finalizers = finalizers
-	o := read.having(with)
+	var again claims.Work // wakes for decisions without writes
+	var after []claims.Claim
+	after, d.finalizers = read.Finalizers(&read.Cluster.Terms)
+	o := look(read.having(after))
+	d.Size, again = decideSize(o)
+	d.WakeAt(again.Wake)
+	d.Told = decideList(o, d.Replicas)
+	if d.Record != d.From {
+		d.Size = d.Size.untilMoved(look(o.at(d.Record)))
+	}
+	after, d.marks = decideMarks(o, d.Replicas)
 
-	size, again := decideSize(o)
+	next := look(o.having(after).at(d.Record))
+	d.next = next
+	d.Told, again = d.Told.prepare(next, d.Replicas)
 	d.WakeAt(again.Wake)
-	told := decideList(o, size.Replicas)
-	size = size.untilMoved(o, told.Record)
-	marked, marks := decideMarks(o, size.Replicas)
-	d.marks = marks
-
-	next := o.having(marked).at(told.Record)
-	told, again = told.prepare(next, size.Replicas)
+	d.Told, again = d.Told.tellRouters(next, d.Replicas)
 	d.WakeAt(again.Wake)
-	told, again = told.tellRouters(next, size.Replicas)
-	d.WakeAt(again.Wake)
-	size.Running, again = decideRunning(next, size.Replicas, &told)
+	d.Running, again = decideRunning(next, d.Replicas, &d.Told)
 	d.WakeAt(again.Wake)
 
-	d.next, d.Size, d.Told = next, size, told
-	d.addresses, d.retired = decideAddresses(next, size.Replicas, told.ListSize)
-	d.Growth, d.growth = decideGrowth(next)
-	d.Volumes, d.volumes = decideVolumes(next, &size)
-	d.Moves, d.moves = decideMoves(next, &size, &told, d.Drains)
+	d.addresses, d.retired = decideAddresses(next.Observed, d.Replicas, d.ListSize)
+	d.Growth, d.growth = decideGrowth(next.Observed)
+	d.Volumes, d.volumes = decideVolumes(next, &d.Size)
+	d.Moves, d.moves = decideMoves(next, &d.Size, &d.Told, d.Drains)
 	return d
 }
 

@@ -38,23 +38,23 @@ type Told struct {
 
 // decideList decides where clients look: at the members of the next size, but at no more than now
 // while items have to be moved.
-func decideList(o *Observed, replicas int32) Told {
+func decideList(v *view, replicas int32) Told {
 	wanted := replicas
-	if o.moving() {
-		wanted = min(wanted, o.Record.Ring.Size)
+	if v.moving {
+		wanted = min(wanted, v.Record.Ring.Size)
 	}
-	t := Told{ListSize: o.nextListSize(wanted), From: o.Record}
-	if wanted > 0 && o.settles() {
-		t.ListSize = o.Table.NewSize()
+	t := Told{ListSize: nextListSize(v.Observed, wanted), From: v.Record}
+	if wanted > 0 && v.settle {
+		t.ListSize = v.Table.NewSize()
 	}
-	t.Record = o.Record.Next(o.Cluster.Ring.Of(t.ListSize))
+	t.Record = v.Record.Next(v.Cluster.Ring.Of(t.ListSize))
 	return t
 }
 
 // nextListSize is how many members the list names next, if that many are wanted. It grows
 // when all missing members are ready. A member stays on the list when it isn't ready, so
 // a restart changes nothing.
-func (o *Observed) nextListSize(wanted int32) int32 {
+func nextListSize(o *Observed, wanted int32) int32 {
 	for i := o.ListSize; i < wanted; i++ {
 		if !slices.Contains(o.Ready, i) {
 			return o.ListSize
@@ -64,8 +64,8 @@ func (o *Observed) nextListSize(wanted int32) int32 {
 }
 
 // heldBack leaves the list as it is.
-func (t Told) heldBack(o *Observed) Told {
-	t.Prepares, t.ListSize, t.Record = true, o.ListSize, t.From
+func (t Told) heldBack(listSize int32) Told {
+	t.Prepares, t.ListSize, t.Record = true, listSize, t.From
 	return t
 }
 
@@ -73,76 +73,71 @@ func (t Told) heldBack(o *Observed) Told {
 // the last joining member became ready.
 const preparesWithin = 10 * time.Second
 
-// prepare holds the list back while the movers start. o has the record of the next list.
-func (t Told) prepare(o *Observed, replicas int32) (told Told, w claims.Work) {
-	until := o.preparesUntil()
-	if replicas == 0 || !o.mayPrepare(t.From) || !until.After(o.Now) {
+// prepare holds the list back while the movers start. v has the record of the next list.
+func (t Told) prepare(v *view, replicas int32) (told Told, w claims.Work) {
+	until := preparesUntil(v)
+	if replicas == 0 || !until.After(v.Now) || !mayPrepare(v, t.From) {
 		return t, w
 	}
 	working, waits := 0, false
-	stays := o.Record.Ring.Size > t.From.Ring.Size // no member leaves, or the cluster waits for a leaving member
-	for i := range o.Claims {
-		c := &o.Claims[i]
-		stays = stays || o.waitsForMover(c)
+	stays := v.Record.Ring.Size > t.From.Ring.Size // no member leaves, or the cluster waits for a leaving member
+	for i := range v.members {
+		m := &v.members[i]
+		stays = stays || m.waits
 		switch {
-		case slices.ContainsFunc(o.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == c.UID && d.Prepared }):
+		case m.prepared:
 			working++
-		case o.waitsForMover(c), o.toMove(c):
+		case m.waits, m.toMove():
 			waits = true
 		}
 	}
 	if stays && waits && working < mostMovers {
 		w.WakeAt(until) // there is no event if a mover doesn't start
-		return t.heldBack(o), w
+		return t.heldBack(v.ListSize), w
 	}
 	return t, w
 }
 
-// mayPrepare tells whether movers may be prepared for the ring in o.Record while clients still use
+// mayPrepare tells whether movers may be prepared for the ring of the record while clients still use
 // the ring before: members only leave or only join, and nothing else is under way. The plan asks
 // this, and MayMove asks it about live state.
-func (o *Observed) mayPrepare(before ring.Record) bool {
-	from, to := before.Ring, o.Record.Ring
-	if from.Size == 0 || to.Size == 0 || to.Size == from.Size || from != o.Cluster.Ring.Of(from.Size) || o.ListSize != from.Size ||
-		o.StatefulSet.Replicas < max(from.Size, to.Size) {
+func mayPrepare(v *view, before ring.Record) bool {
+	from, to := before.Ring, v.Record.Ring
+	if from.Size == 0 || to.Size == 0 || to.Size == from.Size || from != v.Cluster.Ring.Of(from.Size) || v.ListSize != from.Size ||
+		v.StatefulSet.Replicas < max(from.Size, to.Size) || v.drains {
 		return false
 	}
-	for i := range o.StatefulSet.Replicas {
-		if !slices.Contains(o.Ready, i) {
+	for i := range v.StatefulSet.Replicas {
+		if !slices.Contains(v.Ready, i) {
 			return false
 		}
 	}
 	// The volumes of members that left earlier come first.
-	earlier := slices.ContainsFunc(o.Claims, func(c claims.Claim) bool {
-		return !c.LeavingSince.IsZero() && (o.Cluster.ToDrain(&c) || c.Finalizer) && (to.Size > from.Size || !o.isLeaving(&c))
+	earlier := slices.ContainsFunc(v.members, func(m member) bool {
+		return !m.LeavingSince.IsZero() && (v.Cluster.ToDrain(m.Claim) || m.Finalizer) && (to.Size > from.Size || !m.is)
 	})
-	return !earlier && !o.DrainRuns() && !o.at(before).moving()
+	return !earlier && !look(v.at(before)).moving
 }
 
 // preparesUntil is when the list changes at the latest; zero if no member was told to leave lately,
 // and none has joined. Any client may have written these times, so a time far in the future does
 // not count.
-func (o *Observed) preparesUntil() (until time.Time) {
-	times := []time.Time{o.LastReady}
-	for i := range o.Claims {
-		switch c := &o.Claims[i]; {
-		case c.MarkPending():
-			return o.Now.Add(preparesWithin)
-		case o.isLeaving(c):
-			times = append(times, c.LeavingSince)
+func preparesUntil(v *view) (until time.Time) {
+	times := []time.Time{v.LastReady}
+	for i := range v.members {
+		switch m := &v.members[i]; {
+		case m.MarkPending():
+			return v.Now.Add(preparesWithin)
+		case m.is:
+			times = append(times, m.LeavingSince)
 		}
 	}
 	for _, t := range times {
-		if end := t.Add(preparesWithin); end.After(until) && !end.After(o.Now.Add(2*preparesWithin)) {
+		if end := t.Add(preparesWithin); end.After(until) && !end.After(v.Now.Add(2*preparesWithin)) {
 			until = end
 		}
 	}
 	return until
-}
-
-// toMove tells whether items of a member that stays have to be moved by the ring in o.Record.
-func (o *Observed) toMove(c *claims.Claim) bool {
-	return o.misplaced(c) && c.MoveRequest != claims.Skip
 }
 
 // MayWriteList is asked before the clients' list changes. The live record must be the one that the
@@ -153,7 +148,7 @@ func MayWriteList(live *Observed, a action.WriteList) error {
 	if live.Record != a.From && live.Record != a.Record {
 		return errors.New("the clients' list has changed, and the cache is stale")
 	}
-	if live.StatefulSet.Exists && live.staying() == a.Replicas {
+	if live.StatefulSet.Exists && look(live).staying == a.Replicas {
 		return nil
 	}
 	return MaySetReplicas(live, a.Replicas)

@@ -150,7 +150,7 @@ func (w *walk) act(planned action.Action) bool {
 				d.Waits, changed = false, true
 			}
 		}
-		if job := w.moveOf(w.Claim(a.Claim.UID)); job != nil && changed {
+		if job := look(&w.Observed).of(a.Claim.UID).mover; job != nil && changed {
 			job.Waits = false
 		}
 		return changed
