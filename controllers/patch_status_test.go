@@ -50,10 +50,10 @@ func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 	resourceOf := schema.GroupResource{Resource: "memcacheds"}
 	for what, write := range map[string]func(context.Context, *MemcachedReconciler, *outcome) error{
 		"the status": func(ctx context.Context, r *MemcachedReconciler, seen *outcome) error {
-			return r.writeStatus(ctx, seen, plan.Plan{Replicas: 1}, nil)
+			return r.writeStatus(ctx, seen, plan.Plan{Size: plan.Size{Replicas: 1}}, nil)
 		},
 		"ahead of a roll-out": func(ctx context.Context, r *MemcachedReconciler, seen *outcome) error {
-			return r.writeEarlyWarning(ctx, seen, plan.Plan{Replicas: 1})
+			return r.writeEarlyWarning(ctx, seen, plan.Plan{Size: plan.Size{Replicas: 1}})
 		},
 		"of what was not observed": func(ctx context.Context, r *MemcachedReconciler, seen *outcome) error {
 			_, err := r.unobserved(ctx, seen.Cluster, apierrors.NewForbidden(resourceOf, "cache", nil))

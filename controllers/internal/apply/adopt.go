@@ -12,7 +12,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 )
@@ -59,7 +59,7 @@ func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached,
 // was adopted. The volume may have more data than a cache, so it is never deleted without a drain
 // that read it.
 func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref action.ClaimRef) error {
-	kept := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == claim.Drain
+	kept := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == claims.Drain
 	adopted, err := a.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
 		if !identity.OwnClaim(cluster.Name, c) {
 			return identity.NameTaken(c)

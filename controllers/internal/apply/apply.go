@@ -29,11 +29,10 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/unwatched"
@@ -460,7 +459,7 @@ func (r *run) markLeaving(ctx context.Context, a action.MarkLeaving) error {
 		return err
 	}
 	now := r.now.UTC().Truncate(time.Second)
-	mark := build.LeavingMark(r.cluster, plan.NextLeft(live.Claims), now) // all marks of a plan share the live read
+	mark := build.LeavingMark(r.cluster, claims.NextLeft(live.Claims), now) // all marks of a plan share the live read
 	var after *corev1.PersistentVolumeClaim
 	before := false
 	marked, err := r.annotateClaim(ctx, claim, func(c *corev1.PersistentVolumeClaim) error {
@@ -494,7 +493,7 @@ func (r *run) addMarks() {
 	if r.view != nil {
 		for _, marked := range r.marked {
 			c, ours := observe.PlanClaim(r.cluster.Name, marked)
-			if i := slices.IndexFunc(r.view.Claims, func(before claim.Claim) bool { return before.UID == c.UID }); ours && i >= 0 {
+			if i := slices.IndexFunc(r.view.Claims, func(before claims.Claim) bool { return before.UID == c.UID }); ours && i >= 0 {
 				r.view.Claims[i] = c
 			}
 		}
@@ -508,7 +507,7 @@ func (r *run) clearRetry(ctx context.Context, ref action.ClaimRef) error {
 	_, err := r.patchClaim(ctx, r.cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
 		if c.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainRetry {
 			clearRequestOf(c, cachev1alpha1.AnnotationDrain)
-			if was, _ := observe.PlanClaim(r.cluster.Name, c); !was.Decided || was.Policy != claim.Drain {
+			if was, _ := observe.PlanClaim(r.cluster.Name, c); !was.Decided || was.Policy != claims.Drain {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationPolicy, string(cachev1alpha1.PolicyDrain))
 			}
 		}
@@ -627,8 +626,8 @@ func (r *run) deleteClaim(ctx context.Context, a action.DeleteClaim) error {
 	if err := r.mayRelease(ctx, pvc, a.Why); err != nil {
 		return err
 	}
-	if c, _ := observe.PlanClaim(r.cluster.Name, pvc); claim.MayDelete(&c, a.Why) != nil {
-		return observe.RefusedBy(claim.MayDelete(&c, a.Why))
+	if c, _ := observe.PlanClaim(r.cluster.Name, pvc); claims.MayDelete(&c, a.Why) != nil {
+		return observe.RefusedBy(claims.MayDelete(&c, a.Why))
 	}
 	return client.IgnoreNotFound(r.Delete(ctx, pvc,
 		client.Preconditions{UID: &pvc.UID, ResourceVersion: &pvc.ResourceVersion}))

@@ -12,10 +12,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // setAside deletes the claim, which the finalizer keeps. From then on its volume is set aside like
@@ -42,10 +41,10 @@ func (r *run) reserveVolume(ctx context.Context, a action.ReserveVolume) error {
 	}
 	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
 		switch observe.WhereIs(volume, pvc, a.To) {
-		case claim.Here:
+		case claims.Here:
 			volume.Spec.ClaimRef = claimReference(pvc.Namespace, a.To)
 			return nil
-		case claim.Reserved:
+		case claims.Reserved:
 			return nil
 		}
 		return observe.Refuse("volume %s is not bound to claim %s", a.Volume, pvc.Name)
@@ -64,11 +63,11 @@ func (r *run) returnVolume(ctx context.Context, a action.ReturnVolume) error {
 		return observe.Refuse("claim %s is not a member's", pvc.Name)
 	}
 	return r.patchVolume(ctx, a.Volume, func(volume *corev1.PersistentVolume) error {
-		if c.Where = observe.WhereIs(volume, pvc, a.From); c.Where == claim.Here {
+		if c.Where = observe.WhereIs(volume, pvc, a.From); c.Where == claims.Here {
 			return nil // the cache is stale
 		}
 		taken := volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID != "" // Kubernetes has bound it
-		if err := claim.MayReturn(&c, taken); err != nil {
+		if err := claims.MayReturn(&c, taken); err != nil {
 			return observe.RefusedBy(err)
 		}
 		volume.Spec.ClaimRef = claimReference(r.cluster.Namespace, a.Claim.Name)
@@ -130,7 +129,7 @@ func (r *run) asideMark(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	if err != nil {
 		return nil, err
 	}
-	return build.LeavingMark(r.cluster, plan.NextLeft(live.Claims), r.now), nil
+	return build.LeavingMark(r.cluster, claims.NextLeft(live.Claims), r.now), nil
 }
 
 // asideExists tells why the claim exists already: it is the cluster's own, and the cache is stale
@@ -164,7 +163,7 @@ func (r *run) skipAside(ctx context.Context, a action.SkipAside) error {
 		if !ours {
 			return observe.Refuse("claim %s is not a member's", c.Name)
 		}
-		if err := plan.MaySkipAside(&plan.Observed{Claims: found.Claims}, &live); err != nil {
+		if err := claims.MaySkipAside(&claims.Facts{Claims: found.Claims}, &live); err != nil {
 			return observe.RefusedBy(err)
 		}
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip)

@@ -8,7 +8,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -143,7 +143,7 @@ func (r *run) mayDrain(ctx context.Context, a action.CreateDrain) error {
 	return observe.RefusedBy(plan.MayDrain(with, a))
 }
 
-// mayRelease asks claim.MayRelease about the live claim.
+// mayRelease asks claims.MayRelease about the live claim.
 func (r *run) mayRelease(ctx context.Context, pvc *corev1.PersistentVolumeClaim, why action.Release) error {
 	c, ours := observe.PlanClaim(r.cluster.Name, pvc)
 	if !ours {
@@ -156,7 +156,7 @@ func (r *run) mayRelease(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
 		}
 		return observe.RefusedBy(plan.MayHandOver(&live.Observed, &c))
 	}
-	live, err := r.liveCluster(ctx, why)
+	live, err := r.liveTerms(ctx, why)
 	if err != nil {
 		return err
 	}
@@ -165,40 +165,40 @@ func (r *run) mayRelease(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
 			return err
 		}
 	}
-	if err := claim.MayRelease(live.Terms(), &c, why); err != nil || why != action.ByUnrecoverable {
+	if err := claims.MayRelease(&live, &c, why); err != nil || why != action.ByUnrecoverable {
 		return observe.RefusedBy(err)
 	}
 	jobs, err := r.Reader.LiveJobs(ctx, r.cluster)
 	if err != nil {
 		return err
 	}
-	return observe.RefusedBy(plan.MayReleaseUnreadable(&jobs.Observed, &c))
+	return observe.RefusedBy(claims.MayReleaseUnreadable(&jobs.Facts, &c))
 }
 
-// liveCluster reads the Memcached or the namespace if the reason for a release is about them. Other
+// liveTerms reads the Memcached or the namespace if the reason for a release is about them. Other
 // reasons are on the claim.
-func (r *run) liveCluster(ctx context.Context, why action.Release) (plan.Cluster, error) {
+func (r *run) liveTerms(ctx context.Context, why action.Release) (claims.Terms, error) {
 	switch why {
 	case action.ByReceipt, action.BySkip, action.NeverBound:
-		return plan.Cluster{}, nil
+		return claims.Terms{}, nil
 	case action.ByNamespace:
 		terminates, err := observe.NamespaceTerminates(ctx, r.Reader.Live, r.cluster.Namespace)
-		return plan.Cluster{NamespaceTerminating: terminates}, err
+		return claims.Terms{NamespaceTerminating: terminates}, err
 	}
 	cluster, err := observe.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
 	if err != nil {
-		return plan.Cluster{}, err
+		return claims.Terms{}, err
 	}
 	// If the Memcached was gone, one that exists now is another one, which keeps the claims that it
 	// finds.
 	gone := cluster == nil || cluster.DeletionTimestamp != nil || r.cluster.UID != "" && cluster.UID != r.cluster.UID
 	if gone {
-		return plan.Cluster{Deleting: true}, nil
+		return claims.Terms{Deleting: true}, nil
 	}
-	return plan.Cluster{Policy: observe.PlanPolicy(cluster), ReleaseUnreadable: observe.ReleasesUnreadable(cluster)}, nil
+	return claims.Terms{Policy: observe.PlanPolicy(cluster), ReleaseUnreadable: observe.ReleasesUnreadable(cluster)}, nil
 }
 
-// mayRemoveClusterFinalizer asks plan.MayRemoveClusterFinalizer.
+// mayRemoveClusterFinalizer asks claims.MayRemoveClusterFinalizer.
 func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
 	found, err := r.Reader.LiveClaims(ctx, r.cluster)
 	if err != nil {
@@ -207,5 +207,5 @@ func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
 	if err := r.allLabelled(ctx, found); err != nil {
 		return err // the refusal lasts until the cache has the adopted claims, which are then released
 	}
-	return observe.RefusedBy(plan.MayRemoveClusterFinalizer(&plan.Observed{Claims: found.Claims}))
+	return observe.RefusedBy(claims.MayRemoveClusterFinalizer(&claims.Facts{Claims: found.Claims}))
 }

@@ -6,12 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// maySetAside asks plan.MaySetAside about the live claim.
+// maySetAside asks claims.MaySetAside about the live claim.
 func (r *run) maySetAside(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	c, ours := observe.PlanClaim(r.cluster.Name, claim)
 	if !ours {
@@ -24,7 +23,7 @@ func (r *run) maySetAside(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if c.Where, err = r.Reader.Where(ctx, claim, &c); err != nil {
 		return err
 	}
-	return observe.RefusedBy(plan.MaySetAside(&live.Observed, &c))
+	return observe.RefusedBy(claims.MaySetAside(&live.Facts, &c))
 }
 
 // claimToSetAside reads the claim whose volume is to be set aside, and asks
@@ -41,5 +40,5 @@ func (r *run) claimToSetAside(ctx context.Context, ref action.ClaimRef) (*corev1
 	if c.Where, err = r.Reader.Where(ctx, pvc, &c); err != nil {
 		return nil, err
 	}
-	return pvc, observe.RefusedBy(claim.MayReserve(&c))
+	return pvc, observe.RefusedBy(claims.MayReserve(&c))
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -59,7 +61,7 @@ func (r *run) beginMove(ctx context.Context, a action.BeginMove) error {
 	for i := range r.present.DrainerPods {
 		pod := &r.present.DrainerPods[i]
 		d, job := identity.DutyOf(pod), metav1.GetControllerOfNoCopy(pod)
-		ours := slices.ContainsFunc(live.Moves, func(j plan.Job) bool { return job != nil && j.UID == job.UID })
+		ours := slices.ContainsFunc(live.Moves, func(j claims.Job) bool { return job != nil && j.UID == job.UID })
 		if !ours || d.Claim != a.Claim.UID || d.Target != a.Target || !d.Waits || observe.DrainerEnded(pod) {
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
@@ -24,7 +24,7 @@ func (r *run) growClaim(ctx context.Context, a action.GrowClaim) error {
 		if !ours {
 			return observe.Refuse("claim %s is not a member's", c.Name)
 		}
-		if err := claim.MayGrow(&live, a.Size); err != nil {
+		if err := claims.MayGrow(&live, a.Size); err != nil {
 			return observe.RefusedBy(err)
 		}
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = *size

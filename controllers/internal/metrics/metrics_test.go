@@ -18,7 +18,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -210,7 +210,7 @@ func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 	m.Drained(&contract.Receipt{Outcomes: contract.Outcomes{Added: 1}}, time.Second, map[string]time.Duration{"Adding": time.Second})
 	failed := []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}
 	m.StatusWritten(&cachev1alpha1.MemcachedStatus{}, &cachev1alpha1.MemcachedStatus{Drains: failed},
-		&plan.Plan{Drains: []plan.DrainState{{Claim: claim.Claim{Name: "a"}, Job: &plan.Job{}}}})
+		&plan.Plan{Volumes: claims.Volumes{Drains: []claims.DrainState{{Claim: claims.Claim{Name: "a"}, Job: &claims.Job{}}}}})
 	after, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -224,11 +224,11 @@ func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 
 func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 	failedDrain := []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}
-	p := &plan.Plan{Drains: []plan.DrainState{{
-		Claim: claim.Claim{Name: "a"},
-		Job:   &plan.Job{Receipt: &contract.Receipt{Outcomes: contract.Outcomes{Added: 9, Rejected: 2, Failed: 1}}},
-	}}}
-	noJob := &plan.Plan{Drains: []plan.DrainState{{Claim: claim.Claim{Name: "a"}}}}
+	p := &plan.Plan{Volumes: claims.Volumes{Drains: []claims.DrainState{{
+		Claim: claims.Claim{Name: "a"},
+		Job:   &claims.Job{Receipt: &contract.Receipt{Outcomes: contract.Outcomes{Added: 9, Rejected: 2, Failed: 1}}},
+	}}}}
+	noJob := &plan.Plan{Volumes: claims.Volumes{Drains: []claims.DrainState{{Claim: claims.Claim{Name: "a"}}}}}
 	for name, test := range map[string]struct {
 		before, after []cachev1alpha1.DrainStatus
 		plan          *plan.Plan

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	pvc "example.com/memcached-operator/controllers/internal/claim"
+	pvc "example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/test/invariants"
 )
@@ -241,7 +241,7 @@ func (m *model) unsettled(s *state, p *plan.Plan) []string {
 		}
 	}
 	for _, d := range p.Drains {
-		if !stays(&d) && (d.Reason != plan.InTurn || !moveFailed(p)) {
+		if !stays(&d) && (d.Reason != pvc.InTurn || !moveFailed(p)) {
 			wrong = append(wrong, fmt.Sprintf("the drain of claim %s rests in phase %s: %s", d.Claim.Name, d.Phase, d.Message))
 		}
 	}
@@ -249,8 +249,8 @@ func (m *model) unsettled(s *state, p *plan.Plan) []string {
 }
 
 // stays tells whether a departed member's volume may stay until a person acts.
-func stays(d *plan.DrainState) bool {
-	return d.Phase == plan.Failed || d.Phase == plan.Held || d.Phase == plan.Kept || d.Reason == plan.Hibernating
+func stays(d *pvc.DrainState) bool {
+	return d.Phase == pvc.Failed || d.Phase == pvc.Held || d.Phase == pvc.Kept || d.Reason == pvc.Hibernating
 }
 
 // heldBelow tells whether a volume that stays blocks the size.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	pvc "example.com/memcached-operator/controllers/internal/claim"
+	pvc "example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/test/summary"
 	"example.com/memcached-operator/test/tier"
@@ -61,12 +61,12 @@ func allExplorations() map[string]Options {
 		"a deed, a fault, two drains at once":          {Cluster: plan.Cluster{Parallelism: 2}, Size: 3, Deeds: 1, Faults: 1},
 		"two deeds, a fault, one member":               {Cluster: one, Size: 1, Largest: 1, Deeds: 2, Faults: 1},
 		"a cluster that begins":                        {Cluster: one, Size: 2, New: true, Deeds: 1, Faults: 1},
-		"two deeds, claims are retained":               {Cluster: plan.Cluster{Parallelism: 1, Policy: pvc.Retain}, Size: 2, Deeds: 2},
-		"scalings, a fault, claims are retained":       {Cluster: plan.Cluster{Parallelism: 1, Policy: pvc.Retain}, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
-		"scalings, a cache lags, claims are retained":  {Cluster: plan.Cluster{Parallelism: 1, Policy: pvc.Retain}, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
-		"three deeds, claims are retained, one member": {Cluster: plan.Cluster{Parallelism: 1, Policy: pvc.Retain}, Size: 1, Largest: 1, Deeds: 3},
+		"two deeds, claims are retained":               {Cluster: plan.Cluster{Parallelism: 1, Terms: pvc.Terms{Policy: pvc.Retain}}, Size: 2, Deeds: 2},
+		"scalings, a fault, claims are retained":       {Cluster: plan.Cluster{Parallelism: 1, Terms: pvc.Terms{Policy: pvc.Retain}}, Size: 3, Deeds: 2, Faults: 1, OnlyScale: true},
+		"scalings, a cache lags, claims are retained":  {Cluster: plan.Cluster{Parallelism: 1, Terms: pvc.Terms{Policy: pvc.Retain}}, Size: 3, Deeds: 2, Lags: 1, OnlyScale: true},
+		"three deeds, claims are retained, one member": {Cluster: plan.Cluster{Parallelism: 1, Terms: pvc.Terms{Policy: pvc.Retain}}, Size: 1, Largest: 1, Deeds: 3},
 		"three deeds, one member":                      {Cluster: one, Size: 1, Largest: 1, Deeds: 3},
-		"two deeds, claims are deleted":                {Cluster: plan.Cluster{Parallelism: 1, Policy: pvc.Delete}, Size: 2, Deeds: 2},
+		"two deeds, claims are deleted":                {Cluster: plan.Cluster{Parallelism: 1, Terms: pvc.Terms{Policy: pvc.Delete}}, Size: 2, Deeds: 2},
 		"two deeds, claims go with the cluster":        {Cluster: plan.Cluster{Parallelism: 1, DeleteClaims: true}, Size: 2, Deeds: 2},
 	}
 	if *long {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	pvc "example.com/memcached-operator/controllers/internal/claim"
+	pvc "example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"

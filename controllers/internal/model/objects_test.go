@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
-	pvc "example.com/memcached-operator/controllers/internal/claim"
+	pvc "example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
-	pvc "example.com/memcached-operator/controllers/internal/claim"
+	pvc "example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -343,7 +343,7 @@ func (m *model) observed(v *sight) *plan.Observed {
 // cluster translates the Memcached of the sight for the plan. The spec of a Memcached that is gone
 // is not known.
 func (m *model) cluster(v *sight) plan.Cluster {
-	c := plan.Cluster{Parallelism: 1, Deleting: true}
+	c := plan.Cluster{Parallelism: 1, Terms: pvc.Terms{Deleting: true}}
 	if !v.absent {
 		c = m.spec(&v.seen.cluster)
 	}
@@ -380,7 +380,7 @@ func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 	if j.target.moves() {
 		of = o.Moves
 	}
-	out := &of[slices.IndexFunc(of, func(other plan.Job) bool { return other.UID == jobUIDs[i][j.instance] })]
+	out := &of[slices.IndexFunc(of, func(other pvc.Job) bool { return other.UID == jobUIDs[i][j.instance] })]
 	if j.state != active && !j.due {
 		out.Ended = justNow
 	}
@@ -388,7 +388,7 @@ func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 	out.Unstarted = j.state == active && (own == nil || own.state == pending)
 	switch {
 	case j.state == active && own != nil && own.state == succeeded && own.said == goodReceipt:
-		out.State, out.Receipt = plan.JobComplete, m.receiptOf(own, i)
+		out.State, out.Receipt = pvc.JobComplete, m.receiptOf(own, i)
 	case j.state != active:
 		if out.Receipt = m.receiptOf(ended(&v.seen.pods, i, j), i); out.Receipt == nil {
 			out.ReceiptErr = errors.New("the drainer's pod is gone, and its receipt with it")
@@ -415,7 +415,7 @@ func (m *model) receiptOf(d *drainer, i int8) *contract.Receipt {
 func (m *model) words(seen *objects) *plan.Observed {
 	replicas := int32(seen.members.replicas)
 	o := &plan.Observed{
-		Now: justNow, Cluster: m.spec(&seen.cluster), StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas},
+		Facts: pvc.Facts{Now: justNow}, Cluster: m.spec(&seen.cluster), StatefulSet: plan.StatefulSet{Exists: seen.members.exists, Replicas: replicas},
 		Ready: seen.pods.ready(), LastReady: seen.pods.lastReady(),
 	}
 	if !m.options.Moving {
@@ -442,9 +442,9 @@ func (m *model) words(seen *objects) *plan.Observed {
 				o.Claims = append(o.Claims, claimWords(i, c))
 			}
 			if j := &seen.jobs[i][slot]; j.state != noJob {
-				out := plan.Job{
+				out := pvc.Job{
 					Name: string(jobUIDs[i][j.instance]), UID: jobUIDs[i][j.instance], ClaimUID: claimUIDs[i][j.generation],
-					State: [...]plan.JobState{active: plan.JobActive, complete: plan.JobComplete, gaveUp: plan.JobFailed}[j.state],
+					State: [...]pvc.JobState{active: pvc.JobActive, complete: pvc.JobComplete, gaveUp: pvc.JobFailed}[j.state],
 				}
 				if j.target.moves() {
 					out.Target, out.Waits = m.nameOf(j.target), j.waits
@@ -460,8 +460,8 @@ func (m *model) words(seen *objects) *plan.Observed {
 }
 
 // drainer translates a drainer that has not ended for the plan.
-func (m *model) drainer(i int8, d *drainer) plan.Drainer {
-	out := plan.Drainer{Pod: "a drainer", ClaimUID: claimUIDs[i][d.generation], Running: d.state == running}
+func (m *model) drainer(i int8, d *drainer) pvc.Drainer {
+	out := pvc.Drainer{Pod: "a drainer", ClaimUID: claimUIDs[i][d.generation], Running: d.state == running}
 	if d.target.moves() {
 		out.Target, out.Waits, out.Prepared = m.nameOf(d.target), d.waits, out.Running
 	}
@@ -707,7 +707,7 @@ func (m *model) changeCluster(s *state, a step) outcome {
 	switch {
 	case !adds && !s.seen.cluster.exists:
 		return nothing
-	case !adds && plan.MayRemoveClusterFinalizer(m.words(&s.live)) != nil:
+	case !adds && pvc.MayRemoveClusterFinalizer(&m.words(&s.live).Facts) != nil:
 		return refused
 	case s.seen.cluster.finalizer == adds, !adds && !c.exists:
 		return nothing
@@ -772,7 +772,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		c.counted = a.argument
 	case skipAside:
 		words := claimWords(a.ordinal, c)
-		if plan.MaySkipAside(m.words(&s.live), &words) != nil {
+		if pvc.MaySkipAside(&m.words(&s.live).Facts, &words) != nil {
 			return refused
 		}
 		c.request = skip
@@ -802,7 +802,7 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		switch {
 		case c.deleting:
 			return nothing
-		case plan.MaySetAside(m.words(&s.live), &words) != nil:
+		case pvc.MaySetAside(&m.words(&s.live).Facts, &words) != nil:
 			return refused
 		}
 		c.deleting = true
@@ -830,7 +830,7 @@ func (m *model) mayRelease(s *state, c *claim, a step) error {
 	}
 	live.Cluster.Deleting = live.Cluster.Deleting || !s.live.cluster.exists
 	live.Cluster.NamespaceTerminating = s.ending
-	return pvc.MayRelease(live.Cluster.Terms(), &words, reasons[a.argument])
+	return pvc.MayRelease(&live.Cluster.Terms, &words, reasons[a.argument])
 }
 
 // departures counts how often members left whose claims still exist. A member that leaves

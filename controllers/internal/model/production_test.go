@@ -23,7 +23,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	pvc "example.com/memcached-operator/controllers/internal/claim"
+	pvc "example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -294,16 +294,16 @@ var sameWords = cmp.Options{
 	cmpopts.EquateEmpty(),
 	// Lists from a cache have no order.
 	cmpopts.SortSlices(func(a, b pvc.Claim) bool { return a.UID < b.UID }),
-	cmpopts.SortSlices(func(a, b plan.Job) bool { return a.UID < b.UID }),
-	cmpopts.SortSlices(func(a, b plan.Drainer) bool {
+	cmpopts.SortSlices(func(a, b pvc.Job) bool { return a.UID < b.UID }),
+	cmpopts.SortSlices(func(a, b pvc.Drainer) bool {
 		return a.ClaimUID < b.ClaimUID || a.ClaimUID == b.ClaimUID && a.Target < b.Target
 	}),
 	cmpopts.SortSlices(func(a, b int32) bool { return a < b }),
 	cmpopts.SortSlices(func(a, b types.UID) bool { return a < b }),
 	// Messages and names of pods are for people. A Job's name is compared by the step that
 	// deletes it.
-	cmpopts.IgnoreFields(plan.Job{}, "Name", "Message"),
-	cmpopts.IgnoreFields(plan.Drainer{}, "Pod"),
+	cmpopts.IgnoreFields(pvc.Job{}, "Name", "Message"),
+	cmpopts.IgnoreFields(pvc.Drainer{}, "Pod"),
 	cmp.Comparer(func(a, b error) bool { return (a == nil) == (b == nil) }),
 	// As above.
 	cmpopts.IgnoreFields(action.Attempts{}, "Failed"),
@@ -352,7 +352,7 @@ func ordered(o *plan.Observed) plan.Observed {
 	for i := range c.Claims {
 		c.Claims[i].LeavingSince, c.Claims[i].Attempts.Failed = c.Claims[i].LeavingSince.UTC(), 0
 	}
-	for _, jobs := range [][]plan.Job{c.Jobs, c.Moves} {
+	for _, jobs := range [][]pvc.Job{c.Jobs, c.Moves} {
 		for i := range jobs {
 			j := &jobs[i]
 			if j.Name, j.Message, j.Ended = "", "", j.Ended.UTC(); j.ReceiptErr != nil {
@@ -364,10 +364,10 @@ func ordered(o *plan.Observed) plan.Observed {
 		c.Drainers[i].Pod = ""
 	}
 	slices.SortFunc(c.Claims, func(a, b pvc.Claim) int { return strings.Compare(string(a.UID), string(b.UID)) })
-	byUID := func(a, b plan.Job) int { return strings.Compare(string(a.UID), string(b.UID)) }
+	byUID := func(a, b pvc.Job) int { return strings.Compare(string(a.UID), string(b.UID)) }
 	slices.SortFunc(c.Jobs, byUID)
 	slices.SortFunc(c.Moves, byUID)
-	slices.SortFunc(c.Drainers, func(a, b plan.Drainer) int {
+	slices.SortFunc(c.Drainers, func(a, b pvc.Drainer) int {
 		return strings.Compare(string(a.ClaimUID)+" "+a.Target, string(b.ClaimUID)+" "+b.Target)
 	})
 	return c

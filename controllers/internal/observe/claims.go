@@ -12,7 +12,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
@@ -21,7 +21,7 @@ import (
 // uses. Unlabelled are claims that the cache can't see: they came back from a snapshot, another
 // chart left them, or they lost their label. Others are claims that another owner controls.
 type LiveClaims struct {
-	Claims             []claim.Claim
+	Claims             []claims.Claim
 	Unlabelled, Others []corev1.PersistentVolumeClaim
 	// there has the names of all these claims, and of claims that were looked for and don't exist.
 	there map[string]bool
@@ -153,7 +153,7 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 		return Refuse("claims lack the label %s: %d; they are adopted when spec.paused is false", cachev1alpha1.LabelCluster, n)
 	}
 	o.Found = found
-	unseen := slices.DeleteFunc(slices.Clone(found.Claims), func(c claim.Claim) bool {
+	unseen := slices.DeleteFunc(slices.Clone(found.Claims), func(c claims.Claim) bool {
 		return slices.ContainsFunc(slices.Concat(o.Claims, found.Unlabelled), func(known corev1.PersistentVolumeClaim) bool { return known.UID == c.UID })
 	})
 	if len(unseen) > 0 { // otherwise their Jobs would be taken for Jobs of claims that are gone

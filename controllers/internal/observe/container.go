@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"slices"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // Other software injects containers beside the drainer, such as a mesh's proxy or a log shipper.
@@ -66,12 +67,12 @@ func abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTermin
 // failAbandoned marks an abandoned Job as failed. Like any failed Job, it is deleted with its pod
 // before the next attempt. Until then it may continue: when the pod ends, the Job's controller
 // creates the next one.
-func failAbandoned(out *plan.Job, job *batchv1.Job, pods []corev1.Pod) {
+func failAbandoned(out *claims.Job, job *batchv1.Job, pods []corev1.Pod) {
 	ended := abandoned(job, pods)
-	if out.State != plan.JobActive || ended == nil {
+	if out.State != claims.JobActive || ended == nil {
 		return
 	}
-	out.State, out.PodKept, out.Ended = plan.JobFailed, true, ended.FinishedAt.Time
+	out.State, out.PodKept, out.Ended = claims.JobFailed, true, ended.FinishedAt.Time
 	out.Message = fmt.Sprintf("Job %s: the drainer ended with exit code %d, and another container keeps its pod running", job.Name, ended.ExitCode)
 	out.Receipt, out.ReceiptErr = podReceipt(ended)
 }

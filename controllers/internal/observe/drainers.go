@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +15,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
@@ -24,7 +25,7 @@ func (o *State) DrainerWaits(now time.Time) map[types.UID]status.Wait {
 	jobs := slices.Concat(o.Jobs, o.Moves)
 	for i := range jobs {
 		job := &jobs[i]
-		if jobState(job) != plan.JobActive {
+		if jobState(job) != claims.JobActive {
 			continue
 		}
 		wait, ok := jobWaits(o.Cluster, job, o.DrainerPods, now)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +16,6 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -48,7 +49,7 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 		} else {
 			o.Jobs = append(o.Jobs, *job)
 		}
-		if jobState(job) == plan.JobActive {
+		if jobState(job) == claims.JobActive {
 			continue
 		}
 		if lastEnded(o.DrainerPods, job) == nil {
@@ -76,7 +77,7 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 // gone tells whether only another owner's finalizer keeps the Job: the Job was deleted, and it and
 // all its pods have ended.
 func gone(job *batchv1.Job, pods []corev1.Pod) bool {
-	return job.DeletionTimestamp != nil && jobState(job) != plan.JobActive &&
+	return job.DeletionTimestamp != nil && jobState(job) != claims.JobActive &&
 		!slices.ContainsFunc(pods, func(p corev1.Pod) bool { return metav1.IsControlledBy(&p, job) && !podEnded(&p) })
 }
 
@@ -115,9 +116,9 @@ func (r *Reader) dropForeign(ctx context.Context, o *State) error {
 }
 
 // PlanJob translates the Job, with its receipt, for the plan.
-func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
+func PlanJob(job *batchv1.Job, pods []corev1.Pod) claims.Job {
 	d := identity.DutyOf(job)
-	out := plan.Job{
+	out := claims.Job{
 		Name:      job.Name,
 		UID:       job.UID,
 		ClaimUID:  d.Claim,
@@ -128,10 +129,10 @@ func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 		Deleting:  job.DeletionTimestamp != nil,
 	}
 	failAbandoned(&out, job, pods)
-	if receipt := goodReceipt(job, pods); out.State == plan.JobActive && receipt != nil {
-		out.State, out.Receipt = plan.JobComplete, receipt
+	if receipt := goodReceipt(job, pods); out.State == claims.JobActive && receipt != nil {
+		out.State, out.Receipt = claims.JobComplete, receipt
 	}
-	if out.State == plan.JobActive || out.Receipt != nil || !out.Ended.IsZero() {
+	if out.State == claims.JobActive || out.Receipt != nil || !out.Ended.IsZero() {
 		return out
 	}
 	out.Message, out.Ended = jobMessage(job), jobEnded(job)
@@ -140,12 +141,12 @@ func PlanJob(job *batchv1.Job, pods []corev1.Pod) plan.Job {
 }
 
 // drainers returns the drainers that have not ended, for the plan.
-func drainers(pods []corev1.Pod, progress map[types.UID]contract.Progress, now time.Time) []plan.Drainer {
-	var found []plan.Drainer
+func drainers(pods []corev1.Pod, progress map[types.UID]contract.Progress, now time.Time) []claims.Drainer {
+	var found []claims.Drainer
 	for i := range pods {
 		pod := &pods[i]
 		if d := identity.DutyOf(pod); d != (identity.Duty{}) && !DrainerEnded(pod) {
-			found = append(found, plan.Drainer{
+			found = append(found, claims.Drainer{
 				Pod: pod.Name, ClaimUID: d.Claim, Target: d.Target, Waits: d.Waits, Running: atWork(pod),
 				Prepared: d.Target != "" && atWork(pod) && !preparedAt(pod, progress[d.Claim]).After(now),
 				Settles:  d.Target != "" && progress[d.Claim].NothingLeft,
@@ -208,17 +209,17 @@ func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *contract.Receipt {
 	return nil
 }
 
-func jobState(job *batchv1.Job) plan.JobState {
+func jobState(job *batchv1.Job) claims.JobState {
 	for _, c := range job.Status.Conditions {
 		switch {
 		case c.Status != corev1.ConditionTrue:
 		case c.Type == batchv1.JobComplete:
-			return plan.JobComplete
+			return claims.JobComplete
 		case c.Type == batchv1.JobFailed:
-			return plan.JobFailed
+			return claims.JobFailed
 		}
 	}
-	return plan.JobActive
+	return claims.JobActive
 }
 
 // jobEnded is when the Job ended; zero if it has not.

@@ -15,6 +15,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -66,7 +67,7 @@ func (r *Reader) ViewBefore(ctx context.Context, cluster *cachev1alpha1.Memcache
 	if members != nil && !identity.OwnsOrAdopts(cluster, members) {
 		members = nil
 	}
-	v := &View{Observed: plan.Observed{Now: r.Clock.Now(), Cluster: planSpec(cluster), StatefulSet: planStatefulSet(members)}}
+	v := &View{Observed: plan.Observed{Facts: claims.Facts{Now: r.Clock.Now()}, Cluster: planSpec(cluster), StatefulSet: planStatefulSet(members)}}
 	v.Obstructed = planObstructed(r.Obstructed.Known(client.ObjectKeyFromObject(cluster), v.Now))
 	if v.Found, err = r.LiveClaims(ctx, cluster); err != nil {
 		return nil, err

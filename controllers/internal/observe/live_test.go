@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +18,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // podsAndJobs is an API server with only pods and Jobs.
@@ -69,7 +70,7 @@ func TestAJobThatASidecarKeepsHasFailedLiveToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(view.Jobs) != 1 || view.Jobs[0].State != plan.JobFailed || len(view.Drainers) != 0 {
+	if len(view.Jobs) != 1 || view.Jobs[0].State != claims.JobFailed || len(view.Drainers) != 0 {
 		t.Errorf("Jobs %+v, drainers %v", view.Jobs, view.Drainers)
 	}
 }

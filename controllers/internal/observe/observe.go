@@ -29,7 +29,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -120,7 +120,7 @@ type State struct {
 
 	Claims []corev1.PersistentVolumeClaim
 	// Where says where the volumes are that were read live, by the claim's UID.
-	Where map[types.UID]claim.Where
+	Where map[types.UID]claims.Where
 	// Jobs drain, Moves move items.
 	Jobs, Moves []batchv1.Job
 	// EndedJobs are Jobs that were deleted and have ended, and that only another owner's finalizer
@@ -400,7 +400,7 @@ func awaySince(pod *corev1.Pod) time.Time {
 
 // withoutList is the plan's input without what depends on the clients' list, pods and Jobs.
 func (o *State) withoutList() plan.Observed {
-	in := plan.Observed{Now: o.Now, Cluster: o.planCluster(), StatefulSet: planStatefulSet(o.StatefulSet)}
+	in := plan.Observed{Facts: claims.Facts{Now: o.Now}, Cluster: o.planCluster(), StatefulSet: planStatefulSet(o.StatefulSet)}
 	for i := range o.Claims {
 		if c, ok := PlanClaim(o.Cluster.Name, &o.Claims[i]); ok {
 			c.Where = o.Where[c.UID]
@@ -451,22 +451,22 @@ func (o *State) Input() plan.Observed {
 	return in
 }
 
-func planObstructed(known map[types.UID]memory.Obstruction) map[types.UID]plan.Obstruction {
-	var obstructed map[types.UID]plan.Obstruction
+func planObstructed(known map[types.UID]memory.Obstruction) map[types.UID]claims.Obstruction {
+	var obstructed map[types.UID]claims.Obstruction
 	for uid, why := range known {
 		if obstructed == nil {
-			obstructed = map[types.UID]plan.Obstruction{}
+			obstructed = map[types.UID]claims.Obstruction{}
 		}
-		obstructed[uid] = plan.Obstruction(why)
+		obstructed[uid] = claims.Obstruction(why)
 	}
 	return obstructed
 }
 
 // planJob translates the Job for the plan, with what is known about its pods.
-func (o *State) planJob(job *batchv1.Job) plan.Job {
+func (o *State) planJob(job *batchv1.Job) claims.Job {
 	out := PlanJob(job, o.DrainerPods)
 	made := job.Annotations[cachev1alpha1.AnnotationDrainer]
-	out.Unstarted = out.State == plan.JobActive && !slices.ContainsFunc(o.DrainerPods, func(p corev1.Pod) bool {
+	out.Unstarted = out.State == claims.JobActive && !slices.ContainsFunc(o.DrainerPods, func(p corev1.Pod) bool {
 		ran := drainerOf(&p)
 		return metav1.IsControlledBy(&p, job) && (ran.Running != nil || ran.Terminated != nil)
 	})
@@ -501,19 +501,17 @@ func (o *State) planCluster() plan.Cluster {
 func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 	spec := &c.Spec
 	cluster := plan.Cluster{
-		Size:              *spec.Size,
-		Plain:             spec.Storage == nil,
-		Discovery:         spec.Discovery != nil,
-		Routers:           spec.Router != nil,
-		Exclusive:         build.RoutersExclusive(c),
-		StableAddresses:   build.Stable(c),
-		Policy:            PlanPolicy(c),
-		ReleaseUnreadable: ReleasesUnreadable(c),
-		WaitForRoom:       spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
-		Parallelism:       max(1, spec.Drain.Parallelism),
-		Deleting:          c.DeletionTimestamp != nil,
-		DeleteClaims:      spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
-		Finalizer:         slices.Contains(c.Finalizers, cachev1alpha1.ClusterFinalizer),
+		Size:            *spec.Size,
+		Plain:           spec.Storage == nil,
+		Discovery:       spec.Discovery != nil,
+		Routers:         spec.Router != nil,
+		Exclusive:       build.RoutersExclusive(c),
+		StableAddresses: build.Stable(c),
+		Terms:           claims.Terms{Policy: PlanPolicy(c), ReleaseUnreadable: ReleasesUnreadable(c), Deleting: c.DeletionTimestamp != nil},
+		WaitForRoom:     spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
+		Parallelism:     max(1, spec.Drain.Parallelism),
+		DeleteClaims:    spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
+		Finalizer:       slices.Contains(c.Finalizers, cachev1alpha1.ClusterFinalizer),
 	}
 	cluster.Ring, cluster.MovesOff = build.RingOf(c, 0), spec.Routing.Moves == cachev1alpha1.MovesOff
 	if cluster.Patience = build.Patience(c); cluster.Patience > 0 {
@@ -527,21 +525,21 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 }
 
 // PlanPolicy translates spec.drain.policy for the plan.
-func PlanPolicy(c *cachev1alpha1.Memcached) claim.DrainPolicy {
+func PlanPolicy(c *cachev1alpha1.Memcached) claims.DrainPolicy {
 	policy, _ := policyOf(c.Spec.Drain.Policy)
 	return policy
 }
 
-func policyOf(word cachev1alpha1.DrainPolicy) (policy claim.DrainPolicy, known bool) {
+func policyOf(word cachev1alpha1.DrainPolicy) (policy claims.DrainPolicy, known bool) {
 	switch word {
 	case cachev1alpha1.PolicyDrain:
-		return claim.Drain, true
+		return claims.Drain, true
 	case cachev1alpha1.PolicyRetain:
-		return claim.Retain, true
+		return claims.Retain, true
 	case cachev1alpha1.PolicyDelete:
-		return claim.Delete, true
+		return claims.Delete, true
 	}
-	return claim.Drain, false
+	return claims.Drain, false
 }
 
 // ReleasesUnreadable tells whether spec.drain.onUnrecoverable is Release.
@@ -568,16 +566,16 @@ func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
 }
 
 // PlanClaim translates the claim for the plan; false if it is not a member's.
-func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claim.Claim, bool) {
+func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claims.Claim, bool) {
 	ordinal, ok := build.ClaimOrdinal(cluster, c.Name)
 	aside := false
 	if !ok {
 		ordinal, aside = build.AsideOrdinal(cluster, c.Name)
 	}
 	if !ok && !aside {
-		return claim.Claim{}, false
+		return claims.Claim{}, false
 	}
-	out := claim.Claim{
+	out := claims.Claim{
 		Name:      c.Name,
 		UID:       c.UID,
 		Ordinal:   ordinal,
@@ -588,9 +586,9 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claim.Claim, bo
 		Volume:    c.Spec.VolumeName,
 		AsideName: build.AsideName(cluster, ordinal, c.UID),
 		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
-		Request:   request(c.Annotations[cachev1alpha1.AnnotationDrain], claim.Skip, claim.Retry, claim.Hold),
+		Request:   request(c.Annotations[cachev1alpha1.AnnotationDrain], claims.Skip, claims.Retry, claims.Hold),
 
-		MoveRequest: request(c.Annotations[cachev1alpha1.AnnotationMove], claim.Skip, claim.Retry),
+		MoveRequest: request(c.Annotations[cachev1alpha1.AnnotationMove], claims.Skip, claims.Retry),
 	}
 	if c.Status.Phase == corev1.ClaimBound {
 		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
@@ -612,18 +610,18 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claim.Claim, bo
 }
 
 // decided parses what build.Decision wrote. A damaged decision counts as none.
-func decided(s string) (policy claim.DrainPolicy, releaseUnreadable, known bool) {
+func decided(s string) (policy claims.DrainPolicy, releaseUnreadable, known bool) {
 	word, unreadable, _ := strings.Cut(s, ",")
 	policy, known = policyOf(cachev1alpha1.DrainPolicy(word))
 	return policy, known && unreadable == string(cachev1alpha1.UnreadableRelease), known
 }
 
 // request is what a person asked for by annotation, if it is one of the known words.
-func request(annotation string, known ...claim.Request) claim.Request {
-	if r := claim.Request(annotation); slices.Contains(known, r) {
+func request(annotation string, known ...claims.Request) claims.Request {
+	if r := claims.Request(annotation); slices.Contains(known, r) {
 		return r
 	}
-	return claim.NoRequest
+	return claims.NoRequest
 }
 
 // planLeavingSince parses the time in the mark. A damaged mark still counts as a mark.

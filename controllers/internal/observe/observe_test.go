@@ -13,8 +13,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claim"
-	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -60,16 +59,16 @@ func TestReceiptIsTheLastDrainersUnlessAnEarlierOneSucceeded(t *testing.T) {
 func TestJobIsActiveUntilAConditionSaysOtherwise(t *testing.T) {
 	for name, test := range map[string]struct {
 		conditions []batchv1.JobCondition
-		want       plan.JobState
+		want       claims.JobState
 	}{
-		"no condition":    {nil, plan.JobActive},
-		"about to fail":   {[]batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: "True"}}, plan.JobActive},
-		"about to end":    {[]batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: "True"}}, plan.JobActive},
-		"suspended":       {[]batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}, plan.JobActive},
-		"not complete":    {[]batchv1.JobCondition{{Type: batchv1.JobComplete, Status: "False"}}, plan.JobActive},
-		"complete":        {[]batchv1.JobCondition{{Type: batchv1.JobComplete, Status: "True"}}, plan.JobComplete},
-		"failed":          {[]batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: "True"}, {Type: batchv1.JobFailed, Status: "True"}}, plan.JobFailed},
-		"unknown to fail": {[]batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "Unknown"}}, plan.JobActive},
+		"no condition":    {nil, claims.JobActive},
+		"about to fail":   {[]batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: "True"}}, claims.JobActive},
+		"about to end":    {[]batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: "True"}}, claims.JobActive},
+		"suspended":       {[]batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}, claims.JobActive},
+		"not complete":    {[]batchv1.JobCondition{{Type: batchv1.JobComplete, Status: "False"}}, claims.JobActive},
+		"complete":        {[]batchv1.JobCondition{{Type: batchv1.JobComplete, Status: "True"}}, claims.JobComplete},
+		"failed":          {[]batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: "True"}, {Type: batchv1.JobFailed, Status: "True"}}, claims.JobFailed},
+		"unknown to fail": {[]batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "Unknown"}}, claims.JobActive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := jobState(&batchv1.Job{Status: batchv1.JobStatus{Conditions: test.conditions}}); got != test.want {
@@ -85,23 +84,23 @@ func TestClaimIsReadFromItsMarks(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		pvc  *corev1.PersistentVolumeClaim
-		want claim.Claim
+		want claims.Claim
 		ours bool
 	}{
-		"a member's":         {made("data-cache-3", nil), claim.Claim{Ordinal: 3}, true},
-		"another owner's":    {made("logs-cache-3", nil), claim.Claim{}, false},
-		"of another cluster": {made("data-cache-a-3", nil), claim.Claim{}, false},
-		"leaving":            {made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"}), claim.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
+		"a member's":         {made("data-cache-3", nil), claims.Claim{Ordinal: 3}, true},
+		"another owner's":    {made("logs-cache-3", nil), claims.Claim{}, false},
+		"of another cluster": {made("data-cache-a-3", nil), claims.Claim{}, false},
+		"leaving":            {made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"}), claims.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
 		"a mark that is spoilt still is a mark": {
-			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "yes"}), claim.Claim{Ordinal: 3, LeavingSince: time.Unix(1, 0)}, true,
+			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "yes"}), claims.Claim{Ordinal: 3, LeavingSince: time.Unix(1, 0)}, true,
 		},
 		"a receipt that is spoilt is none": {
-			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationReceipt: "{"}), claim.Claim{Ordinal: 3}, true,
+			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationReceipt: "{"}), claims.Claim{Ordinal: 3}, true,
 		},
-		"one that takes a volume over":         {made("data-cache-3-aside-0123abcd", nil), claim.Claim{Ordinal: 3, Aside: true, Pending: true}, true},
-		"a member's, with a name that goes on": {made("data-cache-3-aside-", nil), claim.Claim{}, false},
+		"one that takes a volume over":         {made("data-cache-3-aside-0123abcd", nil), claims.Claim{Ordinal: 3, Aside: true, Pending: true}, true},
+		"a member's, with a name that goes on": {made("data-cache-3-aside-", nil), claims.Claim{}, false},
 		"a request": {
-			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationDrain: "retry"}), claim.Claim{Ordinal: 3, Request: claim.Retry}, true,
+			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationDrain: "retry"}), claims.Claim{Ordinal: 3, Request: claims.Retry}, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,33 +120,33 @@ func TestVolumeIsFoundWhereItsReferenceSays(t *testing.T) {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-cache-3", UID: "uid"}}
 	for name, test := range map[string]struct {
 		reference *corev1.ObjectReference
-		want      claim.Where
+		want      claims.Where
 	}{
-		"at the claim":                      {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "uid"}, claim.Here},
-		"it waits for a claim of that name": {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}, claim.Elsewhere},
-		"at no claim":                       {nil, claim.Elsewhere},
-		"at an earlier claim of that name":  {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "another"}, claim.Elsewhere},
-		"at the next claim":                 {&corev1.ObjectReference{Namespace: "shop", Name: "next", UID: "another"}, claim.Reserved},
-		"it waits for the next claim":       {&corev1.ObjectReference{Namespace: "shop", Name: "next"}, claim.Reserved},
-		"in another namespace":              {&corev1.ObjectReference{Namespace: "mall", Name: "next"}, claim.Elsewhere},
+		"at the claim":                      {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "uid"}, claims.Here},
+		"it waits for a claim of that name": {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}, claims.Elsewhere},
+		"at no claim":                       {nil, claims.Elsewhere},
+		"at an earlier claim of that name":  {&corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3", UID: "another"}, claims.Elsewhere},
+		"at the next claim":                 {&corev1.ObjectReference{Namespace: "shop", Name: "next", UID: "another"}, claims.Reserved},
+		"it waits for the next claim":       {&corev1.ObjectReference{Namespace: "shop", Name: "next"}, claims.Reserved},
+		"in another namespace":              {&corev1.ObjectReference{Namespace: "mall", Name: "next"}, claims.Elsewhere},
 	} {
 		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: test.reference}}
 		if got := WhereIs(volume, pvc, "next"); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
-	if got := WhereIs(nil, pvc, "next"); got != claim.Gone {
+	if got := WhereIs(nil, pvc, "next"); got != claims.Gone {
 		t.Errorf("without a volume: got %v", got)
 	}
 	waiting := pvc.DeepCopy()
 	waiting.Status.Phase = corev1.ClaimPending
 	promised := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data-cache-3"}}}
-	if got := WhereIs(promised, waiting, "next"); got != claim.Promised {
+	if got := WhereIs(promised, waiting, "next"); got != claims.Promised {
 		t.Errorf("it waits for a claim that waits for it: got %v", got)
 	}
 	lost := pvc.DeepCopy()
 	lost.Status.Phase = corev1.ClaimLost
-	if got := [2]claim.Where{whereUnseen(pvc), whereUnseen(lost)}; got != [2]claim.Where{claim.Forbidden, claim.Reserved} {
+	if got := [2]claims.Where{whereUnseen(pvc), whereUnseen(lost)}; got != [2]claims.Where{claims.Forbidden, claims.Reserved} {
 		t.Errorf("without rights: got %v", got)
 	}
 }
@@ -180,26 +179,26 @@ func TestJobIsCompleteWhenItsDrainerLeftAReceiptThatAddsUp(t *testing.T) {
 	deleted.DeletionTimestamp = ptr.To(metav1.Now())
 	for name, test := range map[string]struct {
 		pods []corev1.Pod
-		want plan.JobState
+		want claims.JobState
 	}{
-		"no pod":                        {nil, plan.JobActive},
-		"it ended well":                 {[]corev1.Pod{succeeded("job", good)}, plan.JobComplete},
-		"after one that failed":         {[]corev1.Pod{ended("job", 2, 1, "failed"), succeeded("job", good)}, plan.JobComplete},
-		"without a receipt":             {[]corev1.Pod{succeeded("job", "")}, plan.JobActive},
-		"with that of another claim":    {[]corev1.Pod{succeeded("job", `{"version":1,"source":"other","complete":true}`)}, plan.JobActive},
-		"of an earlier Job of the name": {[]corev1.Pod{succeeded("earlier", good)}, plan.JobActive},
-		"it failed with a good receipt": {[]corev1.Pod{failed(good)}, plan.JobActive},
-		"beside a container that runs":  {[]corev1.Pod{beside(succeeded("job", good), corev1.PodRunning, proxyRuns)}, plan.JobComplete},
-		"beside a container that fails": {[]corev1.Pod{beside(succeeded("job", good), corev1.PodFailed, proxyEnded)}, plan.JobComplete},
-		"another container's receipt":   {[]corev1.Pod{beside(failed(""), corev1.PodFailed, proxyEnded)}, plan.JobActive},
+		"no pod":                        {nil, claims.JobActive},
+		"it ended well":                 {[]corev1.Pod{succeeded("job", good)}, claims.JobComplete},
+		"after one that failed":         {[]corev1.Pod{ended("job", 2, 1, "failed"), succeeded("job", good)}, claims.JobComplete},
+		"without a receipt":             {[]corev1.Pod{succeeded("job", "")}, claims.JobActive},
+		"with that of another claim":    {[]corev1.Pod{succeeded("job", `{"version":1,"source":"other","complete":true}`)}, claims.JobActive},
+		"of an earlier Job of the name": {[]corev1.Pod{succeeded("earlier", good)}, claims.JobActive},
+		"it failed with a good receipt": {[]corev1.Pod{failed(good)}, claims.JobActive},
+		"beside a container that runs":  {[]corev1.Pod{beside(succeeded("job", good), corev1.PodRunning, proxyRuns)}, claims.JobComplete},
+		"beside a container that fails": {[]corev1.Pod{beside(succeeded("job", good), corev1.PodFailed, proxyEnded)}, claims.JobComplete},
+		"another container's receipt":   {[]corev1.Pod{beside(failed(""), corev1.PodFailed, proxyEnded)}, claims.JobActive},
 
-		"it failed beside a container that runs":          {[]corev1.Pod{beside(failed(""), corev1.PodRunning, proxyRuns)}, plan.JobFailed},
-		"it left no receipt beside a container that runs": {[]corev1.Pod{beside(succeeded("job", ""), corev1.PodRunning, proxyRuns)}, plan.JobFailed},
-		"it failed, and the pod is being deleted":         {[]corev1.Pod{deleted}, plan.JobActive},
-		"another Job's failed beside one that runs":       {[]corev1.Pod{beside(succeeded("earlier", ""), corev1.PodRunning, proxyRuns)}, plan.JobActive},
+		"it failed beside a container that runs":          {[]corev1.Pod{beside(failed(""), corev1.PodRunning, proxyRuns)}, claims.JobFailed},
+		"it left no receipt beside a container that runs": {[]corev1.Pod{beside(succeeded("job", ""), corev1.PodRunning, proxyRuns)}, claims.JobFailed},
+		"it failed, and the pod is being deleted":         {[]corev1.Pod{deleted}, claims.JobActive},
+		"another Job's failed beside one that runs":       {[]corev1.Pod{beside(succeeded("earlier", ""), corev1.PodRunning, proxyRuns)}, claims.JobActive},
 	} {
 		got := PlanJob(job, test.pods)
-		if got.State != test.want || (got.Receipt != nil) != (test.want == plan.JobComplete) || (test.want == plan.JobFailed) == got.Ended.IsZero() {
+		if got.State != test.want || (got.Receipt != nil) != (test.want == claims.JobComplete) || (test.want == claims.JobFailed) == got.Ended.IsZero() {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}

@@ -3,6 +3,8 @@ package observe
 import (
 	"slices"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,13 +19,13 @@ func Paused(c *cachev1alpha1.Memcached) bool { return c.Spec.Paused && c.Deletio
 // these steps would have.
 func (o *State) PausedPlan(p plan.Plan) plan.Plan {
 	const why = "spec.paused is true"
-	var drains []plan.DrainState
+	var drains []claims.DrainState
 	for _, d := range p.Drains {
 		if !o.marked(d.Claim.UID) {
 			continue
 		}
-		if d.Phase == plan.Releasing || d.Phase == plan.Draining && d.Job == nil {
-			d.Phase, d.Reason, d.Message = plan.Waiting, cachev1alpha1.ReasonPaused, why
+		if d.Phase == claims.Releasing || d.Phase == claims.Draining && d.Job == nil {
+			d.Phase, d.Reason, d.Message = claims.Waiting, cachev1alpha1.ReasonPaused, why
 		}
 		drains = append(drains, d)
 	}

@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // observeProgress adds what is known about the drainers' progress. If it can't be read, the drain
@@ -34,7 +35,7 @@ func (o *State) activeJobs() []*batchv1.Job {
 	var active []*batchv1.Job
 	for _, jobs := range [][]batchv1.Job{o.Jobs, o.Moves} {
 		for i := range jobs {
-			if jobState(&jobs[i]) == plan.JobActive {
+			if jobState(&jobs[i]) == claims.JobActive {
 				active = append(active, &jobs[i])
 			}
 		}

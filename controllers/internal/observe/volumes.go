@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -22,7 +22,7 @@ const VolumeInterval = 30 * time.Second
 
 // observeVolumes reads, live, the volumes that may have to be set aside.
 func (r *Reader) observeVolumes(ctx context.Context, o *State) error {
-	o.Where = map[types.UID]claim.Where{}
+	o.Where = map[types.UID]claims.Where{}
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		p, ok := PlanClaim(o.Cluster.Name, c)
@@ -40,13 +40,13 @@ func (r *Reader) observeVolumes(ctx context.Context, o *State) error {
 }
 
 // Where tells where the claim's volume is, by a live read of the volume.
-func (r *Reader) Where(ctx context.Context, c *corev1.PersistentVolumeClaim, p *claim.Claim) (claim.Where, error) {
+func (r *Reader) Where(ctx context.Context, c *corev1.PersistentVolumeClaim, p *claims.Claim) (claims.Where, error) {
 	volume, err := r.Volume(ctx, p.Volume)
 	switch {
 	case apierrors.IsForbidden(err):
 		return whereUnseen(c), nil
 	case err != nil:
-		return claim.NotLookedAt, fmt.Errorf("get the volume of claim %s: %w", p.Name, err)
+		return claims.NotLookedAt, fmt.Errorf("get the volume of claim %s: %w", p.Name, err)
 	}
 	return WhereIs(volume, c, p.AsideName), nil
 }
@@ -62,33 +62,33 @@ func (r *Reader) Volume(ctx context.Context, name string) (*corev1.PersistentVol
 
 // whereUnseen is Where for an operator that may not read volumes. The phase of a claim is Lost when
 // an administrator has bound its volume to another claim.
-func whereUnseen(c *corev1.PersistentVolumeClaim) claim.Where {
+func whereUnseen(c *corev1.PersistentVolumeClaim) claims.Where {
 	if c.Status.Phase == corev1.ClaimLost {
-		return claim.Reserved
+		return claims.Reserved
 	}
-	return claim.Forbidden
+	return claims.Forbidden
 }
 
 // WhereIs tells where the claim's volume is. asideName names the claim that is to take the volume
 // over. UIDs are compared, too, because a volume may wait for another claim of the same name.
-func WhereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, asideName string) claim.Where {
+func WhereIs(volume *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, asideName string) claims.Where {
 	if volume == nil {
-		return claim.Gone
+		return claims.Gone
 	}
 	switch ref := volume.Spec.ClaimRef; {
 	case ref == nil:
-		return claim.Elsewhere // any claim may take the volume
+		return claims.Elsewhere // any claim may take the volume
 	case ref.Namespace == c.Namespace && ref.Name == c.Name && ref.UID == c.UID:
-		return claim.Here
+		return claims.Here
 	case ref.Namespace == c.Namespace && ref.Name == c.Name && ref.UID == "" && c.Status.Phase == corev1.ClaimPending:
-		return claim.Promised
+		return claims.Promised
 	case ref.Namespace == c.Namespace && ref.Name == asideName:
-		return claim.Reserved
+		return claims.Reserved
 	}
-	return claim.Elsewhere
+	return claims.Elsewhere
 }
 
 // VolumesWait tells whether a volume waits for a change that no watch reports.
 func VolumesWait(p *plan.Plan) bool {
-	return len(p.DeletedClaims) > 0 || slices.ContainsFunc(p.Drains, func(d plan.DrainState) bool { return d.Reason == plan.SettingAside })
+	return len(p.DeletedClaims) > 0 || slices.ContainsFunc(p.Drains, func(d claims.DrainState) bool { return d.Reason == claims.SettingAside })
 }

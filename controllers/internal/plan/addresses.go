@@ -4,60 +4,41 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // AddressLingers is how long the Service of a member stays after the member is gone. A late client
 // is then refused at once, and does not hang.
 const AddressLingers = 10 * time.Minute
 
-// MemberService is the Service of one member.
-type MemberService struct {
-	Ordinal int32
-	UID     types.UID
-	// Unlisted is when the operator first saw that the member is neither on the clients' list nor
-	// running; zero while the member is either.
-	Unlisted time.Time
-}
-
-// addressed is how many members have a Service: all that exist or will exist, and those on the
-// clients' list. A hibernated cluster keeps its Services, because clients may hash their addresses.
-func (p *Plan) addressed(o *Observed) int32 {
-	if !o.Cluster.StableAddresses {
-		return 0
-	}
-	return max(p.Replicas, p.ListSize, o.Record.Ring.Size)
-}
-
-// applyAddresses comes before the list, so the list never names a Service that doesn't exist.
-func (p *Plan) applyAddresses(o *Observed) {
-	for i := range p.addressed(o) {
-		p.add(action.ApplyMemberService{Ordinal: i})
-	}
-}
-
-// retireAddresses comes after the list. The Service of a member that is gone stays for
-// AddressLingers. A leaving member still serves late clients, so the time begins when its pod is
-// gone.
-func (p *Plan) retireAddresses(o *Observed) {
-	from := p.addressed(o)
+// decideAddresses decides which members have a Service: all that exist or will exist, and those on the
+// clients' list. A hibernated cluster keeps its Services, because clients may hash their addresses. apply comes before the list, so the list
+// never names a Service that doesn't exist. retire comes after the list. The Service of a member
+// that is gone stays for AddressLingers. A leaving member still serves late clients, so the time
+// begins when its pod is gone.
+func decideAddresses(o *Observed, replicas, listSize int32) (apply, retire claims.Work) {
+	from := int32(0)
 	if o.Cluster.StableAddresses {
-		from = max(from, o.ListSize)
+		addressed := max(replicas, listSize, o.Record.Ring.Size)
+		for i := range addressed {
+			apply.Do(action.ApplyMemberService{Ordinal: i})
+		}
+		from = max(addressed, o.ListSize)
 	}
 	for _, s := range o.MemberServices {
 		switch {
 		case s.Ordinal < from:
-		case o.Cluster.StableAddresses && o.podExists(s.Ordinal):
+		case o.Cluster.StableAddresses && o.PodExists(s.Ordinal):
 		case !s.retired(o.Now):
-			p.add(action.RetireMemberService{Ordinal: s.Ordinal, UID: s.UID})
+			retire.Do(action.RetireMemberService{Ordinal: s.Ordinal, UID: s.UID})
 		case MayDeleteMemberService(&s, o.Now) != nil:
-			p.wakeAt(s.Unlisted.Add(AddressLingers))
+			retire.WakeAt(s.Unlisted.Add(AddressLingers))
 		default:
-			p.add(action.DeleteMemberService{Ordinal: s.Ordinal, UID: s.UID})
+			retire.Do(action.DeleteMemberService{Ordinal: s.Ordinal, UID: s.UID})
 		}
 	}
+	return apply, retire
 }
 
 // retired tells whether the Service's annotation says that the member is gone. Any client of the

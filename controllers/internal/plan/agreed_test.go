@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/test/tier"
 )
 
@@ -58,7 +58,7 @@ func takeAll(o *Observed, guarded map[string]int) (action.Action, error) {
 			live = &unmarked
 		}
 		kind, err := refusedLive(live, a)
-		if err != nil && strings.HasSuffix(err.Error(), "has no leaving mark yet") && o.drainRuns() {
+		if err != nil && strings.HasSuffix(err.Error(), "has no leaving mark yet") && o.DrainRuns() {
 			membersWait = true // a newer member's claim has no mark before the drain has ended
 			continue
 		}
@@ -100,17 +100,17 @@ func refusedLive(o *Observed, a action.Action) (kind string, err error) {
 func happen(o *Observed, a action.Action) {
 	switch a := a.(type) {
 	case action.AddClaimFinalizer:
-		o.claim(a.Claim.UID).Finalizer = true
+		o.Claim(a.Claim.UID).Finalizer = true
 	case action.MarkLeaving:
-		o.claim(a.Claim.UID).LeavingSince, o.claim(a.Claim.UID).Left = time.Unix(2000, 0), 9 // the latest mark
+		o.Claim(a.Claim.UID).LeavingSince, o.Claim(a.Claim.UID).Left = time.Unix(2000, 0), 9 // the latest mark
 	case action.WriteList:
 		o.Record = a.Record
 	case action.ApplyStatefulSet:
 		o.StatefulSet.Exists, o.StatefulSet.Replicas = true, a.Replicas
 	case action.CreateDrain:
-		o.Jobs = append(o.Jobs, Job{Name: "new", ClaimUID: a.Claim.UID, Survivors: a.Survivors})
+		o.Jobs = append(o.Jobs, claims.Job{Name: "new", ClaimUID: a.Claim.UID, Survivors: a.Survivors})
 	case action.CreateMove:
-		o.Moves = append(o.Moves, Job{Name: "new", ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
+		o.Moves = append(o.Moves, claims.Job{Name: "new", ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
 	case action.BeginMove:
 		for i := range o.Drainers {
 			if d := &o.Drainers[i]; d.ClaimUID == a.Claim.UID && d.Target == a.Target {
@@ -133,8 +133,8 @@ func anyScene(r *rand.Rand) *Observed {
 		}
 		return r.Int32N(6)
 	}
-	anyEnd := func() func(*Job) {
-		return [...]func(*Job){func(*Job) {}, gone, complete, unreadable, outOfTime, withoutReceipt, podKept}[r.IntN(7)]
+	anyEnd := func() func(*claims.Job) {
+		return [...]func(*claims.Job){func(*claims.Job) {}, gone, complete, unreadable, outOfTime, withoutReceipt, podKept}[r.IntN(7)]
 	}
 	o.Now = time.Unix(3000, 0)
 	o.Cluster.Parallelism = 1 + r.Int32N(2)
@@ -149,16 +149,16 @@ func anyScene(r *rand.Rand) *Observed {
 		case chance(20): // the list was restored, or a member came and went
 			s.member(ordinal)
 		default:
-			s.left(ordinal, func(c *claim.Claim) { c.LeavingSince, c.Left = time.Unix(int64(1000+r.IntN(5)), 0), r.Int64N(5) })
+			s.left(ordinal, func(c *claims.Claim) { c.LeavingSince, c.Left = time.Unix(int64(1000+r.IntN(5)), 0), r.Int64N(5) })
 			c := &o.Claims[len(o.Claims)-1]
-			c.Request = [...]claim.Request{claim.NoRequest, claim.NoRequest, claim.NoRequest, claim.Hold, claim.Skip, claim.Retry}[r.IntN(6)]
+			c.Request = [...]claims.Request{claims.NoRequest, claims.NoRequest, claims.NoRequest, claims.Hold, claims.Skip, claims.Retry}[r.IntN(6)]
 			c.Unmoved = chance(10)
 			if chance(10) {
 				deleting(c)
-				c.Where = claim.Where(r.IntN(5))
+				c.Where = claims.Where(r.IntN(5))
 			}
 			if chance(10) {
-				s.aside(ordinal, func(c *claim.Claim) { c.Pending = chance(50) })
+				s.aside(ordinal, func(c *claims.Claim) { c.Pending = chance(50) })
 			}
 			if chance(20) {
 				s.pod(ordinal)
@@ -176,7 +176,7 @@ func anyScene(r *rand.Rand) *Observed {
 	}
 	if chance(10) && len(o.Claims) > 0 {
 		c := &o.Claims[r.IntN(len(o.Claims))]
-		d := Drainer{Pod: "drainer", ClaimUID: c.UID}
+		d := claims.Drainer{Pod: "drainer", ClaimUID: c.UID}
 		if c.LeavingSince.IsZero() || chance(20) {
 			d.Target = [...]string{"4-cafe", o.Record.Target()}[r.IntN(2)]
 		}
@@ -209,15 +209,15 @@ func anyScene(r *rand.Rand) *Observed {
 		o.Record.Ring.Size--
 		o.LastReady = o.Now.Add(-[...]time.Duration{time.Second, time.Hour}[r.IntN(2)])
 		if target := o.Record.Next(o.Cluster.Ring.Of(o.ListSize + 1)).Target(); chance(50) {
-			s.move(r.Int32N(o.ListSize), func(j *Job) { j.Target, j.Waits = target, true })
+			s.move(r.Int32N(o.ListSize), func(j *claims.Job) { j.Target, j.Waits = target, true })
 		}
 	}
 	o.Cluster.Size = max(0, o.Cluster.Size+[...]int32{-2, -1, 0, 0, 1, 2}[r.IntN(6)])
 	if chance(50) {
 		preparedScene(s, chance)
 	}
-	o.Cluster.Policy = [...]claim.DrainPolicy{claim.Drain, claim.Drain, claim.Drain, claim.Retain, claim.Delete}[r.IntN(5)]
-	if o.Cluster.Policy == claim.Drain && chance(20) {
+	o.Cluster.Policy = [...]claims.DrainPolicy{claims.Drain, claims.Drain, claims.Drain, claims.Retain, claims.Delete}[r.IntN(5)]
+	if o.Cluster.Policy == claims.Drain && chance(20) {
 		o.Cluster.Deleting = chance(20)
 	}
 	return o
@@ -237,9 +237,9 @@ func leavingScene(s *scene, chance func(percent int) bool) {
 			c.LeavingSince = o.Now.Add(-time.Second)
 		}
 		if chance(40) {
-			s.move(c.Ordinal, func(j *Job) { j.Deleting = chance(10) })
+			s.move(c.Ordinal, func(j *claims.Job) { j.Deleting = chance(10) })
 			if chance(50) {
-				o.Drainers = append(o.Drainers, Drainer{Pod: "mover", ClaimUID: c.UID, Target: s.by(), Running: chance(80)})
+				o.Drainers = append(o.Drainers, claims.Drainer{Pod: "mover", ClaimUID: c.UID, Target: s.by(), Running: chance(80)})
 				prepared(s, chance)
 			}
 		}
@@ -257,9 +257,9 @@ func preparedScene(s *scene, chance func(percent int) bool) {
 		}
 		c.LeavingSince = o.Now.Add(-time.Second)
 		if chance(50) {
-			s.move(c.Ordinal, func(j *Job) { j.Target, j.Deleting = next.Target(), chance(10) })
+			s.move(c.Ordinal, func(j *claims.Job) { j.Target, j.Deleting = next.Target(), chance(10) })
 			if chance(50) {
-				o.Drainers = append(o.Drainers, Drainer{Pod: "mover", ClaimUID: c.UID, Target: next.Target(), Running: chance(80), Prepared: chance(60)})
+				o.Drainers = append(o.Drainers, claims.Drainer{Pod: "mover", ClaimUID: c.UID, Target: next.Target(), Running: chance(80), Prepared: chance(60)})
 			}
 			prepared(s, chance)
 		}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 var (
@@ -26,12 +26,12 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 	}{
 		"deleted before its drain":                     {at(2).left(2, deleting), takeAside, setsAside, nil},
 		"a pod still uses it":                          {at(2).left(2, deleting, inUse).pod(2), nil, setsAside, nil},
-		"the volume waits, the claim is not there yet": {at(2).left(2, deleting, where(claim.Reserved)), takeAside, setsAside, nil},
+		"the volume waits, the claim is not there yet": {at(2).left(2, deleting, where(claims.Reserved)), takeAside, setsAside, nil},
 		"the claim is there, and waits for the volume": {
-			at(2).left(2, deleting, where(claim.Reserved)).aside(2, pending), nil, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
+			at(2).left(2, deleting, where(claims.Reserved)).aside(2, pending), nil, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"the claim has the volume: the first one goes, before any drain": {
-			at(2).left(2, deleting, where(claim.Reserved)).aside(2),
+			at(2).left(2, deleting, where(claims.Reserved)).aside(2),
 			[]string{"release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"the first one is released, and not gone": {
@@ -46,12 +46,12 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 			[]string{"reserve volume pv-2 of claim data-2-aside for claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"}, setsAside, nil,
 		},
 		"deleted in its turn, before the first one was let go": {
-			at(2).left(2, deleting, where(claim.Elsewhere)).aside(2, deleting),
+			at(2).left(2, deleting, where(claims.Elsewhere)).aside(2, deleting),
 			[]string{"reserve volume pv-2 of claim data-2-aside for claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"},
 			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"deleted in its turn, and the next one, too": {
-			at(2).aside(2, deleting, where(claim.Elsewhere)).aside(2, deleting, func(c *claim.Claim) { c.Name, c.UID = "data-2-aside-2", "second" }),
+			at(2).aside(2, deleting, where(claims.Elsewhere)).aside(2, deleting, func(c *claims.Claim) { c.Name, c.UID = "data-2-aside-2", "second" }),
 			[]string{"reserve volume pv-2 of claim data-2-aside-2 for claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside-2"},
 			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
@@ -67,22 +67,22 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 		"its drain ended well": {
 			at(2).left(2, deleting, inUse).job(2, 2, complete), []string{"record the receipt of claim data-2"}, []string{"2 Releasing Drained"}, nil,
 		},
-		"given up": {at(2).left(2, deleting, requested(claim.Skip)), []string{"release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil},
+		"given up": {at(2).left(2, deleting, requested(claims.Skip)), []string{"release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil},
 		"given up, when the volume waits already": {
-			at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip)),
+			at(2).left(2, deleting, where(claims.Reserved), requested(claims.Skip)),
 			[]string{"return volume pv-2 to claim data-2", "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
 		},
 		"given up too late: the other claim has the volume": {
-			at(2).left(2, deleting, where(claim.Reserved), requested(claim.Skip)).aside(2),
+			at(2).left(2, deleting, where(claims.Reserved), requested(claims.Skip)).aside(2),
 			[]string{"release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
-		"no rights": {at(2).left(2, deleting, where(claim.Forbidden)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
+		"no rights": {at(2).left(2, deleting, where(claims.Forbidden)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
 		"no rights, its failed Job is kept": {
-			at(2).left(2, deleting, where(claim.Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
+			at(2).left(2, deleting, where(claims.Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
 		},
-		"the volume is gone": {at(2).left(2, deleting, where(claim.Gone)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
+		"the volume is gone": {at(2).left(2, deleting, where(claims.Gone)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"}},
 		"the volume is another's": {
-			at(2).left(2, deleting, where(claim.Elsewhere)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
+			at(2).left(2, deleting, where(claims.Elsewhere)), nil, []string{"2 Failed ClaimDeleted"}, []string{"data-2"},
 		},
 		"of a member that stays, whose pod is there": {
 			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); inUse(&o.Claims[2]) }), nil, nil, []string{"data-2"},
@@ -97,7 +97,7 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 			at(3).aside(2), []string{"drain claim data-2-aside into 3 survivors"}, []string{"2 Draining"}, nil,
 		},
 		"of a member that stays, given up": {
-			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); o.Claims[2].Request = claim.Skip }), []string{"release claim data-2: Skipped"}, nil, nil,
+			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); o.Claims[2].Request = claims.Skip }), []string{"release claim data-2: Skipped"}, nil, nil,
 		},
 		"of a member that stays, never bound": {
 			at(3).with(func(o *Observed) { deleting(&o.Claims[2]); unbound(&o.Claims[2]) }), []string{"release claim data-2: NeverBound"}, nil, nil,
@@ -120,18 +120,18 @@ func TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember(t *testing.T) {
 		drains  []string
 	}{
 		"up past a drain that failed": {
-			at(2).wanted(3).left(2, where(claim.Here)).job(2, 2, unreadable), []string{"set claim data-2 aside"}, setsAside,
+			at(2).wanted(3).left(2, where(claims.Here)).job(2, 2, unreadable), []string{"set claim data-2 aside"}, setsAside,
 		},
 		"up past a drain that is held": {
-			at(2).wanted(3).left(2, where(claim.Here), requested(claim.Hold)), []string{"set claim data-2 aside"}, setsAside,
+			at(2).wanted(3).left(2, where(claims.Here), requested(claims.Hold)), []string{"set claim data-2 aside"}, setsAside,
 		},
 		"a retry comes first": {
-			at(2).wanted(3).left(2, where(claim.Here), requested(claim.Retry)).job(2, 2, unreadable),
+			at(2).wanted(3).left(2, where(claims.Here), requested(claims.Retry)).job(2, 2, unreadable),
 			[]string{"delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, []string{"2 Waiting InTurn"},
 		},
-		"no rights": {at(2).wanted(3).left(2, where(claim.Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed SourceCorrupt"}},
+		"no rights": {at(2).wanted(3).left(2, where(claims.Forbidden)).job(2, 2, unreadable), nil, []string{"2 Failed SourceCorrupt"}},
 		"below a drain that failed, it blocks no member": {
-			at(2).left(5, where(claim.Here)).job(5, 2, unreadable), nil, []string{"5 Failed SourceCorrupt"},
+			at(2).left(5, where(claims.Here)).job(5, 2, unreadable), nil, []string{"5 Failed SourceCorrupt"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,8 +143,8 @@ func TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember(t *testing.T) {
 			}
 		})
 	}
-	failedAgain := at(3).aside(2, where(claim.Here)).with(func(o *Observed) {
-		o.Jobs = []Job{{Name: "job", UID: "job", ClaimUID: uid(2) + "-aside", Survivors: 3}}
+	failedAgain := at(3).aside(2, where(claims.Here)).with(func(o *Observed) {
+		o.Jobs = []claims.Job{{Name: "job", UID: "job", ClaimUID: uid(2) + "-aside", Survivors: 3}}
 		unreadable(&o.Jobs[0])
 	})
 	want := outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}, Drains: []string{"2 Failed SourceCorrupt"}}
@@ -158,17 +158,17 @@ func TestDismantlingFinishesWhatIsHalfSetAside(t *testing.T) {
 		scene *scene
 		want  []string
 	}{
-		"the claim waits for the volume": {at(0).left(1, deleting, where(claim.Reserved)).aside(1, pending), nil},
-		"the claim has the volume":       {at(0).left(1, deleting, where(claim.Reserved)).aside(1), []string{"release claim data-1: SetAside"}},
+		"the claim waits for the volume": {at(0).left(1, deleting, where(claims.Reserved)).aside(1, pending), nil},
+		"the claim has the volume":       {at(0).left(1, deleting, where(claims.Reserved)).aside(1), []string{"release claim data-1: SetAside"}},
 		"the first one is gone": {
 			at(0).aside(1), []string{"release claim data-1-aside: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 		"only the volume waits": {
-			at(0).left(1, deleting, where(claim.Reserved)),
+			at(0).left(1, deleting, where(claims.Reserved)),
 			[]string{"return volume pv-1 to claim data-1", "release claim data-1: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 		"the volume is gone": {
-			at(0).left(1, deleting, where(claim.Gone)).aside(1, pending),
+			at(0).left(1, deleting, where(claims.Gone)).aside(1, pending),
 			[]string{"release claim data-1: ClusterDeleted", "release claim data-1-aside: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 	} {
@@ -179,7 +179,7 @@ func TestDismantlingFinishesWhatIsHalfSetAside(t *testing.T) {
 			}
 		})
 	}
-	ends := at(1).left(1, deleting, where(claim.Reserved)).aside(1, pending).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true })
+	ends := at(1).left(1, deleting, where(claims.Reserved)).aside(1, pending).with(func(o *Observed) { o.Cluster.NamespaceTerminating = true })
 	want := []string{
 		"return volume pv-1 to claim data-1", "release claim data-1: NamespaceTerminating", "release claim data-1-aside: NamespaceTerminating",
 		"release claim data-0: NamespaceTerminating", "remove the cluster's finalizer",
@@ -200,13 +200,13 @@ func TestInvariantsHoldWhileAVolumeIsSetAside(t *testing.T) {
 			}
 		}
 	}
-	same := func(*claim.Claim) {}
+	same := func(*claims.Claim) {}
 	for _, size := range []int32{0, 1, 2, 3, 4} {
-		for _, policy := range []claim.DrainPolicy{claim.Drain, claim.Retain, claim.Delete} {
+		for _, policy := range []claims.DrainPolicy{claims.Drain, claims.Retain, claims.Delete} {
 			for _, ends := range []bool{false, true} {
-				for place := claim.Here; place <= claim.Forbidden; place++ {
-					for i, first := range []func(*claim.Claim){same, inUse, unheld, drained, requested(claim.Skip), requested(claim.Hold)} {
-						for j, second := range []func(*claim.Claim){nil, same, pending, deleting, drained, requested(claim.Skip)} {
+				for place := claims.Here; place <= claims.Forbidden; place++ {
+					for i, first := range []func(*claims.Claim){same, inUse, unheld, drained, requested(claims.Skip), requested(claims.Hold)} {
+						for j, second := range []func(*claims.Claim){nil, same, pending, deleting, drained, requested(claims.Skip)} {
 							for k, job := range jobStates() {
 								s := at(2).left(2, deleting, where(place), first)
 								s.o.Cluster.Size, s.o.Cluster.Policy, s.o.Cluster.Deleting = size, policy, ends
@@ -234,17 +234,17 @@ func TestInvariantsHoldWhileAVolumeIsSetAside(t *testing.T) {
 }
 
 func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
-	left := func(changes ...func(*claim.Claim)) *scene { return at(2).left(2, changes...) }
-	third := func(ask func(*Observed, *claim.Claim) error) func(*Observed) error {
-		return func(o *Observed) error { return ask(o, o.claim(uid(2))) }
+	left := func(changes ...func(*claims.Claim)) *scene { return at(2).left(2, changes...) }
+	third := func(ask func(*Observed, *claims.Claim) error) func(*Observed) error {
+		return func(o *Observed) error { return ask(o, o.Claim(uid(2))) }
 	}
-	refusals(t, third(MaySetAside), map[*scene]string{
-		left(where(claim.Here)):                             "",
-		left(where(claim.Forbidden)):                        "volume pv-2 is not bound to claim data-2",
-		left(where(claim.Here), unheld):                     "claim data-2 is a member's, or lacks the finalizer",
-		left(where(claim.Here)).job(2, 2):                   "Job job-data-2 drains claim data-2",
-		left(where(claim.Here)).job(2, 2, unreadable, gone): "Job job-data-2 drains claim data-2",
-		left(where(claim.Here)).job(2, 2, unreadable):       "",
+	refusals(t, func(o *Observed) error { return claims.MaySetAside(&o.Facts, o.Claim(uid(2))) }, map[*scene]string{
+		left(where(claims.Here)):                             "",
+		left(where(claims.Forbidden)):                        "volume pv-2 is not bound to claim data-2",
+		left(where(claims.Here), unheld):                     "claim data-2 is a member's, or lacks the finalizer",
+		left(where(claims.Here)).job(2, 2):                   "Job job-data-2 drains claim data-2",
+		left(where(claims.Here)).job(2, 2, unreadable, gone): "Job job-data-2 drains claim data-2",
+		left(where(claims.Here)).job(2, 2, unreadable):       "",
 	})
 	refusals(t, third(MayHandOver), map[*scene]string{
 		left(deleting):                    "no other claim is bound to volume pv-2 yet",
@@ -255,7 +255,7 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 		left(deleting).aside(2, unheld):   "no other claim is bound to volume pv-2 yet",
 		left(deleting).job(1, 1).aside(2): "", // a departed member does not return empty
 	})
-	refusals(t, func(o *Observed) error { return MayHandOver(o, o.claim(uid(1))) }, map[*scene]string{
+	refusals(t, func(o *Observed) error { return MayHandOver(o, o.Claim(uid(1))) }, map[*scene]string{
 		at(2).change(1, deleting).aside(1):                             "",
 		at(2).change(1, deleting).aside(1).left(2).job(2, 2):           "Job job-data-2 may bring older items to the member of claim data-1",
 		at(2).change(1, deleting).aside(1).left(2).job(2, 2, gone):     "Job job-data-2 may bring older items to the member of claim data-1",
@@ -263,7 +263,7 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 	})
 	returned := at(3).aside(2)
 	refusals(t, func(o *Observed) error {
-		return MayDrain(o, action.CreateDrain{Claim: o.claim(uid(2) + "-aside").Ref(), Survivors: 3})
+		return MayDrain(o, action.CreateDrain{Claim: o.Claim(uid(2) + "-aside").Ref(), Survivors: 3})
 	}, map[*scene]string{returned: ""})
 	refusals(t, func(o *Observed) error { return MaySetReplicas(o, 3) }, map[*scene]string{returned: ""})
 }
@@ -272,15 +272,15 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 // meanwhile may be older than those on its volume. So the drain or move ends, and begins again when
 // that volume is drained.
 func TestNothingMovesToAMemberThatReturnsEmptyBeforeItsVolumeIsDrained(t *testing.T) {
-	wiped := func(s *scene, changes ...func(*claim.Claim)) *scene {
+	wiped := func(s *scene, changes ...func(*claims.Claim)) *scene {
 		s.o.Pods, s.o.Ready = []int32{0}, []int32{0}
-		for _, change := range append([]func(*claim.Claim){deleting}, changes...) {
+		for _, change := range append([]func(*claims.Claim){deleting}, changes...) {
 			s.change(1, change)
 		}
 		return s
 	}
-	tookOver := func(c *claim.Claim) { c.Where = claim.Reserved }
-	asideOfMember := func(s *scene) *scene { return s.aside(1, func(c *claim.Claim) { c.Left = 9 }) }
+	tookOver := func(c *claims.Claim) { c.Where = claims.Reserved }
+	asideOfMember := func(s *scene) *scene { return s.aside(1, func(c *claims.Claim) { c.Left = 9 }) }
 	const why = "claim data-1 was deleted: its volume is set aside first, since its items may be newer"
 	for what, test := range map[string]struct {
 		scene *scene
@@ -293,7 +293,7 @@ func TestNothingMovesToAMemberThatReturnsEmptyBeforeItsVolumeIsDrained(t *testin
 		"nothing moves: it is handed on": {asideOfMember(wiped(at(2), tookOver)), "release claim data-1: SetAside"},
 		"a drain is not gone yet":        {asideOfMember(wiped(at(2).left(2).job(2, 2, gone), tookOver)), ""},
 		"its pod is not gone yet": {asideOfMember(wiped(at(2).left(2).with(func(o *Observed) {
-			o.Drainers = []Drainer{{Pod: "drainer", ClaimUID: uid(2), Running: true}}
+			o.Drainers = []claims.Drainer{{Pod: "drainer", ClaimUID: uid(2), Running: true}}
 		}), tookOver)), ""},
 		"no drain begins": {wiped(at(2).left(2)), ""},
 	} {
@@ -311,26 +311,26 @@ func TestNothingMovesToAMemberThatReturnsEmptyBeforeItsVolumeIsDrained(t *testin
 
 // A retained volume blocks no member if it can be set aside.
 func TestVolumeThatIsKeptIsSetAsideForItsMember(t *testing.T) {
-	apply, deleted := "apply the StatefulSet, 2 replicas", func(c *claim.Claim) { c.Deleting = true }
+	apply, deleted := "apply the StatefulSet, 2 replicas", func(c *claims.Claim) { c.Deleting = true }
 	for what, test := range map[string]struct {
 		scene   *scene
 		actions []string
 		drains  []string
 	}{
-		"it is held first":             {at(2).wanted(3).left(2, unheld, where(claim.Here)), []string{apply, "add the finalizer to claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
-		"it is held":                   {at(2).wanted(3).left(2, where(claim.Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
-		"its pod is there":             {at(2).wanted(3).left(2, where(claim.Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
-		"it was drained until now":     {at(2).wanted(3).left(2, where(claim.Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
-		"its volume moves":             {at(2).wanted(3).left(2, deleted, where(claim.Here)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"and its member stays away":    {at(2).left(2, deleted, where(claim.Reserved)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
-		"another claim has it":         {at(2).wanted(3).left(2, deleted, where(claim.Reserved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
+		"it is held first":             {at(2).wanted(3).left(2, unheld, where(claims.Here)), []string{apply, "add the finalizer to claim data-2", "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"it is held":                   {at(2).wanted(3).left(2, where(claims.Here)), []string{apply, "set claim data-2 aside"}, []string{"2 Waiting SettingAside"}},
+		"its pod is there":             {at(2).wanted(3).left(2, where(claims.Here)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
+		"it was drained until now":     {at(2).wanted(3).left(2, where(claims.Here)).job(2, 2), []string{apply, "delete Job job-data-2: its claim is kept, and set aside"}, []string{"2 Waiting SettingAside"}},
+		"its volume moves":             {at(2).wanted(3).left(2, deleted, where(claims.Here)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"and its member stays away":    {at(2).left(2, deleted, where(claims.Reserved)), []string{apply, "reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}, []string{"2 Waiting SettingAside"}},
+		"another claim has it":         {at(2).wanted(3).left(2, deleted, where(claims.Reserved)).aside(2), []string{apply, "release claim data-2: SetAside"}, []string{"2 Waiting SettingAside", "2 Waiting SettingAside"}},
 		"which is kept, and not held":  {at(3).aside(2), []string{"apply the StatefulSet, 3 replicas", "release claim data-2-aside: Retained"}, nil},
-		"the operator may not move it": {at(2).wanted(3).left(2, unheld, where(claim.Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
+		"the operator may not move it": {at(2).wanted(3).left(2, unheld, where(claims.Forbidden)), []string{apply}, []string{"2 Failed BlockedByVolume"}},
 		"it has no volume":             {at(2).wanted(3).left(2, unheld, unbound), []string{apply, "delete claim data-2: NeverBound"}, []string{"2 Releasing NeverBound"}},
-		"its member stays away":        {at(2).left(2, unheld, where(claim.Here)), []string{apply}, nil},
+		"its member stays away":        {at(2).left(2, unheld, where(claims.Here)), []string{apply}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
-			test.scene.o.Cluster.Policy = claim.Retain
+			test.scene.o.Cluster.Policy = claims.Retain
 			got := planned(test.scene)
 			if diff := cmp.Diff(outcome{Replicas: got.Replicas, Blocked: got.Blocked, Actions: test.actions, Drains: test.drains}, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

@@ -7,18 +7,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 const mib = 1 << 20
 
 // sized sets the size that a claim asks for, and that of its volume, in MiB.
-func sized(asked, capacity int64) func(*claim.Claim) {
-	return func(c *claim.Claim) { c.Asked, c.Capacity = asked*mib, capacity*mib }
+func sized(asked, capacity int64) func(*claims.Claim) {
+	return func(c *claims.Claim) { c.Asked, c.Capacity = asked*mib, capacity*mib }
 }
 
 // volumes is a cluster of one member. Its volume is to have 256 MiB, and its memory is 100 MiB.
-func volumes(changes ...func(*claim.Claim)) *scene {
+func volumes(changes ...func(*claims.Claim)) *scene {
 	s := at(1)
 	s.o.Cluster.VolumeSize, s.o.Cluster.Memory = 256*mib, 100*mib
 	s.o.Cluster.VolumeSizeGiven = true

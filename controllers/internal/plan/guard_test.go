@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // refusals compares a check's error about each scene; "" if the check allows the step.
@@ -35,7 +35,7 @@ func TestLiveTheSizeIsSetOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 		at(2).left(2).job(2, 1, gone):     "Job job-data-2 drains into 1 members",
 		at(2).left(2).job(2, 1, complete): "",
 	})
-	aside := func(j *Job) { j.ClaimUID = uid(1) + "-aside" }
+	aside := func(j *claims.Job) { j.ClaimUID = uid(1) + "-aside" }
 	refusals(t, toTwo, map[*scene]string{
 		marked(at(3), 2): "",
 		// The cache had no Job when the mark was written.
@@ -47,7 +47,7 @@ func TestLiveTheSizeIsSetOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 }
 
 func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
-	left := func(changes ...func(*claim.Claim)) *scene { return at(2).left(2, changes...) }
+	left := func(changes ...func(*claims.Claim)) *scene { return at(2).left(2, changes...) }
 	drain := func(o *Observed) error {
 		return MayDrain(o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 2})
 	}
@@ -68,7 +68,7 @@ func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 }
 
 func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
-	refusals(t, MayRemoveClusterFinalizer, map[*scene]string{
+	refusals(t, func(o *Observed) error { return claims.MayRemoveClusterFinalizer(&o.Facts) }, map[*scene]string{
 		at(1):                 "claim data-0 still has the finalizer",
 		at(0).left(0, unheld): "",
 	})
@@ -76,19 +76,19 @@ func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
 
 func TestLiveAVolumeIsGivenUpOnlyWhereADrainerSaidSo(t *testing.T) {
 	giveUp := func(o *Observed) error {
-		c := o.claim(uid(2))
-		if err := claim.MayRelease(o.Cluster.Terms(), c, action.ByUnrecoverable); err != nil {
+		c := o.Claim(uid(2))
+		if err := claims.MayRelease(&o.Cluster.Terms, c, action.ByUnrecoverable); err != nil {
 			return err
 		}
-		return MayReleaseUnreadable(o, c)
+		return claims.MayReleaseUnreadable(&o.Facts, c)
 	}
 	release := func(o *Observed) { o.Cluster.ReleaseUnreadable = true }
 	refusals(t, giveUp, map[*scene]string{
-		at(2).left(2).job(2, 2, unreadable).with(release):                        "",
-		at(2).left(2).job(2, 2, unreadable):                                      "the Memcached keeps volumes that can't be read",
-		at(2).left(2).job(2, 2, complete).with(release):                          "no drainer found that claim data-2 can't be read",
-		at(2).left(2).with(release):                                              "no drainer found that claim data-2 can't be read",
-		at(2).left(2, requested(claim.Hold)).job(2, 2, unreadable).with(release): "no drainer found that claim data-2 can't be read",
-		at(3).job(2, 2, unreadable).with(release):                                "claim data-2 is a member's",
+		at(2).left(2).job(2, 2, unreadable).with(release):                         "",
+		at(2).left(2).job(2, 2, unreadable):                                       "the Memcached keeps volumes that can't be read",
+		at(2).left(2).job(2, 2, complete).with(release):                           "no drainer found that claim data-2 can't be read",
+		at(2).left(2).with(release):                                               "no drainer found that claim data-2 can't be read",
+		at(2).left(2, requested(claims.Hold)).job(2, 2, unreadable).with(release): "no drainer found that claim data-2 can't be read",
+		at(3).job(2, 2, unreadable).with(release):                                 "claim data-2 is a member's",
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -23,7 +23,7 @@ func everyScene(do func(description string, o *Observed)) int {
 	n := 0
 	for _, size := range []int32{0, 1, 2, 3, 4} {
 		for _, replicas := range []int32{0, 2, 3} {
-			for _, policy := range []claim.DrainPolicy{claim.Drain, claim.Retain, claim.Delete} {
+			for _, policy := range []claims.DrainPolicy{claims.Drain, claims.Retain, claims.Delete} {
 				for _, end := range []func(*Cluster){func(*Cluster) {}, func(c *Cluster) { c.Deleting = true },
 					func(c *Cluster) { c.Deleting, c.DeleteClaims = true, true }, func(c *Cluster) { c.NamespaceTerminating = true }} {
 					for i, claim := range claimStates() {
@@ -51,14 +51,14 @@ func everyScene(do func(description string, o *Observed)) int {
 	return n
 }
 
-func claimStates() []func(*claim.Claim) {
-	other := func(c *claim.Claim) { c.Receipt = receiptFor("another claim") }
-	short := func(c *claim.Claim) { c.Receipt = receiptFor(c.UID); c.Receipt.Found++ }
-	var states []func(*claim.Claim)
-	for _, receipt := range []func(*claim.Claim){func(*claim.Claim) {}, drained, other, short} {
-		for _, request := range []claim.Request{claim.NoRequest, claim.Skip, claim.Retry, claim.Hold} {
-			for _, more := range []func(*claim.Claim){func(*claim.Claim) {}, deleting, unbound, unheld, func(c *claim.Claim) { c.LeavingSince = time.Time{} }} {
-				states = append(states, func(c *claim.Claim) {
+func claimStates() []func(*claims.Claim) {
+	other := func(c *claims.Claim) { c.Receipt = receiptFor("another claim") }
+	short := func(c *claims.Claim) { c.Receipt = receiptFor(c.UID); c.Receipt.Found++ }
+	var states []func(*claims.Claim)
+	for _, receipt := range []func(*claims.Claim){func(*claims.Claim) {}, drained, other, short} {
+		for _, request := range []claims.Request{claims.NoRequest, claims.Skip, claims.Retry, claims.Hold} {
+			for _, more := range []func(*claims.Claim){func(*claims.Claim) {}, deleting, unbound, unheld, func(c *claims.Claim) { c.LeavingSince = time.Time{} }} {
+				states = append(states, func(c *claims.Claim) {
 					receipt(c)
 					c.Request = request
 					more(c)
@@ -70,12 +70,12 @@ func claimStates() []func(*claim.Claim) {
 }
 
 // jobStates returns the states of a Job, with nil for no Job.
-func jobStates() []func(*Job) {
-	stranger := func(j *Job) { j.State, j.Receipt = JobComplete, receiptFor("another claim") }
-	empty := func(j *Job) {
-		j.State, j.Receipt = JobComplete, &contract.Receipt{Version: 1, Source: string(j.ClaimUID)}
+func jobStates() []func(*claims.Job) {
+	stranger := func(j *claims.Job) { j.State, j.Receipt = claims.JobComplete, receiptFor("another claim") }
+	empty := func(j *claims.Job) {
+		j.State, j.Receipt = claims.JobComplete, &contract.Receipt{Version: 1, Source: string(j.ClaimUID)}
 	}
-	return []func(*Job){nil, func(*Job) {}, gone, complete, withoutReceipt, stranger, empty, unreadable, outOfTime}
+	return []func(*claims.Job){nil, func(*claims.Job) {}, gone, complete, withoutReceipt, stranger, empty, unreadable, outOfTime}
 }
 
 func actions[T action.Action](p Plan) []T {
@@ -88,8 +88,8 @@ func actions[T action.Action](p Plan) []T {
 	return found
 }
 
-func claimOf(o *Observed, uid types.UID) *claim.Claim {
-	i := slices.IndexFunc(o.Claims, func(c claim.Claim) bool { return c.UID == uid })
+func claimOf(o *Observed, uid types.UID) *claims.Claim {
+	i := slices.IndexFunc(o.Claims, func(c claims.Claim) bool { return c.UID == uid })
 	return &o.Claims[i]
 }
 
@@ -133,8 +133,8 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 		c := claimOf(o, r.UID)
 		left := !c.LeavingSince.IsZero() || slices.Contains(actions[action.MarkLeaving](p), action.MarkLeaving{Claim: c.Ref()})
 		receipt := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
-		word := c.Request == claim.Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
-			left && o.Cluster.Policy != claim.Drain || c.Volume == ""
+		word := c.Request == claims.Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
+			left && o.Cluster.Policy != claims.Drain || c.Volume == ""
 		if !receipt && !word && !handedOver(o, c) {
 			return fmt.Errorf("claim %s is released", r.Name)
 		}
@@ -143,8 +143,8 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 }
 
 // handedOver tells whether another claim with the finalizer is bound to the volume.
-func handedOver(o *Observed, c *claim.Claim) bool {
-	return c.Deleting && slices.ContainsFunc(o.Claims, func(other claim.Claim) bool {
+func handedOver(o *Observed, c *claims.Claim) bool {
+	return c.Deleting && slices.ContainsFunc(o.Claims, func(other claims.Claim) bool {
 		return other.UID != c.UID && other.Volume == c.Volume && other.Finalizer && !other.Deleting && !other.Pending
 	})
 }
@@ -159,7 +159,7 @@ func onlyGoodReceipts(_ *Observed, p Plan) error {
 }
 
 func onlyToMembersThatStay(o *Observed, p Plan) error {
-	job := o.runningDrain()
+	job := o.RunningDrain()
 	for _, a := range actions[action.ApplyStatefulSet](p) {
 		if job != nil && a.Replicas != job.Survivors {
 			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, job.Survivors)
@@ -175,12 +175,12 @@ func onlyToMembersThatStay(o *Observed, p Plan) error {
 
 func oneUserPerVolume(o *Observed, p Plan) error {
 	for _, a := range actions[action.CreateDrain](p) {
-		if o.memberExists(claimOf(o, a.Claim.UID)) || o.jobFor(a.Claim.UID) != nil {
+		if o.MemberExists(claimOf(o, a.Claim.UID)) || o.JobOf(a.Claim.UID) != nil {
 			return fmt.Errorf("a second user of %s", a.Claim.Name)
 		}
 	}
 	for _, a := range actions[action.ReserveVolume](p) {
-		if c := claimOf(o, a.Claim.UID); !c.Deleting || c.InUse || o.drainContinues(c, o.jobFor(c.UID)) {
+		if c := claimOf(o, a.Claim.UID); !c.Deleting || c.InUse || o.DrainContinues(c) {
 			return fmt.Errorf("volume %s is moved from under its user", a.Volume)
 		}
 	}
@@ -188,15 +188,15 @@ func oneUserPerVolume(o *Observed, p Plan) error {
 }
 
 func everyHeldClaimShown(o *Observed, p Plan) error {
-	drains := o.drainRuns()
+	drains := o.DrainRuns()
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		since := c.LeavingSince.IsZero() && drains // a member that came since, or the cache is stale
 		if len(actions[action.ApplyStatefulSet](p)) == 0 || c.Ordinal < p.Replicas || p.Replicas == 0 || !c.Finalizer || since {
 			continue
 		}
-		shown := slices.ContainsFunc(p.Drains, func(d DrainState) bool {
-			return d.Claim.UID == c.UID && (d.Message != "" || d.Phase == Draining || d.Phase == Releasing)
+		shown := slices.ContainsFunc(p.Drains, func(d claims.DrainState) bool {
+			return d.Claim.UID == c.UID && (d.Message != "" || d.Phase == claims.Draining || d.Phase == claims.Releasing)
 		})
 		going := slices.ContainsFunc(actions[action.ReleaseClaim](p), func(a action.ReleaseClaim) bool { return a.Claim.UID == c.UID })
 		if !shown && !going {
@@ -207,7 +207,7 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 }
 
 func noReturnToOldVolumes(o *Observed, p Plan) error {
-	drains := o.drainRuns()
+	drains := o.DrainRuns()
 	for _, a := range actions[action.ApplyStatefulSet](p) {
 		for i := range o.Claims {
 			c := &o.Claims[i]

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -18,22 +18,22 @@ var now = time.Unix(5000, 0)
 // names two, and member 2 is still there.
 func shrinking() *scene {
 	s := at(2).pod(2)
-	s.left(2, func(c *claim.Claim) { c.LeavingSince = now.Add(-time.Second) })
+	s.left(2, func(c *claims.Claim) { c.LeavingSince = now.Add(-time.Second) })
 	s.o.Now, s.o.Ready = now, []int32{0, 1, 2}
 	s.o.StatefulSet.Replicas, s.o.Cluster.Patience, s.o.Cluster.MoveDeadline = 3, 90*time.Second, time.Hour
 	return s
 }
 
 // mover adds the Job that moves the items of leaving member 2, with a pod that runs.
-func (s *scene) mover(changes ...func(*Job)) *scene {
+func (s *scene) mover(changes ...func(*claims.Job)) *scene {
 	s.move(2, changes...)
-	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.by(), Running: true})
+	s.o.Drainers = append(s.o.Drainers, claims.Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.by(), Running: true})
 	return s
 }
 
-func marks(at time.Time) func(*claim.Claim) { return func(c *claim.Claim) { c.LeavingSince = at } }
+func marks(at time.Time) func(*claims.Claim) { return func(c *claims.Claim) { c.LeavingSince = at } }
 
-func moverFailed(j *Job) { j.State, j.Message = JobFailed, "BackoffLimitExceeded" }
+func moverFailed(j *claims.Job) { j.State, j.Message = claims.JobFailed, "BackoffLimitExceeded" }
 
 func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 	const moves = "move the items of the member of claim data-2, by ring " + target
@@ -64,15 +64,15 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 		"a mark of tomorrow":                    {shrinking().change(2, marks(now.Add(24*time.Hour))), 2, shrinks, gone},
 		"its mover has ended well":              {shrinking().mover(allMoved).with(noMovers), 2, shrinks, gone},
 		"its mover has failed":                  {shrinking().mover(moverFailed).with(noMovers), 2, shrinks, gone},
-		"its mover is being deleted":            {shrinking().mover(func(j *Job) { j.Deleting = true }), 2, shrinks, gone},
+		"its mover is being deleted":            {shrinking().mover(func(j *claims.Job) { j.Deleting = true }), 2, shrinks, gone},
 		"its mover gives by another ring":       {shrinking().mover(byAnother), 2, ends, gone},
 		"it is not ready":                       {shrinking().mover().with(func(o *Observed) { o.Ready = []int32{0, 1} }), 2, ends, gone},
 		"a person wants it again":               {shrinking().mover().wanted(3), 2, ends, gone},
-		"a person holds its drain":              {shrinking().mover().change(2, requested(claim.Hold)), 2, ends, []string{"2 Held Held"}},
-		"a person gives its items up":           {shrinking().mover().change(2, requested(claim.Skip)), 2, ends, gone},
+		"a person holds its drain":              {shrinking().mover().change(2, requested(claims.Hold)), 2, ends, []string{"2 Held Held"}},
+		"a person gives its items up":           {shrinking().mover().change(2, requested(claims.Skip)), 2, ends, gone},
 		"patience is 0":                         {shrinking().mover().with(func(o *Observed) { o.Cluster.Patience = 0 }), 2, ends, gone},
 		"move is off":                           {shrinking().mover().with(func(o *Observed) { o.Cluster.MovesOff = true }), 2, ends, gone},
-		"claims are retained":                   {shrinking().mover().with(func(o *Observed) { o.Cluster.Policy = claim.Retain }), 2, ends, gone},
+		"claims are retained":                   {shrinking().mover().with(func(o *Observed) { o.Cluster.Policy = claims.Retain }), 2, ends, gone},
 		"all stop": {shrinking().mover().wanted(0), 0,
 			[]string{"apply the StatefulSet, 0 replicas", "delete Job move-data-2: its member leaves now"}, gone},
 		"newer items are moved first": {shrinking().with(func(o *Observed) {
@@ -134,12 +134,12 @@ func TestAMemberWhoseClaimIsDeletedLeavesAtOnce(t *testing.T) {
 // The result of the mover is reported once, when its Job is deleted.
 func TestAMoversReceiptGoesWithItsJob(t *testing.T) {
 	for what, test := range map[string]struct {
-		end  func(*Job)
+		end  func(*claims.Job)
 		want bool
 	}{
 		"it ended well":        {allMoved, true},
 		"it failed":            {moverFailed, false},
-		"its receipt is short": {func(j *Job) { allMoved(j); j.Receipt.Found++ }, false},
+		"its receipt is short": {func(j *claims.Job) { allMoved(j); j.Receipt.Found++ }, false},
 	} {
 		s := shrinking().mover(test.end).with(noMovers).with(func(o *Observed) { o.StatefulSet.Replicas = 2 })
 		var deleted *action.DeleteJob
@@ -171,7 +171,7 @@ func TestMovingLiveIsCheckedLive(t *testing.T) {
 		"it is wanted again":        {func(s *scene) { s.wanted(3) }, false},
 		"all members are to stop":   {func(s *scene) { s.wanted(0) }, false},
 		"its claim is deleted":      {func(s *scene) { s.change(2, deleting) }, false},
-		"it is held":                {func(s *scene) { s.change(2, requested(claim.Hold)) }, false},
+		"it is held":                {func(s *scene) { s.change(2, requested(claims.Hold)) }, false},
 		"another ring is announced": {func(s *scene) { s.o.Record = ring.Record{Ring: s.o.Record.Ring, Serial: 9} }, false},
 		"it is being moved":         {func(s *scene) { s.mover() }, false},
 		"a drain runs":              {func(s *scene) { s.left(3).job(3, 2) }, false},

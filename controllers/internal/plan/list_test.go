@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -30,7 +30,7 @@ func TestListShrinksAtOnceAndGrowsWhenAllThatItLacksAreReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Observed{ListSize: test.before, Ready: test.ready}
-			if got := o.nextListSize(test.target); got != test.want {
+			if got := nextListSize(&o, test.target); got != test.want {
 				t.Errorf("%d servers, want %d", got, test.want)
 			}
 		})
@@ -62,16 +62,16 @@ func TestNobodyJoinsWhenClientsAreToldOfARingThatMovesKeys(t *testing.T) {
 }
 
 func TestTheListIsCheckedLive(t *testing.T) {
-	seen := at(3).wanted(2).change(2, func(c *claim.Claim) { c.PlanMark() })
+	seen := at(3).wanted(2).change(2, func(c *claims.Claim) { c.PlanMark() })
 	p := Next(&seen.o)
 	write := actions[action.WriteList](p)[0]
 	for what, test := range map[string]struct {
 		live *scene
 		may  bool
 	}{
-		"as the plan saw it":       {at(3).wanted(2).change(2, func(c *claim.Claim) { c.PlanMark() }), true},
-		"written by now":           {at(3).wanted(2).change(2, func(c *claim.Claim) { c.PlanMark() }).with(func(o *Observed) { o.Record = p.Record }), true},
-		"of another ring":          {at(3).wanted(2).change(2, func(c *claim.Claim) { c.PlanMark() }).with(func(o *Observed) { o.Record.Serial = 9 }), false},
+		"as the plan saw it":       {at(3).wanted(2).change(2, func(c *claims.Claim) { c.PlanMark() }), true},
+		"written by now":           {at(3).wanted(2).change(2, func(c *claims.Claim) { c.PlanMark() }).with(func(o *Observed) { o.Record = p.Record }), true},
+		"of another ring":          {at(3).wanted(2).change(2, func(c *claims.Claim) { c.PlanMark() }).with(func(o *Observed) { o.Record.Serial = 9 }), false},
 		"the member is not marked": {at(3).wanted(2), false},
 		"the size is set":          {at(3).wanted(2).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), true},
 	} {

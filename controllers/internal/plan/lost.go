@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // A member may be lost with its node while items are moved to it, and may never come back. Then the
@@ -19,55 +19,43 @@ import (
 // whose pod is replaced comes back sooner.
 const lostAfter = time.Minute
 
-// Away is a member that isn't ready, and since when; zero if that is not known.
-type Away struct {
-	Ordinal int32
-	Since   time.Time
-}
-
-// lost returns the members of the ring that are to leave and are lost, in order.
-func (o *Observed) lost() []int32 {
-	var lost []int32
-	for i := o.Cluster.Size; i < o.Record.Ring.Size; i++ {
-		if o.isLost(i) {
-			lost = append(lost, i)
+// lookForLost finds the members of the ring that are to leave and are lost.
+//
+// Such a member can leave before its items are moved. Either it joined with the present ring, and
+// has nothing older; or it is the only member that leaves, and is drained when all others are moved
+// (Claim.Unmoved). With two such members, each could have older values than the other. While the
+// volume of an earlier member waits, no member is lost: the older values on that volume would
+// replace what is discarded.
+func (v *view) lookForLost() {
+	v.target = v.Record.Target()
+	size, record := v.Cluster.Size, &v.Record
+	if size == 0 || size >= record.Ring.Size || slices.ContainsFunc(v.members, v.olderWaits) {
+		return
+	}
+	for i := size; i < record.Ring.Size; i++ {
+		dispensable := record.From.Size <= i || size == record.Ring.Size-1
+		if !dispensable || slices.Contains(v.Ready, i) {
+			continue
+		}
+		var since time.Time
+		if at := slices.IndexFunc(v.Away, func(a Away) bool { return a.Ordinal == i }); at >= 0 {
+			since = v.Away[at].Since
+		}
+		switch lost := since.Add(lostAfter); {
+		case !lost.After(v.Now):
+			v.lost = append(v.lost, i)
+		case v.nextLost.IsZero() || lost.Before(v.nextLost):
+			v.nextLost = lost
 		}
 	}
-	return lost
+	v.target = TargetWithout(v.target, v.lost)
 }
 
-func (o *Observed) isLost(ordinal int32) bool {
-	at, away := o.lostAt(ordinal)
-	return o.dispensable(ordinal) && away && !at.After(o.Now)
+// olderWaits tells whether the volume of an earlier member waits.
+func (v *view) olderWaits(m member) bool {
+	return !m.LeavingSince.IsZero() && m.Volume != "" && m.Receipt == nil && m.Request != claims.Skip && v.Cluster.ToDrain(m.Claim) && !v.Stranded(m.Claim) &&
+		(m.Aside || m.afterMove)
 }
-
-// dispensable tells whether the member can leave before its items are moved. Either it joined with
-// the present ring, and has nothing older; or it is the only member that leaves, and is drained
-// when all others are moved (Claim.Unmoved). With two such members, each could have older values
-// than the other. While the volume of an earlier member waits, no member is dispensable: the older
-// values on that volume would replace what is discarded.
-func (o *Observed) dispensable(ordinal int32) bool {
-	size, record := o.Cluster.Size, &o.Record
-	return 0 < size && size <= ordinal && ordinal < record.Ring.Size && (record.From.Size <= ordinal || size == record.Ring.Size-1) &&
-		!slices.ContainsFunc(o.Claims, func(c claim.Claim) bool {
-			return !c.LeavingSince.IsZero() && c.Volume != "" && c.Receipt == nil && c.Request != claim.Skip && o.toDrain(&c) && !o.stranded(&c) &&
-				(c.Aside || o.drainedAfterMove(&c))
-		})
-}
-
-// lostAt is when the member counts as lost if it doesn't become ready before.
-func (o *Observed) lostAt(ordinal int32) (at time.Time, away bool) {
-	if slices.Contains(o.Ready, ordinal) {
-		return time.Time{}, false
-	}
-	if i := slices.IndexFunc(o.Away, func(a Away) bool { return a.Ordinal == ordinal }); i >= 0 {
-		at = o.Away[i].Since
-	}
-	return at.Add(lostAfter), true
-}
-
-// target names the ring by which items are moved now, and the lost members.
-func (o *Observed) target() string { return TargetWithout(o.Record.Target(), o.lost()) }
 
 // TargetWithout names a ring whose lost members get no items.
 func TargetWithout(target string, lost []int32) string {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/memcached-operator/controllers/internal/action"
@@ -43,7 +45,7 @@ func TestLostMemberCanBeLetGo(t *testing.T) {
 		"the only one, though it holds items of before": {losing(2).with(func(o *Observed) { o.Record.From.Size = 3 }), []string{apply, place, move0}, []string{"1 Moving", "0 Moving"}, time.Time{}},
 		"a Job that would fill it ends": {losing(2).move(1), []string{apply, "delete Job move-data-1: the ring has changed, or a member is lost"},
 			[]string{"1 Waiting InTurn", "0 Waiting MoveWaits"}, time.Time{}},
-		"a Job that gives it nothing goes on": {losing(2).move(1, func(j *Job) { j.Target = losing(2).by(2) }), []string{apply, move0}, []string{"1 Moving", "0 Moving"}, time.Time{}},
+		"a Job that gives it nothing goes on": {losing(2).move(1, func(j *claims.Job) { j.Target = losing(2).by(2) }), []string{apply, move0}, []string{"1 Moving", "0 Moving"}, time.Time{}},
 		"it goes when the others are moved":   {losing(2).moved(0).moved(1), []string{"mark claim data-2 as leaving", "apply the StatefulSet, 2 replicas"}, nil, time.Time{}},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -21,8 +21,8 @@ func grown(from, size int32) *scene {
 }
 
 // move adds the Job that moves the member's items.
-func (s *scene) move(ordinal int32, changes ...func(*Job)) *scene {
-	j := Job{Name: "move-" + name(ordinal), UID: "move-" + uid(ordinal), ClaimUID: uid(ordinal), Target: s.by()}
+func (s *scene) move(ordinal int32, changes ...func(*claims.Job)) *scene {
+	j := claims.Job{Name: "move-" + name(ordinal), UID: "move-" + uid(ordinal), ClaimUID: uid(ordinal), Target: s.by()}
 	for _, change := range changes {
 		change(&j)
 	}
@@ -32,10 +32,10 @@ func (s *scene) move(ordinal int32, changes ...func(*Job)) *scene {
 
 // moved: the member's items are on their owners.
 func (s *scene) moved(ordinal int32) *scene {
-	return s.change(ordinal, func(c *claim.Claim) { c.Moved = 5 })
+	return s.change(ordinal, func(c *claims.Claim) { c.Moved = 5 })
 }
 
-func (s *scene) change(ordinal int32, change func(*claim.Claim)) *scene {
+func (s *scene) change(ordinal int32, change func(*claims.Claim)) *scene {
 	for i := range s.o.Claims {
 		if s.o.Claims[i].Ordinal == ordinal {
 			change(&s.o.Claims[i])
@@ -47,21 +47,21 @@ func (s *scene) change(ordinal int32, change func(*claim.Claim)) *scene {
 // movers adds the Jobs of n moves that are being deleted, and may still run.
 func (s *scene) movers(n int) *scene {
 	for range n {
-		s.o.Moves = append(s.o.Moves, Job{ClaimUID: "another", Target: s.by(), Deleting: true})
+		s.o.Moves = append(s.o.Moves, claims.Job{ClaimUID: "another", Target: s.by(), Deleting: true})
 	}
 	return s
 }
 
-func asked(r claim.Request) func(*claim.Claim) {
-	return func(c *claim.Claim) { c.MoveRequest = r }
+func asked(r claims.Request) func(*claims.Claim) {
+	return func(c *claims.Claim) { c.MoveRequest = r }
 }
 
-func allMoved(j *Job) {
-	j.State, j.Receipt = JobComplete, receiptFor(j.ClaimUID)
+func allMoved(j *claims.Job) {
+	j.State, j.Receipt = claims.JobComplete, receiptFor(j.ClaimUID)
 	j.Receipt.Source = ring.Source(j.ClaimUID, j.Target)
 }
 
-func byAnother(j *Job) { j.Target = "4-beef" }
+func byAnother(j *claims.Job) { j.Target = "4-beef" }
 
 func TestItemsAreMovedMemberByMember(t *testing.T) {
 	off := func(o *Observed) { o.Cluster.MovesOff = true }
@@ -89,10 +89,10 @@ func TestItemsAreMovedMemberByMember(t *testing.T) {
 			Actions: []string{"apply the StatefulSet, 3 replicas"}, Moves: []string{"0 Failed ReceiptInvalid"}}},
 		"it failed": {grown(1, 3).move(0, outOfTime), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas"}, Moves: []string{"0 Failed JobFailed"}}},
-		"it failed, retry": {grown(1, 3).move(0, outOfTime).change(0, asked(claim.Retry)), outcome{Replicas: 3,
+		"it failed, retry": {grown(1, 3).move(0, outOfTime).change(0, asked(claims.Retry)), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-0: a person asked for a retry", "clear the move's retry of claim data-0"},
 			Moves:   []string{"0 Waiting InTurn"}}},
-		"it failed, skip": {grown(1, 3).move(0, outOfTime).change(0, asked(claim.Skip)), outcome{Replicas: 3,
+		"it failed, skip": {grown(1, 3).move(0, outOfTime).change(0, asked(claims.Skip)), outcome{Replicas: 3,
 			Actions: []string{"apply the StatefulSet, 3 replicas", "record that the items of the member of claim data-0 are moved by ring 5-cafe"},
 			Moves:   []string{"0 Waiting InTurn"}}},
 		"it failed, Off": {grown(1, 3).move(0, outOfTime).with(off), outcome{Replicas: 3,
@@ -143,17 +143,17 @@ func TestMoveIsCheckedLive(t *testing.T) {
 		"as the plan saw it":             {grown(1, 3), true},
 		"moved by now":                   {grown(1, 3).moved(0), false},
 		"the claim is gone":              {grown(1, 3).with(func(o *Observed) { o.Claims = nil }), false},
-		"told to leave, but listed":      {grown(1, 3).change(0, func(c *claim.Claim) { c.PlanMark() }), true},
+		"told to leave, but listed":      {grown(1, 3).change(0, func(c *claims.Claim) { c.PlanMark() }), true},
 		"another ring":                   {grown(1, 3).with(func(o *Observed) { o.Record.Serial = 6 }), false},
 		"a drain runs":                   {grown(1, 3).left(3).job(3, 3), false},
 		"another move runs":              {grown(2, 3).move(1), true},
 		"as many as may run do":          {grown(2, 3).movers(mostMovers), false},
-		"a drainer of another ring runs": {grown(2, 3).with(func(o *Observed) { o.Drainers = []Drainer{{ClaimUID: uid(1), Target: "4-beef"}} }), false},
+		"a drainer of another ring runs": {grown(2, 3).with(func(o *Observed) { o.Drainers = []claims.Drainer{{ClaimUID: uid(1), Target: "4-beef"}} }), false},
 		"a Job of another ring begins": {grown(2, 3).move(1).with(func(o *Observed) {
 			o.Moves[0].Target = "4-beef"
 		}), false},
 		"a drainer of the member runs": {grown(2, 3).with(func(o *Observed) {
-			o.Drainers = []Drainer{{ClaimUID: uid(0), Target: grown(2, 3).by()}}
+			o.Drainers = []claims.Drainer{{ClaimUID: uid(0), Target: grown(2, 3).by()}}
 		}), false},
 		"members are not there":   {grown(1, 3).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
 		"no StatefulSet is there": {grown(1, 3).with(func(o *Observed) { o.StatefulSet = StatefulSet{} }), false},
@@ -173,7 +173,7 @@ func TestSizeIsHeldLiveUntilItemsAreMoved(t *testing.T) {
 		may  bool
 	}{
 		"the size of the ring":            {grown(1, 3), 3, true},
-		"fewer":                           {grown(1, 3).change(2, func(c *claim.Claim) { c.PlanMark() }), 2, false},
+		"fewer":                           {grown(1, 3).change(2, func(c *claims.Claim) { c.PlanMark() }), 2, false},
 		"more":                            {grown(1, 3), 4, false},
 		"none":                            {grown(1, 3), 0, true},
 		"more, moved":                     {grown(1, 3).moved(0), 4, true},
@@ -198,7 +198,7 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsAreMoved(t *testing.T) {
 		"one that is not on it yet":              {grown(1, 3), 3, true},
 		"one that joined since":                  {grown(1, 3).wanted(4).with(func(o *Observed) { o.StatefulSet.Replicas = 4 }), 3, false},
 		"beside a volume that is to be drained":  {at(2).wanted(1).left(2), 1, false},
-		"beside one that was told to leave, too": {at(3).wanted(1).change(2, func(c *claim.Claim) { c.PlanMark() }), 1, true},
+		"beside one that was told to leave, too": {at(3).wanted(1).change(2, func(c *claims.Claim) { c.PlanMark() }), 1, true},
 		"beside a drain that the cache lacked":   {at(3).wanted(2).aside(1).job(7, 3), 2, false},
 		"beside one that goes on":                {at(3).wanted(2).aside(1).job(7, 3, outOfTime, podKept), 2, false},
 		"beside a mark that a person wrote":      {marked(grown(1, 4), 1), 3, false},
@@ -215,19 +215,19 @@ func TestNoMemberOfTheRingIsMarkedUntilItemsAreMoved(t *testing.T) {
 
 // A move's receipt proves nothing about the member's volume. It never counts as a drain's receipt.
 func TestReceiptOfAMoveReleasesNothing(t *testing.T) {
-	job := Job{ClaimUID: uid(2), Target: grown(2, 3).by()}
+	job := claims.Job{ClaimUID: uid(2), Target: grown(2, 3).by()}
 	allMoved(&job)
-	p := Next(&at(2).left(2, func(c *claim.Claim) { c.Receipt = job.Receipt }).o)
+	p := Next(&at(2).left(2, func(c *claims.Claim) { c.Receipt = job.Receipt }).o)
 	for _, a := range p.Actions {
 		switch a.(type) {
 		case action.DeleteClaim, action.ReleaseClaim:
 			t.Errorf("%s", a)
 		}
 	}
-	if err := claim.MayRelease(&claim.Terms{}, &claim.Claim{Name: name(2), UID: uid(2), LeavingSince: time.Now(), Receipt: job.Receipt}, action.ByReceipt); err == nil {
+	if err := claims.MayRelease(&claims.Terms{}, &claims.Claim{Name: name(2), UID: uid(2), LeavingSince: time.Now(), Receipt: job.Receipt}, action.ByReceipt); err == nil {
 		t.Error("it lets the claim go")
 	}
-	s := at(2).left(2).job(2, 2, func(j *Job) { j.State, j.Receipt = JobComplete, job.Receipt })
+	s := at(2).left(2).job(2, 2, func(j *claims.Job) { j.State, j.Receipt = claims.JobComplete, job.Receipt })
 	if got := planned(s); len(got.Drains) != 1 || got.Drains[0] != "2 Failed ReceiptInvalid" {
 		t.Errorf("%v", got)
 	}
@@ -238,7 +238,7 @@ func TestReceiptOfAMoveReleasesNothing(t *testing.T) {
 func TestOlderValuesComeLater(t *testing.T) {
 	behind := func(o *Observed) { o.ListSize, o.Record.Ring.Size, o.Ready = 1, 1, nil }
 	moves := func(target string) func(*Observed) {
-		return func(o *Observed) { o.Drainers = []Drainer{{ClaimUID: "of another", Target: target}} }
+		return func(o *Observed) { o.Drainers = []claims.Drainer{{ClaimUID: "of another", Target: target}} }
 	}
 	for what, test := range map[string]struct {
 		scene *scene

@@ -1,31 +1,28 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
-	"example.com/memcached-operator/drainer/contract"
 )
 
 // Cluster is what the spec wants.
 type Cluster struct {
 	// Size wanted; 0 hibernates.
 	Size int32
-	// Policy for the claims of departed members.
-	Policy claim.DrainPolicy
-	// ReleaseUnreadable: spec.drain.onUnrecoverable is Release.
-	ReleaseUnreadable bool
+	// Terms of the claims: policy, and whether the Memcached or its namespace is being deleted.
+	claims.Terms
 	// WaitForRoom: spec.drain.onShortage is Wait.
 	WaitForRoom bool
 	// Parallelism is how many drains may run at once; at least 1.
 	Parallelism int32
-	// Deleting: the Memcached is being deleted, or is gone already.
-	Deleting bool
 	// Orphan: the members stay, without a Memcached.
 	Orphan bool
 	// DeleteClaims: spec.drain.whenDeleted is Delete.
@@ -40,8 +37,6 @@ type Cluster struct {
 	Routers bool
 	// Exclusive: only routers call the members.
 	Exclusive bool
-	// NamespaceTerminating: no pod can be created in the namespace any more.
-	NamespaceTerminating bool
 	// Finalizer: the Memcached has our finalizer.
 	Finalizer bool
 	// Ring has what the spec says about the ring; the plan sets its Size. MovesOff:
@@ -61,11 +56,6 @@ type Cluster struct {
 	VolumeSizeGiven bool
 }
 
-// Terms of the cluster's claims.
-func (c *Cluster) Terms() *claim.Terms {
-	return &claim.Terms{Policy: c.Policy, ReleaseUnreadable: c.ReleaseUnreadable, Deleting: c.Deleting, NamespaceTerminating: c.NamespaceTerminating}
-}
-
 // StatefulSet of the members.
 type StatefulSet struct {
 	Exists   bool
@@ -74,94 +64,20 @@ type StatefulSet struct {
 	Replicas int32
 }
 
-// JobState is the state of a Job.
-type JobState int
-
-// The states of a Job.
-const (
-	JobActive JobState = iota
-	JobComplete
-	JobFailed
-)
-
-// Job drains a claim, or moves the items of its member.
-type Job struct {
-	Name string
-	UID  types.UID
-	// ClaimUID is of the claim that the Job drains, or whose member's items it moves.
-	ClaimUID types.UID
-	// Survivors is the number of members that the Job adds items to: the ordinals below it.
-	Survivors int32
-	// Target names the ring by which the Job moves items; empty for a drain.
-	Target string
-	// Waits: each of the Job's pods waits until it is told to begin (Drainer.Waits).
-	Waits bool
-	State JobState
-	// Unstarted: the Job is active, and none of its present pods has run. Outdated: the Job's pods
-	// would be made differently now.
-	Unstarted, Outdated bool
-	// Misdirected: members listen at other ports than when the Job was made.
-	Misdirected bool
-	// Deleting: the Job has a deletionTimestamp; its pod may still run.
-	Deleting bool
-	// PodKept: the Job's drainer failed, and another container keeps its pod running. When that pod
-	// ends, Kubernetes starts the next one, until the Job is gone.
-	PodKept bool
-	// Receipt is of the Job's last pod; ReceiptErr says why there is none.
-	Receipt    *contract.Receipt
-	ReceiptErr error
-	// Message says why the Job failed, and Ended when it ended.
-	Message string
-	Ended   time.Time
-}
-
-// Drainer is a pod that drains the claim, or, with a Target, moves the items of the
-// claim's member by that ring.
-type Drainer struct {
-	Pod      string
-	ClaimUID types.UID
-	Target   string
-	// Waits: the drainer moves nothing until it is told to begin.
-	Waits bool
-	// Running: the drainer has started. Prepared: it has also connected to all servers that it
-	// needs, as far as is known. Settles: a leaving member's drainer has found nothing more, and
-	// waits for the last clients.
-	Running, Prepared, Settles bool
-}
-
-// Obstruction is why the API server has refused a step about a claim, and until when no such step
-// is tried again. Taken: an object of another owner has a name that the step needs.
-type Obstruction struct {
-	Why   string
-	Taken bool
-	Until time.Time
-}
-
-// Observed is everything that a plan depends on.
+// Observed is everything that a plan depends on. No decision changes it.
 type Observed struct {
-	Now         time.Time
+	// Facts are about claims, and about what uses them.
+	claims.Facts
 	Cluster     Cluster
 	StatefulSet StatefulSet
-	// Pods has the ordinals of the member pods that exist, in any phase; Ready those of
-	// the members that serve.
-	Pods, Ready []int32
+	// Ready has the ordinals of the members that serve.
+	Ready []int32
 	// LastReady is when the last of the ready members became ready.
 	LastReady time.Time
 	// Away has the members that the StatefulSet should have and that aren't ready.
 	Away []Away
-	// ClaimsWithDrainerPod has the UIDs of the claims that a drainer's pod mounts, or whose
-	// member's items it moves.
-	ClaimsWithDrainerPod []types.UID
-	// ClaimsWithDrainerAtWork has those of them whose drain runs or has succeeded.
-	ClaimsWithDrainerAtWork []types.UID
-	// Drainers are the drainers that have not ended, even if their Job is gone.
-	Drainers []Drainer
-	// Claims in any order.
-	Claims []claim.Claim
-	// Obstructed has the claims whose last step the API server refused, by their UIDs.
-	Obstructed map[types.UID]Obstruction
-	// Jobs drain; Moves move items.
-	Jobs, Moves []Job
+	// Moves are the Jobs that move items.
+	Moves []claims.Job
 	// ListSize is how many members are on the clients' list now, and Record what is known about its
 	// rings: see ReadList.
 	ListSize int32
@@ -177,6 +93,21 @@ type Observed struct {
 	MemberServices []MemberService
 	// Room for a scale-down that is about to begin; nil if none is.
 	Room *Room
+}
+
+// Away is a member that isn't ready, and since when; zero if that is not known.
+type Away struct {
+	Ordinal int32
+	Since   time.Time
+}
+
+// MemberService is the Service of one member.
+type MemberService struct {
+	Ordinal int32
+	UID     types.UID
+	// Unlisted is when the operator first saw that the member is neither on the clients' list nor
+	// running; zero while the member is either.
+	Unlisted time.Time
 }
 
 // Room compares what the leaving members have with what the survivors have room for, in
@@ -195,30 +126,36 @@ func (r *Room) Asking() bool { return r != nil && r.Pending }
 // Short tells whether the items don't fit.
 func (r *Room) Short() bool { return r != nil && !r.Pending && r.Unknown == "" && r.Leaving > r.Free }
 
-func (o *Observed) podExists(ordinal int32) bool { return slices.Contains(o.Pods, ordinal) }
-
-// memberExists tells whether the pod of the claim's member still exists. A pod never uses an aside
-// claim.
-func (o *Observed) memberExists(c *claim.Claim) bool { return !c.Aside && o.podExists(c.Ordinal) }
-
-// drainerAtWork tells whether a drainer of the claim runs or has succeeded.
-func (o *Observed) drainerAtWork(claim types.UID) bool {
-	return slices.Contains(o.ClaimsWithDrainerAtWork, claim)
-}
-
-// jobFor returns the Job that drains the claim, or nil.
-func (o *Observed) jobFor(claim types.UID) *Job {
-	for i := range o.Jobs {
-		if o.Jobs[i].ClaimUID == claim {
-			return &o.Jobs[i]
+// MostMembers is how many members there can be: as many as are wanted, as the StatefulSet has, or
+// as have claims. A Job or the record can't raise the number, because any client may have written
+// them.
+func (o *Observed) MostMembers() int32 {
+	most := max(o.Cluster.Size, o.StatefulSet.Replicas)
+	for i := range o.Claims {
+		if c := &o.Claims[i]; !c.Aside {
+			most = max(most, c.Ordinal+1)
 		}
 	}
-	return nil
+	return min(most, cachev1alpha1.MaxSize)
 }
 
-// running tells whether the Job's pod may be at work. A Job counts as failed only when its pods
-// have ended.
-func (j *Job) running() bool { return j.State == JobActive || j.Deleting && j.State != JobFailed }
+// inOrder has the claims in the order in which they are decided about.
+func (o *Observed) inOrder() *Observed {
+	return o.having(slices.SortedFunc(slices.Values(o.Claims), func(a, b claims.Claim) int {
+		return cmp.Or(cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(len(a.Name), len(b.Name))) // its longer name puts an aside claim last
+	}))
+}
 
-// mayRun tells whether a pod of the Job may be at work, now or later.
-func (j *Job) mayRun() bool { return j.running() || j.PodKept && j.retryable() }
+// having is what would be observed with these claims.
+func (o *Observed) having(all []claims.Claim) *Observed {
+	then := *o
+	then.Claims = all
+	return &then
+}
+
+// at is what would be observed with this record.
+func (o *Observed) at(r ring.Record) *Observed {
+	then := *o
+	then.Record = r
+	return &then
+}

@@ -8,20 +8,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // refusedUntil is when the steps about obstructed claims are tried again.
 var refusedUntil = time.Unix(5000, 0)
 
 // obstructed: the API server has refused the last step about the claim, a moment ago.
-func (s *scene) obstructed(claims ...types.UID) *scene {
+func (s *scene) obstructed(uids ...types.UID) *scene {
 	s.o.Now = refusedUntil.Add(-time.Second)
-	for _, c := range claims {
+	for _, c := range uids {
 		if s.o.Obstructed == nil {
-			s.o.Obstructed = map[types.UID]Obstruction{}
+			s.o.Obstructed = map[types.UID]claims.Obstruction{}
 		}
-		s.o.Obstructed[c] = Obstruction{Why: "no more than two claims", Until: refusedUntil}
+		s.o.Obstructed[c] = claims.Obstruction{Why: "no more than two claims", Until: refusedUntil}
 	}
 	return s
 }
@@ -32,12 +32,12 @@ func (s *scene) again() *scene {
 	return s
 }
 
-func newest(c *claim.Claim) { c.Left = 9 }
+func newest(c *claims.Claim) { c.Left = 9 }
 
 // A drain whose Job can't be created delays no other drain, no move and no change of size.
 func TestADrainWhoseJobCannotBeMadeHoldsUpNoOther(t *testing.T) {
 	s := at(1).left(2, newest).left(1).obstructed(uid(2)).with(func(o *Observed) {
-		o.Obstructed[uid(2)] = Obstruction{Why: "Job data-2-drain belongs to another owner", Taken: true, Until: refusedUntil}
+		o.Obstructed[uid(2)] = claims.Obstruction{Why: "Job data-2-drain belongs to another owner", Taken: true, Until: refusedUntil}
 	})
 	got := planned(s)
 	if want := []string{"2 Failed NameTaken", "1 Draining"}; !slices.Equal(got.Drains, want) {
@@ -54,9 +54,9 @@ func TestADrainWhoseJobCannotBeMadeHoldsUpNoOther(t *testing.T) {
 // If the API server refuses a step about one volume, other volumes are drained, items are moved,
 // and the size changes. The step is tried again, and delays nothing then either.
 func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
-	failed := func(c *claim.Claim) { c.Finalizer = true }
+	failed := func(c *claims.Claim) { c.Finalizer = true }
 	for what, test := range map[string]struct {
-		change func(*claim.Claim)
+		change func(*claims.Claim)
 		with   func(*scene) *scene
 		phase  string
 		tries  []string // when it is time
@@ -65,10 +65,10 @@ func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
 		"no claim that takes over its volume": {change: deleting, phase: "Failed Refused", tries: []string{"reserve volume pv-2 of claim data-2 for claim data-2-aside", "create claim data-2-aside for volume pv-2 of claim data-2"}},
 		"its receipt can't be written":        {change: failed, with: func(s *scene) *scene { return s.job(2, 2, complete) }, phase: "Failed Refused", tries: []string{"record the receipt of claim data-2"}},
 		"it can't be deleted":                 {change: drained, phase: "Failed Refused", tries: []string{"delete claim data-2: Drained", "release claim data-2: Drained"}},
-		"it can't be released":                {change: func(c *claim.Claim) { drained(c); c.Deleting = true }, phase: "Failed Refused", tries: []string{"release claim data-2: Drained"}},
+		"it can't be released":                {change: func(c *claims.Claim) { drained(c); c.Deleting = true }, phase: "Failed Refused", tries: []string{"release claim data-2: Drained"}},
 		"it gets no finalizer":                {change: unheld, phase: "Failed Refused", tries: []string{"add the finalizer to claim data-2"}, drains: true},
 		"its failure can't be counted":        {change: failed, with: func(s *scene) *scene { return s.job(2, 2, outOfTime) }, phase: "Failed Refused", tries: []string{"count failure 1 of claim data-2", "delete Job job-data-2: it failed, and is tried again"}},
-		"its first claim can't be released":   {change: func(c *claim.Claim) { deleting(c); c.Where = claim.Reserved }, with: func(s *scene) *scene { return s.aside(2, newest) }, phase: "Failed Refused", tries: []string{"release claim data-2: SetAside"}},
+		"its first claim can't be released":   {change: func(c *claims.Claim) { deleting(c); c.Where = claims.Reserved }, with: func(s *scene) *scene { return s.aside(2, newest) }, phase: "Failed Refused", tries: []string{"release claim data-2: SetAside"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			with := func(from int32) *scene {

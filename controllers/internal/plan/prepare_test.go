@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // preparing is a cluster of three that was told to shrink to two a second ago: member 2
@@ -22,8 +22,8 @@ func preparing() *scene {
 }
 
 // prepares adds the Job of member 2's mover, for the ring of two.
-func (s *scene) prepares(changes ...func(*Job)) *scene {
-	return s.move(2, append([]func(*Job){func(j *Job) { j.Target, j.Waits = s.next(2), true }}, changes...)...)
+func (s *scene) prepares(changes ...func(*claims.Job)) *scene {
+	return s.move(2, append([]func(*claims.Job){func(j *claims.Job) { j.Target, j.Waits = s.next(2), true }}, changes...)...)
 }
 
 // next names the ring of size members.
@@ -33,7 +33,7 @@ func (s *scene) next(size int32) string {
 
 // starts adds the pod of the mover's Job.
 func (s *scene) starts(prepared bool) *scene {
-	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.next(2), Waits: true, Running: prepared, Prepared: prepared})
+	s.o.Drainers = append(s.o.Drainers, claims.Drainer{Pod: "mover", ClaimUID: uid(2), Target: s.next(2), Waits: true, Running: prepared, Prepared: prepared})
 	return s
 }
 
@@ -63,7 +63,7 @@ func TestTheListWaitsForPreparedMovers(t *testing.T) {
 		"it is being deleted":         {preparing().prepares(gone), []string{list2, shrink}},
 
 		"a person wants it again":         {preparing().prepares().starts(true).wanted(3), []string{list2, shrink, end}},
-		"a person holds its drain":        {preparing().prepares().change(2, requested(claim.Hold)), []string{list2, shrink, end}},
+		"a person holds its drain":        {preparing().prepares().change(2, requested(claims.Hold)), []string{list2, shrink, end}},
 		"the routing changes":             {preparing().prepares().with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), []string{list2, shrink, end}},
 		"patience is 0":                   {preparing().with(func(o *Observed) { o.Cluster.Patience = 0 }), []string{list2, shrink}},
 		"a survivor is not ready":         {preparing().prepares().with(func(o *Observed) { o.Ready = []int32{0, 2} }), []string{list2}},
@@ -102,8 +102,8 @@ func TestMoversOfMembersThatStayArePreparedToo(t *testing.T) {
 		t.Error("it waits for one mover only")
 	}
 	for i := range int32(2) {
-		s.move(i, func(j *Job) { j.Target, j.Waits = s.next(2), true })
-		s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(i), Target: s.next(2), Waits: true, Running: true, Prepared: true})
+		s.move(i, func(j *claims.Job) { j.Target, j.Waits = s.next(2), true })
+		s.o.Drainers = append(s.o.Drainers, claims.Drainer{Pod: "mover", ClaimUID: uid(i), Target: s.next(2), Waits: true, Running: true, Prepared: true})
 	}
 	if p := Next(&s.o); p.Prepares || len(actions[action.BeginMove](p)) != 3 {
 		t.Errorf("prepares %v, %v", p.Prepares, p.Actions)
@@ -120,8 +120,8 @@ func joining() *scene {
 
 // grows adds the Job and the pod of a mover, for the ring of three.
 func (s *scene) grows(ordinal int32, prepared bool) *scene {
-	s.move(ordinal, func(j *Job) { j.Target, j.Waits = s.next(3), true })
-	s.o.Drainers = append(s.o.Drainers, Drainer{Pod: "mover", ClaimUID: uid(ordinal), Target: s.next(3), Waits: true, Running: prepared, Prepared: prepared})
+	s.move(ordinal, func(j *claims.Job) { j.Target, j.Waits = s.next(3), true })
+	s.o.Drainers = append(s.o.Drainers, claims.Drainer{Pod: "mover", ClaimUID: uid(ordinal), Target: s.next(3), Waits: true, Running: prepared, Prepared: prepared})
 	return s
 }
 
@@ -147,7 +147,7 @@ func TestAJoiningMemberIsListedWhenMoversArePrepared(t *testing.T) {
 		"not in time":               {joining().grows(0, true).grows(1, false).with(late), 3, []string{begin1, begin0}},
 		"no mover in time":          {joining().with(late), 3, []string{move1, move0}},
 		"a clock is wrong":          {joining().with(func(o *Observed) { o.LastReady = now.Add(time.Hour) }), 3, []string{move1, move0}},
-		"a person skips one":        {joining().change(0, asked(claim.Skip)).grows(1, true), 3, []string{begin1, "record that the items of the member of claim data-0 are moved by ring " + target}},
+		"a person skips one":        {joining().change(0, asked(claims.Skip)).grows(1, true), 3, []string{begin1, "record that the items of the member of claim data-0 are moved by ring " + target}},
 		"a member is not ready":     {joining().with(func(o *Observed) { o.Ready = []int32{0, 2} }), 3, nil},
 		"move is Off":               {joining().with(func(o *Observed) { o.Cluster.MovesOff = true }), 3, nil},
 		"it is to leave again":      {joining().grows(0, true).grows(1, false).wanted(2), 2, []string{"mark claim data-2 as leaving", "delete Job move-data-0: its member has nothing to move", "delete Job move-data-1: its member has nothing to move"}},
@@ -189,8 +189,8 @@ func TestTheListWaitsForAsManyMoversAsThereAre(t *testing.T) {
 		if i <= 2 {
 			continue
 		}
-		s.move(i, func(j *Job) { j.Target, j.Waits = s.next(1), true })
-		s.o.Drainers = append(s.o.Drainers, Drainer{ClaimUID: uid(i), Target: s.next(1), Waits: true, Running: true, Prepared: i > 3})
+		s.move(i, func(j *claims.Job) { j.Target, j.Waits = s.next(1), true })
+		s.o.Drainers = append(s.o.Drainers, claims.Drainer{ClaimUID: uid(i), Target: s.next(1), Waits: true, Running: true, Prepared: i > 3})
 	}
 	if p := Next(&s.o); !p.Prepares {
 		t.Error("it doesn't wait for the last of them")
@@ -218,7 +218,7 @@ func TestAMoverBeginsByTheRingOfTheList(t *testing.T) {
 		"its Job is gone":                     announced().with(func(o *Observed) { o.Moves = nil }),
 		"its Job is being deleted":            announced().with(func(o *Observed) { o.Moves[0].Deleting = true }),
 		"a drain runs":                        announced().job(3, 2),
-		"another one moves items":             announced().with(func(o *Observed) { o.Drainers = append(o.Drainers, Drainer{ClaimUID: uid(1), Target: "9-x"}) }),
+		"another one moves items":             announced().with(func(o *Observed) { o.Drainers = append(o.Drainers, claims.Drainer{ClaimUID: uid(1), Target: "9-x"}) }),
 		"a person wants it again":             announced().wanted(3),
 	} {
 		if err := MayBegin(&s.o, a); err == nil {

@@ -5,18 +5,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-func unstarted(j *Job) { j.Unstarted = true }
+func unstarted(j *claims.Job) { j.Unstarted = true }
 
-func outdated(j *Job) { j.Outdated = true }
+func outdated(j *claims.Job) { j.Outdated = true }
 
 // A Job's template can't be changed. A Job whose pod can't start is replaced if its template would
 // differ now, and if a person asks for a retry.
 func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
 	const apply = "apply the StatefulSet, 2 replicas"
-	retry, runs := requested(claim.Retry), []string{"2 Draining"}
+	retry, runs := requested(claims.Retry), []string{"2 Draining"}
 	for what, test := range map[string]struct {
 		scene *scene
 		want  outcome
@@ -32,7 +32,7 @@ func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
 		"of a move": {grown(2, 3).move(1, unstarted, outdated).moved(0), outcome{
 			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-1: no pod of it has run, and its pods would be made in another way now"},
 			Moves:   []string{"1 Waiting InTurn"}}},
-		"a retry of a move": {grown(2, 3).move(1, unstarted).moved(0).change(1, asked(claim.Retry)), outcome{
+		"a retry of a move": {grown(2, 3).move(1, unstarted).moved(0).change(1, asked(claims.Retry)), outcome{
 			Actions: []string{"apply the StatefulSet, 3 replicas", "delete Job move-data-1: a person asked for a retry, and no pod of it has run", "clear the move's retry of claim data-1"},
 			Moves:   []string{"1 Waiting InTurn"}}},
 	} {
@@ -46,7 +46,7 @@ func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
 	}
 }
 
-func misdirected(j *Job) { j.Misdirected = true }
+func misdirected(j *claims.Job) { j.Misdirected = true }
 
 // A Job has the members' ports in its template, and would wait in vain for a member that was
 // replaced and listens at another port.

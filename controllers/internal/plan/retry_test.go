@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -23,21 +23,21 @@ func (s *scene) after(d time.Duration) *scene {
 }
 
 // failing is a Job that failed at noon with this exit code.
-func failing(exitCode int, reason string) func(*Job) {
-	return func(j *Job) {
-		j.State, j.Ended = JobFailed, noon
+func failing(exitCode int, reason string) func(*claims.Job) {
+	return func(j *claims.Job) {
+		j.State, j.Ended = claims.JobFailed, noon
 		j.Receipt = &contract.Receipt{Version: 1, Source: string(j.ClaimUID), Reason: reason, Message: "so it was", ExitCode: exitCode}
 	}
 }
 
-func lost(j *Job)          { outOfTime(j); j.Ended = noon }
-func withoutWord(j *Job)   { withoutReceipt(j); j.Ended = noon }
-func isGoing(j *Job)       { j.Deleting = true }
-func unreachable(j *Job)   { failing(contract.ExitUnreachable, "SurvivorUnreachable")(j) }
-func unreadableNow(j *Job) { failing(contract.ExitUnrecoverable, "SourceCorrupt")(j) }
+func lost(j *claims.Job)          { outOfTime(j); j.Ended = noon }
+func withoutWord(j *claims.Job)   { withoutReceipt(j); j.Ended = noon }
+func isGoing(j *claims.Job)       { j.Deleting = true }
+func unreachable(j *claims.Job)   { failing(contract.ExitUnreachable, "SurvivorUnreachable")(j) }
+func unreadableNow(j *claims.Job) { failing(contract.ExitUnrecoverable, "SourceCorrupt")(j) }
 
-func failedBefore(n int32, last types.UID) func(*claim.Claim) {
-	return func(c *claim.Claim) { c.Attempts = action.Attempts{Failed: n, Last: last} }
+func failedBefore(n int32, last types.UID) func(*claims.Claim) {
+	return func(c *claims.Claim) { c.Attempts = action.Attempts{Failed: n, Last: last} }
 }
 
 // A failure that a retry can fix is tried again by itself; any other failure waits for a person.
@@ -55,7 +55,7 @@ func (s *scene) expect(t *testing.T, want outcome, wake time.Time) {
 }
 
 func TestFailedDrainIsTriedAgainByItself(t *testing.T) {
-	drain := func(changes ...func(*claim.Claim)) *scene { return at(2).left(2, changes...) }
+	drain := func(changes ...func(*claims.Claim)) *scene { return at(2).left(2, changes...) }
 	again := []string{"apply the StatefulSet, 2 replicas", "count failure 1 of claim data-2", "delete Job job-data-2: it failed, and is tried again"}
 	nothing := []string{"apply the StatefulSet, 2 replicas"}
 	const job = types.UID("job-uid-2")
@@ -84,11 +84,11 @@ func TestFailedDrainIsTriedAgainByItself(t *testing.T) {
 			[]string{nothing[0], again[2]}, "2 Waiting Retrying", time.Time{}},
 		"the failed Job is on its way out": {drain(failedBefore(1, job)).job(2, 2, unreachable, isGoing).after(time.Hour), nothing, "2 Waiting InTurn", time.Time{}},
 		"it is gone":                       {drain(failedBefore(1, job)).after(time.Hour), []string{nothing[0], "drain claim data-2 into 2 survivors"}, "2 Draining", time.Time{}},
-		"a person asks, at once": {drain(requested(claim.Retry)).job(2, 2, unreachable).after(time.Second),
+		"a person asks, at once": {drain(requested(claims.Retry)).job(2, 2, unreachable).after(time.Second),
 			[]string{nothing[0], "delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, "2 Waiting InTurn", time.Time{}},
-		"a person holds it":       {drain(requested(claim.Hold)).job(2, 2, unreachable).after(time.Hour), nothing, "2 Held Held", time.Time{}},
-		"a person gives it up":    {drain(requested(claim.Skip)).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is released: Skipped"}, "2 Releasing Skipped", time.Time{}},
-		"its member is to return": {drain(where(claim.Here)).wanted(3).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "set claim data-2 aside"}, "2 Waiting SettingAside", noon.Add(time.Minute)},
+		"a person holds it":       {drain(requested(claims.Hold)).job(2, 2, unreachable).after(time.Hour), nothing, "2 Held Held", time.Time{}},
+		"a person gives it up":    {drain(requested(claims.Skip)).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is released: Skipped"}, "2 Releasing Skipped", time.Time{}},
+		"its member is to return": {drain(where(claims.Here)).wanted(3).job(2, 2, unreachable).after(time.Second), []string{nothing[0], "set claim data-2 aside"}, "2 Waiting SettingAside", noon.Add(time.Minute)},
 	} {
 		t.Run(what, func(t *testing.T) {
 			test.scene.expect(t, outcome{Actions: test.actions, Drains: []string{test.drains}}, test.wake)
@@ -99,7 +99,8 @@ func TestFailedDrainIsTriedAgainByItself(t *testing.T) {
 func TestStatusKnowsWhenTheNextAttemptIs(t *testing.T) {
 	s := at(2).left(2).job(2, 2, unreachable).after(time.Second)
 	got := Next(&s.o).Drains[0]
-	const message = "so it was; failed attempts: 1, the next one is at 2026-05-01T12:01:00Z; " + wayOut
+	const message = "so it was; failed attempts: 1, the next one is at 2026-05-01T12:01:00Z; " +
+		"the claim is kept: see the drainer's log, then annotate the claim with cache.example.com/drain=retry, or =skip to give its items up"
 	if got.Message != message || !got.RetryAt.Equal(noon.Add(time.Minute)) {
 		t.Errorf("got %q at %v", got.Message, got.RetryAt)
 	}
@@ -128,7 +129,7 @@ func TestFailedMoveIsTriedAgainByItself(t *testing.T) {
 // A member that left later has newer values, so its drain comes before another attempt to drain a
 // member that left earlier.
 func TestNewerVolumesAreDrainedFirst(t *testing.T) {
-	later := func(c *claim.Claim) { c.LeavingSince, c.Left = time.Unix(500, 0), 2 } // written by a clock that is behind
+	later := func(c *claims.Claim) { c.LeavingSince, c.Left = time.Unix(500, 0), 2 } // written by a clock that is behind
 	for what, test := range map[string]struct {
 		scene *scene
 		want  []string
@@ -137,7 +138,7 @@ func TestNewerVolumesAreDrainedFirst(t *testing.T) {
 		"it is drained":            {at(1).left(1, later).left(2).job(1, 1), []string{"2 Waiting InTurn", "1 Draining"}},
 		"it is tried again":        {at(1).left(1, later).left(2).job(1, 1, unreachable).after(time.Second), []string{"2 Waiting InTurn", "1 Failed SurvivorUnreachable"}},
 		"it waits for a person":    {at(1).left(1, later).left(2).job(1, 1, unreadableNow).after(time.Second), []string{"2 Draining", "1 Failed SourceCorrupt"}},
-		"a person holds it":        {at(1).left(1, later, requested(claim.Hold)).left(2), []string{"2 Draining", "1 Held Held"}},
+		"a person holds it":        {at(1).left(1, later, requested(claims.Hold)).left(2), []string{"2 Draining", "1 Held Held"}},
 		"it left at the same time": {at(1).left(1).left(2).pod(1), []string{"2 Draining", "1 Waiting PodPresent"}},
 	} {
 		if diff := cmp.Diff(test.want, planned(test.scene).Drains); diff != "" {
@@ -165,9 +166,9 @@ func TestAHeldClaimsJobWhosePodIsKeptIsDeleted(t *testing.T) {
 		scene   *scene
 		deletes bool
 	}{
-		"its pod is kept":     {at(2).left(2, requested(claim.Hold)).job(2, 2, failing(4, "Unreachable"), podKept), true},
-		"its pod has ended":   {at(2).left(2, requested(claim.Hold)).job(2, 2, failing(4, "Unreachable")), false},
-		"no retry can fix it": {at(2).left(2, requested(claim.Hold)).job(2, 2, unreadable, podKept), false},
+		"its pod is kept":     {at(2).left(2, requested(claims.Hold)).job(2, 2, failing(4, "Unreachable"), podKept), true},
+		"its pod has ended":   {at(2).left(2, requested(claims.Hold)).job(2, 2, failing(4, "Unreachable")), false},
+		"no retry can fix it": {at(2).left(2, requested(claims.Hold)).job(2, 2, unreadable, podKept), false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			actions := planned(test.scene.after(time.Second)).Actions

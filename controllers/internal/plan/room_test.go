@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
@@ -26,7 +26,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 		"to zero: nothing is drained":    {at(3).wanted(0), short, 0, NotBlocked},
 		"up":                             {at(3).wanted(4), short, 4, NotBlocked},
 		"the members were told to leave": {at(2).left(2).with(func(o *Observed) { o.StatefulSet.Replicas = 3 }), short, 2, NotBlocked},
-		"items are given up by policy":   {at(3).wanted(2).with(func(o *Observed) { o.Cluster.Policy = claim.Delete }), short, 2, NotBlocked},
+		"items are given up by policy":   {at(3).wanted(2).with(func(o *Observed) { o.Cluster.Policy = claims.Delete }), short, 2, NotBlocked},
 		"a drain runs, and has its word": {at(3).wanted(2).left(3).job(3, 3), short, 3, BlockedByDrain},
 	} {
 		test.scene.o.Room = test.room

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -39,15 +39,15 @@ func since(d time.Duration) func(*ring.Table) {
 
 // changed is preparing after clients have been told of two members.
 func changed() *scene {
-	return preparing().prepares(func(j *Job) { j.Waits = false }).with(func(o *Observed) {
+	return preparing().prepares(func(j *claims.Job) { j.Waits = false }).with(func(o *Observed) {
 		target := o.Moves[0].Target
 		o.ListSize, o.Record = 2, o.Record.Next(o.Cluster.Ring.Of(2))
-		o.Drainers = []Drainer{{Pod: "mover", ClaimUID: uid(2), Target: target, Running: true}}
+		o.Drainers = []claims.Drainer{{Pod: "mover", ClaimUID: uid(2), Target: target, Running: true}}
 	})
 }
 
 // longAgo: the member was told to leave more than a minute ago.
-func longAgo(c *claim.Claim) { marks(now.Add(-90 * time.Second))(c) }
+func longAgo(c *claims.Claim) { marks(now.Add(-90 * time.Second))(c) }
 
 func settled(o *Observed) { o.Drainers[0].Settles = true }
 
@@ -74,9 +74,9 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 		"items move":                          {changed().table(move, 3, 2), move, 2, 3},
 		"nothing is left, not acknowledged":   {changed().with(settled).table(move, 3, 2, behind), move, 2, 3},
 		"nothing is left":                     {changed().with(settled).table(move, 3, 2), finish, 2, 3},
-		"the mover has ended, routers ask":    {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(move, 3, 2), finish, 2, 3},
+		"the mover has ended, routers ask":    {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(claims.JobComplete).table(move, 3, 2), finish, 2, 3},
 		"no router is to ask the old owners":  {changed().with(settled).table(finish, 3, 2, behind), finish, 2, 3},
-		"leases may be there":                 {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(finish, 3, 2), finish, 2, 2},
+		"leases may be there":                 {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(claims.JobComplete).table(finish, 3, 2), finish, 2, 2},
 		"leases have expired":                 {changed().with(settled).table(finish, 3, 2, since(2*ring.LeasesExpire)), stable, 2, 3},
 		"the ring is stable":                  {changed().with(settled).table(stable, 0, 2), stable, 2, 3},
 		"a person wants it again in prepare":  {ready().wanted(3).table(prepare, 3, 2), settle, 3, 3},
@@ -85,11 +85,11 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 		"and nothing is left":                 {changed().wanted(3).with(settled).table(move, 3, 2), finish, 2, 3},
 		"the mover's pod starts again":        {changed().with(func(o *Observed) { o.Drainers = nil }).change(2, longAgo).table(move, 3, 2), move, 2, 3},
 		"the mover's Job is gone":             {changed().with(func(o *Observed) { o.Drainers, o.Moves = nil, nil }).change(2, longAgo).table(move, 3, 2), move, 2, 3},
-		"the mover has failed":                {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobFailed).table(move, 3, 2), finish, 2, 3},
+		"the mover has failed":                {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(claims.JobFailed).table(move, 3, 2), finish, 2, 3},
 		"no mover for more than an hour":      {changed().with(func(o *Observed) { o.Drainers = nil }).change(2, marks(now.Add(-2*time.Hour))).table(move, 3, 2), finish, 2, 2},
-		"a person holds it in move":           {changed().change(2, requested(claim.Hold)).table(move, 3, 2), finish, 2, 3},
+		"a person holds it in move":           {changed().change(2, requested(claims.Hold)).table(move, 3, 2), finish, 2, 3},
 		"a mover may hold leases":             {changed().with(settled).table(finish, 3, 2, alone, since(2*ring.LeasesExpire)), finish, 2, 3},
-		"no mover holds leases":               {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(JobComplete).table(finish, 3, 2, alone, since(2*ring.LeasesExpire)), stable, 2, 2},
+		"no mover holds leases":               {changed().with(func(o *Observed) { o.Drainers = nil }).prepared(claims.JobComplete).table(finish, 3, 2, alone, since(2*ring.LeasesExpire)), stable, 2, 2},
 		"another library, leases in settle":   {ready().table(settle, 3, 2, alone).with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), move, 2, 3},
 		"another library, leases in move":     {changed().table(move, 3, 2, alone).with(func(o *Observed) { o.Cluster.Ring.Client = "gomemcache" }), finish, 2, 2},
 		"a person wants it again in finish":   {changed().wanted(3).table(finish, 3, 2), finish, 2, 2},
@@ -122,7 +122,7 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 func patient(o *Observed) { o.Cluster.Patience = 90 * time.Second }
 
 // prepared sets the state of the mover's Job.
-func (s *scene) prepared(state JobState) *scene {
+func (s *scene) prepared(state claims.JobState) *scene {
 	s.o.Moves[0].State, s.o.Moves[0].Receipt = state, receiptFor(uid(2))
 	return s
 }
@@ -183,7 +183,8 @@ func TestNothingIsMovedWithoutLeasesWhileOthersHaveThem(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := &test.scene.o
-			_, why := o.drainWaits(&o.Claims[len(o.Claims)-1], 2)
+			v := look(o)
+			_, why := drainWaits(v, &v.members[len(v.members)-1], 2)
 			if waits := strings.Contains(why, "lease"); waits != test.waits {
 				t.Errorf("the drain waits: %q", why)
 			}
@@ -254,8 +255,8 @@ func TestMoversGoOnWhileRoutersAskTheOldOwners(t *testing.T) {
 // to move.
 func TestAMoverThatSettlesTakesNoTurn(t *testing.T) {
 	s := changed()
-	before := s.o.moverSlots()
-	if s.with(settled); s.o.moverSlots() != before+1 {
-		t.Errorf("%d turns are left, and %d when one settles", before, s.o.moverSlots())
+	before := moverSlots(&s.o)
+	if s.with(settled); moverSlots(&s.o) != before+1 {
+		t.Errorf("%d turns are left, and %d when one settles", before, moverSlots(&s.o))
 	}
 }

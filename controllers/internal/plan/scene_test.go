@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -38,12 +38,12 @@ func volume(ordinal int32) string { return fmt.Sprintf("pv-%d", ordinal) }
 
 // member adds the claim of a member.
 func (s *scene) member(ordinal int32) *scene {
-	s.o.Claims = append(s.o.Claims, claim.Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Volume: volume(ordinal), AsideName: name(ordinal) + "-aside"})
+	s.o.Claims = append(s.o.Claims, claims.Claim{Name: name(ordinal), UID: uid(ordinal), Ordinal: ordinal, Finalizer: true, Volume: volume(ordinal), AsideName: name(ordinal) + "-aside"})
 	return s
 }
 
 // left adds the claim of a member that has left, with changes to it.
-func (s *scene) left(ordinal int32, changes ...func(*claim.Claim)) *scene {
+func (s *scene) left(ordinal int32, changes ...func(*claims.Claim)) *scene {
 	s.member(ordinal)
 	c := &s.o.Claims[len(s.o.Claims)-1]
 	c.LeavingSince = time.Unix(1000, 0)
@@ -54,15 +54,15 @@ func (s *scene) left(ordinal int32, changes ...func(*claim.Claim)) *scene {
 }
 
 // aside adds the claim that takes over the volume of a claim.
-func (s *scene) aside(ordinal int32, changes ...func(*claim.Claim)) *scene {
-	return s.left(ordinal, append([]func(*claim.Claim){func(c *claim.Claim) {
+func (s *scene) aside(ordinal int32, changes ...func(*claims.Claim)) *scene {
+	return s.left(ordinal, append([]func(*claims.Claim){func(c *claims.Claim) {
 		c.Name, c.UID, c.Aside, c.AsideName = name(ordinal)+"-aside", uid(ordinal)+"-aside", true, name(ordinal)+"-next"
 	}}, changes...)...)
 }
 
 // marked adds the leaving mark to the claim of a member that exists.
 func marked(s *scene, ordinal int32) *scene {
-	return s.change(ordinal, func(c *claim.Claim) { c.LeavingSince = time.Unix(1000, 0) })
+	return s.change(ordinal, func(c *claims.Claim) { c.LeavingSince = time.Unix(1000, 0) })
 }
 
 func (s *scene) with(change func(*Observed)) *scene {
@@ -77,8 +77,8 @@ func (s *scene) pod(ordinal int32) *scene {
 }
 
 // job adds the Job that drains the claim into the survivors.
-func (s *scene) job(ordinal, survivors int32, changes ...func(*Job)) *scene {
-	j := Job{Name: "job-" + name(ordinal), UID: "job-" + uid(ordinal), ClaimUID: uid(ordinal), Survivors: survivors}
+func (s *scene) job(ordinal, survivors int32, changes ...func(*claims.Job)) *scene {
+	j := claims.Job{Name: "job-" + name(ordinal), UID: "job-" + uid(ordinal), ClaimUID: uid(ordinal), Survivors: survivors}
 	for _, change := range changes {
 		change(&j)
 	}
@@ -92,37 +92,37 @@ func (s *scene) wanted(size int32) *scene {
 }
 
 // Changes to a claim.
-func where(w claim.Where) func(*claim.Claim)       { return func(c *claim.Claim) { c.Where = w } }
-func requested(r claim.Request) func(*claim.Claim) { return func(c *claim.Claim) { c.Request = r } }
-func deleting(c *claim.Claim)                      { c.Deleting, c.Where = true, claim.Here }
-func inUse(c *claim.Claim)                         { c.InUse = true }
-func pending(c *claim.Claim)                       { c.Pending = true }
-func unbound(c *claim.Claim)                       { c.Volume = "" }
-func unheld(c *claim.Claim)                        { c.Finalizer = false }
-func drained(c *claim.Claim)                       { c.Receipt = receiptFor(c.UID) }
+func where(w claims.Where) func(*claims.Claim)       { return func(c *claims.Claim) { c.Where = w } }
+func requested(r claims.Request) func(*claims.Claim) { return func(c *claims.Claim) { c.Request = r } }
+func deleting(c *claims.Claim)                       { c.Deleting, c.Where = true, claims.Here }
+func inUse(c *claims.Claim)                          { c.InUse = true }
+func pending(c *claims.Claim)                        { c.Pending = true }
+func unbound(c *claims.Claim)                        { c.Volume = "" }
+func unheld(c *claims.Claim)                         { c.Finalizer = false }
+func drained(c *claims.Claim)                        { c.Receipt = receiptFor(c.UID) }
 
 // Changes to a Job.
-func gone(j *Job) { j.Deleting = true }
+func gone(j *claims.Job) { j.Deleting = true }
 
-func complete(j *Job) {
-	j.State, j.Receipt = JobComplete, receiptFor(j.ClaimUID)
+func complete(j *claims.Job) {
+	j.State, j.Receipt = claims.JobComplete, receiptFor(j.ClaimUID)
 }
 
-func withoutReceipt(j *Job) {
-	j.State, j.Receipt, j.ReceiptErr = JobComplete, nil, errors.New("the drainer left no receipt")
+func withoutReceipt(j *claims.Job) {
+	j.State, j.Receipt, j.ReceiptErr = claims.JobComplete, nil, errors.New("the drainer left no receipt")
 }
 
-func unreadable(j *Job) {
-	j.State = JobFailed
+func unreadable(j *claims.Job) {
+	j.State = claims.JobFailed
 	j.Receipt = &contract.Receipt{Version: 1, Source: string(j.ClaimUID), Reason: "SourceCorrupt", Message: "page 3 is torn", ExitCode: 3}
 }
 
-func outOfTime(j *Job) {
-	j.State, j.Message, j.ReceiptErr = JobFailed, "Job job: DeadlineExceeded", errors.New("the drainer's pod is gone")
+func outOfTime(j *claims.Job) {
+	j.State, j.Message, j.ReceiptErr = claims.JobFailed, "Job job: DeadlineExceeded", errors.New("the drainer's pod is gone")
 }
 
 // podKept: another container keeps its pod running.
-func podKept(j *Job) { j.PodKept = true }
+func podKept(j *claims.Job) { j.PodKept = true }
 
 func receiptFor(claim types.UID) *contract.Receipt {
 	return &contract.Receipt{

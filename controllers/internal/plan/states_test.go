@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -47,7 +47,7 @@ func TestEachStateOfAMarkedClaimHasOneNextStep(t *testing.T) {
 			at(2).left(2).job(2, 2, complete), []string{apply, "record the receipt of claim data-2"}, []string{"2 Releasing Drained"}, nil,
 		},
 		"the Job is complete, and a person asks for a retry: there is none to make": {
-			at(2).left(2, requested(claim.Retry)).job(2, 2, complete),
+			at(2).left(2, requested(claims.Retry)).job(2, 2, complete),
 			[]string{apply, "record the receipt of claim data-2"}, []string{"2 Releasing Drained"}, nil,
 		},
 		"the receipt is recorded": {
@@ -75,32 +75,32 @@ func TestEachStateOfAMarkedClaimHasOneNextStep(t *testing.T) {
 			at(2).left(2).job(2, 2, withoutReceipt), []string{apply}, []string{"2 Failed ReceiptInvalid"}, nil,
 		},
 		"a failed drain is retried: the Job goes, and the request with it": {
-			at(2).left(2, requested(claim.Retry)).job(2, 2, unreadable),
+			at(2).left(2, requested(claims.Retry)).job(2, 2, unreadable),
 			[]string{apply, "delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"},
 			[]string{"2 Waiting InTurn"}, nil,
 		},
 		"the operator died between the two": {
-			at(2).left(2, requested(claim.Retry)),
+			at(2).left(2, requested(claims.Retry)),
 			[]string{apply, "clear the retry of claim data-2", "drain claim data-2 into 2 survivors"}, []string{"2 Draining"}, nil,
 		},
 		"a retry of a drain that runs": {
-			at(2).left(2, requested(claim.Retry)).job(2, 2), []string{apply, "clear the retry of claim data-2"}, []string{"2 Draining"}, nil,
+			at(2).left(2, requested(claims.Retry)).job(2, 2), []string{apply, "clear the retry of claim data-2"}, []string{"2 Draining"}, nil,
 		},
 		"held": {
-			at(2).left(2, requested(claim.Hold)), []string{apply}, []string{"2 Held Held"}, nil,
+			at(2).left(2, requested(claims.Hold)), []string{apply}, []string{"2 Held Held"}, nil,
 		},
 		"held too late": {
-			at(2).left(2, requested(claim.Hold)).job(2, 2), []string{apply}, []string{"2 Draining"}, nil,
+			at(2).left(2, requested(claims.Hold)).job(2, 2), []string{apply}, []string{"2 Draining"}, nil,
 		},
 		"skipped": {
-			at(2).left(2, requested(claim.Skip)),
+			at(2).left(2, requested(claims.Skip)),
 			[]string{apply, "delete claim data-2: Skipped", "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
 		},
 		"skipped while the pod shuts down: a volume in use goes nowhere": {
-			at(2).left(2, requested(claim.Skip)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}, nil,
+			at(2).left(2, requested(claims.Skip)).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}, nil,
 		},
 		"skipped while the Job runs": {
-			at(2).left(2, requested(claim.Skip)).job(2, 2),
+			at(2).left(2, requested(claims.Skip)).job(2, 2),
 			[]string{apply, "delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job job-data-2: its claim is released: Skipped"},
 			[]string{"2 Releasing Skipped"}, nil,
 		},
@@ -112,7 +112,7 @@ func TestEachStateOfAMarkedClaimHasOneNextStep(t *testing.T) {
 			[]string{"2 Releasing NeverBound"}, nil,
 		},
 		"deleted by a person, and given up": {
-			at(2).left(2, deleting, requested(claim.Skip)), []string{apply, "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
+			at(2).left(2, deleting, requested(claims.Skip)), []string{apply, "release claim data-2: Skipped"}, []string{"2 Releasing Skipped"}, nil,
 		},
 		"not held: it is, before anything else": {
 			at(2).left(2, unheld), []string{"add the finalizer to claim data-2", apply, "drain claim data-2 into 2 survivors"}, []string{"2 Draining"}, nil,
@@ -132,8 +132,8 @@ func TestEachStateOfAMarkedClaimHasOneNextStep(t *testing.T) {
 func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
 	apply := "apply the StatefulSet, 2 replicas"
 	givenUp := []string{apply, "release claim data-2: Unrecoverable", "delete Job job-data-2: its claim is released: Unrecoverable"}
-	rejected := func(j *Job) { unreadable(j); j.Receipt.ExitCode = contract.ExitRejected }
-	stranger := func(j *Job) { unreadable(j); j.Receipt.Source = "another claim" }
+	rejected := func(j *claims.Job) { unreadable(j); j.Receipt.ExitCode = contract.ExitRejected }
+	stranger := func(j *claims.Job) { unreadable(j); j.Receipt.Source = "another claim" }
 	for name, test := range map[string]struct {
 		scene   *scene
 		actions []string
@@ -147,10 +147,10 @@ func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
 		"it failed without a word":     {at(2).left(2).job(2, 2, outOfTime), []string{apply}, []string{"2 Failed JobFailed"}},
 		"another claim can't be read":  {at(2).left(2).job(2, 2, stranger), []string{apply}, []string{"2 Failed SourceCorrupt"}},
 		"a person wants it tried again": {
-			at(2).left(2, requested(claim.Retry)).job(2, 2, unreadable),
+			at(2).left(2, requested(claims.Retry)).job(2, 2, unreadable),
 			[]string{apply, "delete Job job-data-2: a person asked for a retry", "clear the retry of claim data-2"}, []string{"2 Waiting InTurn"},
 		},
-		"a person holds it": {at(2).left(2, requested(claim.Hold)).job(2, 2, unreadable), []string{apply}, []string{"2 Failed SourceCorrupt"}},
+		"a person holds it": {at(2).left(2, requested(claims.Hold)).job(2, 2, unreadable), []string{apply}, []string{"2 Failed SourceCorrupt"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.scene.o.Cluster.ReleaseUnreadable = true
@@ -165,25 +165,25 @@ func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
 func TestPolicyDecidesAboutDepartedClaims(t *testing.T) {
 	apply := "apply the StatefulSet, 2 replicas"
 	for name, test := range map[string]struct {
-		policy  claim.DrainPolicy
+		policy  claims.DrainPolicy
 		scene   *scene
 		actions []string
 		drains  []string
 	}{
 		"Delete lets the claim go": {
-			claim.Delete, at(2).left(2), []string{apply, "delete claim data-2: Deleted", "release claim data-2: Deleted"}, []string{"2 Releasing Deleted"},
+			claims.Delete, at(2).left(2), []string{apply, "delete claim data-2: Deleted", "release claim data-2: Deleted"}, []string{"2 Releasing Deleted"},
 		},
-		"Delete waits for the pod": {claim.Delete, at(2).left(2).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
+		"Delete waits for the pod": {claims.Delete, at(2).left(2).pod(2), []string{apply}, []string{"2 Waiting PodPresent"}},
 		"Retain keeps the claim, and its finalizer goes": {
-			claim.Retain, at(2).left(2), []string{apply, "release claim data-2: Retained"}, nil,
+			claims.Retain, at(2).left(2), []string{apply, "release claim data-2: Retained"}, nil,
 		},
-		"Retain leaves a retained claim alone": {claim.Retain, at(2).left(2, unheld), []string{apply}, nil},
+		"Retain leaves a retained claim alone": {claims.Retain, at(2).left(2, unheld), []string{apply}, nil},
 		"Retain ends a drain that runs": {
-			claim.Retain, at(2).left(2).job(2, 2),
+			claims.Retain, at(2).left(2).job(2, 2),
 			[]string{apply, "release claim data-2: Retained", "delete Job job-data-2: its claim is released: Retained"}, nil,
 		},
 		"a recorded receipt goes before Retain": {
-			claim.Retain, at(2).left(2, drained), []string{apply, "delete claim data-2: Drained", "release claim data-2: Drained"}, []string{"2 Releasing Drained"},
+			claims.Retain, at(2).left(2, drained), []string{apply, "delete claim data-2: Drained", "release claim data-2: Drained"}, []string{"2 Releasing Drained"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,8 +208,8 @@ func TestTheSizeWaitsForDrainsAndVolumes(t *testing.T) {
 		"to zero while a drain runs":                {at(2).wanted(0).left(2).job(2, 2), 2, BlockedByDrain},
 		"up while a drain waits for the pod":        {at(2).wanted(3).left(2).pod(2), 2, BlockedByVolume},
 		"up past a drain that failed":               {at(2).wanted(4).left(2).job(2, 2, unreadable), 2, BlockedByVolume},
-		"up past a drain that is held":              {at(2).wanted(3).left(2, requested(claim.Hold)), 2, BlockedByVolume},
-		"up past a volume that was retained":        {at(2).wanted(3).left(2, unheld).with(func(o *Observed) { o.Cluster.Policy = claim.Retain }), 2, BlockedByVolume},
+		"up past a drain that is held":              {at(2).wanted(3).left(2, requested(claims.Hold)), 2, BlockedByVolume},
+		"up past a volume that was retained":        {at(2).wanted(3).left(2, unheld).with(func(o *Observed) { o.Cluster.Policy = claims.Retain }), 2, BlockedByVolume},
 		"up past a claim whose receipt is recorded": {at(2).wanted(3).left(2, drained), 2, BlockedByVolume},
 		"up below a failed drain: nothing is in the way": {
 			at(2).wanted(3).left(5).job(5, 5, unreadable), 3, NotBlocked,
@@ -363,7 +363,7 @@ func TestDeletionLetsEverythingGo(t *testing.T) {
 			[]string{"delete claim data-0: ClusterDeleted", "release claim data-0: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 		"a held claim, too": {
-			deleted(false, noMembers(at(0).left(1, requested(claim.Hold)))),
+			deleted(false, noMembers(at(0).left(1, requested(claims.Hold)))),
 			[]string{"release claim data-1: ClusterDeleted", "remove the cluster's finalizer"},
 		},
 		"a terminating namespace lets all finalizers go at once": {

@@ -6,14 +6,54 @@ import (
 	"strings"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// step is a part of the plan for a cluster with storage. It decides by what was observed and by what the steps
-// before it have decided, and plans its writes after theirs.
+// decisions are those behind a plan. Each was made from the facts and from earlier decisions.
+type decisions struct {
+	Plan
+	// next is what is observed when this plan's finalizers, marks and list are written.
+	next *view
+	// The work of each decision, which the steps put in order.
+	finalizers, marks, addresses, retired, volumes, moves, growth claims.Work
+}
+
+// decide makes all decisions for a cluster with storage.
+func decide(read *Observed) *decisions {
+	d := &decisions{}
+	var again claims.Work // wakes for decisions without writes
+	var after []claims.Claim
+	after, d.finalizers = read.Finalizers(&read.Cluster.Terms)
+	o := look(read.having(after))
+	d.Size, again = decideSize(o)
+	d.WakeAt(again.Wake)
+	d.Told = decideList(o, d.Replicas)
+	if d.Record != d.From {
+		d.Size = d.Size.untilMoved(look(o.at(d.Record)))
+	}
+	after, d.marks = decideMarks(o, d.Replicas)
+
+	next := look(o.having(after).at(d.Record))
+	d.next = next
+	d.Told, again = d.Told.prepare(next, d.Replicas)
+	d.WakeAt(again.Wake)
+	d.Told, again = d.Told.tellRouters(next, d.Replicas)
+	d.WakeAt(again.Wake)
+	d.Running, again = decideRunning(next, d.Replicas, &d.Told)
+	d.WakeAt(again.Wake)
+
+	d.addresses, d.retired = decideAddresses(next.Observed, d.Replicas, d.ListSize)
+	d.Growth, d.growth = decideGrowth(next.Observed)
+	d.Volumes, d.volumes = decideVolumes(next, &d.Size)
+	d.Moves, d.moves = decideMoves(next, &d.Size, &d.Told, d.Drains)
+	return d
+}
+
+// step is a part of the plan for a cluster with storage: writes that follow those of the steps before it.
 type step struct {
-	name   string
-	decide func(*Plan, *Observed)
-	// writes are the kinds of actions that it plans; none if it only decides.
+	name string
+	work func(*decisions) claims.Work
+	// writes are the kinds of actions that it plans.
 	writes []action.Action
 	// here is why its place is here.
 	here string
@@ -21,34 +61,80 @@ type step struct {
 
 // steps are all parts of the plan, in their order. A failed write stops those that its class says (action.Class).
 var steps = []step{
-	{"finalizers", (*Plan).addFinalizers, []action.Action{action.AddClusterFinalizer{}, action.AddClaimFinalizer{}},
+	{"finalizers", (*decisions).addFinalizers, []action.Action{action.AddClusterFinalizer{}, action.AddClaimFinalizer{}},
 		"a deletion from now on waits for the operator"},
-	{"size", (*Plan).decideSize, nil, "all else follows from how many members stay"},
-	{"list", (*Plan).decideList, nil, "the ring follows from the size"},
-	{"leaving marks", (*Plan).markLeaving, []action.Action{action.MarkLeaving{}},
+	{"leaving marks", func(d *decisions) claims.Work { return d.marks }, []action.Action{action.MarkLeaving{}},
 		"before the StatefulSet shrinks, and before clients are told: a volume without a mark comes back as a member's"},
-	{"prepared movers", (*Plan).prepare, nil, "the list is held back until movers are ready to begin"},
-	{"table", (*Plan).decideTable, nil, "routers are told in states, so they may hold the list back"},
-	{"leaving members", (*Plan).keepLeaving, nil, "how many members run follows from the list and the table"},
-	{"small volumes", (*Plan).findSmall, nil, "pods keep their template until volumes have grown"},
-	{"orphaned Jobs", (*Plan).sweepJobs, []action.Action{action.DeleteJob{}}, "before other Jobs move items"},
-	{"addresses", (*Plan).applyAddresses, []action.Action{action.ApplyMemberService{}}, "before clients are told of these names"},
-	{"clients' list", (*Plan).writeList, []action.Action{action.ApplyService{}, action.ApplyListService{}, action.ApplyDiscovery{}, action.WriteList{}},
+	{"orphaned Jobs", func(d *decisions) claims.Work { return d.next.Orphans() }, []action.Action{action.DeleteJob{}}, "before other Jobs move items"},
+	{"addresses", func(d *decisions) claims.Work { return d.addresses }, []action.Action{action.ApplyMemberService{}}, "before clients are told of these names"},
+	{"clients' list", (*decisions).writeList, []action.Action{action.ApplyService{}, action.ApplyListService{}, action.ApplyDiscovery{}, action.WriteList{}},
 		"before members leave, and when those that join are ready"},
-	{"moves begin", (*Plan).beginMoves, []action.Action{action.BeginMove{}}, "after the list: nothing moves before clients are told"},
-	{"list in DNS", (*Plan).writeEndpoints, []action.Action{action.WriteEndpoints{}}, "it is the list that is written"},
-	{"routers", (*Plan).route, []action.Action{action.WriteTable{}, action.TellRouter{}, action.ApplyRouters{}},
+	{"moves begin", func(d *decisions) claims.Work { return decideBegins(d.next, &d.Size, &d.Told) }, []action.Action{action.BeginMove{}},
+		"after the list: nothing moves before clients are told"},
+	{"list in DNS", (*decisions).writeEndpoints, []action.Action{action.WriteEndpoints{}}, "it is the list that is written"},
+	{"routers", (*decisions).route, []action.Action{action.WriteTable{}, action.TellRouter{}, action.ApplyRouters{}},
 		"after the list: both name the same ring"},
-	{"discovery", (*Plan).tellMembers, []action.Action{action.TellMember{}}, "supervisors answer with the list that is in DNS"},
-	{"members", (*Plan).applyMembers, []action.Action{action.ApplyNetworkPolicy{}, action.WriteBinding{}, action.ApplyStatefulSet{}, action.ApplyBudget{}, action.ApplyServiceMonitor{}},
+	{"discovery", (*decisions).tellMembers, []action.Action{action.TellMember{}}, "supervisors answer with the list that is in DNS"},
+	{"members", (*decisions).applyMembers, []action.Action{action.ApplyNetworkPolicy{}, action.WriteBinding{}, action.ApplyStatefulSet{}, action.ApplyBudget{}, action.ApplyServiceMonitor{}},
 		"after marks, list and table: no member ends that clients are still told of"},
-	{"old addresses", (*Plan).retireAddresses, []action.Action{action.RetireMemberService{}, action.DeleteMemberService{}}, "a name goes when its member has gone"},
-	{"volumes", (*Plan).drain, []action.Action{action.ReserveVolume{}, action.CreateAside{}, action.SetAside{}, action.SkipAside{}, action.ReturnVolume{},
+	{"old addresses", func(d *decisions) claims.Work { return d.retired }, []action.Action{action.RetireMemberService{}, action.DeleteMemberService{}}, "a name goes when its member has gone"},
+	{"volumes", func(d *decisions) claims.Work { return d.volumes }, []action.Action{action.ReserveVolume{}, action.CreateAside{}, action.SetAside{}, action.SkipAside{}, action.ReturnVolume{},
 		action.CreateDrain{}, action.RecordReceipt{}, action.CountFailure{}, action.ClearRetry{}, action.DeleteClaim{}, action.ReleaseClaim{}, action.DeleteJob{}, action.AddClaimFinalizer{}},
 		"after the members: a volume is drained into those that stay"},
-	{"moves", (*Plan).move, []action.Action{action.CreateMove{}, action.RecordMoved{}, action.CountFailure{}, action.ClearMoveRetry{}, action.DeleteJob{}},
+	{"moves", func(d *decisions) claims.Work { return d.moves }, []action.Action{action.CreateMove{}, action.RecordMoved{}, action.CountFailure{}, action.ClearMoveRetry{}, action.DeleteJob{}},
 		"after the volumes: drains and moves have one order (order.go)"},
-	{"growth", (*Plan).grow, []action.Action{action.GrowClaim{}}, "nothing waits for it but the members' next template"},
+	{"growth", func(d *decisions) claims.Work { return d.growth }, []action.Action{action.GrowClaim{}}, "nothing waits for it but the members' next template"},
+}
+
+func (d *decisions) addFinalizers() (w claims.Work) {
+	if !d.next.Cluster.Finalizer {
+		w.Do(action.AddClusterFinalizer{})
+	}
+	w.Then(d.finalizers)
+	return w
+}
+
+func (d *decisions) writeList() (w claims.Work) {
+	w.Do(action.ApplyService{}, action.ApplyListService{}, action.ApplyDiscovery{},
+		action.WriteList{ListSize: d.ListSize, Record: d.Record, From: d.From, Replicas: d.Replicas})
+	return w
+}
+
+func (d *decisions) writeEndpoints() (w claims.Work) {
+	w.Do(action.WriteEndpoints{ListSize: d.ListSize})
+	return w
+}
+
+// route keeps the routers as the spec wants them, and tells them of the rings.
+func (d *decisions) route() (w claims.Work) {
+	if !d.next.Cluster.Routers {
+		return w
+	}
+	w.Do(d.Table)
+	for _, pod := range d.next.RouterPods {
+		w.Do(action.TellRouter{Pod: pod})
+	}
+	for _, part := range []action.RouterPart{action.RouterService, action.RouterPolicy, action.RouterDeployment, action.RouterBudget} {
+		w.Do(action.ApplyRouters{Part: part})
+	}
+	return w
+}
+
+// tellMembers tells the supervisors, which answer by the protocol of discovery.
+func (d *decisions) tellMembers() (w claims.Work) {
+	if d.next.Cluster.Discovery {
+		for _, pod := range d.next.MemberPods {
+			w.Do(action.TellMember{Pod: pod})
+		}
+	}
+	return w
+}
+
+// applyMembers plans the members and the objects that go with them.
+func (d *decisions) applyMembers() (w claims.Work) {
+	w.Do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate},
+		action.ApplyBudget{}, action.ApplyServiceMonitor{})
+	return w
 }
 
 // Order is the table of the steps, in Markdown: what each writes, what its failure stops, and why it comes here.

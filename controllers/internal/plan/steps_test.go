@@ -10,18 +10,17 @@ import (
 // checkSteps fails if a step plans a write that its row of the table doesn't have.
 func checkSteps(t *testing.T, observed *Observed) {
 	t.Helper()
-	o := observed.workingCopy()
+	o := observed.inOrder()
 	if o.Cluster.Plain || o.Cluster.Deleting || o.Cluster.NamespaceTerminating {
 		return
 	}
-	p := Plan{}
+	d := decide(o)
 	for i := range steps {
-		n, may := len(p.Actions), map[string]bool{}
+		may := map[string]bool{}
 		for _, a := range steps[i].writes {
 			may[fmt.Sprintf("%T", a)] = true
 		}
-		steps[i].decide(&p, &o)
-		for _, a := range p.Actions[n:] {
+		for _, a := range steps[i].work(d).Actions {
 			if !may[fmt.Sprintf("%T", a)] {
 				t.Errorf("the step %q plans %T, which its row doesn't have", steps[i].name, a)
 			}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/tier"
@@ -105,8 +105,8 @@ func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 
 // act takes a step, and tells whether it changed something.
 func (w *walk) act(planned action.Action) bool {
-	change := func(ref action.ClaimRef, do func(*claim.Claim)) bool {
-		c := w.claim(ref.UID)
+	change := func(ref action.ClaimRef, do func(*claims.Claim)) bool {
+		c := w.Claim(ref.UID)
 		if c == nil {
 			return false
 		}
@@ -121,9 +121,9 @@ func (w *walk) act(planned action.Action) bool {
 		w.Cluster.Finalizer = true
 		return true
 	case action.AddClaimFinalizer:
-		return change(a.Claim, func(c *claim.Claim) { c.Finalizer = true })
+		return change(a.Claim, func(c *claims.Claim) { c.Finalizer = true })
 	case action.MarkLeaving:
-		return change(a.Claim, func(c *claim.Claim) {
+		return change(a.Claim, func(c *claims.Claim) {
 			w.mark(c)
 			c.Unmoved = a.Unmoved
 		})
@@ -138,10 +138,10 @@ func (w *walk) act(planned action.Action) bool {
 		w.StatefulSet.Exists, w.StatefulSet.Replicas = true, a.Replicas
 		return changed
 	case action.CreateDrain:
-		w.Jobs = append(w.Jobs, Job{Name: "drain", UID: w.newUID(), ClaimUID: a.Claim.UID, Survivors: a.Survivors})
+		w.Jobs = append(w.Jobs, claims.Job{Name: "drain", UID: w.newUID(), ClaimUID: a.Claim.UID, Survivors: a.Survivors})
 		return true
 	case action.CreateMove:
-		w.Moves = append(w.Moves, Job{Name: "place", UID: w.newUID(), ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
+		w.Moves = append(w.Moves, claims.Job{Name: "place", UID: w.newUID(), ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
 		return true
 	case action.BeginMove:
 		changed := false
@@ -150,7 +150,7 @@ func (w *walk) act(planned action.Action) bool {
 				d.Waits, changed = false, true
 			}
 		}
-		if job := w.moveOf(w.claim(a.Claim.UID)); job != nil && changed {
+		if job := look(&w.Observed).of(a.Claim.UID).mover; job != nil && changed {
 			job.Waits = false
 		}
 		return changed
@@ -160,26 +160,26 @@ func (w *walk) act(planned action.Action) bool {
 	return w.actOnClaim(planned, change)
 }
 
-func (w *walk) actOnClaim(planned action.Action, change func(action.ClaimRef, func(*claim.Claim)) bool) bool {
+func (w *walk) actOnClaim(planned action.Action, change func(action.ClaimRef, func(*claims.Claim)) bool) bool {
 	switch a := planned.(type) {
 	case action.RecordReceipt:
-		return change(a.Claim, func(c *claim.Claim) { c.Receipt = a.Receipt })
+		return change(a.Claim, func(c *claims.Claim) { c.Receipt = a.Receipt })
 	case action.CountFailure:
-		return change(a.Claim, func(c *claim.Claim) { c.Attempts = a.Attempts })
+		return change(a.Claim, func(c *claims.Claim) { c.Attempts = a.Attempts })
 	case action.ClearRetry:
-		return change(a.Claim, func(c *claim.Claim) {
-			if c.Request == claim.Retry {
-				c.Request, c.Attempts, c.Decided, c.Policy = claim.NoRequest, action.Attempts{}, true, claim.Drain
+		return change(a.Claim, func(c *claims.Claim) {
+			if c.Request == claims.Retry {
+				c.Request, c.Attempts, c.Decided, c.Policy = claims.NoRequest, action.Attempts{}, true, claims.Drain
 			}
 		})
 	case action.RecordMoved:
-		return change(a.Claim, func(c *claim.Claim) {
-			c.Moved, c.MoveRequest, c.Attempts = a.Serial, claim.NoRequest, action.Attempts{}
+		return change(a.Claim, func(c *claims.Claim) {
+			c.Moved, c.MoveRequest, c.Attempts = a.Serial, claims.NoRequest, action.Attempts{}
 		})
 	case action.ClearMoveRetry:
-		return change(a.Claim, func(c *claim.Claim) {
-			if c.MoveRequest == claim.Retry {
-				c.MoveRequest, c.Attempts = claim.NoRequest, action.Attempts{}
+		return change(a.Claim, func(c *claims.Claim) {
+			if c.MoveRequest == claims.Retry {
+				c.MoveRequest, c.Attempts = claims.NoRequest, action.Attempts{}
 			}
 		})
 	case action.DeleteClaim:
@@ -187,22 +187,22 @@ func (w *walk) actOnClaim(planned action.Action, change func(action.ClaimRef, fu
 	case action.SetAside:
 		return change(a.Claim, deletes)
 	case action.ReleaseClaim:
-		return change(a.Claim, func(c *claim.Claim) { c.Finalizer = false })
+		return change(a.Claim, func(c *claims.Claim) { c.Finalizer = false })
 	case action.ReserveVolume:
-		return change(a.Claim, func(c *claim.Claim) { c.Where = claim.Reserved })
+		return change(a.Claim, func(c *claims.Claim) { c.Where = claims.Reserved })
 	case action.ReturnVolume:
-		return change(a.Claim, func(c *claim.Claim) { c.Where = claim.Here })
+		return change(a.Claim, func(c *claims.Claim) { c.Where = claims.Here })
 	case action.SkipAside:
-		return change(a.Claim, func(c *claim.Claim) { c.Request = claim.Skip })
+		return change(a.Claim, func(c *claims.Claim) { c.Request = claims.Skip })
 	case action.CreateAside:
 		return w.createAside(a)
 	}
 	return false
 }
 
-func deletes(c *claim.Claim) { c.Deleting, c.Where = true, claim.Here }
+func deletes(c *claims.Claim) { c.Deleting, c.Where = true, claims.Here }
 
-func (w *walk) mark(c *claim.Claim) {
+func (w *walk) mark(c *claims.Claim) {
 	if c.LeavingSince.IsZero() {
 		c.Left = w.leftNow()
 		c.LeavingSince, c.Decided, c.Policy, c.Attempts = w.Now, true, w.Cluster.Policy, action.Attempts{}
@@ -216,24 +216,24 @@ func (w *walk) leftNow() int64 {
 			return c.Left
 		}
 	}
-	return NextLeft(w.Claims)
+	return claims.NextLeft(w.Claims)
 }
 
 func (w *walk) createAside(a action.CreateAside) bool {
-	of := w.claim(a.Claim.UID)
-	if of == nil || slices.ContainsFunc(w.Claims, func(c claim.Claim) bool { return c.Name == a.To }) {
+	of := w.Claim(a.Claim.UID)
+	if of == nil || slices.ContainsFunc(w.Claims, func(c claims.Claim) bool { return c.Name == a.To }) {
 		return false
 	}
-	aside := claim.Claim{
+	aside := claims.Claim{
 		Name: a.To, UID: w.newUID(), Ordinal: of.Ordinal, Finalizer: true, Aside: true, Volume: of.Volume, Pending: true,
 		LeavingSince: of.LeavingSince, Left: of.Left, Decided: of.Decided, Policy: of.Policy, Request: of.Request, Moved: a.StoredBy,
 	}
 	aside.AsideName = "aside-of-" + string(aside.UID)
-	if aside.Request == claim.Retry {
-		aside.Request = claim.NoRequest
+	if aside.Request == claims.Retry {
+		aside.Request = claims.NoRequest
 	}
 	if aside.LeavingSince.IsZero() {
-		aside.Left = NextLeft(w.Claims)
+		aside.Left = claims.NextLeft(w.Claims)
 		aside.LeavingSince, aside.Decided, aside.Policy = w.Now, true, w.Cluster.Policy
 	}
 	w.Claims = append(w.Claims, aside)
@@ -242,7 +242,7 @@ func (w *walk) createAside(a action.CreateAside) bool {
 
 // deleteJob deletes the Job; its pod may run for a while longer.
 func (w *walk) deleteJob(uid types.UID) bool {
-	is := func(j Job) bool { return j.UID == uid }
+	is := func(j claims.Job) bool { return j.UID == uid }
 	n := len(w.Jobs) + len(w.Moves)
 	w.Jobs, w.Moves = slices.DeleteFunc(w.Jobs, is), slices.DeleteFunc(w.Moves, is)
 	return len(w.Jobs)+len(w.Moves) < n
@@ -270,11 +270,11 @@ func (w *walk) writeTable(a action.WriteTable) bool {
 
 // endClaims removes deleted claims without a finalizer.
 func (w *walk) endClaims() {
-	w.Claims = slices.DeleteFunc(w.Claims, func(c claim.Claim) bool { return c.Deleting && !c.Finalizer && !c.InUse })
+	w.Claims = slices.DeleteFunc(w.Claims, func(c claims.Claim) bool { return c.Deleting && !c.Finalizer && !c.InUse })
 }
 
 // memberClaim is the claim that a member of this ordinal would use, or nil.
-func (w *walk) memberClaim(ordinal int32) *claim.Claim {
+func (w *walk) memberClaim(ordinal int32) *claims.Claim {
 	for i := range w.Claims {
 		if c := &w.Claims[i]; c.Ordinal == ordinal && !c.Aside {
 			return c
@@ -306,7 +306,7 @@ func (w *walk) kubernetes() (all []happens) {
 	}
 	for i := range w.Drainers {
 		d := w.Drainers[i]
-		known := func(j Job) bool { return j.ClaimUID == d.ClaimUID && j.Target == d.Target }
+		known := func(j claims.Job) bool { return j.ClaimUID == d.ClaimUID && j.Target == d.Target }
 		if !slices.ContainsFunc(w.Jobs, known) && !slices.ContainsFunc(w.Moves, known) {
 			add("a drainer without a Job ends", func() { w.dropDrainer(d.ClaimUID, d.Target) })
 		}
@@ -325,18 +325,18 @@ func (w *walk) memberEvents(i int32, add func(string, func())) {
 	wanted := w.StatefulSet.Exists && i < w.StatefulSet.Replicas
 	c := w.memberClaim(i)
 	switch {
-	case !wanted && w.podExists(i):
+	case !wanted && w.PodExists(i):
 		add(fmt.Sprintf("pod %d is gone", i), func() { w.losePod(i) })
 	case wanted && c == nil:
 		add(fmt.Sprintf("claim %d is made", i), func() {
 			uid := w.newUID()
-			w.Claims = append(w.Claims, claim.Claim{
+			w.Claims = append(w.Claims, claims.Claim{
 				Name: name(i), UID: uid, Ordinal: i, Finalizer: true, Volume: "pv-" + string(uid), AsideName: "aside-of-" + string(uid), InUse: true,
 			})
 		})
-	case wanted && !w.podExists(i) && !c.Deleting:
+	case wanted && !w.PodExists(i) && !c.Deleting:
 		add(fmt.Sprintf("pod %d is made", i), func() { w.Pods = append(w.Pods, i) })
-	case wanted && w.podExists(i) && !slices.Contains(w.Ready, i):
+	case wanted && w.PodExists(i) && !slices.Contains(w.Ready, i):
 		add(fmt.Sprintf("member %d is ready", i), func() {
 			w.Ready = append(w.Ready, i)
 			w.LastReady = w.Now
@@ -354,26 +354,26 @@ func (w *walk) losePod(i int32) {
 	}
 }
 
-func (w *walk) claimEvents(c claim.Claim, add func(string, func())) {
-	used := !c.Aside && w.podExists(c.Ordinal) || slices.ContainsFunc(w.Drainers, func(d Drainer) bool { return d.ClaimUID == c.UID && !d.mover() })
+func (w *walk) claimEvents(c claims.Claim, add func(string, func())) {
+	used := !c.Aside && w.PodExists(c.Ordinal) || slices.ContainsFunc(w.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == c.UID && !d.Mover() })
 	if c.Deleting && c.InUse && !used {
 		add("no pod uses claim "+c.Name, func() {
-			w.claim(c.UID).InUse = false
+			w.Claim(c.UID).InUse = false
 			w.endClaims()
 		})
 	}
-	of := slices.IndexFunc(w.Claims, func(o claim.Claim) bool {
-		return o.Volume == c.Volume && o.UID != c.UID && o.Where == claim.Reserved && o.AsideName == c.Name
+	of := slices.IndexFunc(w.Claims, func(o claims.Claim) bool {
+		return o.Volume == c.Volume && o.UID != c.UID && o.Where == claims.Reserved && o.AsideName == c.Name
 	})
 	if c.Pending && of >= 0 {
 		add("claim "+c.Name+" is bound", func() {
-			w.claim(c.UID).Pending, w.claim(c.UID).Where = false, claim.Here
+			w.Claim(c.UID).Pending, w.Claim(c.UID).Where = false, claims.Here
 		})
 	}
 }
 
 func (w *walk) dropDrainer(uid types.UID, target string) {
-	w.Drainers = slices.DeleteFunc(w.Drainers, func(d Drainer) bool { return d.ClaimUID == uid && d.Target == target })
+	w.Drainers = slices.DeleteFunc(w.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == uid && d.Target == target })
 	is := func(other types.UID) bool { return other == uid }
 	w.ClaimsWithDrainerPod = slices.DeleteFunc(w.ClaimsWithDrainerPod, is)
 	w.ClaimsWithDrainerAtWork = slices.DeleteFunc(w.ClaimsWithDrainerAtWork, is)
@@ -381,16 +381,16 @@ func (w *walk) dropDrainer(uid types.UID, target string) {
 
 const notTold = "a mover is not told to begin"
 
-func (w *walk) jobEvents(j Job, add func(string, func())) {
-	if j.State != JobActive {
+func (w *walk) jobEvents(j claims.Job, add func(string, func())) {
+	if j.State != claims.JobActive {
 		return
 	}
-	at := slices.IndexFunc(w.Drainers, func(d Drainer) bool { return d.ClaimUID == j.ClaimUID && d.Target == j.Target })
-	c := w.claim(j.ClaimUID)
+	at := slices.IndexFunc(w.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == j.ClaimUID && d.Target == j.Target })
+	c := w.Claim(j.ClaimUID)
 	switch {
 	case at < 0 && c != nil && (j.Target != "" || !c.Deleting):
 		add(fmt.Sprintf("a drainer of claim %s by %q is made", j.ClaimUID, j.Target), func() {
-			w.Drainers = append(w.Drainers, Drainer{Pod: "drainer", ClaimUID: j.ClaimUID, Target: j.Target, Waits: j.Waits})
+			w.Drainers = append(w.Drainers, claims.Drainer{Pod: "drainer", ClaimUID: j.ClaimUID, Target: j.Target, Waits: j.Waits})
 			w.ClaimsWithDrainerPod = append(w.ClaimsWithDrainerPod, j.ClaimUID)
 		})
 	case at < 0:
@@ -402,15 +402,15 @@ func (w *walk) jobEvents(j Job, add func(string, func())) {
 			}
 		})
 	case w.Drainers[at].Waits:
-		add(notTold, func() { w.endJob(j.UID, JobFailed, "NotBegun", contract.ExitFailed) })
+		add(notTold, func() { w.endJob(j.UID, claims.JobFailed, "NotBegun", contract.ExitFailed) })
 	case c != nil:
-		add(fmt.Sprintf("the drainer of claim %s by %q ends well", j.ClaimUID, j.Target), func() { w.endJob(j.UID, JobComplete, "", 0) })
+		add(fmt.Sprintf("the drainer of claim %s by %q ends well", j.ClaimUID, j.Target), func() { w.endJob(j.UID, claims.JobComplete, "", 0) })
 	}
 }
 
 // endJob ends the Job and its pod.
-func (w *walk) endJob(uid types.UID, state JobState, reason string, exit int) {
-	for _, jobs := range [][]Job{w.Jobs, w.Moves} {
+func (w *walk) endJob(uid types.UID, state claims.JobState, reason string, exit int) {
+	for _, jobs := range [][]claims.Job{w.Jobs, w.Moves} {
 		for i := range jobs {
 			j := &jobs[i]
 			if j.UID != uid {
@@ -422,7 +422,7 @@ func (w *walk) endJob(uid types.UID, state JobState, reason string, exit int) {
 			}
 			j.State, j.Ended, j.Waits = state, w.Now, false
 			j.Receipt = receiptFor(types.UID(source))
-			if state == JobFailed {
+			if state == claims.JobFailed {
 				j.Receipt = &contract.Receipt{Version: 1, Source: source, Reason: reason, Message: "it failed", ExitCode: exit}
 			}
 			w.dropDrainer(j.ClaimUID, j.Target)
@@ -442,12 +442,12 @@ func (w *walk) mishaps() (all []happens) {
 		}
 	}
 	for _, j := range slices.Concat(w.Jobs, w.Moves) {
-		if j.State != JobActive {
+		if j.State != claims.JobActive {
 			continue
 		}
-		all = append(all, happens{"A JOB FAILS", func() { w.endJob(j.UID, JobFailed, "SurvivorUnreachable", contract.ExitFailed) }})
+		all = append(all, happens{"A JOB FAILS", func() { w.endJob(j.UID, claims.JobFailed, "SurvivorUnreachable", contract.ExitFailed) }})
 		if j.Target == "" {
-			all = append(all, happens{"A VOLUME CAN'T BE READ", func() { w.endJob(j.UID, JobFailed, "WarmFileCorrupt", contract.ExitUnrecoverable) }})
+			all = append(all, happens{"A VOLUME CAN'T BE READ", func() { w.endJob(j.UID, claims.JobFailed, "WarmFileCorrupt", contract.ExitUnrecoverable) }})
 		}
 	}
 	return all
@@ -465,24 +465,24 @@ func (w *walk) deeds() (all []happens) {
 	}
 	for i := range w.Claims {
 		c := w.Claims[i]
-		on := func(do func(*claim.Claim)) func() { return func() { do(w.claim(c.UID)); w.endClaims() } }
+		on := func(do func(*claims.Claim)) func() { return func() { do(w.Claim(c.UID)); w.endClaims() } }
 		if !c.Deleting {
 			add("deletes claim "+c.Name, on(deletes))
-			if w.podExists(c.Ordinal) && !c.Aside {
+			if w.PodExists(c.Ordinal) && !c.Aside {
 				add("deletes claim and pod "+c.Name, func() {
-					deletes(w.claim(c.UID))
+					deletes(w.Claim(c.UID))
 					w.losePod(c.Ordinal)
 				})
 			}
 		}
-		for _, r := range []claim.Request{claim.NoRequest, claim.Hold, claim.Retry, claim.Skip} {
+		for _, r := range []claims.Request{claims.NoRequest, claims.Hold, claims.Retry, claims.Skip} {
 			if !c.LeavingSince.IsZero() && r != c.Request {
-				add(fmt.Sprintf("annotates claim %s with %q", c.Name, r), on(func(c *claim.Claim) { c.Request = r }))
+				add(fmt.Sprintf("annotates claim %s with %q", c.Name, r), on(func(c *claims.Claim) { c.Request = r }))
 			}
 		}
 		if c.LeavingSince.IsZero() {
-			for _, r := range []claim.Request{claim.Retry, claim.Skip} {
-				add(fmt.Sprintf("annotates claim %s with move=%s", c.Name, r), on(func(c *claim.Claim) { c.MoveRequest = r }))
+			for _, r := range []claims.Request{claims.Retry, claims.Skip} {
+				add(fmt.Sprintf("annotates claim %s with move=%s", c.Name, r), on(func(c *claims.Claim) { c.MoveRequest = r }))
 			}
 		}
 	}
@@ -503,7 +503,9 @@ func (w *walk) deeds() (all []happens) {
 
 // settled tells whether the cluster is as wanted, and no step waits.
 func (w *walk) settled(p *Plan) bool {
-	calm := !slices.ContainsFunc(p.Drains, func(d DrainState) bool { return d.Phase != Held && d.Phase != Failed && d.Reason != Hibernating }) && len(p.Moves) == 0
+	calm := !slices.ContainsFunc(p.Drains, func(d claims.DrainState) bool {
+		return d.Phase != claims.Held && d.Phase != claims.Failed && d.Reason != claims.Hibernating
+	}) && len(p.Moves) == 0
 	return calm && p.Replicas == w.Cluster.Size && w.StatefulSet.Replicas == p.Replicas && (p.Replicas == 0 || w.ListSize == p.Replicas && w.Record.Ring == w.Cluster.Ring.Of(p.Replicas))
 }
 
@@ -511,23 +513,23 @@ func (w *walk) settled(p *Plan) bool {
 func (w *walk) asks(p *Plan) *happens {
 	for _, d := range p.Drains {
 		switch d.Phase {
-		case Held:
-			return &happens{"A PERSON removes the hold of " + d.Claim.Name, func() { w.claim(d.Claim.UID).Request = claim.NoRequest }}
-		case Failed:
+		case claims.Held:
+			return &happens{"A PERSON removes the hold of " + d.Claim.Name, func() { w.Claim(d.Claim.UID).Request = claims.NoRequest }}
+		case claims.Failed:
 			if d.RetryAt.IsZero() {
-				return &happens{"A PERSON gives up " + d.Claim.Name + ", which has failed", func() { w.claim(d.Claim.UID).Request = claim.Skip }}
+				return &happens{"A PERSON gives up " + d.Claim.Name + ", which has failed", func() { w.Claim(d.Claim.UID).Request = claims.Skip }}
 			}
 		}
 	}
 	for _, d := range p.Moves {
 		if d.Phase == MoveFailed && d.RetryAt.IsZero() {
-			return &happens{"A PERSON skips the move of " + d.Claim.Name, func() { w.claim(d.Claim.UID).MoveRequest = claim.Skip }}
+			return &happens{"A PERSON skips the move of " + d.Claim.Name, func() { w.Claim(d.Claim.UID).MoveRequest = claims.Skip }}
 		}
 	}
 	for _, d := range p.DeletedClaims {
-		c := w.claim(d.Claim.UID)
-		if c != nil && strings.Contains(d.Message, "drain=skip") && c.Request != claim.Skip {
-			return &happens{"A PERSON gives up " + d.Claim.Name + ", which was deleted", func() { w.claim(d.Claim.UID).Request = claim.Skip }}
+		c := w.Claim(d.Claim.UID)
+		if c != nil && strings.Contains(d.Message, "drain=skip") && c.Request != claims.Skip {
+			return &happens{"A PERSON gives up " + d.Claim.Name + ", which was deleted", func() { w.Claim(d.Claim.UID).Request = claims.Skip }}
 		}
 	}
 	return nil
@@ -673,7 +675,7 @@ func TestHistoriesThatEndedInACircle(t *testing.T) {
 			deletes(w.memberClaim(0))
 			w.losePod(0)
 			w.held = func(event string) bool { return event == "pod 2 is gone" || event == "member 0 is ready" }
-			w.until(t, "the survivor's volume is set aside", func() bool { return w.podExists(0) })
+			w.until(t, "the survivor's volume is set aside", func() bool { return w.PodExists(0) })
 		},
 		"a claim appears just after a lower one was marked": func(t *testing.T, w *walk) {
 			w.Cluster.Size = 4

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +30,7 @@ func checkAdvice(t *testing.T, list []cachev1alpha1.Advice, reason, want string)
 
 // allAdvised has every advice that can be there at once, with messages that are too long.
 func allAdvised() *Input {
-	in := input(5).leaving(8, plan.Draining, "", "")
+	in := input(5).leaving(8, claims.Draining, "", "")
 	in.Cluster.Spec.Routing.Client = "gomemcache"
 	in.Cluster.Spec.Storage.Mode, in.Cluster.Spec.Storage.Size = cachev1alpha1.StorageMapped, *in.Cluster.Spec.Memory
 	in.Cluster.Spec.Drain.OnShortage = cachev1alpha1.ShortageWait

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,21 +28,21 @@ func TestASizeThatAVolumeBlocksSaysWhichClaimWhyAndTheWayOut(t *testing.T) {
 		reason string // of Degraded
 	}{
 		"its drain failed": {
-			input(2).leaving(2, plan.Failed, "SourceCorrupt", "torn"),
+			input(2).leaving(2, claims.Failed, "SourceCorrupt", "torn"),
 			"the drain of claim data-cache-2 failed (SourceCorrupt): see the drainer's log, then annotate the claim with " +
 				"cache.example.com/drain=retry, or =skip to give its items up",
 			cachev1alpha1.ReasonDrainFailed,
 		},
 		"a person holds its drain": {
-			input(2).leaving(2, plan.Held, plan.HeldByRequest, "remove it"),
+			input(2).leaving(2, claims.Held, claims.HeldByRequest, "remove it"),
 			"a person holds the drain of claim data-cache-2: remove the annotation cache.example.com/drain=hold from the claim, " +
 				"or set it to skip to give its items up",
 			cachev1alpha1.ReasonBlockedByVolume,
 		},
-		"policy Retain keeps it":      {input(2).leaving(2, plan.Failed, plan.InTheWay, kept), "claim data-cache-2: " + kept, cachev1alpha1.ReasonDrainFailed},
-		"its claim was deleted":       {input(2).leaving(2, plan.Failed, plan.ClaimDeleted, deleted), "claim data-cache-2: " + deleted, cachev1alpha1.ReasonDrainFailed},
+		"policy Retain keeps it":      {input(2).leaving(2, claims.Failed, claims.InTheWay, kept), "claim data-cache-2: " + kept, cachev1alpha1.ReasonDrainFailed},
+		"its claim was deleted":       {input(2).leaving(2, claims.Failed, claims.ClaimDeleted, deleted), "claim data-cache-2: " + deleted, cachev1alpha1.ReasonDrainFailed},
 		"no drain is planned":         {input(2), "claim data-cache-2 is not drained: take what you need from its volume, then delete the claim, unless it is being deleted already", cachev1alpha1.ReasonBlockedByVolume},
-		"another one's drain is held": {input(2).leaving(3, plan.Held, plan.HeldByRequest, ""), "claim data-cache-2 is not drained: take what you need from its volume, then delete the claim, unless it is being deleted already", cachev1alpha1.ReasonBlockedByVolume},
+		"another one's drain is held": {input(2).leaving(3, claims.Held, claims.HeldByRequest, ""), "claim data-cache-2 is not drained: take what you need from its volume, then delete the claim, unless it is being deleted already", cachev1alpha1.ReasonBlockedByVolume},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conditions := compute(t, test.in.with(blocked)).Conditions
@@ -60,7 +62,7 @@ func TestASizeThatAVolumeBlocksSaysWhichClaimWhyAndTheWayOut(t *testing.T) {
 }
 
 func TestASizeThatADrainBlocksNamesItsClaim(t *testing.T) {
-	in := input(2).leaving(2, plan.Waiting, plan.PodPresent, "wait")
+	in := input(2).leaving(2, claims.Waiting, claims.PodPresent, "wait")
 	in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume
 	c := meta.FindStatusCondition(compute(t, in).Conditions, cachev1alpha1.ConditionProgressing)
 	if c.Reason != cachev1alpha1.ReasonWaitingForDrain || !strings.HasSuffix(c.Message, "from 2 to 3 when claim data-cache-2 is drained or set aside") {

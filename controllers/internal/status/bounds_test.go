@@ -9,6 +9,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,7 +48,7 @@ func TestStatusIsBoundedWhateverIsObserved(t *testing.T) {
 	in.Cluster.Spec.Binding, in.Binding = &cachev1alpha1.BindingSpec{SecretName: "s"}, &Binding{Reason: cachev1alpha1.ReasonBindingForbidden, Message: huge}
 	in.Progress, in.Waits = map[types.UID]contract.Progress{}, map[types.UID]Wait{}
 	for i := range int32(511) {
-		phase := []plan.DrainPhase{plan.Waiting, plan.Waiting, plan.Waiting, plan.Waiting, plan.Failed, plan.Draining, plan.Held}[i%7]
+		phase := []claims.DrainPhase{claims.Waiting, claims.Waiting, claims.Waiting, claims.Waiting, claims.Failed, claims.Draining, claims.Held}[i%7]
 		in.leaving(511-i, phase, huge, huge)
 		in.toMove(i, plan.MoveRuns, huge, huge)
 		in.Waits[in.Plan.Moves[i].Claim.UID] = Wait{Reason: huge, Message: huge}
@@ -79,9 +81,9 @@ func TestStatusIsBoundedWhateverIsObserved(t *testing.T) {
 func TestTheDrainsThatAreListedAreThoseThatMatter(t *testing.T) {
 	in := input(1)
 	for i := range int32(100) {
-		in.leaving(100-i, plan.Waiting, plan.InTurn, "")
+		in.leaving(100-i, claims.Waiting, claims.InTurn, "")
 	}
-	in.Plan.Drains[97].Phase, in.Plan.Drains[98].Phase, in.Plan.Drains[99].Phase = plan.Failed, plan.Draining, plan.Held
+	in.Plan.Drains[97].Phase, in.Plan.Drains[98].Phase, in.Plan.Drains[99].Phase = claims.Failed, claims.Draining, claims.Held
 	s := compute(t, in)
 	var got []int32
 	for _, d := range s.Drains {

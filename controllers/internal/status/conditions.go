@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -131,10 +133,10 @@ func wayOut(in *Input) string {
 	case d == nil:
 		return fmt.Sprintf("claim %s is not drained: take what you need from its volume, then delete the claim, unless it is being deleted already",
 			build.ClaimName(in.Cluster.Name, in.Plan.Replicas))
-	case d.Phase == plan.Held:
+	case d.Phase == claims.Held:
 		return fmt.Sprintf("a person holds the drain of claim %s: remove the annotation cache.example.com/drain=hold from the claim, "+
 			"or set it to skip to give its items up", d.Claim.Name)
-	case d.Reason == plan.InTheWay || d.Reason == plan.ClaimDeleted:
+	case d.Reason == claims.InTheWay || d.Reason == claims.ClaimDeleted:
 		return fmt.Sprintf("claim %s: %s", d.Claim.Name, d.Message) // waiting for another attempt would not help
 	}
 	return fmt.Sprintf("the drain of claim %s failed (%s): see the drainer's log, then annotate the claim with "+
@@ -144,13 +146,13 @@ func wayOut(in *Input) string {
 // stuck tells whether the claim that blocks the size needs a person.
 func stuck(in *Input) bool {
 	d := blocking(in)
-	return d == nil || d.Phase == plan.Failed || d.Phase == plan.Held
+	return d == nil || d.Phase == claims.Failed || d.Phase == claims.Held
 }
 
 // blocking is the drain of the lowest member that is to return; nil if its volume is not drained,
 // because the claim is retained or being deleted.
-func blocking(in *Input) *plan.DrainState {
-	i := slices.IndexFunc(in.Plan.Drains, func(d plan.DrainState) bool {
+func blocking(in *Input) *claims.DrainState {
+	i := slices.IndexFunc(in.Plan.Drains, func(d claims.DrainState) bool {
 		return d.Claim.Ordinal == in.Plan.Replicas && !d.Claim.Aside
 	})
 	if i < 0 {

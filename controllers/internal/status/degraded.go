@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -131,7 +133,7 @@ func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 			return troublef(cachev1alpha1.ReasonNameTaken, "claim %s: %s", d.Claim, d.Message)
 		case d.Phase == cachev1alpha1.DrainFailed:
 			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: %s: %s", d.Claim, d.Reason, d.Message)
-		case failed > 0 && (planned.Phase == plan.Draining || planned.Phase == plan.Waiting) && planned.Reason != plan.Hibernating:
+		case failed > 0 && (planned.Phase == claims.Draining || planned.Phase == claims.Waiting) && planned.Reason != claims.Hibernating:
 			return troublef(cachev1alpha1.ReasonDrainFailed, "claim %s: failed attempts: %d; it is being tried again", d.Claim, failed)
 		}
 	}

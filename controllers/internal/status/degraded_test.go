@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,7 +38,7 @@ func running(since time.Duration) corev1.ContainerState {
 // Attempts that end because a survivor doesn't answer count as one wait, though each
 // begins with a new pod. Otherwise the alert would never fire.
 func TestAttemptsThatEndForASurvivorAreOneWait(t *testing.T) {
-	in := input(2).leaving(2, plan.Draining, "", "")
+	in := input(2).leaving(2, claims.Draining, "", "")
 	in.Waits = map[types.UID]Wait{"uid-2": {Reason: "ContainerCreating"}}
 	began := now.Add(-2 * time.Minute)
 	in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{
@@ -103,7 +105,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		return func(in *Input) { in.Plan.Drains[0].Claim.Attempts.Failed = failed }
 	}
 	drainWaits := func(reason string, since time.Duration) *Input {
-		in := input(2).leaving(2, plan.Draining, "", "")
+		in := input(2).leaving(2, claims.Draining, "", "")
 		in.Waits = map[types.UID]Wait{"uid-2": {Reason: reason, Message: "its words"}}
 		in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{
 			Claim: "data-cache-2", Phase: cachev1alpha1.DrainStarting, Reason: reason, Since: ptr.To(ago(since)),
@@ -209,18 +211,18 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"a Job that others keep":      {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now.Add(-time.Minute)}} }), "KeptByFinalizer", "Job j was deleted at 1970-01-01T01:22:20Z, and the finalizer example.com/theirs of another owner", 0},
 		"another operator asks":       {input(2).with(func(in *Input) { in.OtherOperator = "tenant/lease" }), "OtherOperator", "installation tenant/lease of the operator watches this namespace, too", 0},
 		"a Job on its way out":        {input(2).with(func(in *Input) { in.Kept = []Kept{{"Job", "j", "example.com/theirs", now}} }), "Healthy", "", time.Minute},
-		"a drain that is tried again": {input(2).leaving(2, plan.Draining, "", "").with(attempts(3)), "DrainFailed", "claim data-cache-2: failed attempts: 3; it is being tried again", 0},
-		"a drain that waits for that": {input(2).leaving(2, plan.Waiting, plan.Retrying, "").with(attempts(1)), "DrainFailed", "failed attempts: 1", 0},
-		"a drain that came right":     {input(2).leaving(2, plan.Releasing, "", "").with(attempts(1)), "Healthy", "", 0},
-		"while nothing is drained":    {input(0).leaving(2, plan.Waiting, plan.Hibernating, "").with(attempts(1)), "Healthy", "", 0},
+		"a drain that is tried again": {input(2).leaving(2, claims.Draining, "", "").with(attempts(3)), "DrainFailed", "claim data-cache-2: failed attempts: 3; it is being tried again", 0},
+		"a drain that waits for that": {input(2).leaving(2, claims.Waiting, claims.Retrying, "").with(attempts(1)), "DrainFailed", "failed attempts: 1", 0},
+		"a drain that came right":     {input(2).leaving(2, claims.Releasing, "", "").with(attempts(1)), "Healthy", "", 0},
+		"while nothing is drained":    {input(0).leaving(2, claims.Waiting, claims.Hibernating, "").with(attempts(1)), "Healthy", "", 0},
 		"a move tried again": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) {
 			in.Plan.Moves[0].Claim.Attempts.Failed = 2
 			in.Cluster.Status.Conditions = []metav1.Condition{{Type: cachev1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonMoveFailed}}
 		}), "MoveFailed", "failed attempts: 2", 0},
 		"one that failed by an earlier ring": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) { in.Plan.Moves[0].Claim.Attempts.Failed = 2 }), "Healthy", "", 0},
-		"a person holds a drain":             {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held"), "DrainHeld", "claim data-cache-2: held", 0},
-		"held, and worse":                    {input(2).leaving(2, plan.Held, plan.HeldByRequest, "held").toMove(0, plan.MoveFailed, "StillStored", "its words"), "MoveFailed", "its words", 0},
-		"held, and another one failed":       {input(2).leaving(3, plan.Held, plan.HeldByRequest, "held").leaving(2, plan.Failed, "SourceCorrupt", "torn"), "DrainFailed", "torn", 0},
+		"a person holds a drain":             {input(2).leaving(2, claims.Held, claims.HeldByRequest, "held"), "DrainHeld", "claim data-cache-2: held", 0},
+		"held, and worse":                    {input(2).leaving(2, claims.Held, claims.HeldByRequest, "held").toMove(0, plan.MoveFailed, "StillStored", "its words"), "MoveFailed", "its words", 0},
+		"held, and another one failed":       {input(2).leaving(3, claims.Held, claims.HeldByRequest, "held").leaving(2, claims.Failed, "SourceCorrupt", "torn"), "DrainFailed", "torn", 0},
 		"a survivor does not answer": {drainWaits("SurvivorUnreachable", time.Minute).with(func(in *Input) {
 			in.Waits = nil
 			in.Cluster.Status.Drains[0].Phase = cachev1alpha1.DrainAdding

@@ -7,10 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -21,7 +22,7 @@ type Wait struct {
 }
 
 // follow sets the status of a drain whose Job is active.
-func follow(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
+func follow(in *Input, d *claims.DrainState, s *cachev1alpha1.DrainStatus) {
 	s.Phase = cachev1alpha1.DrainStarting
 	wait, waits := in.Waits[d.Claim.UID]
 	switch p, ok := in.Progress[d.Claim.UID]; {
@@ -42,7 +43,7 @@ func follow(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
 }
 
 // followLeaving sets the status of a leaving member that still runs.
-func followLeaving(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) {
+func followLeaving(in *Input, d *claims.DrainState, s *cachev1alpha1.DrainStatus) {
 	p, ok := in.Progress[d.Claim.UID]
 	switch wait, waits := in.Waits[d.Claim.UID]; {
 	case s.Reason != "":
@@ -60,11 +61,11 @@ func followLeaving(in *Input, d *plan.DrainState, s *cachev1alpha1.DrainStatus) 
 
 // itemsMoved is how many items were moved while the member ran: by its mover's receipt as long as
 // the Job exists, and later by the present status.
-func itemsMoved(in *Input, d *plan.DrainState) int64 {
-	if d.Mover != nil && d.Mover.State == plan.JobComplete && d.Mover.Receipt != nil {
+func itemsMoved(in *Input, d *claims.DrainState) int64 {
+	if d.Mover != nil && d.Mover.State == claims.JobComplete && d.Mover.Receipt != nil {
 		return d.Mover.Receipt.Added
 	}
-	if p, ok := in.Progress[d.Claim.UID]; ok && d.Mover != nil && d.Mover.State == plan.JobActive {
+	if p, ok := in.Progress[d.Claim.UID]; ok && d.Mover != nil && d.Mover.State == claims.JobActive {
 		return p.ItemsDone
 	}
 	if b := before(in, d); b != nil {

@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -41,7 +42,7 @@ func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := moving
 			test.change(&p)
-			s := compute(t, input(2).leaving(2, plan.Draining, "", "").with(progress(p)))
+			s := compute(t, input(2).leaving(2, claims.Draining, "", "").with(progress(p)))
 			if got := s.Drains[0].SecondsLeft; got != test.want || s.Progress != test.line {
 				t.Errorf("got %d s, %q; want %d s, %q", got, s.Progress, test.want, test.line)
 			}
@@ -50,7 +51,7 @@ func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 }
 
 func TestADrainThatHasNoDrainerAtWorkSaysWhy(t *testing.T) {
-	in := input(2).leaving(2, plan.Draining, "", "").with(progress(contract.Progress{Phase: contract.PhaseAdding, BytesTotal: 10}))
+	in := input(2).leaving(2, claims.Draining, "", "").with(progress(contract.Progress{Phase: contract.PhaseAdding, BytesTotal: 10}))
 	in.Cluster.Status = compute(t, in)
 	in.Progress = nil
 	in.Waits = map[types.UID]Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
@@ -85,12 +86,12 @@ func TestALeavingMemberTellsWhoStillCallsIt(t *testing.T) {
 			in.Waits = map[types.UID]Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
 		}, "Unschedulable", "0/1 nodes are available"},
 		"others leave with it": {&settling, func(in *Input) {
-			in.Plan.Drains[0].Reason, in.Plan.Drains[0].Message = plan.InTurn, "it leaves together with the others"
-		}, plan.InTurn, "it leaves together with the others"},
+			in.Plan.Drains[0].Reason, in.Plan.Drains[0].Message = claims.InTurn, "it leaves together with the others"
+		}, claims.InTurn, "it leaves together with the others"},
 		"nothing is known": {nil, alone, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := input(2).leaving(2, plan.Leaving, "", "").with(test.also)
+			in := input(2).leaving(2, claims.Leaving, "", "").with(test.also)
 			items := int64(0)
 			if test.progress != nil {
 				in.with(progress(*test.progress))
@@ -108,7 +109,7 @@ func TestALeavingMemberTellsWhoStillCallsIt(t *testing.T) {
 
 func TestADrainTellsSinceWhenItWaits(t *testing.T) {
 	in := input(2)
-	at := func(seconds int64, phase plan.DrainPhase, reason string) {
+	at := func(seconds int64, phase claims.DrainPhase, reason string) {
 		t.Helper()
 		in.Now = time.Unix(5000+seconds, 0)
 		in.Plan.Drains = nil
@@ -121,29 +122,29 @@ func TestADrainTellsSinceWhenItWaits(t *testing.T) {
 			t.Errorf("at %d s: waits since %v, want since %d s", in.Now.Unix()-5000, got, want)
 		}
 	}
-	at(0, plan.Waiting, plan.PodPresent)
+	at(0, claims.Waiting, claims.PodPresent)
 	since(0)
-	at(10, plan.Waiting, plan.PodPresent)
+	at(10, claims.Waiting, claims.PodPresent)
 	since(0)
-	at(20, plan.Waiting, plan.InTurn)
+	at(20, claims.Waiting, claims.InTurn)
 	since(20)
 	in.Progress = map[types.UID]contract.Progress{"uid-2": {Phase: contract.PhaseAdding, BytesDone: 1, BytesTotal: 10}}
-	at(30, plan.Draining, "")
+	at(30, claims.Draining, "")
 	since(30)
-	at(40, plan.Draining, "")
+	at(40, claims.Draining, "")
 	since(30)
 	in.Progress["uid-2"] = contract.Progress{Phase: contract.PhaseAdding, BytesDone: 1, BytesTotal: 10, Message: "waiting for cache-0"}
-	at(50, plan.Draining, "")
+	at(50, claims.Draining, "")
 	since(50)
-	at(60, plan.Draining, "")
+	at(60, claims.Draining, "")
 	since(50)
 }
 
 func TestDrainingCountsWhatIsUnderWayWhatFailedAndWhatAPersonHolds(t *testing.T) {
-	held := func(in *Input) { in.leaving(4, plan.Held, plan.HeldByRequest, "held") }
-	failed := func(in *Input) { in.leaving(3, plan.Failed, "SourceCorrupt", "torn") }
-	runs := func(in *Input) { in.leaving(2, plan.Draining, "", "") }
-	waits := func(in *Input) { in.leaving(1, plan.Waiting, plan.InTurn, "wait") }
+	held := func(in *Input) { in.leaving(4, claims.Held, claims.HeldByRequest, "held") }
+	failed := func(in *Input) { in.leaving(3, claims.Failed, "SourceCorrupt", "torn") }
+	runs := func(in *Input) { in.leaving(2, claims.Draining, "", "") }
+	waits := func(in *Input) { in.leaving(1, claims.Waiting, claims.InTurn, "wait") }
 	for name, test := range map[string]struct {
 		in       *Input
 		draining bool

@@ -10,7 +10,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
@@ -19,7 +19,7 @@ import (
 // toMove adds a member whose items have to be moved.
 func (in *Input) toMove(ordinal int32, phase plan.MovePhase, reason, message string) *Input {
 	in.Plan.Moves = append(in.Plan.Moves, plan.MoveState{
-		Claim: claim.Claim{Name: build.ClaimName("cache", ordinal), UID: types.UID(build.ClaimName("", ordinal)), Ordinal: ordinal},
+		Claim: claims.Claim{Name: build.ClaimName("cache", ordinal), UID: types.UID(build.ClaimName("", ordinal)), Ordinal: ordinal},
 		Phase: phase, Reason: reason, Message: message,
 	})
 	return in
@@ -47,7 +47,7 @@ func TestMovingTellsWhoseItemsAreMoved(t *testing.T) {
 		"switched off":     {input(2).with(off), "False", "MovesOff", "about 48%", "Running", ""},
 		"off, not due":     {input(2).with(off).with(func(in *Input) { in.Ring.From = ring.Ring{} }), "", "", "", "Running", ""},
 		"hibernated":       {input(0), "", "", "", "Hibernated", ""},
-		"a drain goes on":  {input(1).leaving(1, plan.Draining, "", "").toMove(0, plan.MoveWaits, "MoveWaits", "claim data-cache-1 is drained first"), "True", "MoveWaits", "drained first", "Draining", "Starting"},
+		"a drain goes on":  {input(1).leaving(1, claims.Draining, "", "").toMove(0, plan.MoveWaits, "MoveWaits", "claim data-cache-1 is drained first"), "True", "MoveWaits", "drained first", "Draining", "Starting"},
 		"size held for it": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](1), plan.BlockedByMove }), "True", "Moving", "", "Moving", "1 to move"},
 	} {
 		t.Run(what, func(t *testing.T) {

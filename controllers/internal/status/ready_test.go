@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -46,7 +48,7 @@ func TestReadyIsTrueOnlyWhenAllIsAsWanted(t *testing.T) {
 		"all is as wanted":               {input(3), true, "AsWanted"},
 		"without storage":                {input(3).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), true, "AsWanted"},
 		"hibernated":                     {input(0), true, "Hibernated"},
-		"hibernated, a drain is to come": {input(0).leaving(1, plan.Waiting, plan.Hibernating, ""), true, "Hibernated"},
+		"hibernated, a drain is to come": {input(0).leaving(1, claims.Waiting, claims.Hibernating, ""), true, "Hibernated"},
 		"none without storage":           {input(0).with(func(in *Input) { in.Cluster.Spec.Storage = nil }), true, "ScaledToZero"},
 		"other keys will move one day":   {input(3).with(func(in *Input) { in.Cluster.Spec.Routing.Client = "gomemcache" }), true, "AsWanted"},
 		"a roll-out that waits its turn": {input(3).with(func(in *Input) { in.RollOutWaits = "3 clusters go first" }), true, "AsWanted"},
@@ -57,12 +59,12 @@ func TestReadyIsTrueOnlyWhenAllIsAsWanted(t *testing.T) {
 			s.Spec.Replicas, s.Status.Replicas, s.Status.CurrentRevision, s.Status.UpdateRevision = ptr.To[int32](3), 3, "a", "b"
 		})), false, "Rolling"},
 		"a member too many":               {input(3).with(func(in *Input) { in.Cluster.Spec.Size = ptr.To[int32](2) }), false, "Scaling"},
-		"items are drained":               {input(2).leaving(2, plan.Draining, "", ""), false, "Draining"},
+		"items are drained":               {input(2).leaving(2, claims.Draining, "", ""), false, "Draining"},
 		"items are moved":                 {input(2).toMove(0, plan.MoveRuns, "", ""), false, "Moving"},
-		"the size waits for a drain":      {input(2).leaving(2, plan.Draining, "", "").with(blocked(3, plan.BlockedByDrain)), false, "WaitingForDrain"},
+		"the size waits for a drain":      {input(2).leaving(2, claims.Draining, "", "").with(blocked(3, plan.BlockedByDrain)), false, "WaitingForDrain"},
 		"the size waits for a move":       {input(2).toMove(0, plan.MoveRuns, "", "").with(blocked(1, plan.BlockedByMove)), false, "WaitingForMove"},
 		"a volume is in the way":          {input(2).with(blocked(3, plan.BlockedByVolume)), false, "BlockedByVolume"},
-		"a drain failed":                  {input(2).leaving(2, plan.Failed, "SourceCorrupt", "torn"), false, "DrainFailed"},
+		"a drain failed":                  {input(2).leaving(2, claims.Failed, "SourceCorrupt", "torn"), false, "DrainFailed"},
 		"the API server refuses":          {input(2).with(func(in *Input) { in.Err = errors.New("no") }), false, "ReconcileError"},
 		"volumes grow":                    {input(2).with(func(in *Input) { in.Plan.SmallClaims = make([]action.ClaimRef, 1) }), false, "VolumesGrow"},
 		"no ServiceMonitors":              {input(2).with(func(in *Input) { in.Monitoring = MonitoringUnknown }), false, "ServiceMonitorUnknown"},
@@ -126,7 +128,7 @@ func TestAtRestAClusterShowsFourConditions(t *testing.T) {
 		"the Secret is not written": {input(2).with(func(in *Input) {
 			in.Cluster.Spec.Binding, in.Cluster.Status.Binding = &cachev1alpha1.BindingSpec{SecretName: "new"}, &cachev1alpha1.BindingStatus{Name: "old"}
 		}), []string{"Bindable"}},
-		"much to say": {input(2).leaving(2, plan.Draining, "", "").toMove(0, plan.MoveWaits, "", "").with(func(in *Input) {
+		"much to say": {input(2).leaving(2, claims.Draining, "", "").toMove(0, plan.MoveWaits, "", "").with(func(in *Input) {
 			in.Monitoring, in.Binding = MonitoringUnknown, &Binding{Reason: cachev1alpha1.ReasonBindingForbidden}
 			in.Cluster.Spec.Binding, in.Cluster.Spec.Router = &cachev1alpha1.BindingSpec{SecretName: "s"}, &cachev1alpha1.RouterSpec{}
 		}), others},

@@ -3,6 +3,8 @@ package status
 import (
 	"testing"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -31,7 +33,7 @@ func TestAdviceTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
 		},
 		"no member can tell, and it changes nothing": {input(3).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1: timeout"})), "", ""},
 		"a pod is on its way":                        {input(3).with(before).with(func(in *Input) { in.Plan.Replicas = 2 }), short, "told"},
-		"a drain runs":                               {input(2).with(before).leaving(2, plan.Draining, "", ""), short, "told"},
+		"a drain runs":                               {input(2).with(before).leaving(2, claims.Draining, "", ""), short, "told"},
 		"the volumes are gone":                       {input(2).with(before), "", ""},
 		"the next ones have room":                    {input(3).with(before).with(room(plan.Room{Leaving: 1, Free: 2})), "", ""},
 	} {

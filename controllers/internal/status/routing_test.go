@@ -3,8 +3,9 @@ package status
 import (
 	"testing"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // TestAdviceTellsWhichKeysAScaleDownLoses: keys of survivors, which no drain brings.
@@ -24,8 +25,8 @@ func TestAdviceTellsWhichKeysAScaleDownLoses(t *testing.T) {
 		"spymemcached's ketama":     {input(3).with(routedBy("spymemcached-ketama")), cachev1alpha1.ReasonAddressesHashed, "spymemcached-ketama"},
 		"and addresses that stay":   {input(3).with(routedBy("spymemcached-ketama")).with(stable), "", ""},
 		"the next one, by modulo":   {input(10).with(routedBy("gomemcache")), cachev1alpha1.ReasonOtherKeysMove, "from 10 to 9 members, clients of gomemcache look elsewhere for about 80%"},
-		"the one that runs":         {input(3).with(routedBy("gomemcache")).leaving(3, plan.Draining, "", "").leaving(4, plan.Waiting, "", ""), cachev1alpha1.ReasonOtherKeysMove, "from 5 to 3"},
-		"from four to half":         {input(2).with(routedBy("gomemcache")).leaving(2, plan.Draining, "", "").leaving(3, plan.Waiting, "", ""), "", ""},
+		"the one that runs":         {input(3).with(routedBy("gomemcache")).leaving(3, claims.Draining, "", "").leaving(4, claims.Waiting, "", ""), cachev1alpha1.ReasonOtherKeysMove, "from 5 to 3"},
+		"from four to half":         {input(2).with(routedBy("gomemcache")).leaving(2, claims.Draining, "", "").leaving(3, claims.Waiting, "", ""), "", ""},
 		"of two, nothing is to mix": {input(2).with(routedBy("gomemcache")), "", ""},
 		"of one":                    {input(1).with(routedBy("gomemcache")), "", ""},
 		"to none":                   {input(0).with(routedBy("gomemcache")), "", ""},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -173,15 +175,15 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 		}
 		if t, ok := in.JobStarted[d.Claim.UID]; ok {
 			s.StartedAt = &t
-		} else if b := before(in, d); b != nil && d.Phase == plan.Releasing {
+		} else if b := before(in, d); b != nil && d.Phase == claims.Releasing {
 			s.StartedAt = b.StartedAt // the drain's Job is gone
 		}
 		switch d.Phase {
-		case plan.Draining:
+		case claims.Draining:
 			follow(in, d, &s)
-		case plan.Leaving:
+		case claims.Leaving:
 			followLeaving(in, d, &s)
-		case plan.Waiting, plan.Releasing, plan.Held, plan.Failed, plan.Kept:
+		case claims.Waiting, claims.Releasing, claims.Held, claims.Failed, claims.Kept:
 		}
 		s.ItemsMoved = itemsMoved(in, d)
 		s.Reason, s.Message = bound(s.Reason, maxReason), BoundMessage(s.Message)
@@ -192,7 +194,7 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 }
 
 // before returns the drain's entry of the present status, or nil.
-func before(in *Input, d *plan.DrainState) *cachev1alpha1.DrainStatus {
+func before(in *Input, d *claims.DrainState) *cachev1alpha1.DrainStatus {
 	drains := in.Cluster.Status.Drains
 	i := slices.IndexFunc(drains, func(s cachev1alpha1.DrainStatus) bool { return s.Claim == d.Claim.Name })
 	if i < 0 {
@@ -202,7 +204,7 @@ func before(in *Input, d *plan.DrainState) *cachev1alpha1.DrainStatus {
 }
 
 // wasMoving tells whether the drainer was at work by the present status.
-func wasMoving(in *Input, d *plan.DrainState) bool {
+func wasMoving(in *Input, d *claims.DrainState) bool {
 	b := before(in, d)
 	return b != nil && b.Phase == cachev1alpha1.DrainAdding
 }
@@ -249,7 +251,7 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.DrainReceipt {
 	for i := range in.Plan.Drains {
 		d := &in.Plan.Drains[i]
-		if d.Phase != plan.Releasing {
+		if d.Phase != claims.Releasing {
 			continue
 		}
 		next := receipt(in, d)
@@ -264,7 +266,7 @@ func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.Dr
 	return last[:min(len(last), maxLastDrains)]
 }
 
-func receipt(in *Input, d *plan.DrainState) cachev1alpha1.DrainReceipt {
+func receipt(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
 	out := cachev1alpha1.DrainReceipt{
 		Claim:    d.Claim.Name,
 		ClaimUID: string(d.Claim.UID),

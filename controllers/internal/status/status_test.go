@@ -19,7 +19,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/claim"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
@@ -31,7 +31,7 @@ var now = time.Unix(5000, 0)
 func input(size int32) *Input {
 	in := &Input{
 		Cluster: apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(size).Defaulted().Obj(),
-		Plan:    plan.Plan{Replicas: size},
+		Plan:    plan.Plan{Size: plan.Size{Replicas: size}},
 		Now:     now,
 	}
 	in.Cluster.Generation = 7
@@ -56,13 +56,13 @@ func (in *Input) with(change func(*Input)) *Input {
 }
 
 // leaving adds a claim that is to be drained.
-func (in *Input) leaving(ordinal int32, phase plan.DrainPhase, reason, message string) *Input {
+func (in *Input) leaving(ordinal int32, phase claims.DrainPhase, reason, message string) *Input {
 	uid := types.UID(fmt.Sprintf("uid-%d", ordinal))
-	d := plan.DrainState{
-		Claim: claim.Claim{Name: fmt.Sprintf("data-cache-%d", ordinal), UID: uid, Ordinal: ordinal, LeavingSince: time.Unix(4000, 0)},
+	d := claims.DrainState{
+		Claim: claims.Claim{Name: fmt.Sprintf("data-cache-%d", ordinal), UID: uid, Ordinal: ordinal, LeavingSince: time.Unix(4000, 0)},
 		Phase: phase, Reason: reason, Message: message,
 	}
-	if phase == plan.Releasing {
+	if phase == claims.Releasing {
 		d.Why = action.ByReceipt
 		d.Claim.Receipt = &contract.Receipt{Version: 1, Source: string(uid), Complete: true, Clean: true, Found: 3, Outcomes: contract.Outcomes{Added: 2, Expired: 1}}
 	}
@@ -101,19 +101,19 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 			[4]string{"-ScaledToZero", "-AsWanted", "-Healthy", ""}, cachev1alpha1.PhaseRunning,
 		},
 		"a drain runs": {
-			input(2).leaving(2, plan.Draining, "", ""),
+			input(2).leaving(2, claims.Draining, "", ""),
 			[4]string{"+Ready", "-AsWanted", "-Healthy", "+Draining"}, cachev1alpha1.PhaseDraining,
 		},
 		"up while a drain runs": {
-			input(2).leaving(2, plan.Draining, "", "").with(blocked(3, plan.BlockedByDrain)),
+			input(2).leaving(2, claims.Draining, "", "").with(blocked(3, plan.BlockedByDrain)),
 			[4]string{"-MembersNotReady", "+WaitingForDrain", "-Healthy", "+Draining"}, cachev1alpha1.PhaseDraining,
 		},
 		"up while a drain waits for its pod": {
-			input(2).leaving(2, plan.Waiting, plan.PodPresent, "wait").with(blocked(3, plan.BlockedByVolume)),
+			input(2).leaving(2, claims.Waiting, claims.PodPresent, "wait").with(blocked(3, plan.BlockedByVolume)),
 			[4]string{"-MembersNotReady", "+WaitingForDrain", "-Healthy", "+Draining"}, cachev1alpha1.PhaseDraining,
 		},
 		"up past a failed drain": {
-			input(2).leaving(2, plan.Failed, "SourceCorrupt", "torn").with(blocked(3, plan.BlockedByVolume)),
+			input(2).leaving(2, claims.Failed, "SourceCorrupt", "torn").with(blocked(3, plan.BlockedByVolume)),
 			[4]string{"-MembersNotReady", "-BlockedByVolume", "+DrainFailed", "-DrainFailed"}, cachev1alpha1.PhaseDegraded,
 		},
 		"up past a retained volume": {
@@ -121,16 +121,16 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 			[4]string{"-MembersNotReady", "-BlockedByVolume", "+BlockedByVolume", ""}, cachev1alpha1.PhaseDegraded,
 		},
 		"held": {
-			input(2).leaving(2, plan.Held, plan.HeldByRequest, "remove it"),
+			input(2).leaving(2, claims.Held, claims.HeldByRequest, "remove it"),
 			[4]string{"+Ready", "-AsWanted", "+DrainHeld", "-DrainHeld"}, cachev1alpha1.PhaseDegraded,
 		},
 		"one failed, one runs": {
-			input(1).leaving(2, plan.Failed, "SourceCorrupt", "torn").leaving(1, plan.Draining, "", ""),
+			input(1).leaving(2, claims.Failed, "SourceCorrupt", "torn").leaving(1, claims.Draining, "", ""),
 			[4]string{"+Ready", "-AsWanted", "+DrainFailed", "+Draining"}, cachev1alpha1.PhaseDegraded,
 		},
 		"a member's claim was deleted": {
 			input(2).with(func(in *Input) {
-				in.Plan.DeletedClaims = []plan.DeletedClaim{{Claim: action.ClaimRef{Name: "data-cache-1"}, Message: "it was deleted"}}
+				in.Plan.DeletedClaims = []claims.DeletedClaim{{Claim: action.ClaimRef{Name: "data-cache-1"}, Message: "it was deleted"}}
 			}),
 			[4]string{"+Ready", "-AsWanted", "+ClaimDeleted", ""}, cachev1alpha1.PhaseDegraded,
 		},
@@ -181,8 +181,8 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 func TestStatusOfAStatusIsTheSame(t *testing.T) {
 	for name, in := range map[string]*Input{
 		"as wanted":     input(3),
-		"a drain runs":  input(2).leaving(2, plan.Draining, "", ""),
-		"a drain ended": input(2).leaving(2, plan.Releasing, "", ""),
+		"a drain runs":  input(2).leaving(2, claims.Draining, "", ""),
+		"a drain ended": input(2).leaving(2, claims.Releasing, "", ""),
 		"other keys":    input(3).with(func(in *Input) { in.Cluster.Spec.Routing.Client = "gomemcache" }),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
 	}{
 		"none": {input(2), "", nil},
 		"the Job's pod does not run yet": {
-			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) {
+			input(2).leaving(2, claims.Draining, "", "").with(func(in *Input) {
 				in.JobStarted = map[types.UID]metav1.Time{"uid-2": metav1.NewTime(time.Unix(4500, 0))}
 			}),
 			"Starting",
@@ -282,7 +282,7 @@ func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
 			}},
 		},
 		"the drainer is at work": {
-			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": moving} }),
+			input(2).leaving(2, claims.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": moving} }),
 			"25% (10/40 items)",
 			[]cachev1alpha1.DrainStatus{{
 				Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding,
@@ -291,19 +291,19 @@ func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
 			}},
 		},
 		"nobody knows how many items there are": {
-			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": unknown} }),
+			input(2).leaving(2, claims.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": unknown} }),
 			"50% (10 items)",
 			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}},
 		},
 		"its log could not be read this time": {
-			input(2).leaving(2, plan.Draining, "", "").with(func(in *Input) {
+			input(2).leaving(2, claims.Draining, "", "").with(func(in *Input) {
 				in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding, ItemsDone: 9, BytesTotal: 9}}
 			}),
 			"0% (9 items)",
 			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding, ItemsDone: 9, BytesTotal: 9}},
 		},
 		"several that don't move": {
-			input(1).leaving(3, plan.Failed, "SourceCorrupt", "torn").leaving(2, plan.Waiting, plan.InTurn, "wait").leaving(1, plan.Waiting, plan.InTurn, "wait"),
+			input(1).leaving(3, claims.Failed, "SourceCorrupt", "torn").leaving(2, claims.Waiting, claims.InTurn, "wait").leaving(1, claims.Waiting, claims.InTurn, "wait"),
 			"1 Failed, 2 Waiting",
 			[]cachev1alpha1.DrainStatus{
 				{Claim: "data-cache-3", Ordinal: 3, Phase: cachev1alpha1.DrainFailed, Reason: "SourceCorrupt", Message: "torn"},
@@ -328,7 +328,7 @@ func TestLastDrainsHaveEachOnceNewestFirstFiveAtMost(t *testing.T) {
 	in := input(1)
 	for ordinal := int32(7); ordinal > 0; ordinal-- {
 		in.Plan.Drains = nil
-		in.leaving(ordinal, plan.Releasing, "", "")
+		in.leaving(ordinal, claims.Releasing, "", "")
 		for range 2 { // two reconciles see it
 			in.Cluster.Status = compute(t, in)
 			in.Now = in.Now.Add(time.Second)
@@ -344,14 +344,14 @@ func TestLastDrainsHaveEachOnceNewestFirstFiveAtMost(t *testing.T) {
 	want := cachev1alpha1.DrainReceipt{
 		Claim: "data-cache-7", ClaimUID: "uid-7", Result: "Drained", Found: 3, Added: 2, Expired: 1, Seconds: 1000, EndedAt: metav1.NewTime(now),
 	}
-	last := compute(t, input(1).leaving(7, plan.Releasing, "", "")).LastDrains
+	last := compute(t, input(1).leaving(7, claims.Releasing, "", "")).LastDrains
 	if diff := cmp.Diff([]cachev1alpha1.DrainReceipt{want}, last); diff != "" {
 		t.Errorf("the first: -want +got:\n%s", diff)
 	}
 }
 
 func TestLastDrainsHaveTheReasonThatAClaimWentForInTheEnd(t *testing.T) {
-	in := input(1).leaving(1, plan.Releasing, "", "")
+	in := input(1).leaving(1, claims.Releasing, "", "")
 	in.Plan.Drains[0].Why = action.NeverBound
 	in.Cluster.Status = compute(t, in)
 	in.Plan.Drains[0].Why = action.ByReceipt // it was bound after all, and drained
@@ -361,7 +361,7 @@ func TestLastDrainsHaveTheReasonThatAClaimWentForInTheEnd(t *testing.T) {
 }
 
 func TestDrainThatWasGivenUpShowsNoReceiptsNumbers(t *testing.T) {
-	in := input(1).leaving(1, plan.Releasing, "", "")
+	in := input(1).leaving(1, claims.Releasing, "", "")
 	in.Plan.Drains[0].Why = action.BySkip
 	got := compute(t, in).LastDrains[0]
 	if got.Result != "Skipped" || got.Found != 0 {
@@ -380,7 +380,7 @@ func TestAMemberThatDoesNotEndSaysOnWhichNodeAndSinceWhen(t *testing.T) {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "cache-2", DeletionTimestamp: &metav1.Time{Time: now}, DeletionGracePeriodSeconds: ptr.To[int64](60),
 	}, Spec: corev1.PodSpec{NodeName: "node-2"}}
-	in := input(2).leaving(2, plan.Waiting, plan.PodPresent, "it shuts down").with(func(in *Input) { in.Pods = append(in.Pods, pod) })
+	in := input(2).leaving(2, claims.Waiting, claims.PodPresent, "it shuts down").with(func(in *Input) { in.Pods = append(in.Pods, pod) })
 	want := "it shuts down: on node-2, since 1970-01-01T01:22:20Z"
 	if got := compute(t, in).Drains[0].Message; got != want {
 		t.Errorf("want message %q, got %q", want, got)

@@ -4,21 +4,22 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/memcached-operator/controllers/internal/claims"
+
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // waitsFor says what a leaving member waits for. A cause that the operator can't change, such as a
 // node that doesn't answer, replaces the plan's message.
-func waitsFor(in *Input, d *plan.DrainState) string {
-	if d.Phase == plan.Waiting && d.Reason == plan.PodPresent {
+func waitsFor(in *Input, d *claims.DrainState) string {
+	if d.Phase == claims.Waiting && d.Reason == claims.PodPresent {
 		return notEnding(in, d)
 	}
 	return d.Message
 }
 
 // notEnding says on which node a member doesn't end, and since when.
-func notEnding(in *Input, d *plan.DrainState) string {
+func notEnding(in *Input, d *claims.DrainState) string {
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		ordinal, _ := build.PodOrdinal(in.Cluster.Name, pod.Name)

@@ -1,8 +1,13 @@
-// Package claim has what is known about one claim, and the rules that need no other claim, member
-// or Job: when a claim is released, when its volume may be set aside, and when it grows. It is
-// pure. Package plan asks these rules about observed claims; package apply asks them about the live
-// claim.
-package claim
+// Package claims decides what happens to the claims of leaving and departed members: finalizer,
+// leaving mark, drain, retry, a person's request, set aside, release. It is pure, and knows nothing
+// of rings, clients and routers: package plan says what a drain waits for (Given). Package apply
+// asks its checks (May…) about live state.
+//
+//	claim.go       what is known of one claim        facts.go       all claims, their Jobs and pods
+//	release.go     when a claim is released          aside.go       how a volume gets another claim
+//	drain.go       Decide: each claim's next step    retry.go       when a failed Job is tried again
+//	obstructed.go  what the API server refuses
+package claims
 
 import (
 	"math"

@@ -1,10 +1,11 @@
-package claim
+package claims
 
 import (
 	"errors"
 	"fmt"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // Terms are what the cluster says about all its claims.
@@ -30,6 +31,9 @@ func (t *Terms) PolicyFor(c *Claim) DrainPolicy {
 	}
 	return t.Policy
 }
+
+// ToDrain tells whether the claim's volume is to be drained after its member has left.
+func (t *Terms) ToDrain(c *Claim) bool { return t.PolicyFor(c) == Drain }
 
 // releasesUnreadable tells whether the claim is released if its volume can't be read. Like the
 // policy, this is decided when the member leaves.
@@ -71,6 +75,26 @@ func ReleasableBy(t *Terms, c *Claim, why action.Release) error {
 	return fmt.Errorf("%s is no reason to release claim %s", why, c.Name)
 }
 
+// reasonToRelease returns the first reason that releases the claim of a leaving or
+// departed member, if there is one.
+func (f *Facts) reasonToRelease(t *Terms, c *Claim) (action.Release, bool) {
+	for _, why := range []action.Release{action.ByReceipt, action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain, action.NeverBound, action.ByUnrecoverable} {
+		if ReleasableBy(t, c, why) == nil && (why != action.ByUnrecoverable || MayReleaseUnreadable(f, c) == nil) {
+			return why, true
+		}
+	}
+	return "", false
+}
+
+// MayReleaseUnreadable is asked, after MayRelease, about a claim whose volume no drain can read: a
+// drainer of exactly this claim has found that. It needs Jobs, with the receipts of their pods.
+func MayReleaseUnreadable(live *Facts, c *Claim) error {
+	job := live.JobOf(c.UID)
+	return unless(job != nil && job.State == JobFailed && c.Request == NoRequest &&
+		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.ExitCode == contract.ExitUnrecoverable,
+		"no drainer found that claim %s can't be read", c.Name)
+}
+
 // MayRelease is asked right before the claim is deleted, and right before its finalizer is removed.
 // The reason must hold (ReleasableBy), and a policy applies only to the claim of a departed member.
 // MayRelease needs the Terms that the reason is about and, if the claim is being deleted, Where.
@@ -94,6 +118,17 @@ func MayRelease(live *Terms, c *Claim, why action.Release) error {
 func MayDelete(c *Claim, why action.Release) error {
 	return unless(!c.Adopted || why == action.ByReceipt || why == action.BySkip || why == action.NeverBound,
 		"claim %s was there before its member, and no drain has read it", c.Name)
+}
+
+// MayRemoveClusterFinalizer is asked before the cluster's own finalizer is removed, because from
+// then on the operator no longer looks after the claims. It needs Claims.
+func MayRemoveClusterFinalizer(live *Facts) error {
+	for i := range live.Claims {
+		if c := &live.Claims[i]; c.Finalizer {
+			return fmt.Errorf("claim %s still has the finalizer", c.Name)
+		}
+	}
+	return nil
 }
 
 // MayGrow is asked about the live claim before it asks for a larger volume.

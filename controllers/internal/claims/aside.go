@@ -1,0 +1,249 @@
+package claims
+
+import (
+	"fmt"
+	"slices"
+
+	"example.com/memcached-operator/controllers/internal/action"
+)
+
+// A claim is being deleted, and our finalizer keeps it. Its volume is set aside in these steps, and
+// the next plan finds each step done or not done:
+//
+//	no pod uses the claim ──▶ ReserveVolume: the volume waits for a claim of another name
+//	                      ──▶ CreateAside: that claim; Kubernetes binds the two
+//	                      ──▶ ReleaseClaim: the old claim goes
+//
+// At any time the volume names one of the two claims, and the one that it is bound to
+// exists. So its reclaim policy never applies.
+
+// CanBeSetAside tells whether the volume can still be given to another claim.
+func (c *Claim) CanBeSetAside() bool { return c.Finalizer && (c.Where == Here || c.Where == Reserved) }
+
+// WhyNotSetAside says why the volume can't be given to another claim.
+func (c *Claim) WhyNotSetAside() string {
+	switch c.Where {
+	case Gone:
+		return "its volume " + c.Volume + " is gone"
+	case Elsewhere, Reserved:
+		return "its volume " + c.Volume + " was bound to another claim"
+	case NotLookedAt, Forbidden, Here, Promised:
+	}
+	return "the operator has no right to set its volume " + c.Volume + " aside"
+}
+
+// HandsOver tells whether the claim can only be released after its volume was handed over to the
+// aside claim. Until the aside claim has the volume, a person can still skip its drain.
+func (c *Claim) HandsOver(aside *Claim) bool {
+	return aside != nil && (!aside.Pending || c.Request != Skip)
+}
+
+// HasVolumeToHandOver tells whether the claim is being deleted and still has a volume.
+func (c *Claim) HasVolumeToHandOver() bool {
+	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone
+}
+
+// MayReserve is asked before a volume is reserved for another claim: its claim is being deleted,
+// our finalizer keeps the claim, no pod uses it, and the volume is bound to no other claim.
+// Kubernetes removes its own finalizer when no pod uses the claim. MayReserve needs Where.
+func MayReserve(c *Claim) error {
+	switch {
+	case !c.Deleting:
+		return fmt.Errorf("claim %s is not being deleted", c.Name)
+	case !c.Finalizer:
+		return fmt.Errorf("claim %s lacks the finalizer", c.Name)
+	case c.InUse:
+		return fmt.Errorf("claim %s is in use", c.Name)
+	}
+	return unless(c.Where == Here || c.Where == Reserved, "volume %s is not bound to claim %s", c.Volume, c.Name)
+}
+
+// MayReturn is asked before a reserved volume is bound to its first claim again. taken tells
+// whether the claim that takes the volume over has it already. MayReturn needs Where.
+func MayReturn(c *Claim, taken bool) error {
+	if c.Where != Reserved {
+		return fmt.Errorf("volume %s is not reserved for claim %s", c.Volume, c.AsideName)
+	}
+	return unless(!taken, "claim %s has volume %s", c.AsideName, c.Volume)
+}
+
+// MaySetAside is asked before a claim is deleted so that its volume is set aside: its member has
+// left, no Job drains it, and the volume is bound to it. It needs Jobs and Claim.Where.
+func MaySetAside(live *Facts, c *Claim) error {
+	job := live.JobOf(c.UID)
+	switch {
+	case c.LeavingSince.IsZero() || !c.Finalizer:
+		return fmt.Errorf("claim %s is a member's, or lacks the finalizer", c.Name)
+	case job != nil && (job.Running() || job.Deleting):
+		return fmt.Errorf("Job %s drains claim %s", job.Name, c.Name)
+	}
+	return unless(c.Where == Here, "volume %s is not bound to claim %s", c.Volume, c.Name)
+}
+
+// MayHandOver guards invariant 1 for a claim whose volume was set aside: another claim with the
+// finalizer is bound to that volume. It guards invariant 11 for the member, which returns empty: no
+// drain or move is at work (movesNow), because its items may be older (returnsEmpty). It needs
+// Claims.
+func MayHandOver(live *Facts, c *Claim, movesNow string) error {
+	if movesNow != "" && c.LeavingSince.IsZero() {
+		return fmt.Errorf("%s may bring older items to the member of claim %s", movesNow, c.Name)
+	}
+	for i := range live.Claims {
+		a := &live.Claims[i]
+		if a.Aside && a.UID != c.UID && a.Volume == c.Volume && a.Finalizer && !a.Deleting && !a.Pending {
+			return unless(c.Deleting, "claim %s is not being deleted", c.Name)
+		}
+	}
+	return fmt.Errorf("no other claim is bound to volume %s yet", c.Volume)
+}
+
+// MaySkipAside is asked before a claim that waits for a volume is annotated with a skip: a person
+// has skipped the claim that has the volume. It needs Claims.
+func MaySkipAside(live *Facts, c *Claim) error {
+	given := slices.ContainsFunc(live.Claims, func(s Claim) bool {
+		return s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == Skip
+	})
+	return unless(given && c.Aside && c.Pending, "no person has given up the claim whose volume claim %s is to take over", c.Name)
+}
+
+// AsideOf returns the claim that takes over the volume of a claim that is being deleted, or nil. An
+// aside claim that was deleted itself counts as long as it has the volume.
+func (f *Facts) AsideOf(c *Claim) *Claim {
+	if !c.HasVolumeToHandOver() {
+		return nil
+	}
+	var found *Claim
+	for i := range f.Claims {
+		a := &f.Claims[i]
+		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != Here || a.Pending && a.Name != c.AsideName {
+			continue
+		}
+		if found == nil || found.Deleting {
+			found = a
+		}
+	}
+	return found
+}
+
+// TakesOver tells whether the claim takes over a volume whose first claim is not released yet.
+// Until then the aside claim stays. If a person skips the aside claim before it has the volume, it
+// still waits while the volume is reserved for it, because the first claim could hand the volume to
+// no other claim. It doesn't wait if the first claim was skipped, too.
+func (f *Facts) TakesOver(c *Claim) bool {
+	return c.Aside && !c.Deleting && slices.ContainsFunc(f.Claims, func(other Claim) bool {
+		givenUp := c.Pending && c.Request == Skip && (other.Request == Skip || other.Where != Reserved)
+		return !givenUp && other.HasVolumeToHandOver() && other.Volume == c.Volume && other.UID != c.UID
+	})
+}
+
+// Stranded tells whether the claim waits for a volume that no claim will ever hand over. A bound
+// claim that lost its volume looks the same.
+func (f *Facts) Stranded(c *Claim) bool {
+	return c.Aside && c.Pending && !f.TakesOver(c)
+}
+
+// pendingAsideOf returns the claim that is to take over the volume of a claim that is being
+// deleted, and doesn't have the volume yet; or nil.
+func (f *Facts) pendingAsideOf(c *Claim) *Claim {
+	i := slices.IndexFunc(f.Claims, func(a Claim) bool { return a.Aside && a.Pending && a.Name == c.AsideName && a.Volume == c.Volume })
+	if i < 0 {
+		return nil
+	}
+	return &f.Claims[i]
+}
+
+// HandOver releases the claim as soon as the volume is bound to the claim that takes it over. Until
+// then both claims wait. aside is nil for the claim that takes over. movesNow is as in Given.
+func (w *Work) HandOver(f *Facts, c, aside *Claim, movesNow string) (DrainPhase, string, string) {
+	switch {
+	case aside == nil:
+		return Waiting, SettingAside, fmt.Sprintf("it takes over volume %s", c.Volume)
+	case MayHandOver(f, c, movesNow) == nil:
+		w.Do(action.ReleaseClaim{Claim: c.Ref(), Why: action.BySetAside})
+	case c.LeavingSince.IsZero() && movesNow != "":
+		return Waiting, SettingAside, fmt.Sprintf("claim %s takes over its volume when %s has ended, which may bring older items to its member", aside.Name, movesNow)
+	}
+	return Waiting, SettingAside, "claim " + aside.Name + " takes over its volume"
+}
+
+// ReturnVolume binds a reserved volume to its first claim again when that claim is released, unless
+// the other claim has the volume already. Without this the volume would stay reserved forever.
+func (w *Work) ReturnVolume(f *Facts, c *Claim) {
+	if aside := f.AsideOf(c); MayReturn(c, aside != nil && !aside.Pending) == nil {
+		w.Do(action.ReturnVolume{Claim: c.Ref(), Volume: c.Volume, From: c.AsideName})
+	}
+}
+
+const orSkip = "annotate the claim with cache.example.com/drain=skip to give its items up"
+
+// setAsideDeleted sets aside the volume of a claim that was deleted before its drain.
+func (d *decision) setAsideDeleted() (DrainPhase, string, string) {
+	c := d.c
+	if aside := d.AsideOf(c); aside != nil {
+		return d.HandOver(d.Facts, c, aside, d.MovesNow)
+	}
+	switch c.Where {
+	case NotLookedAt, Forbidden:
+		return Failed, ClaimDeleted, fmt.Sprintf("it was deleted before its drain, so nothing can mount it any more, and the operator has no right "+
+			"to set its volume aside: when no pod uses the claim, an administrator can reserve volume %s for claim %s "+
+			"(docs/runbook.md, ClaimDeleted); or %s", c.Volume, c.AsideName, orSkip)
+	case Gone:
+		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + orSkip
+	case Elsewhere:
+		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is bound to another claim, or to none: " + orSkip
+	case Promised:
+		return Waiting, SettingAside, fmt.Sprintf("it was deleted while it takes over volume %s, which is set aside once more then", c.Volume)
+	case Here, Reserved:
+	}
+	// Even a pod that has ended keeps the claim in use.
+	d.DeleteJob(d.job, "its claim was deleted: the volume is set aside")
+	if MayReserve(c) != nil {
+		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
+	}
+	d.Do(action.ReserveVolume{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName}, action.CreateAside{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName, StoredBy: d.StoredBy(c)})
+	return Waiting, SettingAside, "it was deleted; its volume is being set aside, to be drained from there"
+}
+
+// skipAside applies a person's skip to the claim that was to take over the volume, because that
+// claim would wait for the volume forever. The aside claim is released first.
+func (d *decision) skipAside(aside *Claim) (DrainPhase, string, string) {
+	if aside.Request != Skip && MaySkipAside(d.Facts, aside) == nil {
+		d.Do(action.SkipAside{Claim: aside.Ref()})
+	}
+	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, is released first"
+}
+
+// setAsideForReturn sets a volume aside if its drain waits for a person and its member is to
+// return, because the member needs the claim's name.
+func (d *decision) setAsideForReturn(s DrainState) DrainState {
+	c := &s.Claim
+	waits := s.Phase == Failed || s.Phase == Held
+	if !waits || c.Aside || c.Deleting || c.Ordinal >= d.Wanted || MaySetAside(d.Facts, c) != nil {
+		return s
+	}
+	d.Do(action.SetAside{Claim: c.Ref()})
+	return s.is(Waiting, SettingAside, "its volume is being set aside: its member is to return")
+}
+
+// setAsideRetained keeps a departed member's volume under another name, because the
+// member needs the claim's own name to return. Retained claims have no finalizer; this
+// one gets it until its volume is set aside.
+func (d *decision) setAsideRetained(s DrainState) DrainState {
+	c := d.c
+	switch {
+	case c.Volume == "":
+		d.release(action.NeverBound)
+		s.Why = action.NeverBound
+		return s.is(Releasing, "", "")
+	case c.Where != Here:
+		return s.is(Failed, InTheWay, fmt.Sprintf("spec.drain.policy Retain keeps it, and member %d can't return before it is gone: %s; "+
+			"delete the claim when you have taken what you need from it, or set spec.drain.policy to Drain", c.Ordinal, c.WhyNotSetAside()))
+	case d.job != nil:
+		d.DeleteJob(d.job, "its claim is kept, and set aside")
+		return s.is(Waiting, SettingAside, "its volume is set aside when its drainer is gone")
+	case !c.Finalizer:
+		d.Do(action.AddClaimFinalizer{Claim: c.Ref()})
+	}
+	d.Do(action.SetAside{Claim: c.Ref()})
+	return s.is(Waiting, SettingAside, "its volume is kept by another claim: its member is to return")
+}

@@ -1,0 +1,210 @@
+package claims
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/ring"
+)
+
+// Facts are what was observed of claims, and of what uses them. Nothing changes them.
+type Facts struct {
+	Now time.Time
+	// Pods has the ordinals of the member pods that exist, in any phase.
+	Pods []int32
+	// Claims in any order.
+	Claims []Claim
+	// Obstructed has the claims whose last step the API server refused, by their UIDs.
+	Obstructed map[types.UID]Obstruction
+	// Jobs drain claims.
+	Jobs []Job
+	// Drainers are the drainers that have not ended, even if their Job is gone.
+	Drainers []Drainer
+	// ClaimsWithDrainerPod has the UIDs of the claims that a drainer's pod mounts, or whose
+	// member's items it moves.
+	ClaimsWithDrainerPod []types.UID
+	// ClaimsWithDrainerAtWork has those of them whose drain runs or has succeeded.
+	ClaimsWithDrainerAtWork []types.UID
+}
+
+// Claim returns the claim of this UID, or nil.
+func (f *Facts) Claim(uid types.UID) *Claim {
+	i := slices.IndexFunc(f.Claims, func(c Claim) bool { return c.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return &f.Claims[i]
+}
+
+// JobOf returns the Job that drains the claim, or nil.
+func (f *Facts) JobOf(claim types.UID) *Job {
+	for i := range f.Jobs {
+		if f.Jobs[i].ClaimUID == claim {
+			return &f.Jobs[i]
+		}
+	}
+	return nil
+}
+
+// PodExists tells whether the pod of the member exists.
+func (f *Facts) PodExists(ordinal int32) bool { return slices.Contains(f.Pods, ordinal) }
+
+// MemberExists tells whether the pod of the claim's member still exists. A pod never uses an aside
+// claim.
+func (f *Facts) MemberExists(c *Claim) bool { return !c.Aside && f.PodExists(c.Ordinal) }
+
+// LowestMarked returns the claim with a leaving mark that has the lowest ordinal, or nil.
+// It leaves out aside claims, which block no member.
+func (f *Facts) LowestMarked() *Claim {
+	var lowest *Claim
+	for i := range f.Claims {
+		if c := &f.Claims[i]; !c.LeavingSince.IsZero() && !c.Aside && (lowest == nil || c.Ordinal < lowest.Ordinal) {
+			lowest = c
+		}
+	}
+	return lowest
+}
+
+// RunningDrain returns the Job of a drain whose pod may be at work, or nil.
+func (f *Facts) RunningDrain() *Job {
+	for i := range f.Jobs {
+		if f.Jobs[i].MayRun() {
+			return &f.Jobs[i]
+		}
+	}
+	return nil
+}
+
+// LingeringDrainer names the pod of a drain that has not ended although its Job is gone, usually
+// because a person skipped the drain. Kubernetes keeps the claim until the pod ends, and the
+// drainer still adds items by its own ring.
+func (f *Facts) LingeringDrainer() (pod string) {
+	for _, d := range f.Drainers {
+		c, job := f.Claim(d.ClaimUID), f.JobOf(d.ClaimUID)
+		if !d.Mover() && c != nil && !c.LeavingSince.IsZero() && (job == nil || !job.MayRun()) {
+			return d.Pod
+		}
+	}
+	return ""
+}
+
+// DrainRuns tells whether a drain may be at work.
+func (f *Facts) DrainRuns() bool { return f.RunningDrain() != nil || f.LingeringDrainer() != "" }
+
+// DrainContinues tells whether the claim's drain continues although the claim is being deleted: a
+// running drainer keeps its mount, and a drainer that succeeded has left its receipt.
+func (f *Facts) DrainContinues(c *Claim) bool {
+	job := f.JobOf(c.UID)
+	switch {
+	case job == nil:
+		return false
+	case job.State == JobActive || job.Deleting:
+		return slices.Contains(f.ClaimsWithDrainerAtWork, c.UID)
+	}
+	return job.State == JobComplete && job.drained(c) == nil
+}
+
+// DrainDue tells whether the volume of a departed member with this ordinal or a higher one is about
+// to be drained. Until it has been drained, no other member leaves. A drain that failed is tried
+// again in its turn.
+func (f *Facts) DrainDue(t *Terms, from int32) bool {
+	return slices.ContainsFunc(f.Claims, func(c Claim) bool {
+		job := f.JobOf(c.UID)
+		return t.ToDrain(&c) && !f.IsObstructed(&c) && c.Ordinal >= from && !c.LeavingSince.IsZero() && !c.Aside && !c.Deleting && c.Volume != "" && c.Receipt == nil &&
+			!c.KeptByAPerson() && (job == nil || job.Running())
+	})
+}
+
+// DrainsByItself tells whether the volume of a departed member will be drained without action by a
+// person.
+func (f *Facts) DrainsByItself(t *Terms, c *Claim) bool {
+	job := f.JobOf(c.UID)
+	switch {
+	case !t.ToDrain(c), c.KeptByAPerson(), f.Stranded(c), f.IsObstructed(c) && (job == nil || !job.Running()):
+		return false
+	case c.Deleting && !c.CanBeSetAside() && !f.DrainContinues(c):
+		return false // the volume can't be mounted any more
+	}
+	return job == nil || job.Running() || job.State == JobComplete || job.Retryable()
+}
+
+// returnsEmpty returns the claim of a member that stays, whose claim was deleted and whose volume
+// is being set aside; or nil. The member returns with an empty volume. Items that a drain or a move
+// gives to it may be older than those on its first volume, which is drained next. So drains and
+// moves that are at work are ended, and begin again in their turn; the claim is handed over when
+// none is at work, and none begins before that. A claim that can't be set aside now keeps its
+// member away, so nothing moves there meanwhile.
+func (f *Facts) returnsEmpty() *Claim {
+	i := slices.IndexFunc(f.Claims, func(c Claim) bool {
+		return c.LeavingSince.IsZero() && !c.Aside && c.HasVolumeToHandOver() && !c.InUse && c.CanBeSetAside() && !f.IsObstructed(&c)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &f.Claims[i]
+}
+
+// WaitsForReturn says that drains and moves wait for a member that returns empty (returnsEmpty); it
+// is empty if there is no such member.
+func (f *Facts) WaitsForReturn() string {
+	if c := f.returnsEmpty(); c != nil {
+		return fmt.Sprintf("claim %s was deleted: its volume is set aside first, since its items may be newer", c.Name)
+	}
+	return ""
+}
+
+// Slots is how many more drains may begin, if that many may run at once.
+func (f *Facts) Slots(parallelism int32) int {
+	slots := int(parallelism)
+	for i := range f.Jobs {
+		if f.Jobs[i].Running() {
+			slots--
+		}
+	}
+	return slots
+}
+
+// Orphans deletes Jobs whose claim is gone, even running ones: their receipt could not be
+// recorded, and the size could not change before they end.
+func (f *Facts) Orphans() (w Work) {
+	for i := range f.Jobs {
+		if j := &f.Jobs[i]; f.Claim(j.ClaimUID) == nil {
+			w.DeleteJob(j, "its claim is gone")
+		}
+	}
+	return w
+}
+
+// Finalizers adds the finalizer to claims that were created without it: by the StatefulSet of an
+// earlier operator, or of a cluster that was deleted. after has the claims as they are then.
+func (f *Facts) Finalizers(t *Terms) (after []Claim, w Work) {
+	after = slices.Clone(f.Claims)
+	for i := range after {
+		c := &after[i]
+		wanted := c.LeavingSince.IsZero() || t.ToDrain(c)
+		if c.Finalizer || c.Deleting || !wanted {
+			continue
+		}
+		if why, is := f.RefusedNow(c); is {
+			w.WakeAt(why.Until)
+			continue
+		}
+		w.Do(action.AddClaimFinalizer{Claim: c.Ref()})
+		c.Finalizer = true
+	}
+	return after, w
+}
+
+// NextLeft is the number of the next leaving mark. Any client may have written the present numbers,
+// so ring.Last bounds them.
+func NextLeft(claims []Claim) int64 {
+	numbers := make([]int64, 0, len(claims))
+	for i := range claims {
+		numbers = append(numbers, claims[i].Left)
+	}
+	return ring.Last(numbers...) + 1
+}

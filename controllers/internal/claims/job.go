@@ -1,0 +1,109 @@
+package claims
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// JobState is the state of a Job.
+type JobState int
+
+// The states of a Job.
+const (
+	JobActive JobState = iota
+	JobComplete
+	JobFailed
+)
+
+// Job drains a claim, or moves the items of its member.
+type Job struct {
+	Name string
+	UID  types.UID
+	// ClaimUID is of the claim that the Job drains, or whose member's items it moves.
+	ClaimUID types.UID
+	// Survivors is the number of members that the Job adds items to: the ordinals below it.
+	Survivors int32
+	// Target names the ring by which the Job moves items; empty for a drain.
+	Target string
+	// Waits: each of the Job's pods waits until it is told to begin (Drainer.Waits).
+	Waits bool
+	State JobState
+	// Unstarted: the Job is active, and none of its present pods has run. Outdated: the Job's pods
+	// would be made differently now.
+	Unstarted, Outdated bool
+	// Misdirected: members listen at other ports than when the Job was made.
+	Misdirected bool
+	// Deleting: the Job has a deletionTimestamp; its pod may still run.
+	Deleting bool
+	// PodKept: the Job's drainer failed, and another container keeps its pod running. When that pod
+	// ends, Kubernetes starts the next one, until the Job is gone.
+	PodKept bool
+	// Receipt is of the Job's last pod; ReceiptErr says why there is none.
+	Receipt    *contract.Receipt
+	ReceiptErr error
+	// Message says why the Job failed, and Ended when it ended.
+	Message string
+	Ended   time.Time
+}
+
+// Drainer is a pod that drains the claim, or, with a Target, moves the items of the
+// claim's member by that ring.
+type Drainer struct {
+	Pod      string
+	ClaimUID types.UID
+	Target   string
+	// Waits: the drainer moves nothing until it is told to begin.
+	Waits bool
+	// Running: the drainer has started. Prepared: it has also connected to all servers that it
+	// needs, as far as is known. Settles: a leaving member's drainer has found nothing more, and
+	// waits for the last clients.
+	Running, Prepared, Settles bool
+}
+
+// Mover tells whether the drainer belongs to a move, not to a drain.
+func (d Drainer) Mover() bool { return d.Target != "" }
+
+// Moves tells whether the drainer belongs to a move, and was told to begin.
+func (d Drainer) Moves() bool { return d.Mover() && !d.Waits }
+
+// Running tells whether the Job's pod may be at work. A Job counts as failed only when its pods
+// have ended.
+func (j *Job) Running() bool { return j.State == JobActive || j.Deleting && j.State != JobFailed }
+
+// MayRun tells whether a pod of the Job may be at work, now or later.
+func (j *Job) MayRun() bool { return j.Running() || j.PodKept && j.Retryable() }
+
+// Retryable tells whether another attempt may succeed after this Job, which has ended without
+// success. Only its receipt can rule that out.
+func (j *Job) Retryable() bool {
+	return !j.Running() && (j.Receipt == nil || !slices.Contains(contract.NoRetry, int32(j.Receipt.ExitCode)))
+}
+
+// Replaced tells why an active Job is deleted and created again; empty if the Job stays. A Job's
+// template can't be changed. If none of its pods has run, its next pod would fail to start in the
+// same way; if members listen at other ports now, its pods would not reach them.
+func (j *Job) Replaced(retry bool) string {
+	switch {
+	case j.Misdirected:
+		return "members listen at other ports now"
+	case !j.Unstarted:
+		return ""
+	case retry:
+		return "a person asked for a retry, and no pod of it has run"
+	case j.Outdated:
+		return "no pod of it has run, and its pods would be made in another way now"
+	}
+	return ""
+}
+
+// drained returns why the Job has no receipt that adds up for exactly this claim.
+func (j *Job) drained(c *Claim) error {
+	if j.ReceiptErr != nil {
+		return j.ReceiptErr
+	}
+	return j.Receipt.AddsUp(string(c.UID))
+}

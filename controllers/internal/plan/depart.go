@@ -1,0 +1,54 @@
+package plan
+
+import (
+	"slices"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// decideMarks decides which claims get the leaving mark, before the StatefulSet is
+// made smaller. If the operator dies in between, a member may leave and return needlessly, but an
+// old volume never comes back. At size 0 no claim is marked, because no member is left that could
+// store newer values. During a drain no claim is marked either: the size is the one that the drain
+// began with, and the marks for that size were written before. If a claim beyond that size has no
+// mark, the cache is stale, and the claim belongs to a newer member. The mark also says whether the
+// member's items were moved by the rings before this plan. after has the claims as they are then.
+func decideMarks(v *view, replicas int32) (after []claims.Claim, w claims.Work) {
+	after = slices.Clone(v.Claims)
+	for i := range after {
+		c := &after[i]
+		if replicas > 0 && c.Ordinal >= replicas && c.LeavingSince.IsZero() && v.mayMark(c.Ordinal) == nil {
+			w.Do(action.MarkLeaving{Claim: c.Ref(), Unmoved: moveDue(v.Observed, c), NeverStarted: c.NotStartedYet})
+			c.PlanMark()
+		}
+	}
+	return after, w
+}
+
+// decideRunning decides how many members run: those that stay, and all leaving members as long as the
+// cluster waits for one of them, or routers still look for items at one, or will do so after this
+// plan.
+func decideRunning(v *view, replicas int32, told *Told) (running int32, w claims.Work) {
+	running = replicas
+	if told.Prepares {
+		running = max(running, v.StatefulSet.Replicas)
+	}
+	routersAsk := v.change || told.Table.State == contract.RingMove
+	for i := range v.members {
+		m := &v.members[i]
+		if replicas == 0 || m.Ordinal < replicas || !m.waits && !(routersAsk && m.is && !m.Deleting && !m.overdue && m.ready) {
+			continue
+		}
+		running = v.StatefulSet.Replicas
+		at, marked := m.LeavingAt()
+		switch { // there is no event if no mover starts, or if its node is gone
+		case marked && at.Add(moverStartsWithin).After(v.Now):
+			w.WakeAt(at.Add(moverStartsWithin))
+		case marked:
+			w.WakeAt(m.by)
+		}
+	}
+	return running, w
+}

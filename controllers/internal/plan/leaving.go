@@ -1,0 +1,68 @@
+package plan
+
+import (
+	"time"
+
+	"example.com/memcached-operator/controllers/internal/claims"
+)
+
+// A scale-down is announced first: the marks are written, movers are prepared (told.go), and the
+// clients' list names only the members that stay. The leaving members keep running meanwhile. A
+// mover (drainer move) gives their items to the owners while clients still find them. It ends when
+// no client calls a leaving member any more, or when routing.patience is over. Only then does the
+// StatefulSet shrink, and the volumes are drained as usual. The drain adds what is left on them,
+// which usually is nothing.
+//
+//	marked ──movers run──▶ announced ──they begin──▶ moved ──they have ended──▶ departed ──▶ drained (volumes.go)
+//	   │                       │                       │
+//	   └───────────────────────┴───────────────────────┴── anything goes wrong: departed at once
+//
+// The move is tried once for each leaving member, and its Job is the only record of it. A failure
+// costs hits and no items, because the drain follows in any case. Leaving members leave together,
+// when the last one has been moved.
+
+// moverStartsWithin bounds how long a leaving member keeps running without a mover at work.
+const moverStartsWithin = time.Minute
+
+// leaving is what follows from the facts about a member that leaves.
+type leaving struct {
+	// is: the member has the leaving mark, is off the clients' list, and still exists.
+	is bool
+	// by is when the member leaves at the latest. A mover that ends by itself has ended by then; a
+	// mover whose node is gone would seem to run forever. overdue: it should have left by now.
+	by      time.Time
+	overdue bool
+	// live: the items of the member may be given to their owners while it runs. They may not if a
+	// person holds or skips its drain, if the member is wanted again and no router looks for items
+	// there, or if its items are older than those that are moved first.
+	live bool
+	// hasItems: a mover may find items. It finds none if it only waits for clients or has ended for
+	// good, or if no mover can be at work.
+	hasItems bool
+	// waits: the cluster waits for its mover, because the mover may start soon or is at work.
+	waits bool
+}
+
+// leavingOf works out how a member leaves. The plan asks for live, and MayMove asks it about live state.
+func (v *view) leavingOf(m *member) (l leaving) {
+	l.is = !m.LeavingSince.IsZero() && !m.Aside && v.Record.Ring.Size <= m.Ordinal && m.Ordinal < v.StatefulSet.Replicas
+	l.by = m.LeavingSince.Add(2*moverStartsWithin + v.Cluster.MoveDeadline)
+	_, told := m.LeavingAt()
+	l.overdue = told && !l.by.After(v.Now)
+	older := m.afterMove && v.misplaced
+	wanted := v.Cluster.Size > m.Ordinal && !v.askOldOwners
+	l.live = l.is && 0 < v.Cluster.Size && !wanted && v.Cluster.ToDrain(m.Claim) && v.Cluster.Patience > 0 &&
+		!v.Cluster.MovesOff && !m.Deleting && !m.KeptByAPerson() && m.Receipt == nil && !older
+	if !l.live || !m.ready || l.overdue {
+		return l
+	}
+	job := m.mover
+	active := job != nil && !job.Deleting && job.State == claims.JobActive && job.Target == v.target
+	l.hasItems = !m.settles && (job == nil || job.Deleting || job.State == claims.JobActive || job.Target != v.target)
+	// The member was told to leave a moment ago. Any client may have written the mark, so a time in
+	// the future does not count as recent.
+	age := v.Now.Sub(m.LeavingSince)
+	soon := m.MarkPending() || -moverStartsWithin < age && age < moverStartsWithin || v.askOldOwners
+	l.waits = job == nil && soon || active && (soon || m.running)
+	return l
+}

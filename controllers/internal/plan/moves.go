@@ -1,0 +1,400 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// MovePhase is the state of a member whose items have to be moved.
+type MovePhase string
+
+// The states of such a member.
+const (
+	MoveWaits  MovePhase = "Waiting"
+	MoveRuns   MovePhase = "Moving"
+	MoveFailed MovePhase = "Failed"
+)
+
+// MoveState is the state of one member whose items have to be moved.
+type MoveState struct {
+	Claim   claims.Claim
+	Phase   MovePhase
+	Reason  string
+	Message string
+	// Job moves them; nil if there is none.
+	Job *claims.Job
+	// RetryAt is as in claims.DrainState.
+	RetryAt time.Time
+}
+
+func (s MoveState) is(phase MovePhase, reason, message string) MoveState {
+	s.Phase, s.Reason, s.Message = phase, reason, message
+	return s
+}
+
+// movers decides which movers work: it gives items to the members where clients look for them,
+// member by member.
+type movers struct {
+	*view
+	size *Size
+	told *Told
+	// wait tells what every move waits for; empty if a move may begin.
+	wait string
+	// leases: keys are moved under their leases.
+	leases bool
+	// slots is how many more moves may begin.
+	slots int
+	claims.Work
+}
+
+// decideMoves returns the state of each member whose items have to be moved, highest ordinal first.
+// drains is the decision about volumes, which come first.
+func decideMoves(v *view, size *Size, told *Told, drains []claims.DrainState) (states []MoveState, w claims.Work) {
+	m := &movers{view: v, size: size, told: told, leases: told.leases(v), slots: moverSlots(v.Observed)}
+	if size.Replicas == 0 {
+		m.end(func(*claims.Job) bool { return true }, "the cluster hibernates")
+		return nil, m.Work
+	}
+	m.wait = m.allWait(drains)
+	m.end(m.idle, "its member has nothing to move")
+	m.interrupt()
+	m.moveLeaving()
+	if !told.Prepares && size.SizeBlocked == BlockedByMove {
+		m.WakeAt(v.nextLost)
+	}
+	for i := range v.members {
+		switch c := &v.members[i]; {
+		case told.Prepares && c.toMove(): // clients still use the ring before
+			states = append(states, m.prepare(c))
+		case !told.Prepares && c.misplaced:
+			states = append(states, m.member(c))
+		}
+	}
+	return states, m.Work
+}
+
+// idle tells whether the Job has no more to do. The Job of a leaving member's mover is kept while it
+// is at work, and afterwards as the record that the move is over, until the member is gone.
+func (m *movers) idle(j *claims.Job) bool {
+	c := m.of(j.ClaimUID)
+	return c == nil || !c.misplaced && !(c.is && (c.waits || !j.MayRun()))
+}
+
+// end deletes these Jobs.
+func (m *movers) end(which func(*claims.Job) bool, why string) {
+	for i := range m.Moves {
+		j := &m.Moves[i]
+		switch c := m.Observed.Claim(j.ClaimUID); {
+		case !which(j) || j.Deleting:
+		case c != nil && !c.LeavingSince.IsZero():
+			receipt, notMoved := moved(c, j)
+			m.Do(action.DeleteJob{Name: j.Name, UID: j.UID, ClaimUID: j.ClaimUID, Reason: "its member leaves now", Claim: c.Ref(), Moved: receipt, NotMoved: notMoved})
+		default:
+			m.DeleteJob(j, why)
+		}
+	}
+}
+
+// moved returns the receipt of a leaving member's mover that succeeded, or nil and why there is
+// none.
+func moved(c *claims.Claim, j *claims.Job) (receipt *contract.Receipt, why string) {
+	switch {
+	case j.State == claims.JobActive:
+		return nil, "the mover had not ended"
+	case j.State == claims.JobFailed:
+		return nil, j.Message
+	}
+	if err := receiptOf(c, j); err != nil {
+		return nil, err.Error()
+	}
+	return j.Receipt, ""
+}
+
+// receiptOf returns why the mover's receipt does not count.
+func receiptOf(c *claims.Claim, j *claims.Job) error {
+	if j.ReceiptErr != nil {
+		return j.ReceiptErr
+	}
+	return j.Receipt.AddsUp(ring.Source(c.UID, j.Target))
+}
+
+// interrupt ends moves that are at work when a member returns empty.
+func (m *movers) interrupt() {
+	for i := range m.Moves {
+		if j := &m.Moves[i]; m.returns != "" && j.MayRun() && !j.Waits && !m.idle(j) {
+			m.DeleteJob(j, m.returns)
+		}
+	}
+}
+
+// moveLeaving starts the movers of leaving members.
+func (m *movers) moveLeaving() {
+	if m.wait != "" || len(m.lost) > 0 {
+		return
+	}
+	for i := range m.members {
+		if c := &m.members[i]; m.size.runsOn(c.Claim) && c.waits && !c.moved && m.slots > 0 {
+			m.slots--
+			m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: m.told.Prepares, Leases: m.leases})
+		}
+	}
+}
+
+// prepare starts the mover of a member that stays before clients are told of the ring.
+func (m *movers) prepare(c *member) MoveState {
+	if !c.moved && m.slots > 0 {
+		m.slots--
+		m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: true})
+	}
+	state := MoveState{Claim: *c.Claim, Job: c.mover}
+	return state.is(MoveWaits, claims.InTurn, "movers are being prepared, then the clients' list changes")
+}
+
+// member decides about a member whose items have to be moved, and withdraws steps that would be
+// refused now.
+func (m *movers) member(c *member) MoveState {
+	var w claims.Work
+	state := m.decide(c, &w)
+	if len(w.Actions) > 0 {
+		if why, is := w.Withdraw(&m.Facts, c.Claim); is {
+			state.RetryAt = why.Until
+			state = state.is(MoveFailed, why.Reason(), why.Message())
+		}
+	}
+	if slices.ContainsFunc(w.Actions, func(a action.Action) bool { _, begins := a.(action.CreateMove); return begins }) {
+		m.slots--
+	}
+	m.Then(w)
+	return state
+}
+
+func (m *movers) decide(c *member, w *claims.Work) MoveState {
+	state := MoveState{Claim: *c.Claim, Job: c.mover}
+	switch {
+	case c.MoveRequest == claims.Skip:
+		w.Do(action.RecordMoved{Claim: c.Ref(), Serial: m.Record.Serial, Target: m.Record.Target()})
+		return state.is(MoveWaits, claims.InTurn, "a person leaves its items where they are")
+	case c.mover != nil:
+		return m.follow(c.Claim, c.mover, state, w)
+	case m.wait != "":
+		return state.is(MoveWaits, cachev1alpha1.ReasonMoveWaits, m.wait)
+	case m.slots <= 0 || c.moved:
+		return state.is(MoveWaits, claims.InTurn, "other members are moved first")
+	}
+	w.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Lost: m.lost, Leases: m.leases})
+	if c.MoveRequest == claims.Retry {
+		w.Do(action.ClearMoveRetry{Claim: c.Ref()})
+	}
+	return state.is(MoveRuns, "", "")
+}
+
+// follow decides about a member that has a Job.
+func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *claims.Work) MoveState {
+	retry := c.MoveRequest == claims.Retry
+	switch {
+	case job.Deleting:
+		return state.is(MoveWaits, claims.InTurn, "an earlier Job is being deleted")
+	case job.MayRun() && !job.Waits && m.returns != "":
+		return state.is(MoveWaits, claims.InTurn, m.returns)
+	case job.Target != m.target:
+		w.DeleteJob(job, "the ring has changed, or a member is lost")
+		return state.is(MoveWaits, claims.InTurn, "the clients' list has changed, or a member is lost: the move starts again")
+	case job.State == claims.JobActive:
+		why := job.Replaced(retry)
+		if why != "" {
+			w.DeleteJob(job, why)
+		}
+		if retry {
+			w.Do(action.ClearMoveRetry{Claim: c.Ref()}) // the retry has begun, or begins anew
+		}
+		if why != "" {
+			return state.is(MoveWaits, claims.InTurn, "the move starts anew when its Job is gone: "+why)
+		}
+		return state.is(MoveRuns, "", "")
+	}
+	invalid := receiptOf(c, job)
+	switch {
+	case job.State == claims.JobComplete && invalid == nil:
+		// The next plan finds nothing to move, and deletes the Job.
+		w.Do(action.RecordMoved{Claim: c.Ref(), Serial: m.Record.Serial, Target: job.Target, Receipt: job.Receipt})
+		return state.is(MoveRuns, "", "")
+	case retry:
+		w.DeleteJob(job, "a person asked for a retry")
+		w.Do(action.ClearMoveRetry{Claim: c.Ref()})
+		return state.is(MoveWaits, claims.InTurn, "the retry starts when the failed Job is gone")
+	}
+	f, again := w.TryAgain(m.Now, c, job, invalid)
+	if again {
+		return state.is(MoveWaits, claims.Retrying, "the next attempt starts when the failed Job is gone")
+	}
+	state.RetryAt = f.RetryAt
+	return state.is(MoveFailed, f.Reason, f.Message+"; "+moveWayOut)
+}
+
+const moveWayOut = "its items stay where they are: see the Job's log, then annotate the claim with " +
+	"cache.example.com/move=retry, or =skip to leave them there; routing.moves: Off ends all moves"
+
+// allWait tells what every move waits for: what moveWaits says, drains that come first, leases,
+// and members that aren't ready.
+func (m *movers) allWait(drains []claims.DrainState) string {
+	replicas := m.size.Replicas
+	for i := range drains {
+		d := &drains[i]
+		if d.Phase != claims.Draining && m.IsObstructed(&d.Claim) {
+			continue
+		}
+		// A member of the ring that has the leaving mark leaves when all items are moved.
+		left := d.Claim.Aside || d.Claim.Ordinal >= min(replicas, m.Record.Ring.Size)
+		soon := d.Phase == claims.Waiting && !m.routers.leases && replicas == m.Record.Ring.Size || d.Phase == claims.Releasing
+		onItsWay := d.Phase == claims.Draining || left && !m.of(d.Claim.UID).afterMove && soon
+		if onItsWay {
+			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
+		}
+	}
+	if why := moveWaits(m.view, m.target); why != "" {
+		return why
+	}
+	if !m.leases { // a mover takes leases itself if routers know them
+		m.WakeAfter(m.Now, m.leasesExpire)
+		if m.leasesWait != "" {
+			return m.leasesWait
+		}
+	}
+	for i := range m.Record.Ring.Size {
+		if !slices.Contains(m.Ready, i) && !slices.Contains(m.lost, i) {
+			return fmt.Sprintf("member %d is not ready", i)
+		}
+	}
+	return ""
+}
+
+// decideBegins tells prepared movers to begin, right after the list was written.
+func decideBegins(v *view, size *Size, told *Told) (w claims.Work) {
+	if told.Prepares || told.ListSize == 0 || moveWaits(v, v.target) != "" {
+		return w
+	}
+	leases := told.leases(v)
+	if !leases {
+		w.WakeAfter(v.Now, v.leasesExpire)
+		if v.leasesWait != "" {
+			return w
+		}
+	}
+	for i := range v.members {
+		m := &v.members[i]
+		if m.mover == nil || !mayBegin(m.mover, v.target) || !m.misplaced && (!size.runsOn(m.Claim) || !m.waits) {
+			continue
+		}
+		if slices.ContainsFunc(v.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == m.UID && d.Target == v.target && d.Waits }) {
+			w.Do(action.BeginMove{Claim: m.Ref(), Target: v.target, Leases: leases})
+		}
+	}
+	return w
+}
+
+// mayBegin tells whether the Job is an active, prepared move by that ring.
+func mayBegin(j *claims.Job, target string) bool {
+	return j.Waits && j.Target == target && j.State == claims.JobActive && !j.Deleting
+}
+
+// mostMovers is how many members' items are moved at once, leaving and staying members together.
+// spec.drain.parallelism does not count here: a mover takes less than a second for most caches, or
+// waits for clients.
+const mostMovers = 8
+
+// moverSlots is how many more moves may begin, besides those that run and still find items.
+func moverSlots(o *Observed) int {
+	slots := mostMovers
+	for i := range o.Moves {
+		j := &o.Moves[i]
+		settles := slices.ContainsFunc(o.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == j.ClaimUID && d.Settles })
+		if j.Running() && !settles {
+			slots--
+		}
+	}
+	return slots
+}
+
+// moveWaits tells what a move by that ring waits for; empty if the move may begin. The plan asks
+// this, and MayMove asks it about live state.
+func moveWaits(v *view, target string) string {
+	// A move by another ring may give items to members that are moved already.
+	otherRing := slices.ContainsFunc(v.Drainers, func(d claims.Drainer) bool { return d.Moves() && d.Target != target }) ||
+		slices.ContainsFunc(v.Moves, func(j claims.Job) bool { return j.Target != target && j.MayRun() && !j.Waits })
+	switch {
+	case v.StatefulSet.Replicas < v.Record.Ring.Size:
+		return fmt.Sprintf("the StatefulSet must have %d members first", v.Record.Ring.Size)
+	case v.drain != nil:
+		return fmt.Sprintf("Job %s drains first", v.drain.Name)
+	case v.lingering != "":
+		return fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", v.lingering)
+	case otherRing:
+		return "the pod of an earlier move is still there"
+	}
+	return v.returns
+}
+
+// MayMove guards invariants 5 and 10: the ring is the one that the plan saw, its members exist, no
+// drain runs, no move by another ring runs, the claim's member has items to move or is leaving, and
+// no other Job moves them. For a prepared move the ring is the next one. It needs Cluster,
+// StatefulSet, Jobs, Moves, Drainers, Record, Claims and Ready.
+func MayMove(live *Observed, a action.CreateMove) error {
+	v := look(live)
+	if a.Prepared {
+		before := live.Record
+		if v = look(live.at(before.Next(live.Cluster.Ring.Of(a.Members)))); !mayPrepare(v, before) {
+			return fmt.Errorf("nothing may be prepared for ring %s", a.Target)
+		}
+	}
+	m := v.of(a.Claim.UID)
+	switch {
+	case m == nil || !m.live && !m.misplaced:
+		return fmt.Errorf("the member of claim %s has nothing to move", a.Claim.Name)
+	case TargetWithout(v.Record.Target(), a.Lost) != a.Target:
+		return fmt.Errorf("the clients' list is not of ring %s any more", a.Target)
+	case !v.StatefulSet.Exists:
+		return errors.New("the StatefulSet is gone")
+	case m.moved:
+		return fmt.Errorf("the member of claim %s is being moved already", a.Claim.Name)
+	case moverSlots(live) <= 0:
+		return fmt.Errorf("%d moves run already", mostMovers)
+	case !a.Prepared && !a.Leases && v.leasesWait != "":
+		return errors.New(v.leasesWait)
+	}
+	return refusedIf(moveWaits(v, a.Target))
+}
+
+// MayBegin guards invariants 5, 10 and 11: clients are told of the ring by which the member's items
+// are moved, and all that MayMove asks for holds. It needs what MayMove needs.
+func MayBegin(live *Observed, a action.BeginMove) error {
+	v := look(live)
+	m := v.of(a.Claim.UID)
+	switch {
+	case m == nil || !m.live && !m.misplaced:
+		return fmt.Errorf("the member of claim %s has nothing to move", a.Claim.Name)
+	case v.Record.Target() != a.Target || v.ListSize == 0:
+		return fmt.Errorf("the clients' list is not of ring %s", a.Target)
+	case !a.Leases && v.leasesWait != "":
+		return errors.New(v.leasesWait)
+	case m.mover == nil || !mayBegin(m.mover, a.Target):
+		return fmt.Errorf("no Job of the member of claim %s waits", a.Claim.Name)
+	}
+	return refusedIf(moveWaits(v, a.Target))
+}
+
+// MayRecordSkip is asked before a member counts as moved because a person skips its move: the
+// clients' list must have that ring. It needs Record.
+func MayRecordSkip(live *Observed, a action.RecordMoved) error {
+	if live.Record.Serial >= a.Serial {
+		return nil
+	}
+	return fmt.Errorf("the clients' list must be of ring %d first", a.Serial)
+}

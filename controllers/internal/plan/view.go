@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/claims"
+)
+
+// view is the facts, and what follows from them. look works it out, and no decision changes it.
+type view struct {
+	*Observed
+	// members has an entry for each claim, in their order.
+	members []member
+	// lowest is the claim with a leaving mark that has the lowest ordinal; nil if there is none.
+	lowest *claims.Claim
+	// staying is how many members the StatefulSet has, without those that have the leaving mark and
+	// are off the clients' list.
+	staying int32
+
+	// drain is the Job of a drain that may be at work, lingering the pod of a drain whose Job is gone.
+	// drains: there is one of them.
+	drain     *claims.Job
+	lingering string
+	drains    bool
+	// returns says that drains and moves wait for a member that returns empty; empty if there is none.
+	returns string
+	// mover: a move's Job, or a mover's pod whose Job is gone, may still run or wait. begun: a mover's
+	// pod was told to begin.
+	mover, begun bool
+	// movesNow names the drain that is at work, or the move that was told to begin; empty if there is
+	// none.
+	movesNow string
+	// misplaced: a member may have items that clients look for elsewhere. moving: so it is, or a move
+	// may still be moving some, or routers look for items at the old owners. A move that was not told
+	// to begin moves nothing.
+	misplaced, moving bool
+
+	// lost has the members of the ring that are to leave and are lost, in order. nextLost is when the
+	// next one will be lost; zero for never.
+	lost     []int32
+	nextLost time.Time
+	// target names the ring by which items are moved now, and the lost members.
+	target string
+
+	routers
+}
+
+// member is what follows from the facts about a claim, and about its member.
+type member struct {
+	*claims.Claim
+	// ready: the member serves.
+	ready bool
+	// mover is the Job that moves the member's items; nil if there is none. moved: there is one, or a
+	// mover's pod whose Job is gone.
+	mover *claims.Job
+	moved bool
+	// The state of the mover's pod, as in claims.Drainer.
+	running, prepared, settles bool
+	// afterMove: the volume is drained after the moves (order.go).
+	afterMove bool
+	// misplaced: the member may have items that clients look for elsewhere. A claim that is being
+	// deleted is drained instead. A member that has the leaving mark and is still on the clients' list
+	// counts like the others while it is ready.
+	misplaced bool
+	// leaving: the member has the leaving mark, is off the clients' list, and still exists.
+	leaving
+}
+
+// look works out what follows from the facts.
+func look(o *Observed) *view {
+	v := &view{Observed: o, lowest: o.LowestMarked(), staying: o.StatefulSet.Replicas}
+	if v.lowest != nil {
+		v.staying = min(v.staying, max(v.lowest.Ordinal, o.Record.Ring.Size))
+	}
+	v.drain, v.lingering, v.returns = o.RunningDrain(), o.LingeringDrainer(), o.WaitsForReturn()
+	v.drains = v.drain != nil || v.lingering != ""
+	v.routers = routersOf(o)
+	v.members = make([]member, len(o.Claims))
+	for i := range o.Claims {
+		v.members[i] = memberOf(o, &o.Claims[i])
+	}
+	v.lookForLost()
+	for i := range v.members {
+		m := &v.members[i]
+		runs := m.LeavingSince.IsZero() || m.Ordinal < o.StatefulSet.Replicas && m.ready
+		m.misplaced = moveDue(o, m.Claim) && m.Ordinal < o.Record.Ring.Size && runs && !m.Aside && !m.Deleting && !slices.Contains(v.lost, m.Ordinal)
+		v.misplaced = v.misplaced || m.misplaced
+	}
+	v.lookAtMoves()
+	for i := range v.members {
+		v.members[i].leaving = v.leavingOf(&v.members[i])
+	}
+	return v
+}
+
+func memberOf(o *Observed, c *claims.Claim) member {
+	m := member{Claim: c, ready: slices.Contains(o.Ready, c.Ordinal), afterMove: afterMove(&o.Record, c)}
+	m.moved = slices.Contains(o.ClaimsWithDrainerPod, c.UID)
+	for i := range o.Drainers {
+		if d := &o.Drainers[i]; d.ClaimUID == c.UID {
+			m.moved = m.moved || d.Mover()
+			m.running = m.running || d.Mover() && d.Running
+			m.prepared, m.settles = m.prepared || d.Prepared, m.settles || d.Settles
+		}
+	}
+	if i := slices.IndexFunc(o.Moves, func(j claims.Job) bool { return j.ClaimUID == c.UID }); i >= 0 {
+		m.mover, m.moved = &o.Moves[i], true
+	}
+	return m
+}
+
+// moveDue tells whether the claim's member had items when a ring of the record last
+// moved keys, and they were not moved since.
+func moveDue(o *Observed, c *claims.Claim) bool {
+	return !o.Cluster.MovesOff && c.Moved < o.Record.Serial && c.Ordinal < o.Record.From.Size
+}
+
+func (v *view) lookAtMoves() {
+	v.moving = v.change || v.misplaced
+	switch {
+	case v.drain != nil:
+		v.movesNow = "Job " + v.drain.Name
+	case v.lingering != "":
+		v.movesNow = "drainer " + v.lingering
+	}
+	for i := range v.Moves {
+		j := &v.Moves[i]
+		unfinished := j.State != claims.JobFailed || j.Deleting || j.MayRun() // it may still run, or is complete and about to be deleted
+		v.mover = v.mover || unfinished
+		v.moving = v.moving || unfinished && (!j.Waits || j.State == claims.JobComplete)
+		if v.movesNow == "" && j.MayRun() && !j.Waits {
+			v.movesNow = "Job " + j.Name
+		}
+	}
+	for i := range v.Drainers {
+		d := &v.Drainers[i]
+		v.mover = v.mover || d.Mover()
+		v.begun = v.begun || d.Moves()
+		if v.movesNow == "" && d.Moves() {
+			v.movesNow = "drainer " + d.Pod
+		}
+	}
+	v.moving = v.moving || v.begun
+}
+
+// of returns what follows from the facts about the claim of this UID, or nil.
+func (v *view) of(uid types.UID) *member {
+	i := slices.IndexFunc(v.members, func(m member) bool { return m.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return &v.members[i]
+}
+
+// toMove tells whether items of a member that stays have to be moved by the ring in the record.
+func (m *member) toMove() bool { return m.misplaced && m.MoveRequest != claims.Skip }
+
+// refusedIf refuses for this reason, if there is one.
+func refusedIf(why string) error {
+	if why == "" {
+		return nil
+	}
+	return errors.New(why)
+}

@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+)
+
+// decideVolumes takes the claim of each leaving or departed member one step further, highest
+// ordinal first. Package claims decides; here is what it depends on.
+func decideVolumes(v *view, size *Size) (claims.Volumes, claims.Work) {
+	volumes, w := v.Decide(&claims.Given{
+		Terms: &v.Cluster.Terms, Parallelism: v.Cluster.Parallelism, Wanted: v.Cluster.Size, Survivors: size.Replicas,
+		Leaves: func(c *claims.Claim) (phase claims.DrainPhase, reason, message string) {
+			switch m := v.of(c.UID); {
+			case !size.runsOn(c):
+				return "", "", ""
+			case m.waits:
+				return claims.Leaving, "", ""
+			case m.mover != nil && m.mover.State == claims.JobComplete:
+				return claims.Leaving, claims.InTurn, "its items have been moved: it leaves together with the other leaving members"
+			}
+			return claims.Leaving, claims.InTurn, "its items are drained when it is gone: it leaves together with the other leaving members"
+		},
+		Waits:      func(c *claims.Claim) (reason, message string) { return drainWaits(v, v.of(c.UID), size.Replicas) },
+		WaitsUntil: v.leasesExpire, MovesNow: v.movesNow,
+		StoredBy: func(c *claims.Claim) int64 { return storedBy(&v.Record, c) },
+	})
+	for i := range volumes.Drains {
+		d := &volumes.Drains[i]
+		d.Mover = v.of(d.Claim.UID).mover
+	}
+	return volumes, w
+}
+
+// drainWaits tells what a drain of the claim to that many survivors waits for. The reason
+// is empty if it may begin. The plan asks this, and MayDrain asks it about live state.
+func drainWaits(v *view, m *member, survivors int32) (reason, message string) {
+	if reason, message = v.Unmounted(m.Claim); reason != "" {
+		return reason, message
+	}
+	switch {
+	case v.earlierDue(m):
+		return claims.InTurn, "the volume of another member is drained first: its values are newer"
+	case v.leasesWait != "":
+		return claims.InTurn, v.leasesWait + ": a drain would take a lease for a newer value"
+	case v.mover || m.afterMove && v.moving:
+		return claims.InTurn, "the survivors' items are moved first"
+	case m.Pending:
+		return claims.SettingAside, fmt.Sprintf("volume %s is not bound to the claim yet", m.Volume)
+	case survivors > m.Ordinal && !m.Aside || v.StatefulSet.Replicas != survivors:
+		// This plan makes the StatefulSet smaller, which brings an event.
+		return claims.PodPresent, fmt.Sprintf("the StatefulSet is not at %d members yet", survivors)
+	case v.Record.Ring.Size != survivors:
+		// With another ring, items would go to members that clients don't ask for them. The next
+		// ring change would treat those members as empty.
+		return claims.InTurn, fmt.Sprintf("the clients' list must have %d members first", survivors)
+	}
+	return "", ""
+}
+
+// MayDrain guards invariants 5 to 7: the member has left for good, its pod is gone, no other
+// drainer uses the volume, the survivors are the members, no move runs, and no more drains run than
+// allowed. It needs Cluster.Parallelism, StatefulSet, Jobs, Moves, Drainers, the claim, its
+// member's pod and the drainer pods that mount it.
+func MayDrain(live *Observed, a action.CreateDrain) error {
+	v := look(live)
+	m := v.of(a.Claim.UID)
+	switch {
+	case m == nil || m.Deleting:
+		return fmt.Errorf("claim %s is being deleted", a.Claim.Name)
+	case m.LeavingSince.IsZero():
+		return fmt.Errorf("claim %s is a member's", a.Claim.Name)
+	case !m.Finalizer:
+		return fmt.Errorf("claim %s lacks the finalizer", a.Claim.Name)
+	case !live.StatefulSet.Exists:
+		return errors.New("the StatefulSet is gone")
+	case live.Slots(live.Cluster.Parallelism) <= 0:
+		return fmt.Errorf("%d drains run already", live.Cluster.Parallelism)
+	}
+	_, message := drainWaits(v, m, a.Survivors)
+	return refusedIf(message)
+}
+
+// MayHandOver is claims.MayHandOver. It needs Claims, Jobs, Moves and Drainers.
+func MayHandOver(live *Observed, c *claims.Claim) error {
+	return claims.MayHandOver(&live.Facts, c, look(live).movesNow)
+}
