@@ -31,8 +31,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claim"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/trim"
@@ -75,11 +75,11 @@ type Reader struct {
 	// NotCreated has the reasons why pods are missing, GrowthRefused those why volumes may not
 	// grow.
 	NotCreated    *MissingPods
-	GrowthRefused *memory.Answers[string]
+	GrowthRefused *remembered.Answers[string]
 	// Seen are the names of claims and Jobs that clusters had; nil remembers none.
-	Seen *memory.Names
+	Seen *remembered.Names
 	// Obstructed has the claims whose last step the API server has refused; nil remembers none.
-	Obstructed *memory.Obstructions
+	Obstructed *remembered.Obstructions
 }
 
 // Objects are the objects of a cluster that apply compares and writes, as the cache has them. An
@@ -128,7 +128,7 @@ type State struct {
 	EndedJobs []batchv1.Job
 	Progress  map[types.UID]contract.Progress // by the claim's UID
 	// Obstructed is as in plan.
-	Obstructed map[types.UID]memory.Obstruction
+	Obstructed map[types.UID]remembered.Obstruction
 	// DrainerTemplate is as in build; empty if it is not known.
 	DrainerTemplate string
 	// PortsMark is the hash of the members' ports that is written on Jobs created now; empty if
@@ -451,7 +451,7 @@ func (o *State) Input() plan.Observed {
 	return in
 }
 
-func planObstructed(known map[types.UID]memory.Obstruction) map[types.UID]plan.Obstruction {
+func planObstructed(known map[types.UID]remembered.Obstruction) map[types.UID]plan.Obstruction {
 	var obstructed map[types.UID]plan.Obstruction
 	for uid, why := range known {
 		if obstructed == nil {
