@@ -465,14 +465,12 @@ func planObstructed(known map[types.UID]remembered.Obstruction) map[types.UID]pl
 // planJob translates the Job for the plan, with what is known about its pods.
 func (o *State) planJob(job *batchv1.Job) plan.Job {
 	out := PlanJob(job, o.DrainerPods)
-	made := job.Annotations[cachev1alpha1.AnnotationDrainer]
 	out.Unstarted = out.State == plan.JobActive && !slices.ContainsFunc(o.DrainerPods, func(p corev1.Pod) bool {
 		ran := drainerOf(&p)
 		return metav1.IsControlledBy(&p, job) && (ran.Running != nil || ran.Terminated != nil)
 	})
-	ports := job.Annotations[cachev1alpha1.AnnotationPorts]
-	out.Misdirected = ports != "" && o.PortsMark != "" && ports != o.PortsMark
-	out.Outdated = made != "" && o.DrainerTemplate != "" && made != o.DrainerTemplate
+	out.Misdirected = o.PortsMark != "" && job.Annotations[cachev1alpha1.AnnotationPorts] != o.PortsMark
+	out.Outdated = o.DrainerTemplate != "" && job.Annotations[cachev1alpha1.AnnotationDrainer] != o.DrainerTemplate
 	return out
 }
 
