@@ -52,7 +52,7 @@ func (p *Plan) decideTable(o *Observed) {
 	if !o.Cluster.Routers || t == nil || p.Replicas == 0 {
 		return
 	}
-	delayList := func(state string, size int32) {
+	delayList := func(state contract.RingState, size int32) {
 		p.Prepares, p.ListSize, p.Record = true, o.ListSize, before
 		p.Table = action.WriteTable{State: state, ListSize: size}
 		p.wakeAt(t.Overdue())
