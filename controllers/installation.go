@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/installation"
 	"example.com/memcached-operator/controllers/internal/observe"
-	"example.com/memcached-operator/controllers/internal/writelog"
 )
 
 // manages tells whether this installation of the operator manages the Memcached, and after what
@@ -23,14 +23,14 @@ func (r *MemcachedReconciler) manages(ctx context.Context, cluster *cachev1alpha
 	}
 	seen := r.seenInstallations(cluster)
 	step, wait := installation.Next(r.Installation, seen)
-	if step == installation.Claim && (observe.Paused(cluster) || cluster.DeletionTimestamp != nil || claimsWithFinalizer(cluster)) {
+	if step == installation.Claim && (observe.Paused(cluster) || cluster.DeletionTimestamp != nil || managesWithFinalizer(cluster)) {
 		return true, 0, nil
 	}
 	before := cluster.DeepCopy()
 	if !installation.Write(r.Installation, step, cluster) {
 		return step.Manages(), wait, nil
 	}
-	ctx = writelog.Because(ctx, step.Because(seen))
+	ctx = apply.Because(ctx, step.Because(seen))
 	err := r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cachev1alpha1.ManagedBy))
 	if err != nil {
 		before.DeepCopyInto(cluster)
@@ -43,12 +43,12 @@ func (r *MemcachedReconciler) manages(ctx context.Context, cluster *cachev1alpha
 // seenInstallations is what the Memcached says about its installations of the operator, and for how
 // long.
 func (r *MemcachedReconciler) seenInstallations(cluster *cachev1alpha1.Memcached) installation.Seen {
-	return installation.See(cluster, r.claims.UnchangedFor(cluster, r.Clock.Now()))
+	return installation.See(cluster, r.installations.UnchangedFor(cluster, r.Clock.Now()))
 }
 
-// claimsWithFinalizer tells whether the cluster is about to get its finalizer. That write also has
+// managesWithFinalizer tells whether the cluster is about to get its finalizer. That write also has
 // the name of the installation, and comes before all others.
-func claimsWithFinalizer(cluster *cachev1alpha1.Memcached) bool {
+func managesWithFinalizer(cluster *cachev1alpha1.Memcached) bool {
 	return cluster.Spec.Storage != nil && !controllerutil.ContainsFinalizer(cluster, cachev1alpha1.ClusterFinalizer)
 }
 

@@ -32,13 +32,11 @@ import (
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
-	"example.com/memcached-operator/controllers/internal/unwatched"
-	"example.com/memcached-operator/controllers/internal/writelog"
 )
 
 // Options are the settings of the operator's Deployment.
@@ -73,10 +71,10 @@ type MemcachedReconciler struct {
 	Installation string
 	Clock        clock.PassiveClock
 
-	claims       memory.Claims
-	written      memory.Written
-	matches      memory.Matches
-	refusedSteps memory.Refusals
+	installations remembered.Installations
+	written       remembered.Written
+	matches       remembered.Matches
+	refusedSteps  remembered.Refusals
 	// rollouts and routerRollouts have the turns of roll-outs; turns() creates them once.
 	rollouts, routerRollouts *rollout.Turns
 	rolloutsOnce             sync.Once
@@ -92,16 +90,16 @@ type MemcachedReconciler struct {
 	unlabelled client.Reader
 	// growthRefused has the API server's reason why no volume may grow. A cluster's volumes have
 	// the same class, so one refusal is enough.
-	growthRefused memory.Answers[string]
+	growthRefused remembered.Answers[string]
 	// obstructed has the claims whose last step the API server has refused.
-	obstructed memory.Obstructions
+	obstructed remembered.Obstructions
 	// seen has the names of the claims and Jobs that clusters had.
-	seen memory.Names
+	seen remembered.Names
 	// notCreated knows since when pods are missing, and why.
 	notCreated observe.MissingPods
 	// monitors and bindings apply objects that are not watched.
-	monitors unwatched.Monitors
-	bindings unwatched.Bindings
+	monitors apply.Monitors
+	bindings apply.Bindings
 }
 
 // outcome is the state that this reconcile observed, and what it has written.
@@ -256,7 +254,7 @@ func (r *MemcachedReconciler) writeSize(ctx context.Context, reader *observe.Rea
 	if cluster.DeletionTimestamp != nil || observe.Paused(cluster) {
 		return nil, nil
 	}
-	ctx = writelog.Because(ctx, "the spec has no size: it keeps the one that the cluster has")
+	ctx = apply.Because(ctx, "the spec has no size: it keeps the one that the cluster has")
 	refused = r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cachev1alpha1.ManagedBy))
 	if refused != nil {
 		before.DeepCopyInto(cluster)
@@ -296,7 +294,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 
 // forget forgets a cluster that is gone.
 func (r *MemcachedReconciler) forget(key client.ObjectKey) {
-	r.claims.Forget(key)
+	r.installations.Forget(key)
 	r.written.Forget(key)
 	r.matches.Forget(key)
 	r.refusedSteps.Forget(key)
@@ -418,7 +416,7 @@ func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options control
 	if r.unlabelled, err = observe.WatchUnlabelled(mgr, r.Namespaces...); err != nil {
 		return err
 	}
-	r.Client = writelog.New(r.Client)
+	r.Client = apply.Logged(r.Client)
 	if err := r.setUpSamplers(mgr); err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ type (
 	CertificateReader = ask.CertificateReader
 	// Certificate is the answer to a CertificateReader.
 	Certificate = contract.Certificate
-	// RingTable is a table that routers are given.
-	RingTable = ask.Table
+	// SignedTable is a table that routers are given.
+	SignedTable = ask.SignedTable
 	// RingAcknowledged is the answer to a RingReader.
 	RingAcknowledged = contract.RingAcknowledged
 	// Memory of a member, in bytes.
@@ -44,7 +44,7 @@ func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 
 // RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach
 // the router.
-func RingFromAdmin(ctx context.Context, address string, newest *RingTable) (RingAcknowledged, error) {
+func RingFromAdmin(ctx context.Context, address string, newest *SignedTable) (RingAcknowledged, error) {
 	return ask.RingFromAdmin(ctx, address, newest)
 }
 

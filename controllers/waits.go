@@ -10,9 +10,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/unwatched"
 )
 
 // wait collects when to reconcile again if no event comes earlier.
@@ -24,9 +24,9 @@ func (r *MemcachedReconciler) wait(o *outcome, p *plan.Plan) {
 	if !p.Wake.IsZero() {
 		o.Waits.AtMost(max(p.Wake.Sub(now), time.Millisecond))
 	}
-	o.Waits.AtMost(unwatched.BindingRecheck(o.done.Binding))
+	o.Waits.AtMost(apply.BindingRecheck(o.done.Binding))
 	o.Waits.When(observe.VolumesWait(p), observe.VolumeInterval)
-	o.Waits.AtMost(unwatched.MonitorRecheck(o.done.Monitored))
+	o.Waits.AtMost(apply.MonitorRecheck(o.done.Monitored))
 	o.Waits.When(o.growthRefused() != "", observe.GrowthInterval)
 }
 

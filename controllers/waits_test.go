@@ -14,9 +14,9 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
 func TestTheShortestWaitCounts(t *testing.T) {
@@ -50,7 +50,7 @@ func TestWhatFailsIsTriedAgainSlowerAndSlowerUpToAMinute(t *testing.T) {
 }
 
 func TestARefusalIsTriedAgainSlowerAndSlowerHoweverManyEventsCome(t *testing.T) {
-	var r memory.Refusals
+	var r remembered.Refusals
 	key := client.ObjectKey{Name: "cache"}
 	began := time.Unix(1000, 0)
 	now, tries := began, 0

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
 )
 
@@ -69,14 +68,12 @@ func (f *ringFile) read(ctx context.Context) (*router.Table, error) {
 
 // tableOf converts a table; the members have the names by which the routing knows them.
 func tableOf(ctx context.Context, told *contract.RingTable) (t *router.Table, err error) {
-	t = &router.Table{Number: told.Number, Before: told.Before, Acknowledged: told.Acknowledged, Shared: told.Shared, Key: told.Key, Signer: told.Signer}
+	t = &router.Table{
+		Number: told.Number, Before: told.Before, Acknowledged: told.Acknowledged, State: told.State,
+		Shared: told.Shared, Key: told.Key, Signer: told.Signer,
+	}
 	if told.Until != nil {
 		t.Until = *told.Until
-	}
-	for state := ringchange.Stable; state <= ringchange.Finish; state++ {
-		if state.String() == told.State {
-			t.State = state
-		}
 	}
 	if t.New, err = ringOf(ctx, &told.New); err == nil && told.Old != nil {
 		t.Old, err = ringOf(ctx, told.Old)

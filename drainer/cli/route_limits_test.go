@@ -99,8 +99,8 @@ func writeRing(t *testing.T, path string, table any) {
 
 // Clients ask for large values and read none of them.
 func TestUnreadAnswersTakeBoundedMemory(t *testing.T) {
-	for _, state := range []string{contract.RingStable, contract.RingPrepare, contract.RingMove} {
-		t.Run(state, func(t *testing.T) {
+	for _, state := range []contract.RingState{contract.RingStable, contract.RingPrepare, contract.RingMove} {
+		t.Run(state.String(), func(t *testing.T) {
 			if state != contract.RingMove {
 				tier.Second(t, "TestUnreadAnswersTakeBoundedMemory")
 			}
@@ -139,8 +139,8 @@ func TestUnreadAnswersTakeBoundedMemory(t *testing.T) {
 
 // Clients send large values for a member that reads none.
 func TestRequestsThatAMemberDoesNotTakeAreBounded(t *testing.T) {
-	for _, state := range []string{contract.RingStable, contract.RingSettle} {
-		t.Run(state, func(t *testing.T) {
+	for _, state := range []contract.RingState{contract.RingStable, contract.RingSettle} {
+		t.Run(state.String(), func(t *testing.T) {
 			if state != contract.RingSettle {
 				tier.Second(t, "TestRequestsThatAMemberDoesNotTakeAreBounded")
 			}

@@ -129,10 +129,10 @@ func TestRouteRingFile(t *testing.T) {
 	}
 	all := drainertest.Objects(19, 300)
 	drainertest.Store(t, r.address, all)
-	for i, state := range []string{contract.RingPrepare, contract.RingSettle, contract.RingMove} {
+	for i, state := range []contract.RingState{contract.RingPrepare, contract.RingSettle, contract.RingMove} {
 		number := int64(i + 2)
 		write(contract.RingTable{Number: number, State: state, Old: &three, New: two})
-		says(state, func(a contract.RingAcknowledged) bool { return a.Acknowledged == number && a.Waiting == "" })
+		says(state.String(), func(a contract.RingAcknowledged) bool { return a.Acknowledged == number && a.Waiting == "" })
 		drainertest.Check(t, "gomemcache", []string{r.address}, all)
 	}
 	write("no table")

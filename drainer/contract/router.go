@@ -15,15 +15,42 @@ import (
 	"time"
 )
 
-// The states of a ring change, in order. RingStable without an old ring is the state before the first and
-// after the last.
+// RingState is a state of a ring change. All routers of a cluster go through the states in order, and none
+// begins before all have acknowledged the one before.
+type RingState uint8
+
 const (
-	RingStable  = "stable"
-	RingPrepare = "prepare"
-	RingSettle  = "settle"
-	RingMove    = "move"
-	RingFinish  = "finish"
+	// RingStable is no change: each key has one owner. It comes before the first and after the last of the
+	// others.
+	RingStable RingState = iota
+	// RingPrepare sets keys at the old owner, and looks for them at both.
+	RingPrepare
+	// RingSettle sets keys at the new owner. No router is in RingStable any more.
+	RingSettle
+	// RingMove moves keys to the new owner. No router is in RingPrepare any more.
+	RingMove
+	// RingFinish has no old owner: nothing is left there. There may still be leases.
+	RingFinish
 )
+
+// ringStates are the states' names, in the text of a table and in metrics.
+var ringStates = [...]string{"stable", "prepare", "settle", "move", "finish"}
+
+// String returns the state's name.
+func (s RingState) String() string { return ringStates[s] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s RingState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *RingState) UnmarshalText(text []byte) error {
+	i := slices.Index(ringStates[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("a table in state %.40q", text)
+	}
+	*s = RingState(i)
+	return nil
+}
 
 // Ring decides which member owns a key.
 type Ring struct {
@@ -43,8 +70,8 @@ type RingTable struct {
 	// Before is the number of the previous table; 0 if there is none.
 	Before int64 `json:"before,omitempty"`
 	// Acknowledged means that every router had acknowledged the previous table when this one was written.
-	Acknowledged bool   `json:"acknowledged,omitempty"`
-	State        string `json:"state"`
+	Acknowledged bool      `json:"acknowledged,omitempty"`
+	State        RingState `json:"state"`
 	// Old is nil in RingStable.
 	Old *Ring `json:"old,omitempty"`
 	New Ring  `json:"new"`
@@ -207,21 +234,22 @@ func ParseRingTable(text []byte) (*RingTable, error) {
 		return nil, fmt.Errorf("a table of %d bytes, where %d are the most", len(text), MaxRingTable)
 	}
 	t := &RingTable{}
-	if err := json.Unmarshal(text, t); err != nil {
+	told := struct {
+		*RingTable
+		State *RingState `json:"state"`
+	}{RingTable: t}
+	if err := json.Unmarshal(text, &told); err != nil {
 		return nil, fmt.Errorf("a table of the rings: %w", err)
 	}
-	switch t.State {
-	case RingStable:
-		if t.Old != nil {
-			return nil, errors.New("a stable table with an old ring")
-		}
-	case RingPrepare, RingSettle, RingMove, RingFinish:
-		if t.Old == nil {
-			return nil, fmt.Errorf("a table in state %s without an old ring", t.State)
-		}
-	default:
-		return nil, fmt.Errorf("a table in state %.40q", t.State)
+	switch {
+	case told.State == nil:
+		return nil, errors.New("a table without a state")
+	case *told.State == RingStable && t.Old != nil:
+		return nil, errors.New("a stable table with an old ring")
+	case *told.State != RingStable && t.Old == nil:
+		return nil, fmt.Errorf("a table in state %s without an old ring", *told.State)
 	}
+	t.State = *told.State
 	for _, r := range []*Ring{&t.New, t.Old} {
 		if r != nil && (len(r.Servers) == 0 || len(r.Servers) > maxNodes) {
 			return nil, fmt.Errorf("a table of a ring with %d servers", len(r.Servers))

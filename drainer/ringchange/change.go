@@ -18,26 +18,19 @@
 // wait.
 package ringchange
 
-// State of a ring change, as a router knows it.
-type State uint8
+import "example.com/memcached-operator/drainer/contract"
 
+// State of a ring change. Package contract says what routers do in each.
+type State = contract.RingState
+
+// The states, in short.
 const (
-	// Stable is no change: each key has one owner.
-	Stable State = iota
-	// Prepare sets keys at the old owner, and looks for them at both.
-	Prepare
-	// Settle sets keys at the new owner. No router is in Stable any more.
-	Settle
-	// Move moves keys to the new owner. No router is in Prepare any more.
-	Move
-	// Finish has no old owner: nothing is left there. There may still be leases.
-	Finish
+	Stable  = contract.RingStable
+	Prepare = contract.RingPrepare
+	Settle  = contract.RingSettle
+	Move    = contract.RingMove
+	Finish  = contract.RingFinish
 )
-
-var stateNames = [...]string{"stable", "prepare", "settle", "move", "finish"}
-
-// String returns the state's name.
-func (s State) String() string { return stateNames[s] }
 
 // Class of a request says how the request may change an item.
 type Class uint8

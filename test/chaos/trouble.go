@@ -109,7 +109,6 @@ func isEarly(t *contract.RingTable) bool {
 
 // follows tells whether the states allow one table after the other.
 func follows(before, next *contract.RingTable) bool {
-	order := []string{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish, contract.RingStable}
 	same := before.Old != nil && next.Old != nil && sameRing(before.Old, next.Old) && sameRing(&before.New, &next.New)
 	switch {
 	case before.State == contract.RingStable && next.State == contract.RingStable,
@@ -120,8 +119,7 @@ func follows(before, next *contract.RingTable) bool {
 	case before.State == contract.RingPrepare && next.State == contract.RingStable: // and back
 		return sameRing(before.Old, &next.New)
 	}
-	step := slices.Index(order, next.State) - slices.Index(order, before.State)
-	return same && (step == 0 || step == 1)
+	return same && (next.State == before.State || next.State == before.State+1)
 }
 
 func sameRing(a, b *contract.Ring) bool {

@@ -10,7 +10,7 @@ import (
 // at is a time in seconds.
 func at(seconds int64) time.Time { return time.Unix(1000+seconds, 0) }
 
-func table(number int64, state string, old, now int) *contract.RingTable {
+func table(number int64, state contract.RingState, old, now int) *contract.RingTable {
 	servers := []string{"a", "b", "c", "d"}
 	t := &contract.RingTable{Number: number, State: state, New: contract.Ring{Client: "x", Servers: servers[:now]}}
 	if old > 0 {

@@ -342,21 +342,6 @@ func TestAClaimWhoseLabelsWereRewrittenIsDrained(t *testing.T) {
 	w.settled(2)
 }
 
-// Earlier operators didn't know LabelCluster; one of their drains may be under way.
-func TestAClusterOfAnOperatorWithoutTheLabelIsTakenOver(t *testing.T) {
-	w := newWorld(t)
-	left := w.hangingDrain(apitest.MakeMemcached(name))
-	was := []types.UID{w.statefulSet().UID, w.pod("cache-0").UID, w.pod("cache-1").UID}
-	w.stopOperator()
-	w.unlabel()
-	w.startOperator()
-	kubes.Play(w.namespace, player.Succeed(4))
-	w.claimGone(2, left.UID)
-	m := w.settled(2)
-	equal(w, "the drain", m.Status.LastDrains[0].Found, int64(4))
-	equal(w, "members", []types.UID{w.statefulSet().UID, w.pod("cache-0").UID, w.pod("cache-1").UID}, was)
-}
-
 func TestAStatefulSetThatWasCopiedIsNotTakenOver(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 1)

@@ -284,8 +284,8 @@ func TestClusterIsDeletedInTheMiddleOfAMove(t *testing.T) {
 	w.eventually("nothing but claims", func() error { return deleted(w) })
 }
 
-// If an earlier operator kept no record, every item counts as being where its list says.
-func TestClusterOfAnEarlierOperatorIsNotMovedAtOnce(t *testing.T) {
+// If the list has lost its record, and no ring has moved keys, every item counts as being where the list says.
+func TestAListThatHasLostItsRecordIsNotMovedAtOnce(t *testing.T) {
 	tier.Second(t, "TestRecordIsBelievedWhereItCanBeTrue")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

@@ -203,29 +203,6 @@ func TestAnUpgradeReplacesMembersOfAFewClustersAtATime(t *testing.T) {
 	w.quiet()
 }
 
-// Earlier operators had no LabelCluster on their objects: the cache can't see them.
-func TestAnUpgradeFromBeforeTheLabelReplacesMembersOfAFewClusters(t *testing.T) {
-	tier.Second(t, "TestAnUpgradeReplacesMembersOfAFewClustersAtATime")
-	w, worlds := newFleet(t, 1, 3, 2)
-	w.stopOperator()
-	for _, c := range worlds {
-		c.unlabel()
-	}
-	unready(worlds, true)
-	w.upgrade("b")
-	w.soManyWait(worlds, 2)
-	w.always("no other one begins", func() error {
-		if n := len(all(worlds, func(w *world) bool { return w.has("b") })); n != 1 {
-			return fmt.Errorf("%d have version b", n)
-		}
-		return nil
-	})
-	unready(worlds, false)
-	for _, c := range worlds {
-		c.settled(2)
-	}
-}
-
 func TestAnUpgradeThatChangesNothingReplacesNobody(t *testing.T) {
 	w, worlds := newFleet(t, 1, 2, 1)
 	var before []string

@@ -75,9 +75,9 @@ func (w *world) table() (*contract.RingTable, error) {
 }
 
 // hesitant is a cluster of three members whose two routers don't acknowledge a table of some states.
-func hesitant(t *testing.T, hesitate func(state string) bool) *world {
+func hesitant(t *testing.T, hesitate func(state contract.RingState) bool) *world {
 	w := newNamespace(t)
-	w.rings = func(_ context.Context, address string, newest *controllers.RingTable) (contract.RingAcknowledged, error) {
+	w.rings = func(_ context.Context, address string, newest *controllers.SignedTable) (contract.RingAcknowledged, error) {
 		_, number, err := w.toldRouter(address)
 		if hesitate(newest.State) {
 			return contract.RingAcknowledged{Number: number, Acknowledged: 1, Waiting: "1 request is not answered"}, err
@@ -131,7 +131,7 @@ func (w *world) ringReader() controllers.RingReader {
 	if w.rings != nil {
 		return w.rings
 	}
-	return func(_ context.Context, address string, _ *controllers.RingTable) (contract.RingAcknowledged, error) {
+	return func(_ context.Context, address string, _ *controllers.SignedTable) (contract.RingAcknowledged, error) {
 		_, number, err := w.toldRouter(address)
 		return contract.RingAcknowledged{Number: number, Acknowledged: number}, err
 	}
@@ -394,18 +394,16 @@ func TestATableOfAStrangerIsWrittenAnew(t *testing.T) {
 // TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt: routers in a state that is skipped would miss items, or
 // have old ones.
 func TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt(t *testing.T) {
-	var holds atomic.Pointer[string] // the state that routers don't acknowledge
-	none, settle := "", contract.RingSettle
-	holds.Store(&none)
-	w := hesitant(t, func(state string) bool { return state == *holds.Load() })
-	holds.Store(&settle)
+	var holds atomic.Bool // routers don't acknowledge settle
+	w := hesitant(t, func(state contract.RingState) bool { return state == contract.RingSettle && holds.Load() })
+	holds.Store(true)
 	w.scale(2)
 	var last *contract.RingTable
 	is := func(what string) {
 		w.Helper()
 		w.eventually(what, func() error {
 			t, err := w.table()
-			if err == nil && (t.State != settle || len(t.New.Servers) != 2 || len(t.Old.Servers) != 3 || last != nil && t.Before != last.Number) {
+			if err == nil && (t.State != contract.RingSettle || len(t.New.Servers) != 2 || len(t.Old.Servers) != 3 || last != nil && t.Before != last.Number) {
 				err = fmt.Errorf("the table is %s", asJSON(t))
 			}
 			if err == nil {
@@ -422,7 +420,7 @@ func TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt(t *testing.T) {
 	w.rests()
 	w.change(config, `{"data":{"table.json":"nonsense"}}`)
 	is("settle, after it was spoilt")
-	holds.Store(&none)
+	holds.Store(false)
 	w.settled(2)
 	w.eventually("a table of two members", func() error { _, err := w.routedTo(2, 2); return err })
 }
@@ -432,7 +430,7 @@ func TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt(t *testing.T) {
 func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
 	tier.Second(t, "TestRoutersGoThroughTheStatesOfARingChange")
 	var silent atomic.Bool
-	w := hesitant(t, func(string) bool { return silent.Load() })
+	w := hesitant(t, func(contract.RingState) bool { return silent.Load() })
 	tables := w.tables()
 	// The test holds the operator's clock, so that it waits for as long as the test wants.
 	clock := testingclock.NewFakePassiveClock(time.Now())
@@ -441,8 +439,8 @@ func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
 	w.startOperator()
 	silent.Store(true)
 	w.scale(2)
-	for _, state := range []string{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish} {
-		w.eventually("state "+state, func() error {
+	for state := contract.RingPrepare; state <= contract.RingFinish; state++ {
+		w.eventually("state "+state.String(), func() error {
 			table, err := w.table()
 			if err != nil || table.State != state {
 				return fmt.Errorf("the table is %s, %w", asJSON(table), err)

@@ -1,9 +1,7 @@
 package integration
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,11 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
@@ -334,108 +330,3 @@ func TestScaleBeyondTheLimitIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// A later rule must not keep people from changing what is stored.
-func TestAClusterOfLittleMemoryFromEarlierCanStillBeChanged(t *testing.T) {
-	w := newNamespace(t)
-	const rule = "memory must be 64Mi at least"
-	crd := otherCRD(t, "earlier.example.com")
-	today := asRules(t, crd)
-	var before []any
-	for _, r := range today {
-		if !strings.Contains(r.(map[string]any)["message"].(string), rule) {
-			before = append(before, r)
-		}
-	}
-	if len(before) != len(today)-1 {
-		t.Fatalf("%d of %d rules are about that", len(today)-len(before), len(today))
-	}
-	setRules(t, crd, before)
-	if err := admin.Create(t.Context(), crd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = admin.Delete(context.Background(), crd) })
-	stored := asOfBefore(w, "stored", map[string]any{"size": int64(1), "memory": "32Mi", "storage": map[string]any{"size": "1Gi"}})
-	plain := asOfBefore(w, "plain", map[string]any{"size": int64(1), "memory": "8Mi"})
-	for _, o := range []client.Object{stored, plain} {
-		w.eventually("an object of before", func() error { return admin.Create(t.Context(), o.DeepCopyObject().(client.Object)) })
-	}
-	setRules(t, crd, today)
-	crd.SetResourceVersion("") // Kubernetes writes its status
-	if err := admin.Patch(t.Context(), crd, client.Merge); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the rule in force", func() error {
-		another := asOfBefore(w, "another", map[string]any{"memory": "32Mi", "storage": map[string]any{"size": "1Gi"}})
-		if err := admin.Create(t.Context(), another, client.DryRunAll); err == nil || !strings.Contains(err.Error(), rule) {
-			return fmt.Errorf("got %q", fmt.Sprint(err))
-		}
-		return nil
-	})
-	for what, test := range map[string]struct {
-		object *unstructured.Unstructured
-		patch  string
-		want   string
-	}{
-		"another size":        {stored, `{"spec":{"size":3}}`, ""},
-		"the same in words":   {stored, `{"spec":{"memory":"33554432"}}`, ""},
-		"more, and enough":    {stored, `{"spec":{"memory":"64Mi"}}`, ""},
-		"more, and no enough": {stored, `{"spec":{"memory":"40Mi"}}`, ""},
-		"less":                {stored, `{"spec":{"memory":"31Mi"}}`, rule},
-		"-L from now on":      {plain, `{"spec":{"extraArgs":["-L"]}}`, rule},
-		"another size, plain": {plain, `{"spec":{"size":3}}`, ""},
-	} {
-		t.Run(what, func(t *testing.T) {
-			err := admin.Patch(t.Context(), test.object.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(test.patch)), client.DryRunAll)
-			if got := fmt.Sprint(err); test.want != "" && !strings.Contains(got, test.want) || test.want == "" && err != nil {
-				t.Errorf("want %q, got %v", test.want, err)
-			}
-		})
-	}
-}
-
-// otherCRD is ours, of another group.
-func otherCRD(t *testing.T, group string) *unstructured.Unstructured {
-	t.Helper()
-	text, err := os.ReadFile("../../config/crd/bases/cache.example.com_memcacheds.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(text, &crd.Object); err != nil {
-		t.Fatal(err)
-	}
-	crd.SetName("memcacheds." + group)
-	if err := unstructured.SetNestedField(crd.Object, group, "spec", "group"); err != nil {
-		t.Fatal(err)
-	}
-	return crd
-}
-
-func asOfBefore(w *world, name string, spec map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	o.SetAPIVersion("earlier.example.com/v1alpha1")
-	o.SetKind("Memcached")
-	o.SetName(name)
-	o.SetNamespace(w.namespace)
-	return o
-}
-
-// specSchema of the CRD's one version.
-func specSchema(t *testing.T, crd *unstructured.Unstructured) map[string]any {
-	t.Helper()
-	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	if err != nil || len(versions) != 1 {
-		t.Fatalf("%d versions, %v", len(versions), err)
-	}
-	version := crd.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
-	return version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)["properties"].(map[string]any)["spec"].(map[string]any)
-}
-
-const rules = "x-kubernetes-validations"
-
-func asRules(t *testing.T, crd *unstructured.Unstructured) []any {
-	return specSchema(t, crd)[rules].([]any)
-}
-
-func setRules(t *testing.T, crd *unstructured.Unstructured, to []any) { specSchema(t, crd)[rules] = to }

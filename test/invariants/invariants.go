@@ -360,11 +360,11 @@ func ItemsLandOnTheirOwners(before, after *State) []string {
 // statesAfter are those that may follow a state of a ring change. What is given up goes back to
 // stable, but not once routers have stored items at the new owners: then the ring changes first.
 var statesAfter = map[string][]string{
-	contract.RingStable:  {contract.RingPrepare},
-	contract.RingPrepare: {contract.RingSettle, contract.RingStable},
-	contract.RingSettle:  {contract.RingMove},
-	contract.RingMove:    {contract.RingFinish, contract.RingStable},
-	contract.RingFinish:  {contract.RingStable},
+	contract.RingStable.String():  {contract.RingPrepare.String()},
+	contract.RingPrepare.String(): {contract.RingSettle.String(), contract.RingStable.String()},
+	contract.RingSettle.String():  {contract.RingMove.String()},
+	contract.RingMove.String():    {contract.RingFinish.String(), contract.RingStable.String()},
+	contract.RingFinish.String():  {contract.RingStable.String()},
 }
 
 // NoOldValueComesBack checks that no member serves from a volume that its member left

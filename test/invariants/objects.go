@@ -41,7 +41,7 @@ func Of(cluster string, objects []client.Object) *State {
 				s.Told = told(o)
 			}
 			if table, err := contract.ParseRingTable([]byte(o.Data["table.json"])); o.Name == cluster+"-router" && err == nil {
-				s.Routed = table.State
+				s.Routed = table.State.String()
 			}
 		case *corev1.Pod:
 			if ref := metav1.GetControllerOf(o); ref != nil && isLast(o) {

@@ -81,7 +81,7 @@ type (
 	// WriteTable writes the table of the rings for the routers, or deletes it. In the states stable
 	// and prepare its new ring has ListSize members; in the others the rings stay.
 	WriteTable struct {
-		State    string
+		State    contract.RingState
 		ListSize int32
 	}
 	// TellRouter annotates a router's pod, so that the kubelet updates the routers' table in it.

@@ -1,5 +1,5 @@
-// Package apply carries out plans. Only apply, unwatched (which it calls) and controllers/uninstall
-// write the objects of a cluster. Before a step that can't be undone, apply reads live and asks
+// Package apply carries out plans. Only apply and controllers/uninstall write the objects of a
+// cluster. Before a step that can't be undone, apply reads live and asks
 // package plan once more.
 package apply
 
@@ -31,12 +31,10 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
-	"example.com/memcached-operator/controllers/internal/unwatched"
-	"example.com/memcached-operator/controllers/internal/writelog"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -55,9 +53,9 @@ type Applier struct {
 	RouterTurns *rollout.Turns
 	// Matches are the objects that were found to be as wanted. The objects of Bindings and Monitors
 	// are not watched.
-	Matches  *memory.Matches
-	Bindings *unwatched.Bindings
-	Monitors *unwatched.Monitors
+	Matches  *remembered.Matches
+	Bindings *Bindings
+	Monitors *Monitors
 }
 
 // Done is what was written, for the status and the metrics, because no watch has reported it yet.
@@ -163,7 +161,7 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 		if kind.Owns && !r.first {
 			r.owns = false
 		}
-		err := r.takeStep(writelog.Because(ctx, step.String()), step)
+		err := r.takeStep(Because(ctx, step.String()), step)
 		if kind.ReadsAgain {
 			r.view = nil
 		}
@@ -335,7 +333,7 @@ func (r *run) noteOutcome(about types.UID, err error) {
 	case err == nil:
 		r.Reader.Obstructed.Passed(key, about)
 	case is || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-		r.Reader.Obstructed.Note(key, about, memory.Obstruction{Why: err.Error(), Taken: is, Until: r.now.Add(obstructedFor)})
+		r.Reader.Obstructed.Note(key, about, remembered.Obstruction{Why: err.Error(), Taken: is, Until: r.now.Add(obstructedFor)})
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
@@ -89,7 +89,7 @@ func TestAListThatTheCacheLacksIsNeverWrittenOver(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := &lists{cluster: cluster, list: test.list}
-			a := &Applier{Client: s, Reader: &observe.Reader{Cache: s, Live: s}, Matches: &memory.Matches{}, Clock: testingclock.NewFakePassiveClock(time.Unix(1e9, 0))}
+			a := &Applier{Client: s, Reader: &observe.Reader{Cache: s, Live: s}, Matches: &remembered.Matches{}, Clock: testingclock.NewFakePassiveClock(time.Unix(1e9, 0))}
 			_, err := a.Apply(t.Context(), cluster, &observe.Objects{}, []action.Action{action.WriteList{}})
 			taken := (*identity.NameTakenError)(nil)
 			if is := errors.As(err, &taken); is != test.taken || !is && err != nil {

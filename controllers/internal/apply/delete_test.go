@@ -17,8 +17,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
 // oneStatefulSet is an API server with a single StatefulSet.
@@ -104,7 +104,7 @@ func TestNothingIsOwnedAgainByALaggingCache(t *testing.T) {
 		"it is another one":   {successor, 0, true},
 	} {
 		server := &oneMemcached{live: test.live}
-		a := &Applier{Clock: clock.RealClock{}, Client: server, Reader: &observe.Reader{Live: server}, Matches: &memory.Matches{}}
+		a := &Applier{Clock: clock.RealClock{}, Client: server, Reader: &observe.Reader{Live: server}, Matches: &remembered.Matches{}}
 		err := a.run(cluster, &observe.Objects{}).applyService(t.Context())
 		if server.applied != test.applied || errors.Is(err, observe.ErrRefused) != test.refused {
 			t.Errorf("%s: %d applied, %v", what, server.applied, err)

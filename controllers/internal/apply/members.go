@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"example.com/memcached-operator/controllers/internal/written"
-
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
@@ -103,7 +101,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		}
 	}
 	desired.WithAnnotations(d.annotations())
-	hash := written.HashOf(desired)
+	hash := hashOf(desired)
 	if r.present.StatefulSet != nil { // not part of the hash, because the first write takes the spec's
 		build.KeepClaimTemplates(desired, r.present.StatefulSet)
 	}
@@ -170,7 +168,7 @@ func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired
 	var live metav1.Object
 	if r.present.StatefulSet != nil {
 		live = r.present.StatefulSet
-		from, same = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), written.AsWanted(desired, current, live, hash)
+		from, same = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), asWanted(desired, current, live, hash)
 	}
 	if !same {
 		stale, err := r.maySetReplicas(ctx, a.Replicas)

@@ -3,8 +3,6 @@ package apply
 import (
 	"context"
 
-	"example.com/memcached-operator/controllers/internal/written"
-
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -89,7 +87,7 @@ type owned[T any, P interface {
 	client.Object
 }, C any, AC interface {
 	*C
-	written.Configuration[C]
+	configuration[C]
 }] struct {
 	kind, name string
 	// current is what the cache has, or nil.
@@ -117,7 +115,7 @@ func applyOwned[T any, P interface {
 	client.Object
 }, C any, AC interface {
 	*C
-	written.Configuration[C]
+	configuration[C]
 }](ctx context.Context, r *run, w owned[T, P, C, AC]) error {
 	if w.current != nil && !w.differs && r.Matches.Has(r.cluster, w.kind, w.current, w.variant) {
 		return nil
@@ -140,7 +138,7 @@ func applyOwned[T any, P interface {
 	if err != nil {
 		return err
 	}
-	if hash := written.HashOf(desired); w.locked && !written.AsWanted[AC, C](desired, current, w.current, hash) {
+	if hash := hashOf(desired); w.locked && !asWanted[AC, C](desired, current, w.current, hash) {
 		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 		err := r.apply(ctx, AC(desired.WithResourceVersion(w.current.GetResourceVersion())))
 		if apierrors.IsConflict(err) {
@@ -159,17 +157,17 @@ func applyOwned[T any, P interface {
 // applied by us, or the live object is what admission made of it.
 func applyChanged[AC interface {
 	*T
-	written.Configuration[T]
+	configuration[T]
 }, T any](ctx context.Context, r *run, desired, current AC, live metav1.Object) (bool, error) {
-	return applyHashed(ctx, r, desired, current, live, written.HashOf(desired))
+	return applyHashed(ctx, r, desired, current, live, hashOf(desired))
 }
 
 // applyHashed is applyChanged for a configuration with a known hash.
 func applyHashed[AC interface {
 	*T
-	written.Configuration[T]
+	configuration[T]
 }, T any](ctx context.Context, r *run, desired, current AC, live metav1.Object, hash string) (bool, error) {
-	if current != nil && live != nil && written.AsWanted(desired, current, live, hash) {
+	if current != nil && live != nil && asWanted(desired, current, live, hash) {
 		return false, nil
 	}
 	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
@@ -214,14 +212,14 @@ func create[T any, P interface {
 	client.Object
 }, C any, AC interface {
 	*C
-	written.Configuration[C]
+	configuration[C]
 }](ctx context.Context, r *run, kind, name string, desired AC) (stale bool, err error) {
 	made := kindMade + kind
 	known := &metav1.ObjectMeta{UID: r.cluster.UID}
 	if err := r.mayOwn(ctx); err != nil {
 		return false, err
 	}
-	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: written.HashOf(desired)})
+	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hashOf(desired)})
 	if !r.Matches.Has(r.cluster, made, known, 0) {
 		err := r.apply(ctx, AC(desired.WithResourceVersion(noVersion)))
 		if err == nil {

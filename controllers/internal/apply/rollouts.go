@@ -6,8 +6,6 @@ import (
 	"errors"
 	"net/http"
 
-	"example.com/memcached-operator/controllers/internal/written"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -54,7 +52,7 @@ type templateDecision struct {
 // firstTemplate is the decision for members that don't exist yet.
 func firstTemplate(c *cachev1alpha1.Memcached, spec string, template *coreac.PodTemplateSpecApplyConfiguration) *templateDecision {
 	return &templateDecision{settled: true, turn: &rollout.Decision{Record: rollout.Record{
-		Generation: c.Generation, Spec: spec, Sent: written.HashOf(template),
+		Generation: c.Generation, Spec: spec, Sent: hashOf(template),
 	}}}
 }
 
@@ -64,9 +62,9 @@ func (d *templateDecision) annotations() map[string]string {
 
 // decideTemplate decides whether the pods get the wanted template now, or later in their turn.
 func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDecision, error) {
-	sent, recorded := written.HashOf(m.desired), rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate])
+	sent, recorded := hashOf(m.desired), rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate])
 	same := equality.Semantic.DeepEqual(m.desired, m.applied) ||
-		recorded != nil && recorded.Sent == sent && written.OwnsAll(m.object, m.desired, "spec", "template")
+		recorded != nil && recorded.Sent == sent && ownsAll(m.object, m.desired, "spec", "template")
 	turn, err := m.turns.Decide(ctx, client.ObjectKeyFromObject(r.cluster), &rollout.Members{
 		Differs:    !m.kept && !same,
 		Recorded:   recorded,

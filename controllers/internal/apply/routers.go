@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"example.com/memcached-operator/controllers/internal/written"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -126,7 +124,7 @@ func (r *run) lookAtNumberOfRouters() {
 		return
 	}
 	sent, is := *r.cluster.Spec.Router.Replicas, ptr.Deref(d.Spec.Replicas, 1)
-	if desired := build.Routers(r.cluster, r.Options); sent != is && written.AsSent(d, written.HashOf(desired), desired) {
+	if desired := build.Routers(r.cluster, r.Options); sent != is && asSent(d, hashOf(desired), desired) {
 		r.sizeChanged("routers", sent, is)
 	}
 }

@@ -70,7 +70,7 @@ func TestATableThatAStrangerHasSignedIsWrittenAnew(t *testing.T) {
 	present := &observe.Objects{}
 	present.Routers.Signer = "this operator"
 	r := &run{cluster: cluster, present: present, now: now}
-	for _, state := range []string{contract.RingStable, contract.RingPrepare} {
+	for _, state := range []contract.RingState{contract.RingStable, contract.RingPrepare} {
 		written := build.RouterTable(cluster, nil, state, 2, stable, 1000)
 		written.Signer = "stranger"
 		config := &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(written)}}

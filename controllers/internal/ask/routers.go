@@ -24,10 +24,10 @@ import (
 
 // RingReader asks the router at host:port which table it has acknowledged, and gives it the newest
 // table if it has not read that yet.
-type RingReader func(ctx context.Context, address string, newest *Table) (contract.RingAcknowledged, error)
+type RingReader func(ctx context.Context, address string, newest *SignedTable) (contract.RingAcknowledged, error)
 
-// Table is a signed table as routers are given it.
-type Table struct {
+// SignedTable is a table as routers are given it.
+type SignedTable struct {
 	contract.RingTable
 	// since is when this process first gave the table to a router.
 	since time.Time
@@ -36,15 +36,15 @@ type Table struct {
 	signature string
 }
 
-// NewTable returns a table as routers are given it.
-func NewTable(t *contract.RingTable, signer *contract.RingSigner) *Table {
+// Sign returns the table as routers are given it.
+func Sign(t *contract.RingTable, signer *contract.RingSigner) *SignedTable {
 	public := *t
 	public.Key = ""
 	text, err := json.Marshal(public)
 	if err != nil {
 		panic(err) // a table can always be marshalled
 	}
-	return &Table{RingTable: *t, since: time.Now(), text: text, signature: signer.Sign(text, t.Key)}
+	return &SignedTable{RingTable: *t, since: time.Now(), text: text, signature: signer.Sign(text, t.Key)}
 }
 
 const (
@@ -75,7 +75,7 @@ type Routers struct {
 	// last has the numbers of the tables that routers have acknowledged.
 	last map[types.NamespacedName]map[process]int64
 	// tables has the tables that routers are given.
-	tables map[types.NamespacedName]*Table
+	tables map[types.NamespacedName]*SignedTable
 	found  map[types.NamespacedName]found
 }
 
@@ -111,7 +111,7 @@ func processOf(pod *corev1.Pod) process {
 type routerTarget struct {
 	address string
 	process process
-	table   *Table
+	table   *SignedTable
 }
 
 // Behind is a router that has not acknowledged the present table.
@@ -141,7 +141,7 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 		changed: changed,
 		signer:  contract.NewRingSigner(),
 		last:    map[types.NamespacedName]map[process]int64{},
-		tables:  map[types.NamespacedName]*Table{},
+		tables:  map[types.NamespacedName]*SignedTable{},
 		found:   map[types.NamespacedName]found{},
 	}
 }
@@ -156,7 +156,7 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.R
 	defer r.mu.Unlock()
 	number := t.Number
 	if told := r.tables[cluster]; told == nil || told.Number != number || told.Key != t.Key {
-		r.tables[cluster] = NewTable(t, r.signer)
+		r.tables[cluster] = Sign(t, r.signer)
 	}
 	if _, is := r.found[cluster]; !is {
 		r.found[cluster] = found{signer: t.Signer}
@@ -281,7 +281,7 @@ func (r *Routers) Forget(cluster types.NamespacedName) {
 
 // RingFromAdmin asks the router itself, and gives it the table. The operator must be able to reach
 // the router. A router that does not take the table gets it later in its file, by its kubelet.
-func RingFromAdmin(ctx context.Context, address string, newest *Table) (contract.RingAcknowledged, error) {
+func RingFromAdmin(ctx context.Context, address string, newest *SignedTable) (contract.RingAcknowledged, error) {
 	a, err := ring(ctx, http.MethodGet, address, newest)
 	if err != nil || a.Number >= newest.Number {
 		return a, err
@@ -303,7 +303,7 @@ type refused int
 func (r refused) Error() string { return fmt.Sprintf("%d %s", int(r), http.StatusText(int(r))) }
 
 // ring sends one question to a router.
-func ring(ctx context.Context, method, address string, t *Table) (a contract.RingAcknowledged, err error) {
+func ring(ctx context.Context, method, address string, t *SignedTable) (a contract.RingAcknowledged, err error) {
 	var body io.Reader
 	if method == http.MethodPut {
 		body = bytes.NewReader(t.text)

@@ -54,7 +54,7 @@ func TestTheTableOfARouterIsRead(t *testing.T) {
 				_, _ = w.Write([]byte(test.answer))
 			}))
 			defer server.Close()
-			got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(&contract.RingTable{Number: 7, Key: "uid"}, contract.NewRingSigner()))
+			got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), Sign(&contract.RingTable{Number: 7, Key: "uid"}, contract.NewRingSigner()))
 			if got != test.want || (err != nil) != test.fails {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -92,7 +92,7 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(contract.RingAcknowledged{Number: has.Load(), Acknowledged: has.Load(), Proof: contract.ProveAcknowledged(has.Load(), "uid")})
 	}))
 	defer server.Close()
-	got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table, signer))
+	got, err := RingFromAdmin(t.Context(), server.Listener.Addr().String(), Sign(table, signer))
 	if want := (contract.RingAcknowledged{Number: 5, Acknowledged: 5, Refused: "503 Service Unavailable"}); err != nil || got != want {
 		t.Errorf("it does not take the table: %+v, %v", got, err)
 	}
@@ -100,7 +100,7 @@ func TestARouterThatHasNotReadTheTableIsGivenIt(t *testing.T) {
 		t.Errorf("it is behind: %s", why)
 	}
 	refuses.Store(false)
-	got, err = RingFromAdmin(t.Context(), server.Listener.Addr().String(), NewTable(table, signer))
+	got, err = RingFromAdmin(t.Context(), server.Listener.Addr().String(), Sign(table, signer))
 	if want := (contract.RingAcknowledged{Number: 7, Acknowledged: 7}); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -115,7 +115,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	var mu sync.Mutex
 	answers, asked := map[string]contract.RingAcknowledged{}, map[string]int{}
 	news := make(chan struct{}, 1)
-	r := NewRouters(func(_ context.Context, address string, newest *Table) (contract.RingAcknowledged, error) {
+	r := NewRouters(func(_ context.Context, address string, newest *SignedTable) (contract.RingAcknowledged, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		asked[address]++
@@ -218,7 +218,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 // every reconcile, because two operators would overwrite each other's tables without end.
 func TestATableOfAStranger(t *testing.T) {
 	changed := make(chan types.NamespacedName, 1)
-	r := NewRouters(func(context.Context, string, *Table) (contract.RingAcknowledged, error) {
+	r := NewRouters(func(context.Context, string, *SignedTable) (contract.RingAcknowledged, error) {
 		return contract.RingAcknowledged{}, nil
 	}, func(cluster types.NamespacedName) { changed <- cluster })
 	key := types.NamespacedName{Name: "cache"}

@@ -63,7 +63,7 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 // told last, or nil. In the states stable and prepare the new ring has the first n members; in the
 // others the rings stay. Each member is dialled at its own port. RouterTable returns nil if the
 // state can't follow the state before. The caller sets Acknowledged and Signer.
-func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state string, n int32, before *contract.RingTable, number int64) *contract.RingTable {
+func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state contract.RingState, n int32, before *contract.RingTable, number int64) *contract.RingTable {
 	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c), Key: string(c.UID)}
 	switch {
 	case before == nil:
@@ -73,8 +73,6 @@ func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state string, n int32,
 		t.Before = before.Number
 	}
 	ring := contract.Ring{Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, ports, n)}
-	order := []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
-	step := slices.Index(order, state)
 	if before != nil && before.State != contract.RingStable && t.Shared != before.Shared && state != contract.RingStable {
 		t.Shared = before.Shared // the change keeps the value that it began with
 	}
@@ -82,7 +80,7 @@ func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state string, n int32,
 	case state == contract.RingStable:
 		t.New = ring
 		return t
-	case before == nil || step < 0 || before.State != state && before.State != order[step-1]:
+	case before == nil || before.State != state && before.State+1 != state:
 		return nil
 	case before.State == contract.RingStable:
 		t.Old, t.New = ports.redial(c, &before.New), ring

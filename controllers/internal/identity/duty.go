@@ -52,8 +52,7 @@ func DutyOf(o metav1.Object) Duty {
 		if d.Target = annotations[cachev1alpha1.AnnotationTarget]; d.Target == "" || len(d.Target) > maxTarget {
 			return Duty{}
 		}
-		begin, is := annotations[cachev1alpha1.AnnotationBegin] // an earlier operator did not write the annotation
-		d.Waits = is && strings.TrimSuffix(begin, contract.BeginLeases) != d.Target
+		d.Waits = strings.TrimSuffix(annotations[cachev1alpha1.AnnotationBegin], contract.BeginLeases) != d.Target
 	default:
 		return Duty{}
 	}

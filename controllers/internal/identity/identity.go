@@ -38,18 +38,13 @@ func Owns(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 }
 
 // OwnsOrAdopts tells whether an object with one of the cluster's names belongs to the cluster or
-// may be adopted: the cluster controls it, or it has no controller and its labels are from a
+// may be adopted: the cluster controls it, or it has no controller and its label is from a
 // Memcached of this name.
 func OwnsOrAdopts(cluster *cachev1alpha1.Memcached, object metav1.Object) bool {
 	if metav1.GetControllerOfNoCopy(object) != nil {
 		return Owns(cluster, object)
 	}
-	labels := object.GetLabels()
-	if of, is := labels[cachev1alpha1.LabelCluster]; is {
-		return of == cluster.Name
-	}
-	// Operators before LabelCluster used these labels.
-	return labels[cachev1alpha1.LabelManagedBy] == cachev1alpha1.ManagedBy && labels[cachev1alpha1.LabelInstance] == cluster.Name
+	return object.GetLabels()[cachev1alpha1.LabelCluster] == cluster.Name
 }
 
 // MemberPod tells whether the pod is a member's, and controlled by the StatefulSet if there is one.

@@ -14,8 +14,8 @@ import (
 )
 
 // Selector selects the operator's objects of this kind, in the cache and in live lists. Pods are
-// selected by labels that are in the selectors of all StatefulSets and Deployments that the
-// operator has ever made. Kubernetes copies a Service's labels to the EndpointSlices that it
+// selected by labels that are in the selectors of their StatefulSets and Deployments: a member
+// without them has no controller any more. Kubernetes copies a Service's labels to the EndpointSlices that it
 // creates for the Service, so the operator's own slices are selected by one label more.
 func Selector(o metav1.Object) labels.Selector {
 	switch o.(type) {

@@ -38,11 +38,10 @@ import (
 	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
-	kept "example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/trim"
-	"example.com/memcached-operator/controllers/internal/unwatched"
 )
 
 // world makes API servers with the states of one exploration.
@@ -337,7 +336,7 @@ var clock = testingclock.NewFakePassiveClock(justNow)
 
 func (s *server) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: s, Live: s.Client, Clock: clock, NotCreated: &observe.MissingPods{}, GrowthRefused: &kept.Answers[string]{}, Options: &images,
+		Cache: s, Live: s.Client, Clock: clock, NotCreated: &observe.MissingPods{}, GrowthRefused: &remembered.Answers[string]{}, Options: &images,
 	}
 }
 
@@ -348,9 +347,9 @@ func (s *server) applier() *apply.Applier {
 		})
 	}
 	return &apply.Applier{
-		Client: s, Reader: s.reader(), Events: &events.FakeRecorder{}, Options: images, Clock: clock, Matches: &kept.Matches{},
+		Client: s, Reader: s.reader(), Events: &events.FakeRecorder{}, Options: images, Clock: clock, Matches: &remembered.Matches{},
 		Turns: turns(), RouterTurns: turns(),
-		Bindings: &unwatched.Bindings{}, Monitors: &unwatched.Monitors{},
+		Bindings: &apply.Bindings{}, Monitors: &apply.Monitors{},
 	}
 }
 

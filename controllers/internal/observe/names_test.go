@@ -16,7 +16,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/memory"
+	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
 // namespace is an API server, or a cache, with claims, Jobs and pods. A list returns only objects
@@ -83,7 +83,7 @@ func TestWhatHasJustLostItsLabelIsNotTakenForGone(t *testing.T) {
 	cluster.UID = "memcached"
 	cache := &namespace{claims: []corev1.PersistentVolumeClaim{claimOf(2)}, jobs: []batchv1.Job{drainOf(cluster)}}
 	live := &namespace{claims: []corev1.PersistentVolumeClaim{claimOf(2)}, jobs: []batchv1.Job{drainOf(cluster)}}
-	r := &Reader{Cache: cache, Live: live, Seen: &memory.Names{}, Clock: testingclock.NewFakePassiveClock(time.Unix(1e9, 0))}
+	r := &Reader{Cache: cache, Live: live, Seen: &remembered.Names{}, Clock: testingclock.NewFakePassiveClock(time.Unix(1e9, 0))}
 	o := &State{Cluster: cluster}
 	key := client.ObjectKeyFromObject(cluster)
 	if err := r.observeClaims(t.Context(), key, o); err != nil || len(o.Claims) != 1 {

@@ -18,7 +18,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/memory"
+	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
@@ -129,7 +129,9 @@ type lack struct {
 // Security or a webhook refuses a pod, StatefulSets and Jobs have no condition that says so: their
 // controllers only leave events. These are read when a pod has been missing for a while. They are not
 // watched, because a cluster has many.
-type MissingPods struct{ kept memory.Of[map[types.UID]lack] }
+type MissingPods struct {
+	kept remembered.Of[map[types.UID]lack]
+}
 
 // why the owners' pods are missing, by the owner's UID, and when to look again; 0 for
 // never. If no owner is given, live is not read; at most a few owners' events are read at

@@ -31,8 +31,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/memory"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/trim"
@@ -75,11 +75,11 @@ type Reader struct {
 	// NotCreated has the reasons why pods are missing, GrowthRefused those why volumes may not
 	// grow.
 	NotCreated    *MissingPods
-	GrowthRefused *memory.Answers[string]
+	GrowthRefused *remembered.Answers[string]
 	// Seen are the names of claims and Jobs that clusters had; nil remembers none.
-	Seen *memory.Names
+	Seen *remembered.Names
 	// Obstructed has the claims whose last step the API server has refused; nil remembers none.
-	Obstructed *memory.Obstructions
+	Obstructed *remembered.Obstructions
 }
 
 // Objects are the objects of a cluster that apply compares and writes, as the cache has them. An
@@ -128,7 +128,7 @@ type State struct {
 	EndedJobs []batchv1.Job
 	Progress  map[types.UID]contract.Progress // by the claim's UID
 	// Obstructed is as in plan.
-	Obstructed map[types.UID]memory.Obstruction
+	Obstructed map[types.UID]remembered.Obstruction
 	// DrainerTemplate is as in build; empty if it is not known.
 	DrainerTemplate string
 	// PortsMark is the hash of the members' ports that is written on Jobs created now; empty if
@@ -451,7 +451,7 @@ func (o *State) Input() plan.Observed {
 	return in
 }
 
-func planObstructed(known map[types.UID]memory.Obstruction) map[types.UID]claims.Obstruction {
+func planObstructed(known map[types.UID]remembered.Obstruction) map[types.UID]claims.Obstruction {
 	var obstructed map[types.UID]claims.Obstruction
 	for uid, why := range known {
 		if obstructed == nil {
@@ -465,14 +465,12 @@ func planObstructed(known map[types.UID]memory.Obstruction) map[types.UID]claims
 // planJob translates the Job for the plan, with what is known about its pods.
 func (o *State) planJob(job *batchv1.Job) claims.Job {
 	out := PlanJob(job, o.DrainerPods)
-	made := job.Annotations[cachev1alpha1.AnnotationDrainer]
 	out.Unstarted = out.State == claims.JobActive && !slices.ContainsFunc(o.DrainerPods, func(p corev1.Pod) bool {
 		ran := drainerOf(&p)
 		return metav1.IsControlledBy(&p, job) && (ran.Running != nil || ran.Terminated != nil)
 	})
-	ports := job.Annotations[cachev1alpha1.AnnotationPorts]
-	out.Misdirected = ports != "" && o.PortsMark != "" && ports != o.PortsMark
-	out.Outdated = made != "" && o.DrainerTemplate != "" && made != o.DrainerTemplate
+	out.Misdirected = o.PortsMark != "" && job.Annotations[cachev1alpha1.AnnotationPorts] != o.PortsMark
+	out.Outdated = o.DrainerTemplate != "" && job.Annotations[cachev1alpha1.AnnotationDrainer] != o.DrainerTemplate
 	return out
 }
 

@@ -37,7 +37,7 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 		return func(p *corev1.Pod) { d := metav1.NewTime(at); p.DeletionTimestamp = &d }
 	}
 	for name, test := range map[string]struct {
-		state string
+		state contract.RingState
 		pod   corev1.Pod
 		since time.Time // zero: the router is not behind
 	}{
@@ -59,14 +59,12 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 			o.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{}
 			stable := build.RouterTable(o.Cluster, nil, contract.RingStable, 2, nil, 1)
 			table := stable
-			for _, s := range []string{contract.RingStable, contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish} {
-				if table = build.RouterTable(o.Cluster, nil, s, 3, table, number); s == test.state {
-					break
-				}
+			for s := contract.RingStable; s <= test.state; s++ {
+				table = build.RouterTable(o.Cluster, nil, s, 3, table, number)
 			}
 			o.Routers.Told = table
 			o.Routers.Pods = []corev1.Pod{test.pod}
-			r := &Reader{Rings: ask.NewRouters(func(context.Context, string, *ask.Table) (contract.RingAcknowledged, error) {
+			r := &Reader{Rings: ask.NewRouters(func(context.Context, string, *ask.SignedTable) (contract.RingAcknowledged, error) {
 				return contract.RingAcknowledged{}, errors.New("no answer")
 			}, func(types.NamespacedName) {})}
 			r.observeRings(client.ObjectKeyFromObject(o.Cluster), o)
@@ -95,7 +93,7 @@ func TestATableFromTheFutureIsAsOldAsItIsKnown(t *testing.T) {
 	o := &State{Cluster: testCluster(), Now: now}
 	o.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{}
 	o.Routers.Told = build.RouterTable(o.Cluster, nil, contract.RingStable, 2, nil, contract.NumberAt(now.Add(time.Hour)))
-	r := &Reader{Rings: ask.NewRouters(func(context.Context, string, *ask.Table) (contract.RingAcknowledged, error) {
+	r := &Reader{Rings: ask.NewRouters(func(context.Context, string, *ask.SignedTable) (contract.RingAcknowledged, error) {
 		return contract.RingAcknowledged{}, nil
 	}, func(types.NamespacedName) {})}
 	r.observeRings(client.ObjectKeyFromObject(o.Cluster), o)

@@ -13,7 +13,7 @@ import (
 )
 
 // table tells routers of a change between rings of these sizes; from is 0 in stable.
-func (s *scene) table(state string, from, to int32, changes ...func(*ring.Table)) *scene {
+func (s *scene) table(state contract.RingState, from, to int32, changes ...func(*ring.Table)) *scene {
 	t := &ring.Table{State: state, New: s.o.Cluster.Ring.Of(to), Since: s.o.Now.Add(-time.Second), Acknowledged: true, Shared: true}
 	if from > 0 {
 		t.Old = s.o.Cluster.Ring.Of(from)
@@ -59,7 +59,7 @@ func TestRoutersGoThroughTheStatesOfARingChange(t *testing.T) {
 	overdue := since(contract.RingWaits + ring.ClocksDiffer)
 	for what, test := range map[string]struct {
 		scene         *scene
-		state         string
+		state         contract.RingState
 		list, running int32
 	}{
 		"a member is to leave":                {preparing().table(stable, 0, 3), prepare, 3, 3},
@@ -129,7 +129,7 @@ func (s *scene) prepared(state claims.JobState) *scene {
 
 // TestTheRingStaysWhileRoutersLookAtTheOldOwners: the next scaling waits.
 func TestTheRingStaysWhileRoutersLookAtTheOldOwners(t *testing.T) {
-	for state, waits := range map[string]bool{contract.RingStable: false, contract.RingMove: true, contract.RingFinish: true} {
+	for state, waits := range map[contract.RingState]bool{contract.RingStable: false, contract.RingMove: true, contract.RingFinish: true} {
 		s := at(2).wanted(3).with(func(o *Observed) {
 			o.Now, o.Ready = now, []int32{0, 1}
 			o.ListSize = 2

@@ -30,7 +30,7 @@ func (told Told) tellRouters(v *view, replicas int32) (Told, claims.Work) {
 	if !v.Cluster.Routers || t == nil || replicas == 0 {
 		return told, w
 	}
-	delayList := func(state string) (Told, claims.Work) {
+	delayList := func(state contract.RingState) (Told, claims.Work) {
 		held := told.heldBack(v.ListSize)
 		held.Table = action.WriteTable{State: state, ListSize: next.Size}
 		w.WakeAt(t.Overdue())
@@ -75,7 +75,7 @@ func (told Told) tellRouters(v *view, replicas int32) (Told, claims.Work) {
 
 // endChange takes routers through the remaining states until the ring is stable. The state finish
 // lasts until all leases have expired.
-func endChange(v *view) (state string, w claims.Work) {
+func endChange(v *view) (state contract.RingState, w claims.Work) {
 	t := v.Table
 	expired := t.Since.Add(ring.LeasesExpire + time.Second)
 	switch {

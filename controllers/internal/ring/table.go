@@ -6,10 +6,10 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Table is the table of the rings that routers were told last.
+// Table is the contract.RingTable that routers were told last, as far as the plan needs it: by the
+// rings of records.
 type Table struct {
-	// State is one of contract.RingStable to contract.RingFinish.
-	State string
+	State contract.RingState
 	// Old and New are the rings of a change; in RingStable there is only New.
 	Old, New Ring
 	// Shared: other clients than routers call members, too, so no router or mover takes leases.

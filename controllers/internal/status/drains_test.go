@@ -33,7 +33,6 @@ func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 		"the total is unknown":       {func(p *contract.Progress) { p.ItemsTotal = 0 }, 75, "25% (100 items, 1m15s left)"},
 		"nothing read yet":           {func(p *contract.Progress) { p.BytesDone = 0 }, 0, "0% (100/400 items)"},
 		"it has just begun":          {func(p *contract.Progress) { p.Seconds = 0.5 }, 0, "25% (100/400 items)"},
-		"an earlier drainer":         {func(p *contract.Progress) { p.Seconds = 0 }, 0, "25% (100/400 items)"},
 		"all is read":                {func(p *contract.Progress) { p.BytesDone = 4000 }, 0, "100% (100/400 items)"},
 		"a survivor is awaited":      {func(p *contract.Progress) { p.Message = "waiting for cache-0" }, 0, "25% (100/400 items)"},
 		"it connects":                {func(p *contract.Progress) { p.Phase = contract.PhaseConnecting }, 0, "25% (100/400 items)"},

@@ -1,5 +1,4 @@
-// Package written tells whether an object is what the API server made of our last write. It is pure.
-package written
+package apply
 
 import (
 	"crypto/sha256"
@@ -20,21 +19,21 @@ import (
 // Another client that changes one of our values takes over the field's ownership, while admission
 // does not.
 
-// HashOf is the hash of a configuration that is sent.
-func HashOf(desired any) string {
+// hashOf is the hash of a configuration that is sent.
+func hashOf(desired any) string {
 	b, _ := json.Marshal(desired) // an apply configuration can always be marshalled
 	const length = 8
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:length])
 }
 
-// AsSent tells whether the object is the result of a write with this hash.
-func AsSent(live metav1.Object, hash string, desired any) bool {
-	return live.GetAnnotations()[cachev1alpha1.AnnotationApplied] == hash && OwnsAll(live, desired)
+// asSent tells whether the object is the result of a write with this hash.
+func asSent(live metav1.Object, hash string, desired any) bool {
+	return live.GetAnnotations()[cachev1alpha1.AnnotationApplied] == hash && ownsAll(live, desired)
 }
 
-// OwnsAll tells whether all fields of the configuration are ours, except for those within the path.
-func OwnsAll(live metav1.Object, desired any, path ...string) bool {
+// ownsAll tells whether all fields of the configuration are ours, except for those within the path.
+func ownsAll(live metav1.Object, desired any, path ...string) bool {
 	fields := appliedFields(live)
 	for _, name := range path {
 		fields, _ = fields["f:"+name].(map[string]any)
@@ -124,20 +123,20 @@ func hasKeys(text string, element any) bool {
 	return true
 }
 
-// Configuration is a generated apply configuration.
-type Configuration[T any] interface {
+// configuration is a generated apply configuration.
+type configuration[T any] interface {
 	runtime.ApplyConfiguration
 	WithAnnotations(entries map[string]string) *T
 	WithResourceVersion(version string) *T
 }
 
-// AsWanted tells whether no write is needed. The annotation with the hash of the last write doesn't
-// count as a difference, because AsWanted adds it to the configuration.
-func AsWanted[AC interface {
+// asWanted tells whether no write is needed. The annotation with the hash of the last write doesn't
+// count as a difference, because asWanted adds it to the configuration.
+func asWanted[AC interface {
 	*T
-	Configuration[T]
+	configuration[T]
 }, T any](desired, current AC, live metav1.Object, hash string) bool {
-	if AsSent(live, hash, desired) {
+	if asSent(live, hash, desired) {
 		return true
 	}
 	if before, ok := live.GetAnnotations()[cachev1alpha1.AnnotationApplied]; ok {

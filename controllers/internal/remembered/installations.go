@@ -1,4 +1,4 @@
-package memory
+package remembered
 
 import (
 	"time"
@@ -9,11 +9,11 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Claims remembers since when the annotations of each Memcached about its installations of the
+// Installations remembers since when the annotations of each Memcached about its installations of the
 // operator have not changed.
-type Claims struct{ kept Of[claims] }
+type Installations struct{ kept Of[annotations] }
 
-type claims struct {
+type annotations struct {
 	cluster             types.UID
 	operator, otherOnes string
 	since               time.Time
@@ -21,12 +21,12 @@ type claims struct {
 
 // UnchangedFor is how long these annotations of the Memcached have not changed, as far as this
 // operator has seen.
-func (c *Claims) UnchangedFor(cluster *cachev1alpha1.Memcached, now time.Time) (passed time.Duration) {
-	says := claims{
+func (i *Installations) UnchangedFor(cluster *cachev1alpha1.Memcached, now time.Time) (passed time.Duration) {
+	says := annotations{
 		cluster: cluster.UID, operator: cluster.Annotations[cachev1alpha1.AnnotationOperator],
 		otherOnes: cluster.Annotations[cachev1alpha1.AnnotationOtherOperator],
 	}
-	c.kept.Use(client.ObjectKeyFromObject(cluster), func(last *claims) {
+	i.kept.Use(client.ObjectKeyFromObject(cluster), func(last *annotations) {
 		says.since = last.since
 		if *last != says {
 			says.since = now
@@ -38,4 +38,4 @@ func (c *Claims) UnchangedFor(cluster *cachev1alpha1.Memcached, now time.Time) (
 }
 
 // Forget forgets a Memcached that is gone.
-func (c *Claims) Forget(key client.ObjectKey) { c.kept.Forget(key) }
+func (i *Installations) Forget(key client.ObjectKey) { i.kept.Forget(key) }

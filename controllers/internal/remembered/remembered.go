@@ -1,6 +1,6 @@
-// Package memory keeps facts about each Memcached between reconciles. They only save work or time,
+// Package remembered keeps facts about each Memcached between reconciles. They only save work or time,
 // and are not needed for correctness: an operator that starts has none.
-package memory
+package remembered
 
 import (
 	"sync"

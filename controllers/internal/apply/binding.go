@@ -1,4 +1,4 @@
-package unwatched
+package apply
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"example.com/memcached-operator/controllers/internal/written"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +16,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/memory"
+	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -43,7 +41,7 @@ type unbound struct{ reason, message string }
 func (e *unbound) Error() string { return e.message }
 
 // Bindings remembers the Secrets of spec.binding that were as wanted.
-type Bindings struct{ written memory.Answers[bound] }
+type Bindings struct{ written remembered.Answers[bound] }
 
 // BindingRecheck is how long until the binding is checked again; 0 if the spec asks for none.
 func BindingRecheck(b *status.Binding) time.Duration {
@@ -58,11 +56,11 @@ func BindingRecheck(b *status.Binding) time.Duration {
 	return 0
 }
 
-// Apply writes the Secret that spec.binding asks for, with these servers, or deletes the one that
+// apply writes the Secret that spec.binding asks for, with these servers, or deletes the one that
 // status names. It needs rights that a person gives, to Secrets of these names. If a right or a
 // Secret is missing, the returned binding says so, and no other step waits.
-func (b *Bindings) Apply(
-	ctx context.Context, a Access, c *cachev1alpha1.Memcached, servers []string, now time.Time,
+func (b *Bindings) apply(
+	ctx context.Context, a access, c *cachev1alpha1.Memcached, servers []string, now time.Time,
 ) (*status.Binding, error) {
 	wanted, is := c.Spec.Binding, c.Status.Binding
 	if wanted == nil {
@@ -99,7 +97,7 @@ func (b *Bindings) Forget(key client.ObjectKey) { b.written.Forget(key) }
 
 // writeBinding writes the Secret, unless it belongs to another owner. No value of the Secret gets
 // into an error, a log or an event.
-func (a Access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, servers []string) error {
+func (a access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, servers []string) error {
 	login, authorities, err := a.credentials(ctx, c)
 	if err != nil {
 		return err
@@ -120,8 +118,8 @@ func (a Access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, se
 		}
 	}
 	desired := build.Binding(c, servers, login, authorities)
-	hash := written.HashOf(desired) // the hash is only readable for clients that may read the Secret
-	if current != nil && written.AsWanted(desired, current, live, hash) {
+	hash := hashOf(desired) // the hash is only readable for clients that may read the Secret
+	if current != nil && asWanted(desired, current, live, hash) {
 		return nil
 	}
 	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
@@ -130,7 +128,7 @@ func (a Access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, se
 }
 
 // credentials are the login and the authorities that a client needs.
-func (a Access) credentials(ctx context.Context, c *cachev1alpha1.Memcached) (login *contract.Login, authorities []byte, err error) {
+func (a access) credentials(ctx context.Context, c *cachev1alpha1.Memcached) (login *contract.Login, authorities []byte, err error) {
 	if auth := c.Spec.Auth; auth != nil {
 		text, err := a.secretKey(ctx, c, auth.SecretName, contract.AuthFileKey)
 		if err != nil {
@@ -149,7 +147,7 @@ func (a Access) credentials(ctx context.Context, c *cachev1alpha1.Memcached) (lo
 }
 
 // secretKey returns the value of that key of a Secret that the spec names.
-func (a Access) secretKey(ctx context.Context, c *cachev1alpha1.Memcached, name, key string) ([]byte, error) {
+func (a access) secretKey(ctx context.Context, c *cachev1alpha1.Memcached, name, key string) ([]byte, error) {
 	secret, err := a.secret(ctx, c, name)
 	switch {
 	case err != nil:
@@ -163,7 +161,7 @@ func (a Access) secretKey(ctx context.Context, c *cachev1alpha1.Memcached, name,
 }
 
 // secret reads the Secret of that name live; nil if there is none.
-func (a Access) secret(ctx context.Context, c *cachev1alpha1.Memcached, name string) (*corev1.Secret, error) {
+func (a access) secret(ctx context.Context, c *cachev1alpha1.Memcached, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	if err := a.Live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, secret); err != nil {
 		return nil, mayNot(client.IgnoreNotFound(err), "get", name)
@@ -182,7 +180,7 @@ func mayNot(err error, what, name string) error {
 
 // deleteBinding deletes the cluster's own Secret. If the operator no longer has the right to delete
 // it, the Secret stays until the Memcached is deleted.
-func (a Access) deleteBinding(ctx context.Context, c *cachev1alpha1.Memcached, is *cachev1alpha1.BindingStatus) error {
+func (a access) deleteBinding(ctx context.Context, c *cachev1alpha1.Memcached, is *cachev1alpha1.BindingStatus) error {
 	if is == nil {
 		return nil
 	}

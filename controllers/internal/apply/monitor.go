@@ -1,12 +1,10 @@
-package unwatched
+package apply
 
 import (
 	"context"
 	"reflect"
 	"slices"
 	"time"
-
-	"example.com/memcached-operator/controllers/internal/written"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +14,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/memory"
+	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
@@ -26,7 +24,7 @@ const monitorInterval = 5 * time.Minute
 
 // Monitors remembers the state of each ServiceMonitor.
 type Monitors struct {
-	found memory.Answers[status.Monitoring]
+	found remembered.Answers[status.Monitoring]
 }
 
 // MonitorRecheck is how long until the ServiceMonitor is checked again; 0 if the spec asks for
@@ -38,10 +36,10 @@ func MonitorRecheck(m status.Monitoring) time.Duration {
 	return 0
 }
 
-// Apply writes the ServiceMonitor, or deletes the one that status names. It returns the state; with
+// apply writes the ServiceMonitor, or deletes the one that status names. It returns the state; with
 // an error it returns the last known one. If another owner's object has the name, the error is an
 // identity.NameTakenError.
-func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcached, now time.Time) (status.Monitoring, error) {
+func (m *Monitors) apply(ctx context.Context, a access, c *cachev1alpha1.Memcached, now time.Time) (status.Monitoring, error) {
 	desired := build.ServiceMonitor(c)
 	if desired == nil {
 		if c.Status.ServiceMonitor != "" {
@@ -55,7 +53,7 @@ func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcach
 	if fresh {
 		return found, nil
 	}
-	hash := written.HashOf(desired)
+	hash := hashOf(desired)
 	live, err := a.serviceMonitor(ctx, c)
 	switch {
 	case meta.IsNoMatchError(err):
@@ -65,7 +63,7 @@ func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcach
 		return found, err
 	case live != nil && !metav1.IsControlledBy(live, c):
 		return found, &identity.NameTakenError{Kind: build.ServiceMonitorKind.Kind, Name: c.Name}
-	case live == nil || !contains(live.Object, desired.Object) && !written.AsSent(live, hash, desired):
+	case live == nil || !contains(live.Object, desired.Object) && !asSent(live, hash, desired):
 		desired.SetAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 		err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
 		if err != nil {
@@ -80,7 +78,7 @@ func (m *Monitors) Apply(ctx context.Context, a Access, c *cachev1alpha1.Memcach
 func (m *Monitors) Forget(key client.ObjectKey) { m.found.Forget(key) }
 
 // serviceMonitor reads the cluster's ServiceMonitor live; nil if there is none.
-func (a Access) serviceMonitor(ctx context.Context, c *cachev1alpha1.Memcached) (*unstructured.Unstructured, error) {
+func (a access) serviceMonitor(ctx context.Context, c *cachev1alpha1.Memcached) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(build.ServiceMonitorKind)
 	if err := a.Live.Get(ctx, client.ObjectKeyFromObject(c), live); err != nil {
@@ -89,7 +87,7 @@ func (a Access) serviceMonitor(ctx context.Context, c *cachev1alpha1.Memcached) 
 	return live, nil
 }
 
-func (a Access) deleteServiceMonitor(ctx context.Context, c *cachev1alpha1.Memcached) error {
+func (a access) deleteServiceMonitor(ctx context.Context, c *cachev1alpha1.Memcached) error {
 	live, err := a.serviceMonitor(ctx, c)
 	if meta.IsNoMatchError(err) || err == nil && (live == nil || !metav1.IsControlledBy(live, c)) {
 		return nil

@@ -1,6 +1,4 @@
-// Package writelog logs each write that succeeded, with its reason, for the person on
-// call.
-package writelog
+package apply
 
 import (
 	"context"
@@ -11,9 +9,9 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// New returns a client that logs its writes with the logger of the context, which names
-// the cluster. It doesn't log writes of a status.
-func New(c client.Client) client.Client { return logged{c} }
+// Logged returns a client that logs each write that succeeded, with its reason, for the person on
+// call. The logger of the context names the cluster. Writes of a status are not logged.
+func Logged(c client.Client) client.Client { return logged{c} }
 
 type logged struct{ client.Client }
 

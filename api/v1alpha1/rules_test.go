@@ -1,0 +1,169 @@
+package v1alpha1_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+)
+
+// A rule is one of CEL's: where it stands in a Memcached, and how its message begins. spec breaks it,
+// and no other rule.
+type rule struct{ at, says, spec string }
+
+// rules are all rules of the CRD, but for those of templateRules and serviceRules, which stand at several
+// places.
+var rules = []rule{
+	{"", "podTemplate.volumes must not have a claim of the members", `{podTemplate: {volumes: [{name: own, persistentVolumeClaim: {claimName: data-cache-3}}]}}`},
+
+	{"spec", "memory must be a whole number of MiB", `{memory: 100M}`},
+	{"spec", "memory must be 64Mi at least with storage", `{memory: 63Mi, storage: {}}`},
+	{"spec", "storage.size must be larger than memory", `{memory: 1Gi, storage: {size: 1Gi}}`},
+	{"spec", "resources.limits.memory must be larger than memory", `{memory: 64Mi, resources: {limits: {memory: 64Mi}}}`},
+	{"spec", "maxItemSize must be a whole number of bytes", `{memory: 64Mi, maxItemSize: 33Mi}`},
+	{"spec", "maxItemSize must be a multiple of 512Ki", `{maxItemSize: "1000000"}`},
+	{"spec", "extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage", `{storage: {}, extraArgs: [-S]}`},
+	{"spec", "extraArgs: ext_path (extstore) can't be combined with storage", `{storage: {}, extraArgs: [-o, "ext_path=/dev/shm/ext:64M"]}`},
+	{"spec", "extraArgs: ext_path (extstore) must be below /dev/shm/", `{extraArgs: [-o, "ext_path=/tmp/ext:64M"]}`},
+	{"spec", "extraArgs: no_modern, or no_slab_reassign together with", `{storage: {}, extraArgs: [-o, no_modern]}`},
+	{"spec", "exporter can't be combined with auth", `{exporter: {}, auth: {secretName: logins}}`},
+	{"spec", "exporter.port must not be containerPort", `{exporter: {port: 11211}}`},
+	{"spec", "discovery needs storage", `{discovery: {}}`},
+	{"spec", "discovery.port must not be containerPort or exporter.port", `{storage: {}, exporter: {}, discovery: {port: 9150}}`},
+	{"spec", "routing.addresses: Stable needs storage", `{routing: {addresses: Stable}}`},
+	{"spec", "router needs storage", `{router: {}}`},
+	{"spec", "podTemplate: a container's port must not be containerPort, exporter.port or discovery.port", `{podTemplate: {containers: [{name: own, ports: [{containerPort: 11211}]}]}}`},
+	{"spec", "router.podTemplate: a container's port must not be containerPort", `{storage: {}, router: {podTemplate: {containers: [{name: own, ports: [{containerPort: 11211}]}]}}}`},
+
+	{"spec.extraArgs", "extraArgs must not have a flag that the operator sets itself", `{extraArgs: [-m, "1024"]}`},
+	{"spec.extraArgs", "extraArgs must not turn TLS on", `{extraArgs: [-Z]}`},
+	{"spec.extraArgs", "extraArgs must not name a file with logins", `{extraArgs: [-Y, /logins]}`},
+	{"spec.extraArgs", "extraArgs must not end with a flag that lacks its value", `{extraArgs: [-v, -o]}`},
+	{"spec.podDisruptionBudget.maxUnavailable", "podDisruptionBudget.maxUnavailable must be a number of members", `{podDisruptionBudget: {maxUnavailable: 0%}}`},
+	{"spec.exporter.serviceMonitor.interval", "exporter.serviceMonitor.interval must be from 1s to 24h", `{exporter: {serviceMonitor: {interval: 0s}}}`},
+	{"spec.routing", "routing.keyPrefix is for libmemcached and pymemcache", `{routing: {client: gomemcache, keyPrefix: "shop:"}}`},
+	{"spec.routing.patience", "routing.patience must be from 0s to 24h", `{routing: {patience: 25h}}`},
+	{"spec.drain.activeDeadline", "drain.activeDeadline must be from 30s to 8760h", `{drain: {activeDeadline: 29s}}`},
+	{"spec.drain.skipExpiringWithin", "drain.skipExpiringWithin must be from 0s to 720h", `{drain: {skipExpiringWithin: -1s}}`},
+	{"spec.drain.rateLimit.bytesPerSecond", "drain.rateLimit.bytesPerSecond must be a whole number of bytes", `{drain: {rateLimit: {bytesPerSecond: "1"}}}`},
+}
+
+// templateRules stand at the podTemplate of members, of routers and of drainers.
+var templateRules = []rule{
+	{"labels", "podTemplate.labels: a key has at most 317 characters", `{labels: {team: ` + strings.Repeat("a", 64) + `}}`},
+	{"labels", "podTemplate.labels must not have keys of cache.example.com", `{labels: {cache.example.com/cluster: other}}`},
+	{"annotations", "podTemplate.annotations: a key has at most 317 characters", `{annotations: {note: ` + strings.Repeat("a", 4097) + `}}`},
+	{"annotations", "podTemplate.annotations must not have keys of cache.example.com", `{annotations: {cache.example.com/target: "1"}}`},
+	{"volumes", "podTemplate.volumes must not have a name of the operator's own volumes", `{volumes: [{name: data}]}`},
+	{"volumeMounts", "podTemplate.volumeMounts must not mount the operator's own volumes", `{volumeMounts: [{name: data, mountPath: /elsewhere}]}`},
+	{"volumeMounts", "podTemplate.volumeMounts: mountPath must be an absolute path", `{volumeMounts: [{name: own, mountPath: /own/../data}]}`},
+	{"volumeMounts", "podTemplate.volumeMounts: mountPath must not be one of the operator's own", `{volumeMounts: [{name: own, mountPath: /data/own}]}`},
+	{"containers", "podTemplate.containers must not have a name of the operator's own containers", `{containers: [{name: memcached}]}`},
+	{"containers", "podTemplate.containers: a port must not have a name of the operator's own", `{containers: [{name: own, ports: [{name: metrics, containerPort: 8080}]}]}`},
+	{"containers", "podTemplate.containers must not mount the operator's own volumes", `{containers: [{name: own, volumeMounts: [{name: data, mountPath: /own}]}]}`},
+	{"initContainers", "podTemplate.initContainers must not have a name of the operator's own containers", `{initContainers: [{name: drainer}]}`},
+	{"initContainers", "podTemplate.initContainers: a port must not have a name of the operator's own", `{initContainers: [{name: own, ports: [{name: metrics, containerPort: 8080}]}]}`},
+	{"initContainers", "podTemplate.initContainers must not mount the operator's own volumes", `{initContainers: [{name: own, volumeMounts: [{name: data, mountPath: /own}]}]}`},
+}
+
+// serviceRules stand at the service of members and of routers.
+var serviceRules = []rule{
+	{"labels", "service.labels: a key has at most 317 characters", `{labels: {team: ` + strings.Repeat("a", 64) + `}}`},
+	{"annotations", "service.annotations: a key has at most 317 characters", `{annotations: {cache.example.com/version: "1"}}`},
+}
+
+// changeRules are about a change from the spec before.
+var changeRules = []struct {
+	rule
+	before string
+}{
+	{rule{"spec", "storage can't be added to or removed from a cluster", `{storage: {}}`}, `{}`},
+	{rule{"spec", "storage.size can't shrink, nor by leaving it out", `{storage: {}}`}, `{storage: {size: 1Gi}}`},
+	{rule{"spec.storage", "storage.mode can't be changed", `{storage: {mode: Mapped}}`}, `{storage: {mode: Saved}}`},
+	{rule{"spec.storage", "storage.size can't shrink", `{storage: {size: 512Mi}}`}, `{storage: {size: 1Gi}}`},
+	{rule{"spec.storage", "storage.storageClassName can't be changed", `{storage: {storageClassName: fast}}`}, `{storage: {}}`},
+	{rule{"spec.router", "exclusive can't be changed while there are routers", `{storage: {}, router: {exclusive: true}}`}, `{storage: {}, router: {}}`},
+}
+
+// atEachPlace has the rules that stand at several places once for each place.
+func atEachPlace() (all []rule) {
+	for place, in := range map[string]string{
+		"spec.podTemplate": "{podTemplate: %s}", "spec.router.podTemplate": "{storage: {}, router: {podTemplate: %s}}", "spec.drain.podTemplate": "{drain: {podTemplate: %s}}",
+	} {
+		for _, r := range templateRules {
+			all = append(all, rule{place + "." + r.at, r.says, fmt.Sprintf(in, r.spec)})
+		}
+	}
+	for place, in := range map[string]string{"spec.service": "{service: %s}", "spec.router.service": "{storage: {}, router: {service: %s}}"} {
+		for _, r := range serviceRules {
+			all = append(all, rule{place + "." + r.at, r.says, fmt.Sprintf(in, r.spec)})
+		}
+	}
+	return all
+}
+
+// named returns a Memcached of that name and spec.
+func (s *apiServer) named(t *testing.T, name, spec string) map[string]any {
+	t.Helper()
+	return s.parse(t, "apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {name: "+name+"}\nspec: "+spec)
+}
+
+// A person who breaks a rule reads one sentence, which names the field and says what to do.
+func TestEachRuleOfTheAPIRefusesASpecWithItsMessage(t *testing.T) {
+	server := theAPIServer(t)
+	left := map[place]bool{}
+	for _, r := range allRules(server.schema, "") {
+		if left[r] {
+			t.Errorf("two rules at %q have one message: %s", r.at, r.message)
+		}
+		left[r] = true
+	}
+	if len(left) < 80 {
+		t.Errorf("found %d rules only", len(left))
+	}
+	breaks := func(r rule, object, before map[string]any) {
+		message := ""
+		for known := range left {
+			if known.at == r.at && strings.HasPrefix(known.message, r.says) {
+				message = known.message
+			}
+		}
+		errs := server.refuses(t, object, before)
+		if len(errs) != 1 || errs[0].Detail != message || strings.TrimPrefix(errs[0].Field, "<nil>") != r.at {
+			t.Errorf("%q at %q: spec %s is refused with %v", r.says, r.at, r.spec, errs)
+		}
+		delete(left, place{r.at, message})
+	}
+	breaks(rule{"", "the name must be a DNS label", "{}"}, server.named(t, "cache.one", "{}"), nil)
+	for _, r := range slices.Concat(rules, atEachPlace()) {
+		breaks(r, server.named(t, "cache", r.spec), nil)
+	}
+	for _, r := range changeRules {
+		breaks(r.rule, server.named(t, "cache", r.spec), server.named(t, "cache", r.before))
+	}
+	for r := range left {
+		t.Errorf("no row of this file breaks the rule at %q: %s", r.at, r.message)
+	}
+}
+
+// place is where a rule stands, with its message.
+type place struct{ at, message string }
+
+// allRules are the rules of the schema and of all below it.
+func allRules(s *structuralschema.Structural, at string) (all []place) {
+	for _, r := range s.XValidations {
+		all = append(all, place{at, r.Message})
+	}
+	for name, property := range s.Properties {
+		all = append(all, allRules(&property, strings.TrimPrefix(at+"."+name, "."))...)
+	}
+	if s.Items != nil {
+		all = append(all, allRules(s.Items, at+"[]")...)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil {
+		all = append(all, allRules(s.AdditionalProperties.Structural, at+"[]")...)
+	}
+	return all
+}
