@@ -13,6 +13,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // drain measures a drain of the population, to one survivor and to three,
@@ -87,18 +88,18 @@ func (p population) compare(ctx context.Context, b *bench, from volumes, survivo
 	saved := &row{what: what, how: "**drainer drain**, Saved", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
 	mapped := &row{what: what, how: "drainer drain, Mapped", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
 	rows := []*row{limit, saved, mapped}
-	for range b.rounds {
-		if err := p.fillRound(ctx, limit, survivors); err != nil {
-			return rows, err
+	err := harness.InTurn(b.rounds, rows, func(r *row) error {
+		switch r {
+		case limit:
+			return p.fillRound(ctx, r, survivors)
+		case saved:
+			return p.drainRound(ctx, b, r, from.saved, survivors)
+		default:
+			return p.drainRound(ctx, b, r, from.mapped, survivors)
 		}
-		for _, drain := range []struct {
-			row *row
-			dir string
-		}{{saved, from.saved}, {mapped, from.mapped}} {
-			if err := p.drainRound(ctx, b, drain.row, drain.dir, survivors); err != nil {
-				return rows, err
-			}
-		}
+	})
+	if err != nil {
+		return rows, err
 	}
 	b.progressf("%s: %.2f of the limit, %.2f Mapped", what, saved.rate()/limit.rate(), mapped.rate()/limit.rate())
 	return rows, nil
@@ -147,12 +148,14 @@ func (b *bench) receipted(ctx context.Context, name string, f fleet, args ...str
 	for _, s := range f {
 		args = append(args, "--server="+s.address())
 	}
-	cmd, before := b.drain(ctx, name, args), f.cpu()
+	cmd, servers := b.drain(ctx, name, args), f.meter()
 	used, err := runWatched(cmd)
 	if err != nil {
 		return used, fmt.Errorf("%v: %w", cmd.Args, err)
 	}
-	used.servers = f.cpu() - before
+	if err := seconds(servers, &used.servers); err != nil {
+		return used, err
+	}
 	var got contract.Receipt
 	if data, err := os.ReadFile(receipt); err != nil {
 		return used, err

@@ -1,10 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // ringChange is a scaling of so many members to so many: each that has items that are another's
@@ -69,12 +69,9 @@ func (c ringChange) move(ctx context.Context, b *bench) ([]*row, error) {
 	streamed := &row{what: c.String(), how: "**drainer move**, streamed", limit: limit}
 	asked := &row{what: c.String(), how: "drainer move, by the protocol", limit: limit}
 	rows := []*row{limit, streamed, asked}
-	for range b.rounds {
-		for _, r := range rows {
-			if err := c.round(ctx, b, r, nil, r == limit, r == streamed); err != nil {
-				return rows, err
-			}
-		}
+	err := harness.InTurn(b.rounds, rows, func(r *row) error { return c.round(ctx, b, r, nil, r == limit, r == streamed) })
+	if err != nil {
+		return rows, err
 	}
 	b.progressf("%s: %.2f of the limit streamed, %.2f by the protocol", c, streamed.rate()/limit.rate(), asked.rate()/limit.rate())
 	return rows, nil
@@ -154,8 +151,8 @@ func (c ringChange) lost(ctx context.Context, f fleet, p *plan) (int, error) {
 func (c ringChange) runMovers(ctx context.Context, b *bench, f fleet, p *plan, name string, streamed bool) (sum usage, err error) {
 	used, errs := make([]usage, len(f)), make([]error, len(f))
 	var all sync.WaitGroup
-	begin, servers, supervisors := time.Now(), f.cpu(), f.supervisorsCPU()
-	anonymous := f.watchSupervisors()
+	begin, servers, supervisors := time.Now(), f.meter(), harness.StartMeter(f.supervisors()...)
+	anonymous := watch(f.supervisors()...)
 	for i := range p.sources {
 		args := []string{"move", "--source=" + f[i].address(), "--scratch=" + b.scratch}
 		if streamed {
@@ -177,9 +174,8 @@ func (c ringChange) runMovers(ctx context.Context, b *bench, f fleet, p *plan, n
 			sum.seconds, sum.phases = u.seconds, u.phases
 		}
 	}
-	sum.seconds, sum.servers = time.Since(begin).Seconds(), f.cpu()-servers
-	sum.supervisors = f.supervisorsCPU() - supervisors
-	return sum, nil
+	sum.seconds = time.Since(begin).Seconds()
+	return sum, errors.Join(seconds(servers, &sum.servers), seconds(supervisors, &sum.supervisors))
 }
 
 // members are running members under their supervisors, with their files in memory.
@@ -215,21 +211,21 @@ func (b *bench) exporting(ctx context.Context, memory int) (s *server, dirs []st
 		}
 		b.remove = append(b.remove, dirs[i])
 	}
-	port, err := freePort()
+	port, err := harness.FreePort()
 	if err != nil {
 		return nil, dirs, err
 	}
-	exportPort, err := freePort()
+	exportPort, err := harness.FreePort()
 	if err != nil {
 		return nil, dirs, err
 	}
 	serve := contract.Supervise{MemoryDir: dirs[0], Dir: dirs[1], Port: int32(port), ExportPort: int32(exportPort),
-		Command: append([]string{"memcached"}, memcachedArgs(port, memory)...)}
+		Command: append([]string{"memcached"}, harness.MemcachedArgs(port, memory)...)}
 	if s, err = start(ctx, port, b.drainer, serve.Args()...); err != nil {
 		return nil, dirs, err
 	}
 	s.export = exportPort
-	err = waitUntil(ctx, func() bool {
+	err = until(ctx, "the manifest has memcached's process", func() bool {
 		m, err := volume.ReadManifest(dirs[0])
 		if err == nil {
 			s.child = m.PID
@@ -237,7 +233,7 @@ func (b *bench) exporting(ctx context.Context, memory int) (s *server, dirs []st
 		return s.child != 0
 	})
 	if err != nil {
-		s.kill()
+		s.Kill()
 	}
 	return s, dirs, err
 }
@@ -267,13 +263,12 @@ func (c ringChange) addAndDelete(ctx context.Context, f fleet, p *plan) (usage, 
 
 // deletes are quiet deletes by CAS of what leaves the source, for each connection.
 func (p population) deletes(ctx context.Context, source *server, leaves func(key []byte) bool) ([][]byte, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", source.address())
+	conn, err := harness.Dial(ctx, source.address())
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	lists := make([][]byte, connections)
-	r := bufio.NewReaderSize(conn, 1<<20)
 	const portion = 1000
 	for from := 0; from < p.items; from += portion {
 		var request []byte
@@ -288,7 +283,7 @@ func (p population) deletes(ctx context.Context, source *server, leaves func(key
 			return nil, err
 		}
 		for i, key := range keys {
-			line, err := r.ReadString('\n')
+			line, err := conn.Answers.ReadString('\n')
 			if err != nil {
 				return nil, err
 			}

@@ -13,14 +13,14 @@ import (
 	"strings"
 	"time"
 
-	"example.com/memcached-operator/drainer/linux"
-
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/cli"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // Ways of reading a warm file.
@@ -53,12 +53,9 @@ func (p population) read(ctx context.Context, b *bench) ([]*row, error) {
 		plain := &row{what: what, how: "plain sequential read: the limit", items: p.items, bytes: size}
 		ours := &row{what: what, how: "**the reader**", items: p.items, bytes: size, limit: plain}
 		rows = append(rows, plain, ours)
-		for range b.rounds {
-			for _, r := range []*row{plain, ours} {
-				if err := b.readRound(ctx, r, dir, cache == "dropped"); err != nil {
-					return rows, err
-				}
-			}
+		err := harness.InTurn(b.rounds, []*row{plain, ours}, func(r *row) error { return b.readRound(ctx, r, dir, cache == "dropped") })
+		if err != nil {
+			return rows, err
 		}
 		b.progressf("%s: %.1f M items/s, %.2f of a plain read", what, ours.rate()/1e6, ours.rate()/plain.rate())
 	}

@@ -30,7 +30,7 @@ func (p population) tools(ctx context.Context, b *bench) (dumped, copied *row, e
 	if err != nil {
 		return nil, nil, err
 	}
-	defer source.kill()
+	defer source.Kill()
 	if dumped, err = p.dumpTool(ctx, b, source); err != nil {
 		return nil, nil, err
 	}
@@ -48,7 +48,7 @@ func (p population) dumpTool(ctx context.Context, b *bench, source *server) (*ro
 	if err != nil {
 		return r, err
 	}
-	defer target.kill()
+	defer target.Kill()
 	conn, err := net.Dial("tcp", target.address())
 	if err != nil {
 		return r, err
@@ -107,7 +107,7 @@ func (p population) copyTools(ctx context.Context, b *bench, source *server) (*r
 	if err != nil {
 		return r, err
 	}
-	defer target.kill()
+	defer target.Kill()
 	begin := time.Now()
 	list, err := exec.CommandContext(ctx, "memcdump", "--servers="+source.address()).Output()
 	listing := time.Since(begin).Seconds()

@@ -9,17 +9,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/summary"
 )
 
@@ -59,9 +55,7 @@ func main() {
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano() % 1_000_000)
 	}
-	ctrl.SetLogger(logr.Discard())
-	klog.SetOutput(io.Discard)
-	klog.LogToStderr(false)
+	deployed.QuietLogs()
 	what := fmt.Sprintf("for %v, moves %s", o.duration, o.moves)
 	if o.deeds > 0 {
 		what = fmt.Sprintf("%d of them, moves %s", o.deeds, o.moves)

@@ -3,9 +3,10 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // second is what the application saw in one second.
@@ -17,7 +18,7 @@ type second struct {
 	old, undone int
 	// errors of requests, and those of them whose connection could not be made.
 	errors, connects int
-	latencies        []time.Duration
+	latencies        harness.Times
 }
 
 // share of hits; 1 if nothing was read.
@@ -29,13 +30,7 @@ func (s *second) share() float64 {
 }
 
 // worst is the 99th percentile of the latencies.
-func (s *second) worst() time.Duration {
-	if len(s.latencies) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(s.latencies))
-	return sorted[(len(sorted)-1)*99/100]
-}
+func (s *second) worst() time.Duration { return s.latencies.Percentile(99) }
 
 // curve has the seconds since the load began.
 type curve struct {
@@ -77,8 +72,8 @@ func (c *curve) lostSeconds() float64 {
 	return float64(t.lost) * float64(whole) / float64(t.hits+t.lost)
 }
 
-const header = `| event | system | list | keys | worst second, % hits | hits lost, s | old values | deletes undone | errors | failed connects | worst p99, ms |
-|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|`
+var header = harness.Header("event", "system", "list", "keys", "worst second, % hits:", "hits lost, s:", "old values:",
+	"deletes undone:", "errors:", "failed connects:", "worst p99, ms:")
 
 func row(r *one, c *curve) string {
 	list, load := "at once", "uniform"
@@ -93,8 +88,8 @@ func row(r *one, c *curve) string {
 		worst, slowest = min(worst, c.seconds[i].share()), max(slowest, c.seconds[i].worst())
 	}
 	t := c.total()
-	return fmt.Sprintf("| %s | %s | %s | %s | %.1f | %.2f | %d | %d | %d | %d | %.1f |", r.event.name, r.system.name, list, load,
-		100*worst, c.lostSeconds(), t.old, t.undone, t.errors, t.connects, float64(slowest.Microseconds())/1000)
+	return harness.Row(r.event.name, r.system.name, list, load, fmt.Sprintf("%.1f", 100*worst), fmt.Sprintf("%.2f", c.lostSeconds()),
+		t.old, t.undone, t.errors, t.connects, fmt.Sprintf("%.1f", harness.Micros(slowest)/1000))
 }
 
 // csv has a line a second.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 const (
@@ -175,7 +176,7 @@ func (a *application) follow(ctx context.Context) {
 		at      time.Time
 	}
 	waiting := []heard{}
-	for sleep(ctx, followEvery) == nil {
+	for harness.Sleep(ctx, followEvery) == nil {
 		servers, err := a.system.list(ctx, a.world)
 		addresses, err2 := a.world.addresses(ctx)
 		if err != nil || err2 != nil || len(servers) == 0 {
@@ -237,21 +238,10 @@ func (a *application) start(ctx context.Context) (stop func()) {
 	})
 }
 
-// work at a fixed rate. Requests that are late because one before them took long are made
-// right after it, and their latency counts from when they were due.
+// work at a fixed rate. A latency counts from when the request was due.
 func (w *worker) work(ctx context.Context) {
 	pause := time.Duration(workers) * time.Second / time.Duration(w.rate)
-	due := time.Now().Add(time.Duration(w.random.Int64N(int64(pause))))
-	for ; ctx.Err() == nil; due = due.Add(pause) {
-		if wait := time.Until(due); wait > 0 && sleep(ctx, wait) != nil {
-			return
-		}
-		const behind = 5 * time.Second // a person would have gone away
-		if time.Since(due) > behind {
-			due = time.Now()
-		}
-		w.request(w.pick(), due)
-	}
+	harness.Open(ctx, time.Duration(w.random.Int64N(int64(pause))), pause, func(due time.Time) { w.request(w.pick(), due) })
 }
 
 func (w *worker) request(k *key, due time.Time) {

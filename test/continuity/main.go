@@ -11,17 +11,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // options of all runs.
@@ -50,17 +46,14 @@ func main() {
 	lists := flag.String("lists", "at once,late", "When the application follows the list.")
 	loads := flag.String("loads", "uniform,zipf", "How the keys are asked for.")
 	flag.Parse()
-	ctrl.SetLogger(logr.Discard())
-	klog.SetOutput(io.Discard)
-	klog.LogToStderr(false)
-	runs, err := choose(*systems, *events, *lists, *loads)
-	if err == nil {
-		err = measure(&o, runs)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "continuity:", err)
-		os.Exit(1)
-	}
+	deployed.QuietLogs()
+	harness.Main("continuity", func(ctx context.Context) error {
+		runs, err := choose(*systems, *events, *lists, *loads)
+		if err != nil {
+			return err
+		}
+		return measure(ctx, &o, runs)
+	})
 }
 
 // one run: what happens to which system, under which load.
@@ -138,9 +131,7 @@ func pick[T named](all []T, chosen string) (out []T, err error) {
 	return out, nil
 }
 
-func measure(o *options, runs []one) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+func measure(ctx context.Context, o *options, runs []one) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
@@ -184,7 +175,7 @@ func (r *one) run(ctx context.Context, o *options) (result *curve, err error) {
 	}
 	stop := a.start(ctx)
 	defer stop()
-	if err := sleep(ctx, o.before); err != nil {
+	if err := harness.Sleep(ctx, o.before); err != nil {
 		return nil, err
 	}
 	a.curve.event = time.Since(a.curve.began)
@@ -195,24 +186,15 @@ func (r *one) run(ctx context.Context, o *options) (result *curve, err error) {
 	if r.late {
 		rest += o.late
 	}
-	if err := sleep(ctx, rest); err != nil {
+	if err := harness.Sleep(ctx, rest); err != nil {
 		return nil, err
 	}
 	if err := r.system.settle(ctx, w); err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, 3*time.Second); err != nil {
+	if err := harness.Sleep(ctx, 3*time.Second); err != nil {
 		return nil, err
 	}
 	stop()
 	return a.curve, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -24,6 +24,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/harness"
 	"example.com/memcached-operator/test/internal/node"
 )
 
@@ -348,7 +349,7 @@ func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
 				return err
 			}
 		}
-		if err := sleep(ctx, again); err != nil {
+		if err := harness.Sleep(ctx, again); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -26,18 +25,12 @@ import (
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/corpus"
 	"example.com/memcached-operator/test/internal/forward"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-}
+func main() { harness.Main("demo", run) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+func run(ctx context.Context) error {
 	d := &demo{out: os.Stdout, cluster: cluster}
 	flag.StringVar(&d.kubectl, "kubectl", "kubectl", "kubectl to use.")
 	flag.StringVar(&d.namespace, "namespace", "demo", "Namespace to use; made if it doesn't exist.")
@@ -219,12 +212,7 @@ func (d *demo) finish(ctx context.Context, r app.Report, left int, seconds float
 	if err := json.Unmarshal(receipt, &last); err != nil {
 		return fmt.Errorf("status has no receipt: %q", receipt)
 	}
-	fmt.Fprintln(d.out)
-	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
-	for _, row := range []struct {
-		name  string
-		value any
-	}{
+	if err := d.list([]line{
 		{"objects", r.Objects},
 		{"left out (over the item limit)", left},
 		{"found", r.Found},
@@ -233,10 +221,7 @@ func (d *demo) finish(ctx context.Context, r app.Report, left int, seconds float
 		{"items moved while the member was leaving", last.Moved},
 		{"items that the drain still found", last.Found},
 		{"seconds from scale to claim gone", fmt.Sprintf("%.1f", seconds)},
-	} {
-		fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
-	}
-	if err := table.Flush(); err != nil {
+	}); err != nil {
 		return err
 	}
 	if r.Missing+r.Wrong > 0 || r.Found != r.Objects || r.Objects == 0 {
@@ -250,6 +235,21 @@ Nothing was lost. The cluster stays up; try
   kubectl -n %[1]s describe mc cache
 `, d.namespace)
 	return nil
+}
+
+// line of what the demo prints in the end.
+type line struct {
+	name  string
+	value any
+}
+
+func (d *demo) list(lines []line) error {
+	fmt.Fprintln(d.out)
+	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	for _, l := range lines {
+		fmt.Fprintf(table, "%s\t%v\n", l.name, l.value)
+	}
+	return table.Flush()
 }
 
 func (d *demo) say(format string, args ...any) {

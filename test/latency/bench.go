@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -23,6 +20,7 @@ import (
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/corpus"
 	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 const clusterName = "cache"
@@ -52,10 +50,6 @@ type scaleDown struct {
 
 // written counts the operator's writes.
 type written struct{ all, events int }
-
-func (w written) minus(before written) written {
-	return written{w.all - before.all, w.events - before.events}
-}
 
 // bench is the cluster that is scaled down.
 type bench struct {
@@ -237,33 +231,16 @@ func momentOf(event watch.Event, ordinal int, claim types.UID) moment {
 	return scaled
 }
 
-// writes counts what the operator has written in the namespace so far.
-func writes(path, namespace string) (written, error) {
-	var n written
-	file, err := os.Open(path)
-	if err != nil {
-		return n, fmt.Errorf("%w; a cluster that was brought up by an earlier version has none: make cluster-down", err)
-	}
-	defer func() { _ = file.Close() }()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var entry struct {
-			ObjectRef struct {
-				Namespace string `json:"namespace"`
-				Resource  string `json:"resource"`
-			} `json:"objectRef"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &entry); err != nil {
-			return n, fmt.Errorf("%s: %w", path, err)
-		}
-		if entry.ObjectRef.Namespace != namespace {
-			continue
+// writes counts what the operator has written in the namespace since the log was last read.
+func (b *bench) writes(log *harness.AuditLog) (n written, err error) {
+	err = log.Read(func(event *harness.AuditEvent) {
+		if event.ObjectRef.Namespace != b.namespace {
+			return
 		}
 		n.all++
-		if entry.ObjectRef.Resource == "events" {
+		if event.ObjectRef.Resource == "events" {
 			n.events++
 		}
-	}
-	return n, lines.Err()
+	})
+	return n, err
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // controllers of the controller manager that a cluster's life depends on. The
@@ -107,7 +109,7 @@ func (c *controlPlane) startServers(context.Context) error {
 	var ports [3]int
 	for i := range ports {
 		var err error
-		if ports[i], err = freePort(); err != nil {
+		if ports[i], err = harness.FreePort(); err != nil {
 			return err
 		}
 	}
@@ -161,22 +163,14 @@ func (c *controlPlane) startControllers(context.Context) error {
 			"--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0", qps, burst))
 }
 
-// awaitReady is where its certificate is, too: the API server makes it.
+// awaitReady waits for the API server, which also makes its certificate.
 func (c *controlPlane) awaitReady(ctx context.Context) error {
-	for {
+	return harness.Until(ctx, 200*time.Millisecond, "the API server is ready", func() error {
 		if err := c.ended(); err != nil {
-			return err
+			return harness.Never(err)
 		}
-		err := c.ready(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the API server is not ready: %w", err)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
+		return c.ready(ctx)
+	})
 }
 
 func (c *controlPlane) ready(ctx context.Context) error {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 //go:embed kwok.yaml
@@ -39,7 +41,7 @@ func startKwok(c *controlPlane, program string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := harness.FreePort()
 	if err != nil {
 		return nil, err
 	}

@@ -10,18 +10,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
+	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/harness"
 	"example.com/memcached-operator/test/internal/watchdog"
 )
 
@@ -49,7 +45,7 @@ type options struct {
 
 func main() {
 	o := options{limit: 12 * time.Minute}
-	steps := flag.String("clusters", "100,300,1000", "Numbers of clusters, in growing order.")
+	steps := harness.Numbers("clusters", "Numbers of clusters, in growing order.", 100, 300, 1000)
 	flags := flag.String("manager-flags", "", "Further flags of the manager, separated by blanks.")
 	flag.StringVar(&o.root, "root", ".", "The repository.")
 	flag.StringVar(&o.kwok, "kwok", "bin/kwok", "The kwok program.")
@@ -64,28 +60,13 @@ func main() {
 	flag.StringVar(&o.profiles, "profiles", "", "Directory for profiles and the audit log.")
 	flag.Parse()
 	o.managerFlags = strings.Fields(*flags)
-	var err error
-	if o.steps, err = parseSteps(*steps); err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err = runAndPrint(ctx, o)
-		stop()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
-}
-
-func parseSteps(text string) ([]int, error) {
-	var steps []int
-	for word := range strings.SplitSeq(text, ",") {
-		n, err := strconv.Atoi(word)
-		if err != nil || n <= 0 || len(steps) > 0 && n <= steps[len(steps)-1] {
-			return nil, fmt.Errorf("--clusters=%s: want numbers in growing order", text)
+	o.steps = *steps
+	harness.Main("scale", func(ctx context.Context) error {
+		if !slices.IsSorted(o.steps) {
+			return fmt.Errorf("--clusters=%v: want numbers in growing order", o.steps)
 		}
-		steps = append(steps, n)
-	}
-	return steps, nil
+		return runAndPrint(ctx, o)
+	})
 }
 
 func runAndPrint(ctx context.Context, o options) error {
@@ -99,8 +80,7 @@ func runAndPrint(ctx context.Context, o options) error {
 
 // run measures all phases. Where one fails, it returns those before.
 func run(ctx context.Context, o options, out io.Writer) (columns []*column, err error) {
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
+	deployed.QuietLogs()
 	dog, err := watchdog.Start("scale")
 	if err != nil {
 		return nil, err
@@ -140,7 +120,7 @@ func (w *world) keepAudit() error {
 	if w.options.profiles == "" || w.audit == nil {
 		return nil
 	}
-	log, err := os.ReadFile(w.audit.path)
+	log, err := os.ReadFile(w.audit.log.Path)
 	if err != nil {
 		return err
 	}

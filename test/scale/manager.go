@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,12 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // manager is bin/manager, as its own process.
@@ -35,7 +35,7 @@ func startManager(c *controlPlane, program string, flags ...string) (*manager, e
 	}
 	var addresses [3]string
 	for i := range addresses {
-		port, err := freePort()
+		port, err := harness.FreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -57,10 +57,10 @@ type load struct {
 	depth, active           float64
 	// waits is how long keys waited in the queue: cumulative counts by the upper
 	// bound in seconds.
-	waits      map[float64]float64
-	waitedFor  float64
-	waitCount  float64
-	rss, peakM float64 // MiB
+	waits     map[float64]float64
+	waitedFor float64
+	waitCount float64
+	memory    harness.Memory
 }
 
 // load reads the manager's metrics and what the kernel says of its memory.
@@ -87,7 +87,7 @@ func (m *manager) load(ctx context.Context) (*load, error) {
 			}
 		}
 	}
-	l.rss, l.peakM, err = m.memory()
+	l.memory, err = harness.MemoryOf(m.PID())
 	return l, err
 }
 
@@ -125,32 +125,9 @@ func sum(f *dto.MetricFamily) float64 {
 	return total
 }
 
-// memory is the resident set and its peak since resetPeak, in MiB.
-func (m *manager) memory() (rss, peak float64, err error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	defer func() { _ = f.Close() }()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		fields := bytes.Fields(lines.Bytes())
-		if len(fields) < 2 {
-			continue
-		}
-		kib, _ := strconv.ParseFloat(string(fields[1]), 64)
-		switch string(fields[0]) {
-		case "VmRSS:":
-			rss = kib / 1024
-		case "VmHWM:":
-			peak = kib / 1024
-		}
-	}
-	return rss, peak, nil
-}
-
 // resetPeak makes the kernel forget the peak so far: proc(5), clear_refs.
 func (m *manager) resetPeak() error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", m.cmd.Process.Pid), []byte("5"), 0)
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", m.PID()), []byte("5"), 0)
 }
 
 // waitQuantile is an upper bound of how long a key waited for a worker.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // column is what one phase did and cost.
@@ -20,7 +22,7 @@ type column struct {
 	rested float64
 
 	reconciles, errors, cpu float64
-	rss, peak               float64 // MiB
+	memory                  harness.Memory
 	peakDepth               float64
 	waitMean, waitP99       float64 // seconds
 	calls                   counts
@@ -79,13 +81,13 @@ func (w *world) fill(ctx context.Context, c *column, before *load, calls counts,
 	}
 	c.calls, c.refused = now.minus(calls), refusedNow-refused
 	c.reconciles, c.errors = after.reconciles-before.reconciles, after.errors-before.errors
-	c.cpu, c.rss, c.peak = after.cpu-before.cpu, after.rss, after.peakM
+	c.cpu, c.memory = after.cpu-before.cpu, after.memory
 	c.waitP99 = waitQuantile(after, before, 0.99)
 	if n := after.waitCount - before.waitCount; n > 0 {
 		c.waitMean = (after.waitedFor - before.waitedFor) / n
 	}
 	w.say("%s: %.1f s, %.0f reconciles, %d writes, %.1f CPU s, peak RSS %.0f MiB",
-		c.name, c.seconds, c.reconciles, c.writes(), c.cpu, c.peak)
+		c.name, c.seconds, c.reconciles, c.writes(), c.cpu, mebibytes(c.memory.Peak))
 	return w.manager().profile(ctx, w.options.profiles, c.name+" heap", "heap")
 }
 
@@ -93,27 +95,14 @@ func (w *world) fill(ctx context.Context, c *column, before *load, calls counts,
 // and tells the highest. A scrape of a thousand clusters costs the manager 0.1 s,
 // which is in its CPU time: hence no more than one in five seconds.
 func (w *world) sampleDepth(ctx context.Context) (highest func() float64) {
-	ctx, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	depth := 0.0
-	group.Go(func() {
-		for ctx.Err() == nil {
-			if m := w.manager(); m != nil {
-				if l, err := m.load(ctx); err == nil {
-					depth = max(depth, l.depth)
-				}
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(5 * time.Second):
+	return harness.Highest(5*time.Second, func() float64 {
+		if m := w.manager(); m != nil {
+			if l, err := m.load(ctx); err == nil {
+				return l.depth
 			}
 		}
+		return 0
 	})
-	return func() float64 {
-		cancel()
-		group.Wait()
-		return depth
-	}
 }
 
 // profileCPU profiles the first seconds of a phase, if profiles are asked for;

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,9 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"golang.org/x/sync/errgroup"
-
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 const (
@@ -178,9 +178,9 @@ func (w *world) scaleDown(n int) phase {
 		for i, claim := range claims {
 			took[i] = w.tracker.goneAt(claim).Sub(asked[i]).Seconds()
 		}
-		slices.Sort(took)
-		c.notes[rowMedian], c.notes[rowLast] = fmt.Sprintf("%.1f", took[n/2]), fmt.Sprintf("%.1f", took[n-1])
-		c.notes[rowStarve] = fmt.Sprintf("%.2f", took[n-1]/took[n/2])
+		median, last := harness.Median(took), slices.Max(took)
+		c.notes[rowMedian], c.notes[rowLast] = fmt.Sprintf("%.1f", median), fmt.Sprintf("%.1f", last)
+		c.notes[rowStarve] = fmt.Sprintf("%.2f", last/median)
 		return seconds, w.awaitClusters(ctx, keysBelow(n), "settled", func(s clusterState) bool { return s.settled })
 	}
 }

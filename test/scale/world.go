@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	operator "example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // world is all that the phases work with.
@@ -45,7 +46,7 @@ func newWorld(ctx context.Context, o options, dir string, out io.Writer) (*world
 	if w.plane, err = startControlPlane(ctx, filepath.Join(o.root, "bin", "k8s"), dir); err != nil {
 		return w, err
 	}
-	w.audit = &audit{path: w.plane.auditLog(), counts: counts{}}
+	w.audit = &audit{log: harness.AuditLog{Path: w.plane.auditLog()}, counts: counts{}}
 	if w.client, err = client.New(w.plane.config(), client.Options{Scheme: operator.NewScheme()}); err != nil {
 		return w, err
 	}
@@ -165,28 +166,27 @@ func (w *world) close() {
 
 // until waits for a state, with a progress line now and then.
 func (w *world) until(ctx context.Context, limit time.Duration, what string, is func() (string, bool)) error {
-	deadline, said := time.Now().Add(limit), time.Now()
-	for {
+	said := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %s", limit))
+	defer cancel()
+	err := harness.Until(ctx, 100*time.Millisecond, what, func() error {
 		state, ok := is()
 		if ok {
 			return nil
 		}
 		if err := w.ended(); err != nil {
-			return err
+			return harness.Never(err)
 		}
 		if time.Since(said) > 5*time.Second {
 			said = time.Now()
 			w.say("waiting until %s: %s", what, state)
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waited %s until %s: %s\n%s", limit, what, state, w.manager().tail())
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("while waiting until %s (%s): %w", what, state, context.Cause(ctx))
-		case <-time.After(100 * time.Millisecond):
-		}
+		return errors.New(state)
+	})
+	if m := w.manager(); err != nil && m != nil {
+		return fmt.Errorf("%w\n%s", err, m.tail())
 	}
+	return err
 }
 
 // say prints a progress line.

@@ -10,15 +10,19 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 const (
@@ -99,15 +103,11 @@ func RemoveNamespace(ctx context.Context, kube client.Client, name string) error
 
 // Until repeats the check until it succeeds, or the context ends.
 func Until(ctx context.Context, what string, check func() error) error {
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("it doesn't come true that %s: %w", what, err)
-		case <-time.After(interval):
-		}
-	}
+	return harness.Until(ctx, interval, what, check)
+}
+
+// QuietLogs drops what the client's libraries log of their own accord: each error is returned, too.
+func QuietLogs() {
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 }
