@@ -17,12 +17,10 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// connections to each server of a fill: as many as the drainer opens, and more
-// don't fill faster.
+// connections is how many a fill opens to each server: as many as the drainer does. More don't fill faster.
 const connections = 2
 
-// fill sends all items, whose commands lie ready, as fast as the servers take
-// them, and returns what that took.
+// fill sends the commands, which are in memory, as fast as the servers take them, and returns what that took.
 func fill(ctx context.Context, f fleet, commands [][][]byte) (usage, error) {
 	group, sending := errgroup.WithContext(ctx)
 	begin, own, servers := time.Now(), harness.StartMeter(os.Getpid()), f.meter()

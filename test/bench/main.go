@@ -1,7 +1,6 @@
-// Command bench measures the drainer against what bounds it: its own memcached
-// processes on the loopback interface, the fastest way to fill them, and the
-// tools that people use instead. It prints one table, in Markdown; what it is
-// doing goes to standard error.
+// Command bench measures the drainer against what bounds it: its own memcached processes on the loopback
+// interface, the fastest way to fill them, and the tools that people use instead. It prints its tables to
+// standard output, in Markdown, and its progress to standard error.
 package main
 
 import (
@@ -42,7 +41,7 @@ func main() {
 	}
 	var o options
 	flag.StringVar(&o.drainer, "drainer", "bin/drainer", "The drainer's program.")
-	flag.StringVar(&o.dir, "dir", os.TempDir(), "Where the warm files lie: a real disk, for the reads from a dropped cache.")
+	flag.StringVar(&o.dir, "dir", os.TempDir(), "Directory of the warm files: on a real disk, for the reads from a dropped cache.")
 	run := flag.String("run", "", "Measure only the rows whose name matches this regular expression; see -list.")
 	list := flag.Bool("list", false, "Print the rows' names and end.")
 	flag.IntVar(&o.rounds, "rounds", 3, "Rounds of each row; the table shows medians.")
@@ -77,7 +76,7 @@ type group struct {
 	rows func(ctx context.Context, b *bench) ([]*row, error)
 }
 
-// groups are all that there is to measure, in the table's order.
+// groups returns all groups, in the table's order.
 func groups(o *options) []group {
 	million := 1_000_000
 	if o.short {
@@ -111,7 +110,7 @@ func groups(o *options) []group {
 		{name: "10 kB", size: fixed(10_000), items: million / 10},
 		{name: "mix", size: mixed, items: million, metadata: true},
 	} {
-		// A half, a third, and all that a leaving member has.
+		// A half moves, a third, and all that a leaving member has.
 		for _, sizes := range [][2]int{{1, 2}, {2, 3}, {3, 2}} {
 			c := ringChange{p, sizes[0], sizes[1]}
 			all = append(all, group{"move " + c.String(), c.move})
@@ -128,7 +127,7 @@ func groups(o *options) []group {
 // bench is one run.
 type bench struct {
 	*options
-	// scratch is a directory of this run's own; remove are others.
+	// scratch is a directory of this run. remove are further directories to be removed.
 	scratch string
 	remove  []string
 }
@@ -190,8 +189,7 @@ func measure(ctx context.Context, o *options) error {
 	return nil
 }
 
-// modesName is what the storage modes are called among the rows; they have a table
-// of their own.
+// modesName selects the comparison of the storage modes, which has a table of its own.
 const modesName = "modes"
 
 func (b *bench) progressf(format string, args ...any) {

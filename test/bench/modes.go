@@ -19,12 +19,12 @@ import (
 const (
 	// memoryRoot is a file system in memory, as a member of mode Saved has one.
 	memoryRoot = "/dev/shm"
-	// loadTime and loadClients are those of the mixed load: nine gets to one set.
+	// loadTime and loadClients are those of the mixed load, which has nine gets to one set.
 	loadTime    = 20 * time.Second
 	shortLoad   = 2 * time.Second // of a quick look
 	loadClients = 4
-	// preallocated is what a memcached with a warm file gives to its slab classes when it
-	// starts, in MiB: a page to each of 39. Other items can't have it.
+	// preallocated is the memory that a memcached with a warm file gives to its slab classes when it starts, in
+	// MiB: a page to each of 39. A class can't use another one's page.
 	preallocated = 39
 )
 
@@ -47,8 +47,7 @@ func modes(ctx context.Context, b *bench) ([]*modeRow, error) {
 		if b.short {
 			memory /= 10
 		}
-		// Items of 1 kB take 1184 bytes each; a fifth of the memory stays free, beside what
-		// memcached takes when it starts.
+		// An item of 1 kB takes 1184 bytes. A fifth of the memory stays free, and so do the preallocated pages.
 		p := population{name: "1 kB", size: fixed(1000), items: (memory - preallocated) << 20 / 1184 / 5 * 4}
 		for _, mode := range []string{"plain", "Mapped", "Saved"} {
 			b.progressf("%d MiB, %s …", memory, mode)
@@ -100,7 +99,7 @@ func (r *modeRow) measure(ctx context.Context, b *bench, p population, memory in
 		return err
 	}
 	r.save = time.Since(begin).Seconds()
-	if r.mode == "Saved" { // as with the pod
+	if r.mode == "Saved" { // the file system in memory ends with the pod
 		if err := emptied(dir); err != nil {
 			return err
 		}
@@ -113,8 +112,8 @@ func (r *modeRow) measure(ctx context.Context, b *bench, p population, memory in
 	return err
 }
 
-// starter makes the directories, and returns how the server is started, and where its
-// warm file is.
+// starter makes the directories. It returns a function that starts the server, and the directory of the warm
+// file.
 func (r *modeRow) starter(b *bench, memory int) (launched func(context.Context) (*server, error), dir string, err error) {
 	if r.mode == "plain" {
 		return func(ctx context.Context) (*server, error) { return memcached(ctx, memory) }, "", nil
@@ -176,8 +175,8 @@ func oneRequest(conn *harness.Conn, random *rand.Rand, items int, value string) 
 	return err
 }
 
-// writtenBy is what the processes have let the kernel write to disks: a page of a
-// mapped file counts each time that it was clean before. A file in memory doesn't.
+// writtenBy returns how many bytes the processes have made the kernel write to disks. A page of a mapped file
+// counts each time that the process makes it dirty. A file in memory doesn't count.
 //
 // Source: proc(5), /proc/pid/io, write_bytes.
 func writtenBy(pids []int) (sum int64) {

@@ -16,8 +16,7 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// ringChange is a scaling of so many members to so many: each that has items that are another's
-// now gives them away while it runs.
+// ringChange is a scaling. Each member gives away, while it runs, the items that another member owns now.
 type ringChange struct {
 	population
 	from, to int
@@ -25,13 +24,13 @@ type ringChange struct {
 
 func (c ringChange) String() string { return fmt.Sprintf("%s, %d → %d", c.population, c.from, c.to) }
 
-// plan is which items move: with modulo nearly all would, so the ring is consistent.
+// plan says which items move. The ring is consistent, because with modulo nearly all items would move.
 type plan struct {
 	before, after routing.Owner
 	moved         int
 	bytes         int64
-	// sources are the members that have something to move, has and gets what each member has in
-	// the end, and how many of these are new to it.
+	// sources are the members that have something to move. has is how many items each member has in the end,
+	// and gets how many of these are new to it.
 	sources   map[int]bool
 	has, gets []int
 }
@@ -60,10 +59,9 @@ func (c ringChange) plan(f fleet) (*plan, error) {
 	return p, nil
 }
 
-// move measures the live moves of a ring change. The limit is to add the items at their new
-// owners and to delete them at the old ones by their CAS, at the same time, by commands that lie
-// ready, over as many connections. One row is of items that the supervisors stream, the other of
-// items that memcached is asked for.
+// move measures the live moves of a ring change. The limit adds the items at their new owners and deletes them
+// by CAS at the old ones, at the same time, over as many connections, by commands that are in memory. In one
+// row supervisors stream the items, in the other one movers ask memcached for them.
 func (c ringChange) move(ctx context.Context, b *bench) ([]*row, error) {
 	limit := &row{what: c.String(), how: "adds, and deletes by CAS: the limit"}
 	streamed := &row{what: c.String(), how: "**drainer move**, streamed", limit: limit}
@@ -77,8 +75,8 @@ func (c ringChange) move(ctx context.Context, b *bench) ([]*row, error) {
 	return rows, nil
 }
 
-// scale is one round of move with many items, streamed only. When they have moved, the same is
-// asked for once more: that looks at all that is left, and moves nothing.
+// scale is one round of move with many items, streamed only. Then the movers run once more: they look at all
+// items that are left, and move none.
 func (c ringChange) scale(ctx context.Context, b *bench) ([]*row, error) {
 	limit := &row{what: c.String(), how: "adds, and deletes by CAS: the limit"}
 	streamed := &row{what: c.String(), how: "**drainer move**, streamed", limit: limit}
@@ -90,7 +88,8 @@ func (c ringChange) scale(ctx context.Context, b *bench) ([]*row, error) {
 	return rows, c.round(ctx, b, streamed, nothing, false, true)
 }
 
-// round measures one ring change, and in again, if it isn't nil, the same once more.
+// round measures one ring change into r. If again isn't nil, it runs the movers once more, and measures that
+// into again.
 func (c ringChange) round(ctx context.Context, b *bench, r, again *row, limit, streamed bool) error {
 	f, remove, err := b.members(ctx, max(c.from, c.to), c.memory())
 	if err != nil {
@@ -134,7 +133,7 @@ func (c ringChange) round(ctx context.Context, b *bench, r, again *row, limit, s
 	return err
 }
 
-// lost counts what members don't have, or still have.
+// lost counts the items that members lack, and those that they have too many.
 func (c ringChange) lost(ctx context.Context, f fleet, p *plan) (int, error) {
 	sum := 0
 	for i, s := range f {
@@ -238,7 +237,7 @@ func (b *bench) exporting(ctx context.Context, memory int) (s *server, dirs []st
 	return s, dirs, err
 }
 
-// addAndDelete adds the items that move at their new owners, and deletes them at the old ones.
+// addAndDelete adds the items of the move at their new owners, and deletes them at the old ones.
 func (c ringChange) addAndDelete(ctx context.Context, f fleet, p *plan) (usage, error) {
 	lists := c.commands(len(f), func(key []byte) int {
 		if to := p.after.Owner(key); to != p.before.Owner(key) {
@@ -261,7 +260,7 @@ func (c ringChange) addAndDelete(ctx context.Context, f fleet, p *plan) (usage, 
 	return fill(ctx, f, lists)
 }
 
-// deletes are quiet deletes by CAS of what leaves the source, for each connection.
+// deletes returns, for each connection, quiet deletes by CAS of the items that leave the source.
 func (p population) deletes(ctx context.Context, source *server, leaves func(key []byte) bool) ([][]byte, error) {
 	conn, err := harness.Dial(ctx, source.address())
 	if err != nil {

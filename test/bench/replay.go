@@ -14,9 +14,8 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// replay measures how fast a member that was killed has its items back: from
-// the start of its supervisor to the last item, beside a raw fill of a memcached
-// that maps a file on the same disk.
+// replay measures how fast a killed member has its items back, from the start of its supervisor to the last
+// item. The limit is a raw fill of a memcached that maps a file on the same disk.
 func (p population) replay(ctx context.Context, b *bench) ([]*row, error) {
 	what := p.String() + " after a kill"
 	limit := &row{what: what, how: "raw fill with -e: the limit", items: p.items, bytes: p.bytes()}
@@ -75,8 +74,7 @@ func (b *bench) serve(ctx context.Context, dir string, memory int) (*server, err
 	return start(ctx, port, b.drainer, append(args, harness.MemcachedArgs(port, memory)...)...)
 }
 
-// crash ends a member as the OOM killer would, memcached and supervisor at
-// once.
+// crash kills memcached and its supervisor at once, as the OOM killer would.
 func crash(s *server, dir string) error {
 	m, err := volume.ReadManifest(dir)
 	s.Kill()

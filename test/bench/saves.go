@@ -23,10 +23,10 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// savesName is what saves are called among the rows; they have a table of their own.
+// savesName selects the measurement of saves, which has a table of its own.
 const savesName = "saves"
 
-// saveRow is a save of a member of mode Saved and the load of it, beside dd.
+// saveRow is a save of a member of mode Saved, and its load, beside dd.
 type saveRow struct {
 	gib         float64
 	bytes       int64 // of the save
@@ -34,13 +34,13 @@ type saveRow struct {
 	save, load  saveStep
 }
 
-// saveStep is what the supervisor does with a save, or what dd does with as many bytes.
+// saveStep is a save or a load by the supervisor, beside dd with as many bytes.
 type saveStep struct {
 	seconds, dd float64
 	// anonymous memory of the supervisor at its peak, in bytes.
 	anonymous int64
-	// inCache is how much of the save is in the page cache afterwards, and grown by how much
-	// the page cache of the whole machine grew at most, both in bytes.
+	// inCache is how much of the save is in the page cache afterwards. grown is by how much the machine's page
+	// cache grew at most. Both are in bytes.
 	inCache, grown int64
 }
 
@@ -72,7 +72,7 @@ func (r *saveRow) measure(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer func() { m.Kill() }()
-	// Items of 1 kB take 1184 bytes each; a fiftieth of the memory stays free.
+	// An item of 1 kB takes 1184 bytes. A fiftieth of the memory stays free.
 	r.items = m.memory << 20 / 1184 / 50 * 49
 	if err := stream(ctx, m.address(), r.items, 1000); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (r *saveRow) measure(ctx context.Context, b *bench) (err error) {
 	info, err := os.Stat(m.save())
 	if err == nil {
 		r.bytes = info.Size()
-		err = emptied(m.dir) // as with the pod
+		err = emptied(m.dir) // it ends with the pod
 	}
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (m *savedMember) start(ctx context.Context) error {
 	return m.ready(ctx, saveLimit)
 }
 
-// step does one thing with a save, and finds in the supervisor's log how long it took.
+// step saves or loads. It finds in the supervisor's log how long that took.
 func (m *savedMember) step(do func() error, took string) (s saveStep, err error) {
 	before := pageCache()
 	most := harness.Highest(100*time.Millisecond, pageCache)
@@ -163,7 +163,7 @@ func (m *savedMember) step(do func() error, took string) (s saveStep, err error)
 	return s, err
 }
 
-// pageCache is its size in bytes, without files in memory.
+// pageCache returns the page cache's size in bytes, without files in memory.
 //
 // Source: proc(5), /proc/meminfo.
 func pageCache() (sum int64) {
@@ -209,7 +209,7 @@ func inCache(path string) (int64, error) {
 	return sum, nil
 }
 
-// stream stores items of so many bytes over some connections, without a copy of them all.
+// stream stores items of so many bytes, and makes each only when it is sent.
 func stream(ctx context.Context, address string, items, size int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for n := range connections {
@@ -231,7 +231,7 @@ func stream(ctx context.Context, address string, items, size int) error {
 	return group.Wait()
 }
 
-// dd writes and reads so many MiB past the page cache, and returns how many seconds each took.
+// dd writes and reads so many MiB past the page cache. It returns the seconds of each.
 func dd(ctx context.Context, path string, mebibytes int64) (write, read float64, err error) {
 	defer os.Remove(path)
 	timed := func(args ...string) float64 {

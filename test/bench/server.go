@@ -81,7 +81,7 @@ func (s *server) items(ctx context.Context) (int, error) {
 	return strconv.Atoi(stats["curr_items"])
 }
 
-// fleet is some servers that start empty.
+// fleet is some servers.
 type fleet []*server
 
 func newFleet(ctx context.Context, n, memory int) (fleet, error) {
@@ -134,8 +134,7 @@ func (f fleet) items(ctx context.Context) (int, error) {
 	return sum, nil
 }
 
-// client is the routing in the benchmark: the cheapest one, by the servers'
-// order alone.
+// client is the cheapest routing: it goes by the servers' order alone.
 const client = "memcached-proxy"
 
 func (f fleet) owner() (routing.Owner, error) {

@@ -10,23 +10,24 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// row is one way of moving or reading items, measured in some rounds.
+// row is one way to move or read items, measured in some rounds.
 type row struct {
 	what, how string
 	items     int
 	bytes     int64
 	seconds   []float64
-	// lost items, of each round; nil if nothing is stored.
+	// lost is the number of lost items in each round; nil if nothing is stored.
 	lost []int
-	// CPU seconds, also of supervisors that stream and of the servers that are filled, and
-	// anonymous memory at its peak, in bytes, of each round; nil: not measured.
+	// cpu, supervisors and servers are the CPU seconds in each round: of the program, of supervisors that
+	// stream, and of the servers that are filled. nil: not measured.
 	cpu, supervisors, servers []float64
-	// around is what of the seconds is before the first item and after the last, of each round.
+	// around is how many of the seconds were before the first item and after the last. anonymous is the peak of
+	// the anonymous memory in bytes. nil: not measured.
 	around    []float64
 	anonymous []int64
 	// phases of the last round, see usage.
 	phases map[contract.Phase]float64
-	// limit is what can't be passed, tool memcached-tool at the same items.
+	// limit bounds this row. tool is memcached-tool with the same items.
 	limit, tool *row
 }
 
@@ -62,8 +63,7 @@ func (r *row) perItem() float64 {
 	return (harness.Median(r.cpu) + harness.Median(r.supervisors) + harness.Median(r.servers)) / float64(r.items)
 }
 
-// printTable prints the rows. The limit's and the tool's rates are compared by
-// the item, so that a tool may be measured with fewer.
+// printTable prints the rows. Rates are compared by the item, because tools are measured with fewer items.
 func printTable(out io.Writer, rows []*row) {
 	fmt.Fprintln(out, harness.Header("items", "how", "rounds:", "items/s:", "MB/s:", "start and end, ms:", "of the limit:", "by CPU time:",
 		"× memcached-tool:", "lost:", "CPU, ns an item:", "memcached's:", "peak anonymous, MiB:"))
@@ -81,8 +81,8 @@ func printTable(out io.Writer, rows []*row) {
 	}
 }
 
-// printPhases prints what the seconds of the rows that have receipts were for: with few items most
-// of them are not for these. The rest is the process's start and end.
+// printPhases prints the phases of those rows that have receipts. With few items, most of the time is not for
+// the items. The rest is the process's start and end.
 func printPhases(out io.Writer, rows []*row) {
 	phases := []contract.Phase{contract.PhaseConnecting, contract.PhasePrepared, contract.PhaseAdding, contract.PhaseSettling}
 	header := []string{"items", "how", "ms:", "start and end:"}

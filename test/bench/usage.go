@@ -10,13 +10,13 @@ import (
 
 // usage is what one round took.
 type usage struct {
-	// seconds by the clock, and of CPU time; 0: not measured.
+	// seconds are by the clock, cpu is CPU time. 0: not measured.
 	seconds, cpu float64
-	// supervisors is the CPU time of those that stream; 0: not measured.
+	// supervisors is the CPU time of supervisors that stream; 0: not measured.
 	supervisors float64
-	// servers is the CPU time of those that were filled; 0: not measured.
+	// servers is the CPU time of the servers that were filled; 0: not measured.
 	servers float64
-	// around is what of the seconds is before the first item and after the last; 0: not measured.
+	// around is how many of the seconds were before the first item and after the last; 0: not measured.
 	around float64
 	// phases has the seconds of a receipt, of the longest mover; nil: there is none.
 	phases map[contract.Phase]float64
@@ -44,13 +44,13 @@ func seconds(m *harness.Meter, into *float64) error {
 	return err
 }
 
-// watch samples the anonymous memory of processes until stop, which returns the peak of the one that had the
-// most, in bytes.
+// watch samples the anonymous memory of processes until stop. This returns the highest of their peaks, in
+// bytes.
 func watch(pids ...int) (stop func() int64) {
 	const pause = 5 * time.Millisecond
 	return harness.Highest(pause, func() (most int64) {
 		for _, pid := range pids {
-			m, _ := harness.MemoryOf(pid) // none if it is gone
+			m, _ := harness.MemoryOf(pid) // 0 if the process has ended
 			most = max(most, m.Anonymous)
 		}
 		return most

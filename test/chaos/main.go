@@ -19,20 +19,20 @@ import (
 	"example.com/memcached-operator/test/summary"
 )
 
-// options say how long, and what is random.
+// options are those of the command line.
 type options struct {
 	seed uint64
 	// deeds is how many faults there are; 0 if duration says how long they go on.
 	deeds    int
 	duration time.Duration
-	// round is how long faults go on before everything is looked for, and roundDeeds how many there are.
+	// round is how long faults go on before the check, and roundDeeds how many there are.
 	round      time.Duration
 	roundDeeds int
 	// patience bounds each wait for the cluster to come to rest.
 	patience time.Duration
 	// moves is spec.routing.moves of the cluster.
 	moves cachev1alpha1.MoveMode
-	// routed: the load asks routers, which no other client stands beside.
+	// routed is set if the load asks routers, and no client asks members itself.
 	routed bool
 	// verbose prints each fault when it happens.
 	verbose bool
@@ -74,7 +74,7 @@ func main() {
 	}
 }
 
-// run makes the cluster, rounds of faults under load, and the table.
+// run makes the cluster, and rounds of faults under load.
 func run(o options) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
