@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// table of a value that came as JSON.
+// table makes a Lua value of one that was read from JSON.
 func table(l *lua.LState, value any) lua.LValue {
 	switch value := value.(type) {
 	case map[string]any:
