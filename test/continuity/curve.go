@@ -11,17 +11,17 @@ import (
 
 // second is what the application saw in one second.
 type second struct {
-	// hits, and lost: a value that the application had stored, and not deleted, was not
-	// there. Reads of deleted keys count as neither.
+	// hits are reads that found the last value. lost are reads of a value that the application had stored, and
+	// not deleted, but was not there. Reads of deleted keys count as neither.
 	hits, lost int
-	// old values were replaced by a later write, and undone ones were deleted.
+	// old counts values that a later write had replaced, and undone values that were deleted.
 	old, undone int
-	// errors of requests, and those of them whose connection could not be made.
+	// errors counts failed requests, and connects those whose connection failed.
 	errors, connects int
 	latencies        harness.Times
 }
 
-// share of hits; 1 if nothing was read.
+// share returns that of hits; 1 if there was no read.
 func (s *second) share() float64 {
 	if s.hits+s.lost == 0 {
 		return 1
@@ -40,7 +40,7 @@ type curve struct {
 	seconds []second
 }
 
-// note changes the second of that time.
+// note changes the second that a time is in.
 func (c *curve) note(at time.Time, change func(*second)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *curve) note(at time.Time, change func(*second)) {
 	change(&c.seconds[i])
 }
 
-// total of all seconds, without latencies.
+// total adds up all seconds, without latencies.
 func (c *curve) total() (t second) {
 	for i := range c.seconds {
 		s := &c.seconds[i]
@@ -92,7 +92,7 @@ func row(r *one, c *curve) string {
 		t.old, t.undone, t.errors, t.connects, fmt.Sprintf("%.1f", harness.Micros(slowest)/1000))
 }
 
-// csv has a line a second.
+// csv has a line for each second.
 func (c *curve) csv() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# the event is at second %.1f\nsecond,hits,lost,old,undone,errors,failed connects,p99 microseconds\n", c.event.Seconds())

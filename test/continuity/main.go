@@ -1,9 +1,8 @@
-// Command continuity measures what an application sees of a scaling, second by second: the
-// share of hits, errors and latencies of a cache-aside load, while the cluster of
-// test/cluster is scaled, gets another memory, loses a member, or has a node drained. It
-// does so for this operator, with its live moves and without, and for a plain StatefulSet;
-// and for an application that follows the list at once, and one that follows a minute
-// late. It prints one table, and draws a curve a run: make bench-continuity.
+// Command continuity measures what an application sees of a scaling, second by second: the share of hits,
+// errors and latencies of a cache-aside load, while a cluster is scaled, gets another memory, loses a member,
+// or has a node drained. It compares this operator, with its live moves, without them and with routers, with a
+// plain StatefulSet, for an application that follows the list at once, and one that follows a minute late. It
+// prints one table, and draws a curve for each run: make bench-continuity.
 package main
 
 import (
@@ -35,11 +34,11 @@ func main() {
 	flag.IntVar(&o.keys, "keys", 30_000, "Keys that the application uses.")
 	flag.IntVar(&o.valueSize, "value-size", 200, "Bytes of a value.")
 	flag.IntVar(&o.rate, "rate", 2000, "Requests a second.")
-	flag.Uint64Var(&o.seed, "seed", 1, "Of the keys that are asked for.")
+	flag.Uint64Var(&o.seed, "seed", 1, "Seed of the requests' keys.")
 	flag.DurationVar(&o.before, "before", 10*time.Second, "How long the load runs before the event.")
 	flag.DurationVar(&o.after, "after", 30*time.Second, "How long it runs after it, at least: it goes on until the cluster is as wanted, and a late application has followed.")
 	flag.DurationVar(&o.late, "late", time.Minute, "How much later a late application learns of a list.")
-	flag.StringVar(&o.image, "image", "example.com/memcached:debian", "Of the plain StatefulSet.")
+	flag.StringVar(&o.image, "image", "example.com/memcached:debian", "The plain StatefulSet's image.")
 	flag.StringVar(&o.out, "out", "bin/continuity", "The directory for the curves, as SVG and CSV.")
 	systems := flag.String("systems", strings.Join(names(systems()), ","), "The systems to measure.")
 	events := flag.String("events", strings.Join(names(events()), ","), "What happens to them.")
@@ -56,7 +55,7 @@ func main() {
 	})
 }
 
-// one run: what happens to which system, under which load.
+// one is a run: what happens to which system, under which load.
 type one struct {
 	system system
 	event  happening
@@ -79,7 +78,7 @@ func (r *one) file() string {
 	return strings.NewReplacer(" ", "-", ",", "").Replace(r.String())
 }
 
-// choose returns the runs, an event's side by side.
+// choose returns the runs. Those of an event follow each other.
 func choose(systemNames, eventNames, lists, loads string) (runs []one, err error) {
 	chosenSystems, err := pick(systems(), systemNames)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Command demo shows a scale-down that keeps the cache, against the cluster in
-// KUBECONFIG, where the operator is deployed: it applies the sample, fills it
-// with real objects through a client's ring, scales from three to two, and
-// reads every object back from the two that stay. Its exit code is not zero
-// when one is missing or differs.
+// Command demo shows a scale-down that keeps the cache, on the cluster of KUBECONFIG, where the operator is
+// deployed. It applies the sample, fills the members with real objects by a client's ring, scales from three to
+// two, and reads every object back from the two that stay. Its exit code is not zero if an object is missing or
+// differs.
 package main
 
 import (
@@ -105,7 +104,7 @@ func (d *demo) run(ctx context.Context) error {
 	return d.finish(ctx, report, left, seconds)
 }
 
-// kubeconfig is KUBECONFIG's, with room for what the demo asks at once.
+// kubeconfig returns that of KUBECONFIG.
 func kubeconfig() (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
@@ -125,8 +124,8 @@ func (d *demo) objects(ctx context.Context) ([]corpus.Object, int, error) {
 	return corpus.Load(d.source, maxItem)
 }
 
-// start applies the sample afresh: what an earlier demo left would count as
-// already present.
+// start removes what an earlier demo left, because its items would count as already present, and applies the
+// sample.
 func (d *demo) start(ctx context.Context) error {
 	quiet := []string{"create", "namespace", d.namespace}
 	if out, err := d.command(ctx, quiet...).CombinedOutput(); err != nil && !strings.Contains(string(out), "AlreadyExists") {
@@ -183,7 +182,7 @@ func (d *demo) scaleDown(ctx context.Context) (float64, error) {
 	}
 	seconds := time.Since(began).Seconds()
 	running := d.command(ctx, "wait", "mc", cluster, "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
-	_ = running.Run() // for the watch's last line; the check comes from the objects
+	_ = running.Run() // for the watch's last line; the objects are the check
 	stop()
 	_ = watch.Wait()
 	return seconds, nil
@@ -237,7 +236,7 @@ Nothing was lost. The cluster stays up; try
 	return nil
 }
 
-// line of what the demo prints in the end.
+// line is one of those that the demo prints at the end.
 type line struct {
 	name  string
 	value any
@@ -256,7 +255,7 @@ func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.out, "# "+format+"\n", args...)
 }
 
-// show runs kubectl as a person would, and shows the command and its output.
+// show runs kubectl, and shows the command and its output.
 func (d *demo) show(ctx context.Context, args ...string) error {
 	fmt.Fprintf(d.out, "$ kubectl %s\n", strings.Join(args, " "))
 	c := d.command(ctx, args...)

@@ -23,8 +23,8 @@ const (
 	routedCluster = "routed"
 )
 
-// runRouted shows a scaling that an application can't notice: it has one address, and goes on using
-// the cache while this shrinks and grows again.
+// runRouted shows a scaling that an application can't notice: the application has one address, and uses the
+// cache while this shrinks and grows again.
 func (d *demo) runRouted(ctx context.Context) error {
 	var err error
 	if d.config, err = kubeconfig(); err != nil {
@@ -72,7 +72,7 @@ func (d *demo) runRouted(ctx context.Context) error {
 	return d.finishRouted(checks, stop())
 }
 
-// routers are reached at this address, through the API server's port forwarding.
+// routers returns an address of the routers, through the API server's port forwarding.
 func (d *demo) routers(ctx context.Context) (address string, err error) {
 	names, err := d.command(ctx, "get", "pod", "-l", "app.kubernetes.io/instance="+routedCluster+",app.kubernetes.io/component=router",
 		"-o", "jsonpath={.items[*].metadata.name}").Output()

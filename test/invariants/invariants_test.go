@@ -7,8 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// rest is a cluster of two members, a third one having left: its volume is
-// about to be drained.
+// rest is a cluster of two members. A third one has left, and its volume is about to be drained.
 func rest() *State {
 	s := &State{
 		Cluster: Cluster{Exists: true, Finalizer: true, Size: 2, KeepsItems: true, Shown: []string{"data-cache-2"}},
@@ -48,15 +47,15 @@ func receipt() *contract.Receipt {
 	return &contract.Receipt{Version: 1, Source: "claim-2", Complete: true, Found: 3, Outcomes: contract.Outcomes{Added: 2, Expired: 1}}
 }
 
-// drained has the receipt recorded.
+// drained records the receipt on the claim.
 func drained(s *State) {
 	s.Claims[2].Receipt = receipt()
 }
 
-// said: its drainer left the receipt.
+// said lets the claim's drainer leave the receipt.
 func said(s *State) { s.Claims[2].ReceiptsLeft = []*contract.Receipt{receipt()} }
 
-// unreadable: its drainer ended with this exit code.
+// unreadable lets the claim's drainer end with this exit code.
 func unreadable(exitCode int) func(*State) {
 	return func(s *State) {
 		s.Claims[2].ReceiptsLeft = []*contract.Receipt{{Version: 1, Source: "claim-2", ExitCode: exitCode}}
@@ -65,7 +64,7 @@ func unreadable(exitCode int) func(*State) {
 
 func release(s *State) { s.Claims[2].HasFinalizer = false }
 
-// then makes the step that the changes are.
+// then returns the states before and after the changes.
 func then(before *State, changes ...func(*State)) (*State, *State) {
 	after := rest()
 	after.Claims, after.Pods = slices.Clone(before.Claims), slices.Clone(before.Pods)
@@ -89,8 +88,8 @@ func given(changes ...func(*State)) *State {
 
 func nothing(*State) {}
 
-// TestEachInvariantIsBrokenByWhatBreaksIt also has, for each way to break one,
-// the step beside it that breaks none.
+// TestEachInvariantIsBrokenByWhatBreaksIt also has, for each way to break an invariant, a similar step that
+// breaks none.
 func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	runs := func(s *State) { s.Jobs = append(s.Jobs, job()) }
 	works := func(s *State) { s.Pods = append(s.Pods, drainer()) }
@@ -212,7 +211,7 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	}
 }
 
-// spoilt records a receipt just as the drainer left it, with what is wrong.
+// spoilt records a wrong receipt, just as the drainer left it.
 func spoilt(spoil func(*contract.Receipt)) func(*State) {
 	return func(s *State) {
 		r := receipt()
@@ -230,7 +229,7 @@ func version(v string) func(*State) {
 	return func(s *State) { s.Versions = map[string]string{"StatefulSet cache": v} }
 }
 
-// TestLeavingIsWhatTheSpecSays: only then are the values on a volume old.
+// TestLeavingIsWhatTheSpecSays also shows that the values on a volume count as old only then.
 func TestLeavingIsWhatTheSpecSays(t *testing.T) {
 	at := func(size, replicas int32) *State {
 		s := rest()

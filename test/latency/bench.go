@@ -33,15 +33,14 @@ const (
 	podGone
 	jobCreated
 	drainerCreated
-	// drainerEnded: its pod says so. The Job's word for it may come too late to be
-	// seen.
+	// drainerEnded is when the drainer's pod says so. The Job's condition may come too late to be seen.
 	drainerEnded
 	jobComplete
 	claimGone
 	moments
 )
 
-// scaleDown is one of those that are measured.
+// scaleDown is a measured scale-down.
 type scaleDown struct {
 	// at is when the event of each moment arrived.
 	at [moments]time.Time
@@ -79,7 +78,7 @@ func (b *bench) create(ctx context.Context, size int) error {
 			Size:    ptr.To(int32(size)),
 			Memory:  ptr.To(resource.MustParse("64Mi")),
 			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("128Mi")},
-			// The drain's steps are measured, without a live move before them.
+			// Without patience there is no live move before the drain.
 			Routing: cachev1alpha1.RoutingSpec{Patience: &metav1.Duration{}},
 		},
 	}
@@ -110,7 +109,7 @@ func (b *bench) settle(ctx context.Context) error {
 	})
 }
 
-// fill stores the items on their owners.
+// fill stores items on their owners.
 func (b *bench) fill(ctx context.Context, items int) error {
 	mc, err := b.memcached(ctx)
 	if err != nil {
@@ -173,7 +172,7 @@ func (b *bench) measure(ctx context.Context, size int) (scaleDown, error) {
 	return one, b.settle(ctx)
 }
 
-// watch sends the changes from now on.
+// watch sends the changes from now on to events.
 func (b *bench) watch(ctx context.Context, list client.ObjectList, events chan<- watch.Event) error {
 	if err := b.kube.List(ctx, list, client.InNamespace(b.namespace)); err != nil {
 		return err
@@ -196,8 +195,7 @@ func (b *bench) watch(ctx context.Context, list client.ObjectList, events chan<-
 	return nil
 }
 
-// momentOf tells which moment an event is, of the leaving member and its claim; scaled
-// for none.
+// momentOf tells which moment of the leaving member and its claim an event is; scaled for none.
 func momentOf(event watch.Event, ordinal int, claim types.UID) moment {
 	drains := event.Object.(client.Object).GetAnnotations()[cachev1alpha1.AnnotationClaimUID] == string(claim)
 	switch o := event.Object.(type) {

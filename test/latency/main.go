@@ -61,8 +61,8 @@ func run(ctx context.Context, scaleDowns, items int, audit string) (err error) {
 	return nil
 }
 
-// row of the table: a time of a scale-down, in seconds (not a number where one of its
-// ends wasn't seen), and what it should be at most; 0 if nothing is promised.
+// row is one of the table: a value of a scale-down (NaN if it was not seen), and its target, at most; 0 if
+// there is none.
 type row struct {
 	name   string
 	of     func(*scaleDown) float64
@@ -87,7 +87,7 @@ var rows = []row{
 	{"Job Complete → claim gone, s", between(jobComplete, claimGone), 0},
 	{"scaled → claim gone, s", between(scaled, claimGone), 0},
 	{"API writes of the operator", func(s *scaleDown) float64 { return float64(s.all) }, 15},
-	{"of these events", func(s *scaleDown) float64 { return float64(s.events) }, 0},
+	{"events among these", func(s *scaleDown) float64 { return float64(s.events) }, 0},
 }
 
 func print(measured []scaleDown, items int) {

@@ -8,8 +8,8 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// connections prints what memory a connection takes: one that has asked once and is idle, and one
-// that asks for twenty values of 200 bytes at a time.
+// connections prints how much memory a connection takes: an idle one that has asked once, and a busy one that
+// asks for twenty values of 200 bytes at a time.
 func (w *world) connections(ctx context.Context, targets []target) error {
 	n := w.o.idle
 	if n == 0 {
@@ -39,13 +39,13 @@ func (w *world) connections(ctx context.Context, targets []target) error {
 	return nil
 }
 
-// memory of a target's process that is resident and not a file's, in bytes.
+// memory returns the anonymous memory of the target's process, in bytes.
 func (t target) memory() (int64, error) {
 	m, err := harness.MemoryOf(t.pids[0])
 	return m.Anonymous, err
 }
 
-// whileIdle is the memory with n connections that have asked for something once.
+// whileIdle returns the memory with n connections that have asked once.
 func whileIdle(ctx context.Context, t target, n int) (int64, error) {
 	for range n {
 		conn, err := harness.Dial(ctx, t.address)
@@ -64,7 +64,7 @@ func whileIdle(ctx context.Context, t target, n int) (int64, error) {
 	return t.memory()
 }
 
-// whileBusy is the most memory while n connections are busy.
+// whileBusy returns the most memory while n connections are busy.
 func (w *world) whileBusy(ctx context.Context, t target, n int) (int64, error) {
 	most := harness.Highest(50*time.Millisecond, func() int64 {
 		now, _ := t.memory()

@@ -21,7 +21,7 @@ type load struct {
 	o                           *options
 }
 
-// sets is their share, in percent.
+// sets is the percentage of sets.
 func (l load) sets() int {
 	if l.kind == "mix" {
 		return 10
@@ -75,7 +75,7 @@ func (l load) fill(ctx context.Context, address string) error {
 	return nil
 }
 
-// client of one connection sends a pipeline of requests and reads the answers.
+// client returns what each client does: it sends a pipeline of requests, and reads the answers.
 func (l load) client(int) func(*harness.Conn) (int, error) {
 	value := bytes.Repeat([]byte("v"), l.size)
 	var out []byte

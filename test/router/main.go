@@ -1,6 +1,6 @@
-// Command router measures "drainer route" beside a direct connection, twemproxy (Debian's
-// nutcracker), and memcached's own proxy, in one run: throughput, latency, CPU time a
-// request, and memory of a connection. It prints two tables in Markdown: make bench-router.
+// Command router measures "drainer route" beside a direct connection, twemproxy (Debian's nutcracker), and
+// memcached's own proxy, in one run: throughput, latency, CPU time of a request, and memory of a connection. It
+// prints two tables in Markdown: make bench-router.
 package main
 
 import (
@@ -49,7 +49,7 @@ func main() {
 type target struct {
 	name    string
 	address string
-	pids    []int // of the process between the client and the members, if there is one
+	pids    []int // the process between the client and the members; none if direct
 }
 
 func measure(ctx context.Context, o *options) error {
@@ -83,8 +83,8 @@ func measure(ctx context.Context, o *options) error {
 	return nil
 }
 
-// loads are those that are asked for, in the table's order. A miss has no size, and a pipeline of
-// twenty 10 kB values on a thousand connections measures memory only: both are left out.
+// loads returns the loads in the table's order. It leaves out misses of a second size, because a miss has no
+// size, and pipelines of twenty 10 kB values on a thousand connections, which would measure memory only.
 func (o *options) loads() (all []load) {
 	for _, kind := range o.kinds {
 		for i, size := range *o.sizes {
@@ -101,10 +101,10 @@ func (o *options) loads() (all []load) {
 	return all
 }
 
-// result of one row in one round: requests a second, and microseconds.
+// result is that of one row in one round: requests a second, and microseconds.
 type result struct{ rate, p50, p99, cpu, members float64 }
 
-// cells of the table: medians of all rounds.
+// cells are those of a row's figures: medians of all rounds.
 func cells(rounds []result) []any {
 	of := func(format string, field func(result) float64) any {
 		var values []float64

@@ -124,7 +124,7 @@ func (w *world) twemproxy(servers []string) (target, error) {
 	return target{"twemproxy", address, []int{pid}}, err
 }
 
-// proxyConfig is for memcached's proxy: each key is asked of one member.
+// proxyConfig lets memcached's proxy ask one member for each key.
 const proxyConfig = `
 function mcp_config_pools()
   local backends = {}
@@ -173,7 +173,7 @@ func try(ctx context.Context, address string) error {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	for i := range 50 { // some for each member
+	for i := range 50 { // some keys for each member
 		if _, err := fmt.Fprintf(conn, "set ready-%d 0 0 1\r\nx\r\n", i); err != nil {
 			return err
 		}

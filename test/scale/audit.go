@@ -7,13 +7,12 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// call is what requests are counted by.
+// call is a kind of request.
 type call struct{ verb, resource string }
 
 func (c call) String() string { return c.verb + " " + c.resource }
 
-// write tells whether the call changes something, and read whether it asks for
-// something; a watch is neither.
+// write tells whether the call changes something. A watch is neither a write nor a read.
 func (c call) write() bool {
 	switch c.verb {
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -48,7 +47,7 @@ func (c counts) sum(which func(call) bool) int {
 	return n
 }
 
-// audit counts the manager's requests, by the API server's audit log.
+// audit counts the manager's requests, from the API server's audit log.
 type audit struct {
 	mu     sync.Mutex
 	log    harness.AuditLog
@@ -56,7 +55,7 @@ type audit struct {
 	failed int // requests that the API server refused
 }
 
-// read counts what came since the last call.
+// read counts the requests since the last call, and returns all counts.
 func (a *audit) read() (counts, int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

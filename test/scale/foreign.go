@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// createForeign makes n pods, claims and Jobs each in the first clusters' namespace that belong to no cluster: no
-// scheduler, provisioner or Job controller looks after them.
+// createForeign makes n pods, n claims and n Jobs in the first clusters' namespace. They belong to no cluster,
+// and no scheduler, provisioner or Job controller acts on them.
 func (w *world) createForeign(n int) phase {
 	return func(ctx context.Context, _ *column) (float64, error) {
 		began := time.Now()
@@ -56,7 +56,7 @@ func foreign(about metav1.ObjectMeta) []client.Object {
 		&corev1.Pod{ObjectMeta: about, Spec: pod},
 		&corev1.PersistentVolumeClaim{ObjectMeta: about, Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			// A volume that never comes keeps the binder quiet.
+			// The binder waits for this volume, which never exists.
 			StorageClassName: ptr.To(""), VolumeName: "nowhere-" + about.Name,
 			Resources: corev1.VolumeResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},

@@ -12,8 +12,7 @@ import (
 //go:embed kwok.yaml
 var stages string
 
-// progress is the log of every drainer while it works: a CRI log line with the
-// drainer's own progress line in it.
+// progress is the log of every drainer at work: the drainer's progress line in a CRI log line.
 const progress = `2026-01-01T00:00:00.000000000Z stdout F {"phase":"Adding","itemsDone":500,"itemsTotal":1000,"bytesDone":50000,"bytesTotal":100000}
 `
 

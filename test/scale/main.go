@@ -1,6 +1,5 @@
-// Command scale measures the manager beside a thousand clusters: a real control
-// plane, kwok (which plays nodes and pods), and the manager, each as processes
-// of their own that end with this one. It prints one table.
+// Command scale measures the manager beside a thousand clusters. A real control plane, kwok (which plays nodes
+// and pods), and the manager are processes of their own that end with this one. It prints one table.
 package main
 
 import (
@@ -28,8 +27,7 @@ type options struct {
 	steps []int
 	// idle is how long the manager is watched at rest.
 	idle time.Duration
-	// resync is how often it resyncs, while it is watched until it has reconciled each cluster
-	// twice.
+	// resync is how often the manager resyncs in the phase in which it reconciles each cluster twice.
 	resync     time.Duration
 	scaleDowns int
 	// largeFrom members of one cluster shrink to largeTo.
@@ -51,7 +49,7 @@ func main() {
 	flag.StringVar(&o.kwok, "kwok", "bin/kwok", "The kwok program.")
 	flag.StringVar(&o.manager, "manager", "bin/manager", "The manager's program: another one than this tree's, to compare.")
 	flag.DurationVar(&o.idle, "idle", 2*time.Minute, "How long the manager is watched at rest.")
-	flag.DurationVar(&o.resync, "resync", 30*time.Second, "How often it resyncs, when it is watched doing so; 0 leaves that out.")
+	flag.DurationVar(&o.resync, "resync", 30*time.Second, "How often it resyncs in the phase resync; 0 leaves the phase out.")
 	flag.IntVar(&o.scaleDowns, "scale-downs", 200, "Clusters that lose a member at once.")
 	flag.IntVar(&o.largeFrom, "large-from", 200, "Members of the large cluster; 0 for none.")
 	flag.IntVar(&o.largeTo, "large-to", 100, "Members that it is scaled to.")
@@ -78,7 +76,7 @@ func runAndPrint(ctx context.Context, o options) error {
 	return err
 }
 
-// run measures all phases. Where one fails, it returns those before.
+// run measures all phases. If one fails, it returns those before it.
 func run(ctx context.Context, o options, out io.Writer) (columns []*column, err error) {
 	deployed.QuietLogs()
 	dog, err := watchdog.Start("scale")

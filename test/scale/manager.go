@@ -27,7 +27,7 @@ type manager struct {
 	started                time.Time
 }
 
-// startManager starts it as its service account, with these further flags.
+// startManager starts the manager as its service account, with further flags.
 func startManager(c *controlPlane, program string, flags ...string) (*manager, error) {
 	kubeconfig, err := c.kubeconfig(managerToken)
 	if err != nil {
@@ -51,19 +51,18 @@ func startManager(c *controlPlane, program string, flags ...string) (*manager, e
 	return m, err
 }
 
-// load is what the manager has done and used since its start.
+// load has what the manager has done and used since its start.
 type load struct {
 	reconciles, errors, cpu float64
 	depth, active           float64
-	// waits is how long keys waited in the queue: cumulative counts by the upper
-	// bound in seconds.
+	// waits has how long keys waited in the queue: cumulative counts by the upper bound in seconds.
 	waits     map[float64]float64
 	waitedFor float64
 	waitCount float64
 	memory    harness.Memory
 }
 
-// load reads the manager's metrics and what the kernel says of its memory.
+// load reads the manager's metrics and memory.
 func (m *manager) load(ctx context.Context) (*load, error) {
 	families, err := m.scrape(ctx)
 	if err != nil {
@@ -116,7 +115,7 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// sum of a family's values: queues of several priorities, results of several kinds.
+// sum returns that of a family's values: queues of several priorities, or results of several kinds.
 func sum(f *dto.MetricFamily) float64 {
 	total := 0.0
 	for _, metric := range f.GetMetric() {
@@ -130,7 +129,7 @@ func (m *manager) resetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", m.PID()), []byte("5"), 0)
 }
 
-// waitQuantile is an upper bound of how long a key waited for a worker.
+// waitQuantile returns an upper bound, in seconds, of how long a share q of the keys waited for a worker.
 func waitQuantile(now, before *load, q float64) float64 {
 	total := now.waitCount - before.waitCount
 	for _, bound := range slices.Sorted(maps.Keys(now.waits)) {

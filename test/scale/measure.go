@@ -14,11 +14,11 @@ type column struct {
 	// per is the number of clusters, scale-downs or members that the costs are divided
 	// by; 0 if there is nothing to divide.
 	per int
-	// seconds that the phase took, by its own definition; notes has what else it
-	// tells, by the name of the row.
+	// seconds is how long the phase took, by its own definition. notes has its further figures, by the name of
+	// the row.
 	seconds float64
 	notes   map[string]string
-	// rested is after how many seconds the manager had nothing to do any more.
+	// rested is after how many seconds the manager had nothing left to do.
 	rested float64
 
 	reconciles, errors, cpu float64
@@ -69,7 +69,7 @@ func (w *world) measure(ctx context.Context, name string, per int, settle bool, 
 	return c, w.fill(ctx, c, before, calls, refused)
 }
 
-// fill takes the second look, and the differences.
+// fill reads the figures again, and computes the differences.
 func (w *world) fill(ctx context.Context, c *column, before *load, calls counts, refused int) error {
 	after, err := w.manager().load(ctx)
 	if err != nil {
@@ -91,9 +91,8 @@ func (w *world) fill(ctx context.Context, c *column, before *load, calls counts,
 	return w.manager().profile(ctx, w.options.profiles, c.name+" heap", "heap")
 }
 
-// sampleDepth watches the queue's depth; the function that it returns ends that
-// and tells the highest. A scrape of a thousand clusters costs the manager 0.1 s,
-// which is in its CPU time: hence no more than one in five seconds.
+// sampleDepth samples the queue's depth until highest. A scrape with a thousand clusters costs the manager 0.1
+// s of CPU time, so there is only one in five seconds.
 func (w *world) sampleDepth(ctx context.Context) (highest func() float64) {
 	return harness.Highest(5*time.Second, func() float64 {
 		if m := w.manager(); m != nil {
@@ -105,8 +104,8 @@ func (w *world) sampleDepth(ctx context.Context) (highest func() float64) {
 	})
 }
 
-// profileCPU profiles the first seconds of a phase, if profiles are asked for;
-// the function that it returns waits for the end of that.
+// profileCPU profiles the first seconds of a phase, if profiles are asked for. done waits for the end of the
+// profile.
 func (w *world) profileCPU(ctx context.Context, name string) (done func()) {
 	if w.options.profiles == "" {
 		return func() {}
@@ -126,7 +125,7 @@ func (w *world) settle(ctx context.Context) error {
 	last, since, asked := -1.0, time.Now(), time.Time{}
 	return w.until(ctx, w.options.limit, "the manager rests", func() (string, bool) {
 		if time.Since(asked) < time.Second {
-			return "it was asked a moment ago", false // asking costs it CPU time
+			return "it was asked a moment ago", false // each question costs CPU time
 		}
 		asked = time.Now()
 		l, err := w.manager().load(ctx)

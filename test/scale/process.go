@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// child is a program that runs beside the benchmark, and never outlives it.
+// child is a program that runs beside the benchmark, and never outlives the benchmark.
 type child struct {
 	*harness.Process
 	name, log string
@@ -57,7 +57,7 @@ func (c *child) tail() string {
 	return string(log[bytes.IndexByte(log, '\n')+1:])
 }
 
-// stop ends exactly this child.
+// stop ends this child.
 func (c *child) stop() {
 	if c != nil {
 		_ = c.End(syscall.SIGTERM, 10*harness.Patience) // the API server waits for requests

@@ -63,7 +63,7 @@ func (c *column) cells() []string {
 
 func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
 
-// each shows a count, and what that is for each.
+// each shows a count, and the count for each cluster, scale-down or member.
 func (c *column) each(v float64) string {
 	if c.per == 0 || v == 0 {
 		return fmt.Sprintf("%.0f", v)
@@ -71,7 +71,7 @@ func (c *column) each(v float64) string {
 	return fmt.Sprintf("%.0f (%.1f)", v, v/float64(c.per))
 }
 
-// milliseconds that keys waited, where any did.
+// milliseconds shows how long keys waited; empty if there was no reconcile.
 func (c *column) milliseconds(seconds float64) string {
 	if c.reconciles == 0 {
 		return ""
@@ -86,7 +86,7 @@ func (c *column) cpuCell() string {
 	return fmt.Sprintf("%.1f (%.0f ms)", c.cpu, 1000*c.cpu/float64(c.per))
 }
 
-// allCalls of all phases: reads before writes.
+// allCalls returns the calls of all phases, reads before writes.
 func allCalls(columns []*column) []call {
 	all := map[call]bool{}
 	for _, c := range columns {

@@ -24,7 +24,7 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// world is all that the phases work with.
+// world has all that the phases use.
 type world struct {
 	options options
 	out     io.Writer
@@ -123,11 +123,10 @@ func managerRole(path string) (*rbacv1.ClusterRole, error) {
 	return role, yaml.Unmarshal(text, role)
 }
 
-// manager is the one that runs, or nil.
+// manager returns the one that runs, or nil.
 func (w *world) manager() *manager { return w.current.Load() }
 
-// startManager starts the manager with these further flags, in place of the one
-// that runs.
+// startManager starts the manager with further flags, in place of the one that runs.
 func (w *world) startManager(ctx context.Context, flags ...string) error {
 	w.stopManager()
 	flags = slices.Concat(w.options.managerFlags, flags)
@@ -148,7 +147,7 @@ func (w *world) stopManager() {
 	}
 }
 
-// ended tells which program has ended by itself.
+// ended returns an error if a program has ended by itself.
 func (w *world) ended() error {
 	err := errors.Join(w.plane.ended(), w.kwok.ended())
 	if m := w.manager(); m != nil {
@@ -164,7 +163,7 @@ func (w *world) close() {
 	w.plane.stop()
 }
 
-// until waits for a state, with a progress line now and then.
+// until waits for a state, and prints a progress line every five seconds.
 func (w *world) until(ctx context.Context, limit time.Duration, what string, is func() (string, bool)) error {
 	said := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %s", limit))

@@ -164,7 +164,7 @@ func (s *Stranger) relabel(ctx context.Context, random uint64) (string, error) {
 		cachev1alpha1.LabelComponent, cachev1alpha1.LabelManagedBy, cachev1alpha1.LabelInstance))
 }
 
-// annotate writes as large an annotation as the API server takes.
+// annotate writes an annotation that is nearly as long as the API server takes.
 func (s *Stranger) annotate(ctx context.Context, random uint64) (string, error) {
 	const much = 200 << 10
 	return s.change(ctx, random, "write a long annotation", fmt.Sprintf(`{"metadata":{"annotations":{"example.com/notes":%q}}}`, strings.Repeat("x", much)))
