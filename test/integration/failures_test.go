@@ -38,7 +38,7 @@ func (w *world) failedDrain() *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// claimIsKept returns nil while the claim is there, held, and mountable.
+// claimIsKept returns nil while the claim exists with the finalizer, and can be mounted.
 func (w *world) claimIsKept(ordinal int) error {
 	c := w.claim(ordinal)
 	if c == nil || c.DeletionTimestamp != nil || !slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {

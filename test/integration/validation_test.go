@@ -335,7 +335,7 @@ func TestScaleBeyondTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-// A later rule must not keep people from changing what is stored.
+// People must be able to change a stored cluster that breaks a later rule.
 func TestAClusterOfLittleMemoryFromEarlierCanStillBeChanged(t *testing.T) {
 	w := newNamespace(t)
 	const rule = "memory must be 64Mi at least"
@@ -361,7 +361,7 @@ func TestAClusterOfLittleMemoryFromEarlierCanStillBeChanged(t *testing.T) {
 		w.eventually("an object of before", func() error { return admin.Create(t.Context(), o.DeepCopyObject().(client.Object)) })
 	}
 	setRules(t, crd, today)
-	crd.SetResourceVersion("") // Kubernetes writes its status
+	crd.SetResourceVersion("") // Kubernetes writes the CRD's status
 	if err := admin.Patch(t.Context(), crd, client.Merge); err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func TestAClusterOfLittleMemoryFromEarlierCanStillBeChanged(t *testing.T) {
 	}
 }
 
-// otherCRD is ours, of another group.
+// otherCRD returns the Memcached's CRD, with another group.
 func otherCRD(t *testing.T, group string) *unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile("../../config/crd/bases/cache.example.com_memcacheds.yaml")
@@ -421,7 +421,7 @@ func asOfBefore(w *world, name string, spec map[string]any) *unstructured.Unstru
 	return o
 }
 
-// specSchema of the CRD's one version.
+// specSchema returns that of the CRD's one version.
 func specSchema(t *testing.T, crd *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
