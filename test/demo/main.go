@@ -46,7 +46,7 @@ func run(ctx context.Context) error {
 	return d.run(ctx)
 }
 
-// What the sample makes.
+// These describe the sample.
 const (
 	persistentSample = "config/samples/cache_v1alpha1_memcached_persistent.yaml"
 

@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
-// What the sample with routers makes.
+// These describe the sample with routers.
 const (
 	routedSample  = "config/samples/cache_v1alpha1_memcached_routed.yaml"
 	routedCluster = "routed"
