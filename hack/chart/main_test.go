@@ -177,15 +177,15 @@ func TestValuesReachTheManager(t *testing.T) {
 
 func TestWrongValuesAreRefusedByName(t *testing.T) {
 	for name, test := range map[string]struct{ set, want string }{
-		"a name that is none":       {"replica=2", "replica"},
-		"a name inside of one":      {"uninstall.timeout=3", "timeout"},
+		"an unknown name":           {"replica=2", "replica"},
+		"an unknown nested name":    {"uninstall.timeout=3", "timeout"},
 		"today's image":             {"image=a/b:c", "image"},
 		"a word":                    {"uninstall.memcacheds=Forget", "'Keep', 'Delete'"},
 		"a text for a number":       {"replicas=two", "replicas"},
 		"a digest without sha256":   {"image.digest=abc", "digest"},
 		"no account, and no name":   {"serviceAccount.create=false", "serviceAccount/name"},
 		"a label that selects":      {"podLabels.app\\.kubernetes\\.io/name=x", "app.kubernetes.io/name"},
-		"an argument that is none":  {"args={debug}", "args"},
+		"an invalid argument":       {"args={debug}", "args"},
 		"an address without a mask": {"networkPolicy.egress.apiServer.cidrs={10.0.0.1}", "cidrs"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func (r *saveRow) measure(ctx context.Context, b *bench) (err error) {
 	if r.items, err = m.items(ctx); err != nil {
 		return err
 	}
-	b.progressf("%d items are stored, and are saved …", r.items)
+	b.progressf("%d items are stored; saving …", r.items)
 	if r.save, err = m.step(func() error { return m.End(syscall.SIGTERM, saveLimit) }, `on the disk after ([^)]+)\)`); err != nil {
 		return err
 	}

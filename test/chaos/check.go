@@ -159,7 +159,7 @@ func followed(entries []entry, drains []pastDrain) (map[string]string, error) {
 			}
 		}
 		if volume == "" {
-			return nil, fmt.Errorf("key %s was drained to a member that was none", e.key)
+			return nil, fmt.Errorf("key %s was drained to a member that did not exist", e.key)
 		}
 		where[e.key] = volume
 	}

@@ -89,8 +89,8 @@ func addressesStayFor(t *testing.T, client cachev1alpha1.Client) {
 	f.settled(2)
 	found("when two are left", f.stableApp(client, 2))
 	var answer error
-	defer func() { t.Logf("who comes late got: %v", answer) }()
-	f.eventually("who comes late is refused", func() bool {
+	defer func() { t.Logf("a late client got: %v", answer) }()
+	f.eventually("a late client is refused", func() bool {
 		var conn net.Conn
 		if conn, answer = dialSoon(f.ctx, "tcp", addresses[2]); answer == nil {
 			_ = conn.Close()

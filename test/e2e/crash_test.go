@@ -103,7 +103,7 @@ func TestASurvivorThatIsKilledDuringTheDrainLosesNothing(t *testing.T) {
 	f, objects := filled(t, persistent(3))
 
 	f.scale(2)
-	f.eventually("the drainer was made", func() bool { return len(f.drainers()) > 0 || f.claim(2) == nil })
+	f.eventually("there is a drainer", func() bool { return len(f.drainers()) > 0 || f.claim(2) == nil })
 	f.crash(f.pod(0))
 
 	f.expectDrained(2, objects)

@@ -109,7 +109,7 @@ func (f *fixture) leavesWhenNobodyCalls(objects []corpus.Object) (stored []corpu
 	f.Helper()
 	old := f.straggle(3, objects)
 	f.scale(2)
-	f.eventually("status says who still calls member 2", func() bool {
+	f.eventually("status says that clients call member 2", func() bool {
 		for _, d := range f.memcached().Status.Drains {
 			if d.Ordinal == 2 && d.Phase == cachev1alpha1.DrainLeaving && d.Reason == cachev1alpha1.ReasonStillCalled {
 				f.Log(d.Message)

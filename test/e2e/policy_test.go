@@ -48,7 +48,7 @@ func (f *fixture) letsInOnlyWhoIsNamed(members int) {
 	f.Helper()
 	pod := f.bystander("stranger")
 	if member := f.pod(1); !f.reaches(pod, member, memcachedPort) || !f.reaches(pod, member, exporterPort) {
-		f.Fatal("a pod does not reach a member that nothing keeps it from")
+		f.Fatal("without a policy in force, a pod does not reach a member")
 	}
 	f.enforcePolicies()
 	for _, c := range []struct {

@@ -143,7 +143,7 @@ func (f *fixture) readFrom(ctx context.Context, ordinal int, keys []string) (fou
 func (f *fixture) expectOneByOne(seen [][]absence) {
 	f.Helper()
 	for i, absences := range seen {
-		f.Logf("of member %d items were missing: %v", i, absences)
+		f.Logf("items of member %d were missing: %v", i, absences)
 		if len(absences) == 0 {
 			f.Errorf("no read has seen that member %d was replaced", i)
 		}

@@ -149,7 +149,7 @@ func (f *fixture) stopsAtASpoiledSecret(s *secrets, logins string) {
 func (f *fixture) tellsNoPassword() {
 	f.Helper()
 	if told := f.dump(); strings.Contains(told, password) {
-		f.Errorf("the password is told:\n%s", told)
+		f.Errorf("the password is shown:\n%s", told)
 	}
 }
 
@@ -179,13 +179,13 @@ func TestASecuredClusterWithoutStorage(t *testing.T) {
 	s := newSecrets(f, &spec)
 	s.write("shop:" + password + "\n")
 	f.create(spec)
-	f.eventually("an application gets in", func() bool { return f.bound() == nil })
+	f.eventually("an application is let in", func() bool { return f.bound() == nil })
 	before := f.pods()[0]
 	binding := f.memcached().Status.Binding.Name
 
 	s.write("shop:" + password + "-2\n")
 	var err error
-	f.eventually("the application that is given the new password gets in", func() bool {
+	f.eventually("an application with the new password is let in", func() bool {
 		f.nudge(&before)
 		err = f.bound()
 		secret := &corev1.Secret{}

@@ -71,7 +71,7 @@ func TestAStorageClassThatLetsNoVolumeGrowIsToldOf(t *testing.T) {
 	f = setup(t, spec)
 
 	f.patch(f.memcached(), `{"spec":{"storage":{"size":"256Mi"}}}`)
-	f.eventually("the condition tells of it", func() bool {
+	f.eventually("the condition says so", func() bool {
 		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
 		return c != nil && c.Reason == cachev1alpha1.ReasonVolumesCannotGrow && strings.Contains(c.Message, "must support resize")
 	})

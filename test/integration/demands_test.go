@@ -165,7 +165,7 @@ func TestWhatAdmissionMakesOfAWriteIsWhatWasWritten(t *testing.T) {
 	// Later changes by other clients are reverted, as without such a policy.
 	before = w.statefulSet().Generation
 	w.change(w.statefulSet(), `{"spec":{"template":{"spec":{"enableServiceLinks":true}}}}`)
-	w.eventually("a stranger's change is taken back", func() error {
+	w.eventually("a stranger's change is reverted", func() error {
 		if links := w.statefulSet().Spec.Template.Spec.EnableServiceLinks; ptr.Deref(links, true) {
 			return fmt.Errorf("enableServiceLinks is true")
 		}

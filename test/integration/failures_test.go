@@ -155,8 +155,8 @@ func TestDrainerThatDiesIsStartedAgain(t *testing.T) {
 	tier.Second(t, "TestDrainThatFailedForASurvivorComesRightByItself")
 	t.Parallel()
 	for what, mishap := range map[string]player.Script{
-		"its node is lost":           player.Vanish,
-		"it ends with a passing sin": player.Fail(contract.ExitUnreachable, "SurvivorUnreachable", "cache-0 did not answer"),
+		"its node is lost":        player.Vanish,
+		"a survivor is away once": player.Fail(contract.ExitUnreachable, "SurvivorUnreachable", "cache-0 did not answer"),
 	} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)

@@ -366,7 +366,7 @@ func TestAStatefulSetThatWasCopiedIsNotTakenOver(t *testing.T) {
 	w.create(copied)
 	other := apitest.MakeMemcached("other").Size(2).Storage("128Mi").Obj()
 	w.create(other)
-	w.eventually("Degraded, for the name is taken", func() error {
+	w.eventually("Degraded, because the name is taken", func() error {
 		for _, m := range w.clusters() {
 			for _, c := range m.Status.Conditions {
 				if m.Name == "other" && c.Type == cachev1alpha1.ConditionDegraded && c.Reason == cachev1alpha1.ReasonNameTaken {
@@ -399,7 +399,7 @@ func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 	old := w.serverList()
 	w.scale(3)
 	w.settled(3)
-	equal(w, "the claims tell of the ring", w.claim(0).Annotations[cachev1alpha1.AnnotationMoved] != "", true)
+	equal(w, "the claims have the ring", w.claim(0).Annotations[cachev1alpha1.AnnotationMoved] != "", true)
 	w.stopOperator()
 	w.change(w.serverList(), asJSON(map[string]any{
 		"data":     old.Data,
@@ -438,7 +438,7 @@ func TestAClaimOfALaterRingIsFollowedByANextOne(t *testing.T) {
 	}
 	later := serial().Serial + 1
 	w.change(w.claim(0), fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, cachev1alpha1.AnnotationMoved, later))
-	w.eventually("the list tells of the next ring, by which all are moved", func() error {
+	w.eventually("the list has the next ring, by which all are moved", func() error {
 		for i := range 3 {
 			if by := w.claim(i).Annotations[cachev1alpha1.AnnotationMoved]; serial().Serial <= later || by != strconv.FormatInt(serial().Serial, 10) {
 				return fmt.Errorf("the list tells of ring %d, member %d is moved by %s", serial().Serial, i, by)
@@ -459,7 +459,7 @@ func TestALabelThatCannotBePutBackShows(t *testing.T) {
 	allow := w.deny("configmaps", "no client may change the list today")
 	w.startOperator()
 	w.scale(1)
-	w.eventually("status says who refuses what", func() error {
+	w.eventually("status quotes the refusal", func() error {
 		degraded := meta.FindStatusCondition(w.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
 		if degraded == nil || degraded.Status != "True" || !strings.Contains(degraded.Message, "no client may change the list today") {
 			return errors.New(asJSON(degraded))

@@ -230,7 +230,7 @@ func TestListInDNSIsPutRight(t *testing.T) {
 	w.eventually("two endpoints", right)
 	w.change(w.slice(), `{"endpoints":[{"addresses":["10.66.66.66"],"hostname":"evil"}]}`)
 	w.eventually("the members again", right)
-	w.change(w.slice(), fmt.Sprintf(`{"metadata":{"labels":{%q:"nobody",%q:"other"}}}`, discoveryv1.LabelManagedBy, discoveryv1.LabelServiceName))
+	w.change(w.slice(), fmt.Sprintf(`{"metadata":{"labels":{%q:"none",%q:"other"}}}`, discoveryv1.LabelManagedBy, discoveryv1.LabelServiceName))
 	w.eventually("the labels again", func() error {
 		if s := w.slice(); s.Labels[discoveryv1.LabelManagedBy] != cachev1alpha1.ManagedBy || s.Labels[discoveryv1.LabelServiceName] != listName {
 			return fmt.Errorf("%v", s.Labels)

@@ -64,7 +64,7 @@ func (c *cast) script(d player.Drainer) player.Act {
 	what := "drain " + d.Claim
 	if d.Source != "" {
 		host, _, _ := strings.Cut(d.Source, ".")
-		what = "place " + host
+		what = "move " + host
 		c.last = d
 	}
 	c.seen = append(c.seen, fmt.Sprintf("%s among %d", what, len(d.Servers)))
@@ -109,7 +109,7 @@ func TestItemsAreMovedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
 	w.settled(1)
 	seen := played.take()
 	slices.Sort(seen[:2])
-	equal(w, "what was moved first", seen[:2], []string{"place cache-0 among 3", "place cache-1 among 3"})
+	equal(w, "what was moved first", seen[:2], []string{"move cache-0 among 3", "move cache-1 among 3"})
 	slices.Sort(seen[2:]) // whose pod is gone first is drained first
 	equal(w, "and then", seen[2:], []string{"drain data-cache-1 among 1", "drain data-cache-2 among 1"})
 	equal(w, "what it was about", strings.HasPrefix(played.last.SourceID, "move/"), true)
@@ -130,7 +130,7 @@ func TestWhatReshufflesIsMovedAfterTheDrain(t *testing.T) {
 	w.settled(2)
 	seen := played.take()
 	slices.Sort(seen[1:])
-	equal(w, "what was moved, in order", seen, []string{"drain data-cache-2 among 2", "place cache-0 among 2", "place cache-1 among 2"})
+	equal(w, "what was moved, in order", seen, []string{"drain data-cache-2 among 2", "move cache-0 among 2", "move cache-1 among 2"})
 }
 
 func TestNothingIsMovedWhereNoKeyMoves(t *testing.T) {
@@ -169,7 +169,7 @@ func TestAnotherRoutingPlacesAnewAndOffEndsIt(t *testing.T) {
 	w.change(w.memcached(), `{"spec":{"routing":{"moves":"Live"}}}`)
 	w.settled(3)
 	w.noCondition(cachev1alpha1.ConditionMoving)
-	equal(w, "what was moved", played.takeSorted(), []string{"place cache-0 among 3", "place cache-1 among 3"})
+	equal(w, "what was moved", played.takeSorted(), []string{"move cache-0 among 3", "move cache-1 among 3"})
 }
 
 // movesRun waits until the pods of so many moves run, and returns their Jobs.
@@ -274,7 +274,7 @@ func TestMoveEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
 	w.settled(2)
 	seen := played.take()
 	slices.Sort(seen[:2])
-	equal(w, "what was moved", seen, []string{"place cache-0 among 3", "place cache-1 among 3", "drain data-cache-2 among 2"})
+	equal(w, "what was moved", seen, []string{"move cache-0 among 3", "move cache-1 among 3", "drain data-cache-2 among 2"})
 }
 
 func TestClusterIsDeletedInTheMiddleOfAMove(t *testing.T) {
@@ -304,7 +304,7 @@ func TestClusterOfAnEarlierOperatorIsNotMovedAtOnce(t *testing.T) {
 	kubes.Play(w.namespace, played.script)
 	w.scale(3)
 	w.settled(3)
-	equal(w, "what was moved", played.takeSorted(), []string{"place cache-0 among 3", "place cache-1 among 3"})
+	equal(w, "what was moved", played.takeSorted(), []string{"move cache-0 among 3", "move cache-1 among 3"})
 }
 
 // Each client that may patch ConfigMaps can write a record that names servers.
@@ -329,7 +329,7 @@ func TestForgedNumberEndsNoMoves(t *testing.T) {
 	kubes.Play(w.namespace, played.script)
 	w.change(w.memcached(), `{"spec":{"routing":{"client":"dalli"}}}`)
 	w.settled(2)
-	equal(w, "what was moved", played.takeSorted(), []string{"place cache-0 among 2", "place cache-1 among 2"})
+	equal(w, "what was moved", played.takeSorted(), []string{"move cache-0 among 2", "move cache-1 among 2"})
 }
 
 func TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo(t *testing.T) {
@@ -375,5 +375,5 @@ func TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo(t *testing.T) {
 	w.settled(2)
 	seen := played.take()
 	slices.Sort(seen[:2])
-	equal(w, "what was moved", seen, []string{"place cache-0 among 3", "place cache-1 among 3", "drain data-cache-2 among 2"})
+	equal(w, "what was moved", seen, []string{"move cache-0 among 3", "move cache-1 among 3", "drain data-cache-2 among 2"})
 }

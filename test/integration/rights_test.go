@@ -76,7 +76,7 @@ func unusedRights() error {
 				for _, verb := range rule.Verbs {
 					right := operator.Right{Group: group, Resource: resource, Verb: verb}
 					if _, known := unseen[right]; !known && !operator.Used(right) {
-						unused = append(unused, fmt.Errorf("the operator may %s %s (%q), and no test saw it need that", verb, resource, group))
+						unused = append(unused, fmt.Errorf("the operator may %s %s (%q), and no test needs that", verb, resource, group))
 					}
 				}
 			}

@@ -141,7 +141,7 @@ func TestADrainerIsToldOfAMemberThatNeverStarted(t *testing.T) {
 	kubes.Play(w.namespace, player.Hang)
 	w.scale(1)
 	w.drainRuns(started.UID)
-	equal(w, "told so of one that had", w.tellsNeverStarted(started.UID), false)
+	equal(w, "told so of a member that started", w.tellsNeverStarted(started.UID), false)
 	kubes.Play(w.namespace, player.Succeed(7))
 	w.settled(1)
 }

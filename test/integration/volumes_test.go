@@ -136,7 +136,7 @@ func TestARollOutThatLosesItemsIsForetold(t *testing.T) {
 	for _, write := range w.journal.Writes()[before:] {
 		told = told || write.Resource == "memcacheds/status" && strings.Contains(write.Body, cachev1alpha1.ReasonNoRoomToReplay)
 		if write.Resource == "statefulsets" && !told {
-			t.Errorf("the members are changed before status says that they will start cold: %v", w.journal.Writes()[before:])
+			t.Errorf("the members change before status says that they will start cold: %v", w.journal.Writes()[before:])
 		}
 	}
 	w.quiet()

@@ -249,7 +249,7 @@ func (r *Recorder) Forget(namespace string) {
 func (r *Recorder) Last(namespace, cluster string) (*State, error) {
 	steps, err := r.Steps(namespace, cluster)
 	if err != nil || len(steps) == 0 {
-		return nil, errors.Join(err, fmt.Errorf("nothing is known of namespace %s", namespace))
+		return nil, errors.Join(err, fmt.Errorf("namespace %s has no record", namespace))
 	}
 	return steps[len(steps)-1].After, nil
 }
@@ -310,14 +310,14 @@ func (r *Recorder) lacks(namespace string, list client.ObjectList) error {
 		there[key] = true
 		revision, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 		if last := r.lastChange(namespace, key); last.revision < revision {
-			return fmt.Errorf("%s: revision %d is not known", key, revision)
+			return fmt.Errorf("%s: revision %d is not recorded", key, revision)
 		}
 	}
 	revision, _ := strconv.ParseUint(list.GetResourceVersion(), 10, 64)
 	kind := strings.TrimSuffix(fmt.Sprintf("%T", list), "List") + " "
 	for _, c := range r.changes[namespace] {
 		if last := r.lastChange(namespace, c.key); strings.HasPrefix(c.key, kind) && !there[c.key] && !last.gone && last.revision <= revision {
-			return fmt.Errorf("%s: its end is not known", c.key)
+			return fmt.Errorf("%s: its deletion is not recorded", c.key)
 		}
 	}
 	return nil

@@ -166,7 +166,7 @@ func (b *bench) measure(ctx context.Context, size int) (scaleDown, error) {
 				one.at[m] = time.Now()
 			}
 		case <-ctx.Done():
-			return one, fmt.Errorf("not everything has happened in time: %v", one.at)
+			return one, fmt.Errorf("some moments did not come in time: %v", one.at)
 		}
 	}
 	return one, b.settle(ctx)

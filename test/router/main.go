@@ -34,7 +34,7 @@ func main() {
 	flag.IntVar(&o.keys, "keys", 10_000, "Keys.")
 	flag.IntVar(&o.threads, "threads", 2, "The router's threads.")
 	flag.StringVar(&o.only, "only", "", "Measure only this: direct, router, twemproxy or proxy.")
-	flag.StringVar(&o.proxy, "proxy", "", "A memcached with its own proxy (hack/memcached-suite.sh); empty leaves it out.")
+	flag.StringVar(&o.proxy, "proxy", "", "A memcached that has a proxy (hack/memcached-suite.sh); empty leaves the proxy out.")
 	flag.IntVar(&o.idle, "idle", 1000, "How many connections the memory of one is measured with; 0 leaves that out.")
 	kinds := flag.String("loads", "mix,hits,misses", "What clients do, a list with commas: mix (a tenth sets, the others are hits), hits, misses.")
 	o.connections = harness.Numbers("connections", "Connections, a list with commas.", 1, 50, 1000)

@@ -30,7 +30,7 @@ func (w *world) createForeign(n int) phase {
 			err := each(ctx, from, min(n, from+500), func(ctx context.Context, i int) error {
 				for _, o := range foreign(metav1.ObjectMeta{
 					Namespace: key(0).Namespace, Name: fmt.Sprintf("foreign-%d", i),
-					Labels: map[string]string{"app.kubernetes.io/name": "foreign", "app.kubernetes.io/managed-by": "somebody"},
+					Labels: map[string]string{"app.kubernetes.io/name": "foreign", "app.kubernetes.io/managed-by": "another"},
 				}) {
 					if err := w.client.Create(ctx, o); err != nil {
 						return err
@@ -48,7 +48,7 @@ func (w *world) createForeign(n int) phase {
 
 func foreign(about metav1.ObjectMeta) []client.Object {
 	pod := corev1.PodSpec{
-		SchedulerName: "nobody",
+		SchedulerName: "none",
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers:    []corev1.Container{{Name: "foreign", Image: "foreign:scale"}},
 	}
@@ -63,7 +63,7 @@ func foreign(about metav1.ObjectMeta) []client.Object {
 			},
 		}},
 		&batchv1.Job{ObjectMeta: about, Spec: batchv1.JobSpec{
-			ManagedBy: ptr.To("example.com/nobody"),
+			ManagedBy: ptr.To("example.com/none"),
 			Template:  corev1.PodTemplateSpec{Spec: pod},
 		}},
 	}

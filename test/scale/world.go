@@ -76,7 +76,7 @@ func (w *world) watch(ctx context.Context) error {
 	}
 	go func() { _ = mgr.Start(ctx) }()
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		return errors.New("the benchmark's own watches don't start")
+		return errors.New("the benchmark's own caches don't sync")
 	}
 	return nil
 }

@@ -238,7 +238,7 @@ func (p *pool) take(address string) (*connection, error) {
 	}
 	clock, err := strconv.ParseInt(stats["time"], 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("server %s tells no time: %w", address, err)
+		return nil, fmt.Errorf("server %s does not tell its time: %w", address, err)
 	}
 	return &connection{conn, time.Until(time.Unix(clock, 0).Add(time.Second / 2))}, nil
 }

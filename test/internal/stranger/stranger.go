@@ -92,11 +92,11 @@ func (s *Stranger) meta(kind string, labels, annotations map[string]string) meta
 // idle is a pod that no scheduler schedules.
 func idle() corev1.PodSpec {
 	return corev1.PodSpec{
-		SchedulerName: "nobody", RestartPolicy: corev1.RestartPolicyNever,
+		SchedulerName: "none", RestartPolicy: corev1.RestartPolicyNever,
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		Containers: []corev1.Container{{Name: "drainer", Image: "nobody/nothing", SecurityContext: &corev1.SecurityContext{
+		Containers: []corev1.Container{{Name: "drainer", Image: "none/none", SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}}},
 	}

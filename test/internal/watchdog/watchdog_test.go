@@ -85,10 +85,10 @@ func TestStopEndsWhatHasBeenStartedAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := mine.Wait(); err == nil {
-		t.Error("what has been started was not killed")
+		t.Error("the processes that were started were not killed")
 	}
 	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("what had been started before: %v", err)
+		t.Errorf("the process that was started before: %v", err)
 	}
 	if _, err := os.Stat(w.Dir); !os.IsNotExist(err) || os.TempDir() != before {
 		t.Errorf("%s: %v; temporary files go to %s", w.Dir, err, os.TempDir())

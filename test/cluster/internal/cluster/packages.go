@@ -59,10 +59,10 @@ func installPackages(ctx context.Context, report *Report) error {
 	if _, err := host.Run(ctx, "env", install...); err != nil {
 		// The package lists may be old or missing.
 		if _, err := host.Run(ctx, "apt-get", "update", "--quiet"); err != nil {
-			return fmt.Errorf("the packages %s are missing and apt-get can't reach its sources; %s (%s)", list, elsewhere, lastLine(err))
+			return fmt.Errorf("the packages %s are missing, and apt-get can't reach its sources; %s (%s)", list, elsewhere, lastLine(err))
 		}
 		if _, err := host.Run(ctx, "env", install...); err != nil {
-			return fmt.Errorf("the packages %s are missing and can't be had; %s (%s)", list, elsewhere, lastLine(err))
+			return fmt.Errorf("the packages %s are missing, and apt-get can't install them; %s (%s)", list, elsewhere, lastLine(err))
 		}
 	}
 	if left := missingPackages(); len(left) > 0 {

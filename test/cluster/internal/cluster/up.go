@@ -47,7 +47,7 @@ func Up(ctx context.Context, source Source, count int, report *Report) error {
 		if os.Remove(stateDir) == nil { // the directory is empty: nothing was started
 			return err
 		}
-		return fmt.Errorf("%w\nwhat was started is left for a look at it, with logs in %s; `make cluster-down` removes it", err, programs.Logs)
+		return fmt.Errorf("%w\nwhat was started is still there, with logs in %s; `make cluster-down` removes it", err, programs.Logs)
 	}
 	printUsage(report)
 	return nil
