@@ -45,7 +45,7 @@ func TestJourneyOfACluster(t *testing.T) {
 	f.expectNoDrain(2, claim)
 
 	t.Log("a member leaves; an application with the old list goes on")
-	objects = append(objects, f.leavesWhenNobodyCalls(objects[:1000])...)
+	objects = append(objects, f.leavesWhenNoClientCalls(objects[:1000])...)
 	f.expectAll(2, objects)
 
 	t.Log("the cluster hibernates")

@@ -99,13 +99,13 @@ func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
 	f := setup(t, spec)
 	objects := small(2000)
 	f.fill(3, objects)
-	f.expectAll(2, append(objects, f.leavesWhenNobodyCalls(objects)...))
+	f.expectAll(2, append(objects, f.leavesWhenNoClientCalls(objects)...))
 }
 
-// leavesWhenNobodyCalls scales three members to two. The third gives its items away while an application with
+// leavesWhenNoClientCalls scales three members to two. The third gives its items away while an application with
 // the old list reads these objects, and stores others, which are returned. The member leaves when the
 // application stops.
-func (f *fixture) leavesWhenNobodyCalls(objects []corpus.Object) (stored []corpus.Object) {
+func (f *fixture) leavesWhenNoClientCalls(objects []corpus.Object) (stored []corpus.Object) {
 	f.Helper()
 	old := f.straggle(3, objects)
 	f.scale(2)

@@ -143,7 +143,7 @@ func TestAddressesComeAndGoOnRequest(t *testing.T) {
 }
 
 // Otherwise clients would find another owner's pods at the member's name.
-func TestMemberServiceOfSomebodyElseKeepsTheMemberOffTheList(t *testing.T) {
+func TestMemberServiceOfAnotherOwnerKeepsTheMemberOffTheList(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-member-2"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}

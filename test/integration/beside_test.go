@@ -102,7 +102,7 @@ func (w *world) anothersBudget() *policyv1.PodDisruptionBudget {
 	return foreign
 }
 
-func TestBudgetOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+func TestBudgetOfAnotherOwnerHoldsUpNoMember(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := w.anothersBudget()

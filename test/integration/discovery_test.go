@@ -171,7 +171,7 @@ func TestDiscoveryComesAndGoesOnRequest(t *testing.T) {
 	serves(false)
 }
 
-func TestDiscoveryServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+func TestDiscoveryServiceOfAnotherOwnerHoldsUpNoMember(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-discovery"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}

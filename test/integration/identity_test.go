@@ -113,7 +113,7 @@ func inNamespace(c *corev1.PersistentVolumeClaim, namespace string) *corev1.Pers
 	return c
 }
 
-func TestAClaimThatSomebodyElseControlsKeepsMembersFromStarting(t *testing.T) {
+func TestAClaimThatAnotherControlsKeepsMembersFromStarting(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "database"}}
@@ -139,7 +139,7 @@ func TestAClaimThatSomebodyElseControlsKeepsMembersFromStarting(t *testing.T) {
 
 // One claim with the operator's label, and a number that no member has, must not stop the operator for all
 // clusters.
-func TestAClaimOfAMemberThatCannotBeStopsNobody(t *testing.T) {
+func TestAClaimOfAMemberThatCannotBeStopsNoCluster(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := bareClaim("data-cache-2147483646")

@@ -281,7 +281,7 @@ func (w *world) takenName(others map[string]client.Object) (named string) {
 // Another owner's Service with the list's name stays as it is, and gets no endpoints of the operator's. Clients
 // are told the list by the ConfigMap, and by the members. Another owner's budget, or Service for discovery,
 // holds up nothing either, and status names it, too.
-func TestListServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+func TestListServiceOfAnotherOwnerHoldsUpNoMember(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ClusterIP: corev1.ClusterIPNone}}
@@ -354,7 +354,7 @@ func TestVersionsGrowAfterTheSliceIsGone(t *testing.T) {
 }
 
 // Members must not leave while DNS can't be told.
-func TestMembersStayWhileTheSliceIsSomebodyElses(t *testing.T) {
+func TestMembersStayWhileTheSliceIsAnothers(t *testing.T) {
 	tier.Second(t, "TestListLosesMembersBeforeTheyLeave")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

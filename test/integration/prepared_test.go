@@ -96,7 +96,7 @@ func TestAnOperatorThatStartsFindsPreparedMovers(t *testing.T) {
 }
 
 // Movers that wait don't delay a person's decision. They are deleted.
-func TestPreparedMoversHoldNobodyUp(t *testing.T) {
+func TestPreparedMoversHoldNothingUp(t *testing.T) {
 	tier.Second(t, "TestTheEndOfThePreparationBringsAPlan")
 	for what, happens := range map[string]func(w *world){
 		"a person wants it again":     func(w *world) { w.scale(3) },

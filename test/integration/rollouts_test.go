@@ -226,7 +226,7 @@ func TestAnUpgradeFromBeforeTheLabelReplacesMembersOfAFewClusters(t *testing.T) 
 	}
 }
 
-func TestAnUpgradeThatChangesNothingReplacesNobody(t *testing.T) {
+func TestAnUpgradeThatChangesNothingReplacesNoMember(t *testing.T) {
 	w, worlds := newFleet(t, 1, 2, 1)
 	var before []string
 	for _, c := range worlds {

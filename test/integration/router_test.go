@@ -288,8 +288,8 @@ func TestRoutersOfAnAutoscaler(t *testing.T) {
 	w.noCondition(cachev1alpha1.ConditionRoutersReady)
 }
 
-// TestRoutersKeepTheirTableWhileTheClusterSleeps because a router without servers would not start.
-func TestRoutersKeepTheirTableWhileTheClusterSleeps(t *testing.T) {
+// TestRoutersKeepTheirTableWhileTheClusterHibernates because a router without servers would not start.
+func TestRoutersKeepTheirTableWhileTheClusterHibernates(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(routed), 2)
 	before := w.allRoutedTo(2, 2)
@@ -301,14 +301,14 @@ func TestRoutersKeepTheirTableWhileTheClusterSleeps(t *testing.T) {
 	equal(w, "the table", w.allRoutedTo(2, 2), before)
 }
 
-func TestRouterNamesOfSomebodyElse(t *testing.T) {
+func TestRouterNamesOfAnotherOwner(t *testing.T) {
 	for kind, foreign := range map[string]client.Object{
 		"service": &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 		"table":   &corev1.ConfigMap{Data: map[string]string{"mine": "yes"}},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			if kind != "table" {
-				tier.Second(t, "TestRouterNamesOfSomebodyElse")
+				tier.Second(t, "TestRouterNamesOfAnotherOwner")
 			}
 			w := newWorld(t)
 			foreign.SetName(routerName)

@@ -122,7 +122,7 @@ func TestRollingRestartLeavesTheListAlone(t *testing.T) {
 	equal(w, "status.servers", w.memcached().Status.Servers, w.ring(3))
 }
 
-func TestHibernatedClusterListsNobodyAndResumesAsAWhole(t *testing.T) {
+func TestHibernatedClusterListsNoMemberAndResumesAsAWhole(t *testing.T) {
 	tier.Second(t, "TestHibernateKeepsTheClaimsAndResumesOnThem")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -153,7 +153,7 @@ func TestListIsPutRight(t *testing.T) {
 }
 
 // If another owner's ConfigMap has the list's name, members must not leave, because clients can't be told.
-func TestMembersStayWhileTheListIsSomebodyElses(t *testing.T) {
+func TestMembersStayWhileTheListIsAnothers(t *testing.T) {
 	tier.Second(t, "TestListLosesMembersBeforeTheyLeave")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

@@ -159,7 +159,7 @@ func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 }
 
 // A claim with the operator's finalizer is drained, even if another controller takes control of it later.
-func TestAMembersClaimThatSomebodyTakesControlOfIsDrained(t *testing.T) {
+func TestAMembersClaimThatAnotherTakesControlOfIsDrained(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	left := w.claim(2)
@@ -173,7 +173,7 @@ func TestAMembersClaimThatSomebodyTakesControlOfIsDrained(t *testing.T) {
 }
 
 // Kubernetes doesn't check the name of a claim's volume.
-func TestAClaimWhoseVolumeCannotBeStopsNobody(t *testing.T) {
+func TestAClaimWhoseVolumeCannotBeStopsNoCluster(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := bareClaim(claimName(400))

@@ -70,7 +70,7 @@ func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
 	w.showsAtRest()
 }
 
-func TestVolumesWhoseSizeNobodyGaveFollowMemory(t *testing.T) {
+func TestVolumesWithoutASizeFollowMemory(t *testing.T) {
 	w := newWorld(t)
 	w.create(apitest.MakeMemcached(name).Size(2).Storage("0").Obj())
 	w.settled(2)

@@ -24,7 +24,7 @@ func TestOnlyRulesWithOurCommentAreDeleted(t *testing.T) {
 	}
 }
 
-func TestTableIsRemovedOnlyWhenNobodyUsesIt(t *testing.T) {
+func TestATableInUseIsNotRemoved(t *testing.T) {
 	const base = "\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy accept;\n"
 	for name, test := range map[string]struct {
 		listing string
