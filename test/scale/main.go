@@ -60,7 +60,7 @@ func main() {
 	o.managerFlags = strings.Fields(*flags)
 	o.steps = *steps
 	harness.Main("scale", func(ctx context.Context) error {
-		if !slices.IsSorted(o.steps) {
+		if !slices.Equal(o.steps, slices.Compact(slices.Sorted(slices.Values(o.steps)))) {
 			return fmt.Errorf("--clusters=%v: want numbers in growing order", o.steps)
 		}
 		return runAndPrint(ctx, o)

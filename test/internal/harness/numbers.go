@@ -31,7 +31,7 @@ func (l *numbers[T]) Set(text string) error {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseFloat(word, 64)
 		if err != nil || n <= 0 || float64(T(n)) != n {
-			return fmt.Errorf("%q is no positive number, or no whole one", word)
+			return fmt.Errorf("want positive numbers such as %v, not %q", l, word)
 		}
 		list = append(list, T(n))
 	}
