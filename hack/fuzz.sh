@@ -6,7 +6,7 @@ shift
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-# Before Go 1.27 a fuzz test may fail at the end of its time with nothing found: go.dev/issue/75804.
+# Before Go 1.27 a fuzz test may fail at the end of its time although it has found nothing: go.dev/issue/75804.
 ended() {
   ! grep -q 'Failing input written' "$output" &&
     [ "$(grep -A1 -e '^--- FAIL' "$output" | tail -1 | tr -d ' ')" = contextdeadlineexceeded ]

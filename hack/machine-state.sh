@@ -17,7 +17,7 @@ state() {
   awk '{print $2, $3}' /proc/mounts | sort
   for table in filter nat mangle; do
     echo "# iptables -t $table -S"
-    # Without their counters, and in order: rules are asked from the first on.
+    # Without counters, and in their order, which matters.
     iptables -t "$table" -S 2>/dev/null || true
   done
   echo "# ip netns"

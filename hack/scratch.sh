@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints where tests put memcached's files: in memory, where they are in production, if there is
+# Prints the directory for memcached's files in tests: in memory, as in production, if there is
 # room. On a disk, most of the tests' time would be the kernel's.
 set -euo pipefail
 shm=/dev/shm

@@ -4,10 +4,9 @@
 //	chart [--set=NAME=VALUE…] CHART KUSTOMIZED
 //	chart [--set=NAME=VALUE…] [--release=NAME] [--namespace=NAME] [--hook=NAME] CHART
 //
-// CHART is the chart's folder, KUSTOMIZED a file with the objects that the
-// release memcached-operator must consist of. It fails where the two sets
-// differ, and prints all differences. What Helm runs at some point of a release's
-// life is no part of it: --hook=pre-delete prints that instead.
+// CHART is the chart's folder, KUSTOMIZED a file with the objects that the release memcached-operator must
+// consist of. It prints all differences between the two sets, and fails if there is one. Objects of Helm's
+// hooks are not among them: --hook=pre-delete prints those of a hook.
 package main
 
 import (
@@ -33,7 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// release of the chart: its names, and what is set by whoever installs it.
+// release is one of the chart: its names, and the values that a person sets.
 type release struct {
 	name, namespace string
 	values          map[string]any
@@ -73,7 +72,7 @@ func (r release) compareWith(chart, kustomized string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", kustomized, err)
 	}
-	// Helm makes it: --create-namespace.
+	// Helm makes the namespace: --create-namespace.
 	delete(want, "v1 Namespace /"+r.namespace)
 	if diff := compare(want, got); len(diff) > 0 {
 		return fmt.Errorf("%s differs from config/ (-kustomize +chart):\n%s", chart, strings.Join(diff, "\n"))
@@ -82,7 +81,7 @@ func (r release) compareWith(chart, kustomized string) error {
 	return nil
 }
 
-// print the objects that a release consists of, or those of a hook in their order.
+// print prints the objects that a release consists of, or those of a hook in their order.
 func (r release) print(chart, hook string) error {
 	rendered, err := r.render(chart, hook)
 	if err != nil {
@@ -90,7 +89,7 @@ func (r release) print(chart, hook string) error {
 	}
 	weight := func(key string) int {
 		text, _ := annotations(rendered[key])[hookAnnotation+"-weight"].(string)
-		n, _ := strconv.Atoi(text) // none counts as 0, as for Helm
+		n, _ := strconv.Atoi(text) // an empty weight is 0, as for Helm
 		return n
 	}
 	keys := slices.SortedFunc(maps.Keys(rendered), func(a, b string) int {
@@ -143,13 +142,13 @@ func (r release) render(dir, hook string) (map[string]map[string]any, error) {
 		return at != hook
 	})
 	for _, o := range found {
-		// What tells Helm how to treat an object is no part of it.
+		// This annotation is for Helm, and not a part of the object.
 		delete(annotations(o), "helm.sh/resource-policy")
 	}
 	return found, nil
 }
 
-// objects of a YAML stream, by group, kind, namespace and name.
+// objects returns those of a YAML stream, by group, kind, namespace and name.
 func objects(text []byte) (map[string]map[string]any, error) {
 	out := map[string]map[string]any{}
 	for document := range strings.SplitSeq("\n"+string(text), "\n---") {
@@ -189,7 +188,7 @@ func compare(want, got map[string]map[string]any) []string {
 	return diff
 }
 
-// differences adds where two values differ, by path.
+// differences adds the paths at which two values differ.
 func differences(path string, want, got any, diff *[]string) {
 	w, isMap := want.(map[string]any)
 	g, areMaps := got.(map[string]any)

@@ -12,7 +12,7 @@ import (
 
 const chartDir = "../../charts/memcached-operator"
 
-// others are a release whose names have nothing in common with the chart's.
+// others is a release whose names have nothing in common with the chart's.
 func others(t *testing.T, set ...string) release {
 	t.Helper()
 	r := release{name: "ours", namespace: "caching", values: map[string]any{}}
@@ -50,7 +50,8 @@ func at(t *testing.T, value any, path ...any) any {
 	return value
 }
 
-// What a cluster asks of the operator's pod it asks of the Job that uninstalls it: a mesh's label, a quota.
+// The Job that uninstalls the operator needs what the operator's pod needs in a cluster: a mesh's label, limits
+// for a quota.
 func TestTheHooksPodTakesWhatTheOperatorsTakes(t *testing.T) {
 	values := []string{"image.tag=v1", "podLabels.team=shop", "podAnnotations.mesh=off", "resources.limits.cpu=1", "resources.limits.memory=64Mi"}
 	job := rendered(t, others(t, values...), "pre-delete")["batch/v1 Job caching/ours-uninstall"]
@@ -90,7 +91,7 @@ func TestTheHookFollowsTheRelease(t *testing.T) {
 	if account := at(t, pod, "serviceAccountName"); account != "ours-uninstall" {
 		t.Errorf("the Job's account is %v", account)
 	}
-	// The Deployment that the hook stops, and may stop, is the release's.
+	// The hook stops the release's Deployment, and may do so.
 	release := rendered(t, others(t, "image.tag=v1"), "")
 	manager := release["apps/v1 Deployment caching/ours-manager"]
 	if manager == nil {
@@ -176,15 +177,15 @@ func TestValuesReachTheManager(t *testing.T) {
 
 func TestWrongValuesAreRefusedByName(t *testing.T) {
 	for name, test := range map[string]struct{ set, want string }{
-		"a name that is none":       {"replica=2", "replica"},
-		"a name inside of one":      {"uninstall.timeout=3", "timeout"},
+		"an unknown name":           {"replica=2", "replica"},
+		"an unknown nested name":    {"uninstall.timeout=3", "timeout"},
 		"today's image":             {"image=a/b:c", "image"},
 		"a word":                    {"uninstall.memcacheds=Forget", "'Keep', 'Delete'"},
 		"a text for a number":       {"replicas=two", "replicas"},
 		"a digest without sha256":   {"image.digest=abc", "digest"},
 		"no account, and no name":   {"serviceAccount.create=false", "serviceAccount/name"},
 		"a label that selects":      {"podLabels.app\\.kubernetes\\.io/name=x", "app.kubernetes.io/name"},
-		"an argument that is none":  {"args={debug}", "args"},
+		"an invalid argument":       {"args={debug}", "args"},
 		"an address without a mask": {"networkPolicy.egress.apiServer.cidrs={10.0.0.1}", "cidrs"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string) error {
 
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// accounts are a user of the image, for programs that look their own name up.
+// accounts are the files that name a user, for programs that look up their own name.
 func accounts(user string, id int) []file {
 	return []file{
 		{path: "/etc/passwd", mode: 0o644, content: fmt.Appendf(nil,
@@ -77,14 +77,14 @@ func accounts(user string, id int) []file {
 	}
 }
 
-// programImage has nothing but the program.
+// programImage contains nothing but the program.
 func programImage(program string) ([]file, v1.Config, error) {
 	target := "/" + filepath.Base(program)
 	binary, err := static(target, program)
 	return []file{binary}, v1.Config{Entrypoint: []string{target}, User: "65535:65535"}, err
 }
 
-// certificates is where Debian keeps the world's certificate authorities.
+// certificates is Debian's file of certificate authorities.
 const certificates = "/etc/ssl/certs/ca-certificates.crt"
 
 func operatorImage(manager, drainer string) ([]file, v1.Config, error) {

@@ -16,8 +16,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// memcachedImage is Debian's memcached with the libraries that it loads, and
-// nothing else. As in the official image, the user is memcache, 11211.
+// memcachedImage contains Debian's memcached with the libraries that it loads, and nothing else. As in the
+// official image, the user is memcache, 11211.
 func memcachedImage(ctx context.Context) ([]file, v1.Config, error) {
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -51,8 +51,8 @@ func memcachedImage(ctx context.Context) ([]file, v1.Config, error) {
 	}, nil
 }
 
-// unpack downloads the package and the packages of libraries that it depends
-// on, directly or not, and unpacks them all into the tree.
+// unpack downloads the package, and the packages of libraries that it depends on, directly or not. It unpacks
+// them all into the tree.
 func unpack(ctx context.Context, directory, tree, root string) error {
 	packages, err := libraryPackages(ctx, root)
 	if err != nil {
@@ -76,14 +76,14 @@ func unpack(ctx context.Context, directory, tree, root string) error {
 	return nil
 }
 
-// libraryPackages follows the dependencies from the package, but only to
-// packages of libraries: the rest (perl, adduser) is for installation.
+// libraryPackages follows the package's dependencies, but only to packages of libraries: the others (perl,
+// adduser) are for installation.
 func libraryPackages(ctx context.Context, root string) ([]string, error) {
 	output, err := exec.CommandContext(ctx, "apt-cache", "depends", "--important", "--recurse", root).Output()
 	if err != nil {
 		return nil, fmt.Errorf("apt knows no package %s; run apt-get update", root)
 	}
-	libraries := map[string][]string{} // that a package depends on
+	libraries := map[string][]string{} // on which a package depends
 	of := ""
 	for line := range strings.Lines(string(output)) {
 		if !strings.ContainsAny(line[:1], " |") {
@@ -160,9 +160,8 @@ func libraries(tree string, program []byte) ([]file, error) {
 	return append(files, file{path: loader, mode: 0o755, content: content}), nil
 }
 
-// sharedObjects finds the libraries of a tree by name. They are what the
-// loader looks at by itself: /lib and /usr/lib, each with the architecture's
-// own directory.
+// sharedObjects finds the libraries of a tree by name, where the loader finds them: in /lib and /usr/lib, and
+// in the architecture's directory of each.
 func sharedObjects(tree string) (map[string]string, error) {
 	found := map[string]string{}
 	for _, pattern := range []string{"lib/*", "usr/lib/*", "lib/*/*", "usr/lib/*/*"} {

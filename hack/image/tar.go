@@ -31,7 +31,7 @@ type file struct {
 // gives the same image.
 var epoch = time.Unix(0, 0).UTC()
 
-// static reads a program that has to run in an image without any library.
+// static reads a program, and checks that it runs without libraries.
 func static(target, source string) (file, error) {
 	if source == "" {
 		return file{}, fmt.Errorf("which file is to be %s?", target)
@@ -63,8 +63,7 @@ func interpreter(binary *elf.File) string {
 	return ""
 }
 
-// write makes an image of one layer and writes it as one file, in the format
-// that `docker save` made known.
+// write makes an image of one layer, and writes it as one file, in the format of `docker save`.
 func write(imageName, output, architecture string, files []file, config v1.Config) error {
 	tag, err := name.NewTag(imageName)
 	if err != nil {
@@ -91,7 +90,7 @@ func write(imageName, output, architecture string, files []file, config v1.Confi
 	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
 		return err
 	}
-	// Nobody is to load half a file.
+	// No program may load half a file.
 	next := output + ".new"
 	if err := tarball.WriteToFile(next, tag, image); err != nil {
 		return err
@@ -111,7 +110,7 @@ func configFile(image v1.Image, architecture string, config v1.Config) *v1.Confi
 	return result
 }
 
-// archive makes a layer: the files sorted, and their directories before them.
+// archive makes a layer of the files, sorted, and of their directories, which come first.
 func archive(files []file) ([]byte, error) {
 	var buffer bytes.Buffer
 	writer := tar.NewWriter(&buffer)

@@ -1,9 +1,9 @@
 // Command reference writes docs/reference.md from the CRD, which is generated
 // from the API types: reference CRD >FILE.
 //
-// With --slim it prints the CRD instead, without the descriptions within Kubernetes' own
-// types, and with bounds there that our rules need. kubectl apply keeps the whole object in
-// an annotation, of 262,144 bytes at most.
+// With --slim it prints the CRD instead, without the descriptions within Kubernetes' own types, and with the
+// bounds there that the CRD's rules need. kubectl apply keeps the whole object in an annotation, of 262,144
+// bytes at most.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// schema is what is read of a field in an OpenAPI v3 schema.
+// schema is a field in an OpenAPI v3 schema, as far as it is used here.
 type schema struct {
 	Type        string             `json:"type"`
 	Description string             `json:"description"`
@@ -138,7 +138,7 @@ func slimFields(value any, within bool) {
 	}
 }
 
-// slimField keeps the field's own description, unless it is within such a type.
+// slimField keeps the field's own description, unless the field is within such a type.
 func slimField(field any, within, inner bool) {
 	schema, ok := field.(map[string]any)
 	if !ok {
@@ -151,8 +151,8 @@ func slimField(field any, within, inner bool) {
 	}
 }
 
-// bounds are those of fields within Kubernetes' own types, by the field that has them. The API
-// server refuses a rule (CEL) that might take long; a list or a string without a bound might.
+// bounds are those of fields within Kubernetes' own types, by the field that contains them. The API server
+// refuses a rule (CEL) that might take long, as one over a list or a string without a bound might.
 var bounds = map[string]map[string]map[string]any{
 	"containers":     {"ports": {"maxItems": 16}, "volumeMounts": {"maxItems": 64}},
 	"initContainers": {"ports": {"maxItems": 16}, "volumeMounts": {"maxItems": 64}},
@@ -177,7 +177,7 @@ func bound(value any) {
 	}
 }
 
-// within follows the path; nil if it leads nowhere.
+// within returns the object at the path; nil if there is none.
 func within(value any, path ...string) map[string]any {
 	fields, _ := value.(map[string]any)
 	for _, name := range path {
@@ -204,7 +204,7 @@ func page(d *definition) string {
 // section writes the fields of an object, and then those of the objects in it.
 func section(b *strings.Builder, path string, s *schema, written map[string]string) {
 	fmt.Fprintf(b, "\n### %s\n\n%s\n", path, flow(s.Description))
-	fields, _ := json.Marshal(s.Properties) // what came as JSON has JSON
+	fields, _ := json.Marshal(s.Properties) // what was read from JSON can be marshalled
 	if same := written[string(fields)]; same != "" {
 		fmt.Fprintf(b, "\nThe fields are those of `%s`.\n", same)
 		return
@@ -276,7 +276,7 @@ func rules(b *strings.Builder, s *schema) {
 	}
 }
 
-// messages are the rules of a field that has no section, without its name. told has the rules of the
+// messages are those of the rules of a field that has no section, without its name. told has the rules of the
 // fields before it.
 func messages(name string, f *schema, told map[string]string) string {
 	out, seen := "", map[string]bool{}
@@ -297,7 +297,7 @@ func messages(name string, f *schema, told map[string]string) string {
 // longestName is how many characters a name in Kubernetes has at most, which goes without saying.
 const longestName = 253
 
-// kind is a field's type, default and bounds.
+// kind describes a field's type, default and bounds.
 func kind(name string, f *schema, required bool) string {
 	parts := []string{typeName(name, f)}
 	if required {

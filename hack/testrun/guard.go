@@ -19,19 +19,19 @@ import (
 
 const (
 	guardWord = "guard"
-	// clusterState is there while a cluster of test/cluster is up.
+	// clusterState exists while a cluster of test/cluster is up.
 	clusterState = "/var/lib/memcached-operator-cluster"
-	// endsWithin is how long a killed process, or what it holds, may take to go.
+	// endsWithin is how long a killed process, or a file or mount that it uses, may take to go.
 	endsWithin = time.Minute
 )
 
-// guardian is the guard, as the runner sees it.
+// guardian is the guard, for the runner.
 type guardian struct {
 	cmd   *exec.Cmd
 	leash io.WriteCloser
 }
 
-// startGuard starts the guard. It removes the folder in the end, and the cluster, unless one is up by now.
+// startGuard starts the guard. The guard removes the folder at the end, and the cluster, unless one is up now.
 func startGuard(scratch string) (*guardian, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -96,18 +96,18 @@ func cleanUp(sessions []int, scratch string, cluster bool) error {
 	return errors.Join(append(errs, os.RemoveAll(scratch))...)
 }
 
-// process is one that runs.
+// process is a process that runs.
 type process struct {
 	pid  int
 	name string
 }
 
-// String is its name and number.
+// String returns its name and number.
 func (p process) String() string { return fmt.Sprintf("%s (%d)", p.name, p.pid) }
 
 func (p process) kill() { _ = syscall.Kill(p.pid, syscall.SIGKILL) }
 
-// ofSession finds the processes of a session that run.
+// ofSession finds the processes of a session.
 func ofSession(session int) []process {
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
 	var found []process

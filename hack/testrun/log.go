@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// log has a target's whole output, and shows those lines that say what passed or failed.
+// log keeps a target's whole output, and shows the lines that say what passed or failed.
 type log struct {
 	mu     sync.Mutex
 	file   *os.File
@@ -31,7 +31,7 @@ var (
 	wrong = regexp.MustCompile(`^\s*--- FAIL: (\S+)|^FAIL\s+(\S+)|^panic: (.*)|^(make.*\*\*\*.*)`)
 )
 
-// Write takes the output in any pieces.
+// Write takes any piece of the output.
 func (l *log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *log) take() {
 	l.line = l.line[:0]
 }
 
-// note adds a line that is a failure.
+// note adds a failure.
 func (l *log) note(what string) {
 	_, _ = fmt.Fprintf(l, "FAIL %s\n", what)
 	l.mu.Lock()
@@ -65,7 +65,7 @@ func (l *log) note(what string) {
 	l.bad = append(l.bad, what)
 }
 
-// failures are the lines that say what failed, with their places.
+// failures returns the lines that say what failed, with their places.
 func (l *log) failures() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,13 +5,13 @@
 //
 //	testrun [-logs DIR] [-at-once N] [-within DURATION] [-from TEXT] TARGET…
 //
-// The targets begin in their order, N of them at once: one that waits leaves its CPU time to others.
-// It shows which package or test passed or failed; each target's whole output is in DIR/TARGET.log.
-// Its last lines say what failed, and in which log. It goes on after a failure.
+// The targets begin in their order, N of them at once: a target that waits leaves its CPU time to others. It
+// shows which package or test passed or failed; each target's whole output is in DIR/TARGET.log. Its last lines
+// say what failed, and in which log. It goes on after a failure.
 //
-// Two processes share the work. This one runs the targets. The other one, a guard in a session of its
-// own, cleans up when this one has ended in any way, by SIGKILL too: it reads a pipe that nobody else
-// holds the other end of.
+// Two processes share the work. This one runs the targets. The other one, a guard in a session of its own,
+// cleans up when this one has ended in any way, also by SIGKILL: it reads a pipe whose other end only this one
+// has.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 	within := flag.Duration("within", 0, "Begin no target, and end the one that runs, after this time; what passed until then has passed. 0: no limit.")
 	from := flag.String("from", "", "Begin with the target that this text chooses, and go on from there: a commit's hash gives each commit another one.")
 	flag.Parse()
-	// The parent's death ends this process, which make's does not.
+	// Without this, the process would run on when make is killed.
 	runtime.LockOSThread()
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0)
 	r, err := newRun(*logs)
@@ -53,7 +53,7 @@ func main() {
 	os.Exit(r.report())
 }
 
-// rotated begins with the target that the text chooses.
+// rotated returns the targets, beginning with the one that the text chooses.
 func rotated(targets []string, from string) []string {
 	if from == "" || len(targets) == 0 {
 		return targets
@@ -64,7 +64,7 @@ func rotated(targets []string, from string) []string {
 	return append(append([]string{}, targets[first:]...), targets[:first]...)
 }
 
-// run is all targets of one call.
+// run has the targets of one call.
 type run struct {
 	logs, scratch string
 	began         time.Time
@@ -75,7 +75,7 @@ type run struct {
 	trouble []string
 }
 
-// result of one target.
+// result is that of one target.
 type result struct {
 	target, log string
 	outcome     outcome
@@ -109,7 +109,7 @@ func newRun(logs string) (*run, error) {
 	return r, err
 }
 
-// all runs the targets, and returns when those that have begun are over.
+// all runs the targets, and returns when those that have begun have ended.
 func (r *run) all(targets []string, atOnce int, within time.Duration) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -141,14 +141,14 @@ func (r *run) all(targets []string, atOnce int, within time.Duration) {
 	running.Wait()
 }
 
-// troubled notes what went wrong outside the tests.
+// troubled notes an error outside the tests.
 func (r *run) troubled(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.trouble = append(r.trouble, err.Error())
 }
 
-// one runs a target in a session of its own, by which its processes are found.
+// one runs a target in a session of its own, because its processes are found by their session.
 func (r *run) one(ctx context.Context, target string) result {
 	began := time.Now()
 	res := result{target: target, log: filepath.Join(r.logs, target+".log"), outcome: failed}
@@ -184,7 +184,7 @@ func (r *run) one(ctx context.Context, target string) result {
 	return res
 }
 
-// leftBy finds the processes of a target that has ended. One that is ending has a moment for it.
+// leftBy finds the processes of a target that has ended. It leaves them a moment to end.
 func leftBy(session int) []process {
 	for end := time.Now().Add(endsWithin / 6); ; time.Sleep(50 * time.Millisecond) {
 		left := ofSession(session)
@@ -209,7 +209,7 @@ func await(ctx context.Context, session int, done <-chan error) outcome {
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return interrupted
 	case err == nil:
-		return passed // it was over at that moment
+		return passed // the target ended at that moment
 	default:
 		return unfinished
 	}
@@ -222,7 +222,7 @@ func ended(err error) outcome {
 	return passed
 }
 
-// report says how it went, what failed at the end. It returns the exit code.
+// report prints the results, failures last. It returns the exit code.
 func (r *run) report() int {
 	if err := r.guard.finish(); err != nil {
 		r.troubled(fmt.Errorf("clean up: %w", err))

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// folder has a Makefile, and a place for files of the run.
+// folder makes one with a Makefile, and a directory for files of the run.
 func folder(t *testing.T, makefile string) string {
 	t.Helper()
 	if _, err := exec.LookPath("make"); err != nil {
@@ -46,7 +46,7 @@ func folder(t *testing.T, makefile string) string {
 	return dir
 }
 
-// testrun is a command in the folder, and what it writes.
+// testrun returns a command in the folder, and the buffer of its output.
 func testrun(t *testing.T, dir string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	self, err := os.Executable()
@@ -59,7 +59,7 @@ func testrun(t *testing.T, dir string, args ...string) (*exec.Cmd, *bytes.Buffer
 	return cmd, out
 }
 
-// left fails the test if files of the run, or the process, are there.
+// left fails the test if files of the run, or the process, are left.
 func left(t *testing.T, dir string, pid int) {
 	t.Helper()
 	wait.For(t, "nothing to be left", func() error {
@@ -86,7 +86,7 @@ func pidIn(t *testing.T, path string) (pid int) {
 	return pid
 }
 
-// hangs starts a process, and waits for it for ever.
+// hangs is a target that starts a process, and waits for it for ever.
 const hangs = "hang:\n\t@touch $$TMPDIR/file; sleep 86400 & echo $$! >pid.new; mv pid.new pid; wait\n"
 
 func TestARunThatIsKilledLeavesNothingBehind(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// table of a value that came as JSON.
+// table makes a Lua value of one that was read from JSON.
 func table(l *lua.LState, value any) lua.LValue {
 	switch value := value.(type) {
 	case map[string]any:
@@ -70,7 +70,7 @@ func TestArgoCDSeesTheHealthOfACluster(t *testing.T) {
 		"paused a moment ago": {"spec: {paused: true}\nmetadata: {generation: 4}\nstatus: {observedGeneration: 3, conditions: [{type: Degraded, status: 'True', reason: CrashLoop, message: m}]}", "Suspended", "spec.paused is true"},
 		"hibernated":          {settled + "  - {type: Ready, status: 'True', reason: Hibernated, message: size is 0}\n  - {type: Available, status: 'False', reason: Hibernated, message: m}", "Healthy", "Hibernated: size is 0"},
 		"deleted":             {settled + "  - {type: Ready, status: 'False', reason: Deleting, message: it is being deleted}\n  - {type: Degraded, status: 'False', reason: Healthy, message: m}", "Progressing", "Deleting: it is being deleted"},
-		"deleted, and stuck":  {settled + "  - {type: Ready, status: 'False', reason: Deleting, message: m}\n  - {type: Degraded, status: 'True', reason: KeptByFinalizer, message: somebody's finalizer}", "Degraded", "KeptByFinalizer: somebody's finalizer"},
+		"deleted, and stuck":  {settled + "  - {type: Ready, status: 'False', reason: Deleting, message: m}\n  - {type: Degraded, status: 'True', reason: KeptByFinalizer, message: a foreign finalizer}", "Degraded", "KeptByFinalizer: a foreign finalizer"},
 		"without Ready":       {settled + "  - {type: Available, status: 'True', reason: Ready, message: m}", "Progressing", "waiting for the operator"},
 	} {
 		if status, message := health(t, test.object); status != test.status || message != test.message {

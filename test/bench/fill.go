@@ -1,64 +1,58 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// connections to each server of a fill: as many as the drainer opens, and more
-// don't fill faster.
+// connections is how many a fill opens to each server: as many as the drainer does. More don't fill faster.
 const connections = 2
 
-// fill sends all items, whose commands lie ready, as fast as the servers take
-// them, and returns what that took.
+// fill sends the commands, which are in memory, as fast as the servers take them, and returns what that took.
 func fill(ctx context.Context, f fleet, commands [][][]byte) (usage, error) {
-	errs := make(chan error, len(f)*connections)
-	var wg sync.WaitGroup
-	begin, own, servers := time.Now(), ownCPU(), f.cpu()
+	group, sending := errgroup.WithContext(ctx)
+	begin, own, servers := time.Now(), harness.StartMeter(os.Getpid()), f.meter()
 	for i, s := range f {
 		for _, list := range commands[i] {
-			wg.Go(func() {
-				if err := pour(ctx, s.address(), list); err != nil {
-					errs <- err
-				}
+			group.Go(func() error {
+				return pour(sending, s.address(), func(w io.Writer) error {
+					_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{bytes.NewReader(list)}, make([]byte, 128<<10))
+					return err
+				})
 			})
 		}
 	}
-	wg.Wait()
-	used := usage{seconds: time.Since(begin).Seconds(), cpu: ownCPU() - own, servers: f.cpu() - servers}
-	close(errs)
-	return used, <-errs
+	err := group.Wait()
+	used := usage{seconds: time.Since(begin).Seconds()}
+	return used, errors.Join(err, seconds(own, &used.cpu), seconds(servers, &used.servers))
 }
 
-func pour(ctx context.Context, address string, commands []byte) error {
-	const block = 128 << 10
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+// pour sends commands that have no answers, and waits until the server has carried them out.
+func pour(ctx context.Context, address string, send func(io.Writer) error) error {
+	conn, err := harness.Dial(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	for len(commands) > 0 {
-		n := min(len(commands), block)
-		if _, err := conn.Write(commands[:n]); err != nil {
-			return err
-		}
-		commands = commands[n:]
+	if err := send(conn); err != nil {
+		return err
 	}
 	if _, err := conn.Write([]byte("mn\r\n")); err != nil {
 		return err
 	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
+	line, err := conn.Answers.ReadString('\n')
 	if err == nil && line != "MN\r\n" {
 		err = fmt.Errorf("a fill was answered by %q", line)
 	}
@@ -72,7 +66,7 @@ func (p population) filled(ctx context.Context, args ...string) (*server, error)
 		return nil, err
 	}
 	if err := p.into(ctx, s); err != nil {
-		s.kill()
+		s.Kill()
 		return nil, err
 	}
 	return s, nil
@@ -95,7 +89,7 @@ func (p population) saved(ctx context.Context, b *bench) (dir string, err error)
 		return "", err
 	}
 	const wholeFile = 10 * time.Minute // it writes back all that it maps
-	return dir, s.endWithin(syscall.SIGUSR1, wholeFile)
+	return dir, s.End(syscall.SIGUSR1, wholeFile)
 }
 
 // into fills s and checks that it holds every item.
@@ -109,7 +103,7 @@ func (p population) into(ctx context.Context, s *server) error {
 	}
 	n, err := s.items(ctx)
 	if err == nil && n != p.items {
-		err = fmt.Errorf("%v keeps %d of %d items: the benchmark's own mistake", s.cmd.Args, n, p.items)
+		err = fmt.Errorf("%v keeps %d of %d items: the benchmark's own mistake", s.Cmd.Args, n, p.items)
 	}
 	return err
 }

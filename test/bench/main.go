@@ -1,7 +1,6 @@
-// Command bench measures the drainer against what bounds it: its own memcached
-// processes on the loopback interface, the fastest way to fill them, and the
-// tools that people use instead. It prints one table, in Markdown; what it is
-// doing goes to standard error.
+// Command bench measures the drainer against what bounds it: its own memcached processes on the loopback
+// interface, the fastest way to fill them, and the tools that people use instead. It prints its tables to
+// standard output, in Markdown, and its progress to standard error.
 package main
 
 import (
@@ -11,13 +10,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // options say what is measured, and how often.
@@ -28,9 +26,9 @@ type options struct {
 	rounds  int
 	short   bool
 	profile string
-	gib     string
+	gib     *[]float64
 	// millions of items of the drains in which only their number differs.
-	millions []int
+	millions *[]int
 }
 
 func main() {
@@ -43,28 +41,19 @@ func main() {
 	}
 	var o options
 	flag.StringVar(&o.drainer, "drainer", "bin/drainer", "The drainer's program.")
-	flag.StringVar(&o.dir, "dir", os.TempDir(), "Where the warm files lie: a real disk, for the reads from a dropped cache.")
+	flag.StringVar(&o.dir, "dir", os.TempDir(), "Directory of the warm files: on a real disk, for the reads from a dropped cache.")
 	run := flag.String("run", "", "Measure only the rows whose name matches this regular expression; see -list.")
 	list := flag.Bool("list", false, "Print the rows' names and end.")
 	flag.IntVar(&o.rounds, "rounds", 3, "Rounds of each row; the table shows medians.")
 	flag.BoolVar(&o.short, "short", false, "A quick look: one round, a tenth of the items.")
 	flag.StringVar(&o.profile, "profile", "", "Write CPU profiles of the drains and reads into this directory.")
-	flag.StringVar(&o.gib, "gib", "1", "The sizes of saves, in GiB: a list with commas. Each takes as much memory, and room in -dir.")
-	millions := flag.String("millions", "1,3,10", "How many million items the rows \"scale\" and \"live scale\" have: a list with commas. 50 take 15 GiB of memory and 10 of -dir.")
+	o.gib = harness.Numbers("gib", "The sizes of saves, in GiB: a list with commas. Each takes as much memory, and room in -dir.", 1.0)
+	o.millions = harness.Numbers("millions", "How many million items the rows \"scale\" and \"live scale\" have: a list with commas. 50 take 15 GiB of memory and 10 of -dir.", 1, 3, 10)
 	timeout := flag.Duration("timeout", time.Hour, "Bound of the whole.")
 	flag.Parse()
-	for field := range strings.SplitSeq(*millions, ",") {
-		n, err := strconv.Atoi(field)
-		if err != nil || n <= 0 {
-			fmt.Fprintf(os.Stderr, "bench: -millions=%s: a list of numbers is needed\n", *millions)
-			os.Exit(2)
-		}
-		o.millions = append(o.millions, n)
-	}
 	o.run = regexp.MustCompile(*run)
 	if o.short {
-		o.rounds, o.gib = 1, "0.25"
-		o.millions = o.millions[:1]
+		o.rounds, *o.gib, *o.millions = 1, []float64{0.25}, (*o.millions)[:1]
 	}
 	if *list {
 		for _, g := range groups(&o) {
@@ -74,15 +63,11 @@ func main() {
 		fmt.Println(savesName)
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithTimeout(ctx, *timeout)
-	err := measure(ctx, &o)
-	cancel()
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	harness.Main("bench", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, *timeout)
+		defer cancel()
+		return measure(ctx, &o)
+	})
 }
 
 // group is a set of rows that are measured together, on the same items.
@@ -91,7 +76,7 @@ type group struct {
 	rows func(ctx context.Context, b *bench) ([]*row, error)
 }
 
-// groups are all that there is to measure, in the table's order.
+// groups returns all groups, in the table's order.
 func groups(o *options) []group {
 	million := 1_000_000
 	if o.short {
@@ -107,7 +92,7 @@ func groups(o *options) []group {
 	} {
 		all = append(all, group{"drain " + p.name, p.drain})
 	}
-	for _, n := range o.millions {
+	for _, n := range *o.millions {
 		p := population{name: "10 B", size: fixed(10), items: n * million}
 		all = append(all, group{fmt.Sprintf("scale %d M", n), p.scale})
 	}
@@ -125,13 +110,13 @@ func groups(o *options) []group {
 		{name: "10 kB", size: fixed(10_000), items: million / 10},
 		{name: "mix", size: mixed, items: million, metadata: true},
 	} {
-		// A half, a third, and all that a leaving member has.
+		// A half moves, a third, and all that a leaving member has.
 		for _, sizes := range [][2]int{{1, 2}, {2, 3}, {3, 2}} {
 			c := ringChange{p, sizes[0], sizes[1]}
 			all = append(all, group{"move " + c.String(), c.move})
 		}
 	}
-	for _, n := range o.millions {
+	for _, n := range *o.millions {
 		c := ringChange{population{name: "10 B", size: fixed(10), items: n * million}, 1, 2}
 		all = append(all, group{fmt.Sprintf("live scale %d M", n), c.scale})
 	}
@@ -142,7 +127,7 @@ func groups(o *options) []group {
 // bench is one run.
 type bench struct {
 	*options
-	// scratch is a directory of this run's own; remove are others.
+	// scratch is a directory of this run. remove are further directories to be removed.
 	scratch string
 	remove  []string
 }
@@ -178,7 +163,7 @@ func measure(ctx context.Context, o *options) error {
 		b.progressf("%s: %.0f s", g.name, time.Since(start).Seconds())
 	}
 	if len(rows) > 0 {
-		fmt.Printf("%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), load())
+		fmt.Printf("%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), harness.LoadAverage())
 		printTable(os.Stdout, rows)
 		if o.short {
 			printPhases(os.Stdout, rows)
@@ -186,7 +171,7 @@ func measure(ctx context.Context, o *options) error {
 	}
 	if o.run.MatchString(modesName) {
 		compared, err := modes(ctx, b)
-		fmt.Printf("\n%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), load())
+		fmt.Printf("\n%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), harness.LoadAverage())
 		printModes(os.Stdout, compared)
 		if err != nil {
 			return err
@@ -194,7 +179,7 @@ func measure(ctx context.Context, o *options) error {
 	}
 	if o.run.MatchString(savesName) {
 		measured, err := saves(ctx, b)
-		fmt.Printf("\n%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), load())
+		fmt.Printf("\n%s; load %s\n\n", time.Now().UTC().Format(time.RFC3339), harness.LoadAverage())
 		printSaves(os.Stdout, measured)
 		return err
 	}
@@ -204,15 +189,8 @@ func measure(ctx context.Context, o *options) error {
 	return nil
 }
 
-// modesName is what the storage modes are called among the rows; they have a table
-// of their own.
+// modesName selects the comparison of the storage modes, which has a table of its own.
 const modesName = "modes"
-
-// load is the machine's load average: the figures mean little beside others.
-func load() string {
-	data, _ := os.ReadFile("/proc/loadavg")
-	return strings.Join(strings.Fields(string(data) + " ? ? ?")[:3], " ")
-}
 
 func (b *bench) progressf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)

@@ -1,32 +1,30 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 const (
 	// memoryRoot is a file system in memory, as a member of mode Saved has one.
 	memoryRoot = "/dev/shm"
-	// loadTime and loadClients are those of the mixed load: nine gets to one set.
+	// loadTime and loadClients are those of the mixed load, which has nine gets to one set.
 	loadTime    = 20 * time.Second
 	shortLoad   = 2 * time.Second // of a quick look
 	loadClients = 4
-	// preallocated is what a memcached with a warm file gives to its slab classes when it
-	// starts, in MiB: a page to each of 39. Other items can't have it.
+	// preallocated is the memory that a memcached with a warm file gives to its slab classes when it starts, in
+	// MiB: a page to each of 39. A class can't use another one's page.
 	preallocated = 39
 )
 
@@ -49,8 +47,7 @@ func modes(ctx context.Context, b *bench) ([]*modeRow, error) {
 		if b.short {
 			memory /= 10
 		}
-		// Items of 1 kB take 1184 bytes each; a fifth of the memory stays free, beside what
-		// memcached takes when it starts.
+		// An item of 1 kB takes 1184 bytes. A fifth of the memory stays free, and so do the preallocated pages.
 		p := population{name: "1 kB", size: fixed(1000), items: (memory - preallocated) << 20 / 1184 / 5 * 4}
 		for _, mode := range []string{"plain", "Mapped", "Saved"} {
 			b.progressf("%d MiB, %s …", memory, mode)
@@ -73,11 +70,11 @@ func (r *modeRow) measure(ctx context.Context, b *bench, p population, memory in
 	if err != nil {
 		return err
 	}
-	defer func() { s.kill() }()
+	defer func() { s.Kill() }()
 	if err := p.into(ctx, s); err != nil {
 		return err
 	}
-	pids := []int{s.cmd.Process.Pid}
+	pids := []int{s.PID()}
 	if dir != "" {
 		m, err := volume.ReadManifest(dir)
 		if err != nil {
@@ -98,11 +95,11 @@ func (r *modeRow) measure(ctx context.Context, b *bench, p population, memory in
 		return err
 	}
 	begin := time.Now()
-	if err := s.end(syscall.SIGTERM); err != nil {
+	if err := s.End(syscall.SIGTERM, harness.Patience); err != nil {
 		return err
 	}
 	r.save = time.Since(begin).Seconds()
-	if r.mode == "Saved" { // as with the pod
+	if r.mode == "Saved" { // the file system in memory ends with the pod
 		if err := emptied(dir); err != nil {
 			return err
 		}
@@ -115,8 +112,8 @@ func (r *modeRow) measure(ctx context.Context, b *bench, p population, memory in
 	return err
 }
 
-// starter makes the directories, and returns how the server is started, and where its
-// warm file is.
+// starter makes the directories. It returns a function that starts the server, and the directory of the warm
+// file.
 func (r *modeRow) starter(b *bench, memory int) (launched func(context.Context) (*server, error), dir string, err error) {
 	if r.mode == "plain" {
 		return func(ctx context.Context) (*server, error) { return memcached(ctx, memory) }, "", nil
@@ -133,94 +130,53 @@ func (r *modeRow) starter(b *bench, memory int) (launched func(context.Context) 
 		b.remove = append(b.remove, dir)
 	}
 	return func(ctx context.Context) (*server, error) {
-		port, err := freePort()
+		port, err := harness.FreePort()
 		if err != nil {
 			return nil, err
 		}
 		serve := c
-		serve.Port, serve.Command = int32(port), append([]string{"memcached"}, memcachedArgs(port, memory)...)
+		serve.Port, serve.Command = int32(port), append([]string{"memcached"}, harness.MemcachedArgs(port, memory)...)
 		return start(ctx, port, b.drainer, serve.Args()...)
 	}, dir, err
 }
 
 // mixedLoad runs clients that wait for each answer.
 func (r *modeRow) mixedLoad(ctx context.Context, p population, s *server, lasts time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, lasts+patience)
-	defer cancel()
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var first error
-	took := map[time.Duration]int{} // in steps of 10 µs
-	sum := 0
-	begin := time.Now()
-	for i := range loadClients {
-		wg.Go(func() {
-			mine, err := oneClient(ctx, p, s, uint64(i), begin.Add(lasts))
-			mu.Lock()
-			defer mu.Unlock()
-			if first == nil {
-				first = err
-			}
-			for d, n := range mine {
-				took[d] += n
-				sum += n
-			}
-		})
-	}
-	wg.Wait()
-	r.rate = float64(sum) / time.Since(begin).Seconds()
-	for d, n := time.Duration(0), 0; n < sum/100*99; d += latencyStep {
-		n += took[d]
-		r.p99 = d
-	}
-	return first
+	did, err := harness.Closed(ctx, s.address(), loadClients, lasts, func(n int) func(*harness.Conn) (int, error) {
+		random := rand.New(rand.NewPCG(uint64(n), 1))
+		value := strings.Repeat("v", p.size(0))
+		return func(conn *harness.Conn) (int, error) { return 1, oneRequest(conn, random, p.items, value) }
+	})
+	r.rate, r.p99 = did.Rate(), did.Times.Percentile(99)
+	return err
 }
 
-const latencyStep = 10 * time.Microsecond
-
-func oneClient(ctx context.Context, p population, s *server, seed uint64, end time.Time) (map[time.Duration]int, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.address())
+func oneRequest(conn *harness.Conn, random *rand.Rand, items int, value string) error {
+	key := string(appendKey(nil, random.IntN(items)))
+	command := "mg " + key + " v\r\n"
+	if random.IntN(10) == 0 {
+		command = "ms " + key + " " + strconv.Itoa(len(value)) + "\r\n" + value + "\r\n"
+	}
+	if _, err := io.WriteString(conn, command); err != nil {
+		return err
+	}
+	line, err := conn.Answers.ReadString('\n')
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	in := bufio.NewReaderSize(conn, 64<<10)
-	r := rand.New(rand.NewPCG(seed, 1))
-	took := map[time.Duration]int{}
-	value := strings.Repeat("v", p.size(0))
-	for {
-		begin := time.Now()
-		if begin.After(end) {
-			return took, nil
-		}
-		key := string(appendKey(nil, r.IntN(p.items)))
-		command := "mg " + key + " v\r\n"
-		if r.IntN(10) == 0 {
-			command = "ms " + key + " " + strconv.Itoa(len(value)) + "\r\n" + value + "\r\n"
-		}
-		if _, err := io.WriteString(conn, command); err != nil {
-			return took, err
-		}
-		line, err := in.ReadString('\n')
-		if err != nil {
-			return took, err
-		}
-		if size, ok := strings.CutPrefix(strings.TrimSpace(line), "VA "); ok {
-			n, err := strconv.Atoi(size)
-			if err == nil {
-				_, err = in.Discard(n + len("\r\n"))
-			}
-			if err != nil {
-				return took, err
-			}
-		}
-		took[time.Since(begin).Truncate(latencyStep)]++
+	size, found := strings.CutPrefix(strings.TrimSpace(line), "VA ")
+	if !found {
+		return nil
 	}
+	n, err := strconv.Atoi(size)
+	if err == nil {
+		_, err = conn.Answers.Discard(n + len("\r\n"))
+	}
+	return err
 }
 
-// writtenBy is what the processes have let the kernel write to disks: a page of a
-// mapped file counts each time that it was clean before. A file in memory doesn't.
+// writtenBy returns how many bytes the processes have made the kernel write to disks. A page of a mapped file
+// counts each time that the process makes it dirty. A file in memory doesn't count.
 //
 // Source: proc(5), /proc/pid/io, write_bytes.
 func writtenBy(pids []int) (sum int64) {
@@ -244,13 +200,13 @@ func emptied(dir string) error {
 }
 
 func printModes(out io.Writer, rows []*modeRow) {
-	fmt.Fprintf(out, "| memory, GiB | memcached | requests/s | p99, µs | written under load, MB | save, s | load, s | lost |\n|---:|---|---:|---:|---:|---:|---:|---:|\n")
+	fmt.Fprintln(out, harness.Header("memory, GiB:", "memcached", "requests/s:", "p99, µs:", "written under load, MB:", "save, s:", "load, s:", "lost:"))
 	for _, r := range rows {
 		save, load := "", ""
 		if r.save > 0 {
 			save, load = fmt.Sprintf("%.1f", r.save), fmt.Sprintf("%.1f", r.load)
 		}
-		fmt.Fprintf(out, "| %.3g | %s | %s | %s | %s | %s | %s | %s |\n", r.gib, r.mode, grouped(int(r.rate)),
-			grouped(int(r.p99.Microseconds())), grouped(int(r.written/1e6)), save, load, grouped(r.expects-r.kept))
+		fmt.Fprintln(out, harness.Row(fmt.Sprintf("%.3g", r.gib), r.mode, grouped(int(r.rate)),
+			grouped(int(r.p99.Microseconds())), grouped(int(r.written/1e6)), save, load, grouped(r.expects-r.kept)))
 	}
 }

@@ -1,10 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -14,10 +13,10 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// ringChange is a scaling of so many members to so many: each that has items that are another's
-// now gives them away while it runs.
+// ringChange is a scaling. Each member gives away, while it runs, the items that another member owns now.
 type ringChange struct {
 	population
 	from, to int
@@ -25,13 +24,13 @@ type ringChange struct {
 
 func (c ringChange) String() string { return fmt.Sprintf("%s, %d → %d", c.population, c.from, c.to) }
 
-// plan is which items move: with modulo nearly all would, so the ring is consistent.
+// plan says which items move. The ring is consistent, because with modulo nearly all items would move.
 type plan struct {
 	before, after routing.Owner
 	moved         int
 	bytes         int64
-	// sources are the members that have something to move, has and gets what each member has in
-	// the end, and how many of these are new to it.
+	// sources are the members that have something to move. has is how many items each member has in the end,
+	// and gets how many of these are new to it.
 	sources   map[int]bool
 	has, gets []int
 }
@@ -60,28 +59,24 @@ func (c ringChange) plan(f fleet) (*plan, error) {
 	return p, nil
 }
 
-// move measures the live moves of a ring change. The limit is to add the items at their new
-// owners and to delete them at the old ones by their CAS, at the same time, by commands that lie
-// ready, over as many connections. One row is of items that the supervisors stream, the other of
-// items that memcached is asked for.
+// move measures the live moves of a ring change. The limit adds the items at their new owners and deletes them
+// by CAS at the old ones, at the same time, over as many connections, by commands that are in memory. In one
+// row supervisors stream the items, in the other one movers ask memcached for them.
 func (c ringChange) move(ctx context.Context, b *bench) ([]*row, error) {
 	limit := &row{what: c.String(), how: "adds, and deletes by CAS: the limit"}
 	streamed := &row{what: c.String(), how: "**drainer move**, streamed", limit: limit}
 	asked := &row{what: c.String(), how: "drainer move, by the protocol", limit: limit}
 	rows := []*row{limit, streamed, asked}
-	for range b.rounds {
-		for _, r := range rows {
-			if err := c.round(ctx, b, r, nil, r == limit, r == streamed); err != nil {
-				return rows, err
-			}
-		}
+	err := harness.InTurn(b.rounds, rows, func(r *row) error { return c.round(ctx, b, r, nil, r == limit, r == streamed) })
+	if err != nil {
+		return rows, err
 	}
 	b.progressf("%s: %.2f of the limit streamed, %.2f by the protocol", c, streamed.rate()/limit.rate(), asked.rate()/limit.rate())
 	return rows, nil
 }
 
-// scale is one round of move with many items, streamed only. When they have moved, the same is
-// asked for once more: that looks at all that is left, and moves nothing.
+// scale is one round of move with many items, streamed only. Then the movers run once more: they look at all
+// items that are left, and move none.
 func (c ringChange) scale(ctx context.Context, b *bench) ([]*row, error) {
 	limit := &row{what: c.String(), how: "adds, and deletes by CAS: the limit"}
 	streamed := &row{what: c.String(), how: "**drainer move**, streamed", limit: limit}
@@ -93,7 +88,8 @@ func (c ringChange) scale(ctx context.Context, b *bench) ([]*row, error) {
 	return rows, c.round(ctx, b, streamed, nothing, false, true)
 }
 
-// round measures one ring change, and in again, if it isn't nil, the same once more.
+// round measures one ring change into r. If again isn't nil, it runs the movers once more, and measures that
+// into again.
 func (c ringChange) round(ctx context.Context, b *bench, r, again *row, limit, streamed bool) error {
 	f, remove, err := b.members(ctx, max(c.from, c.to), c.memory())
 	if err != nil {
@@ -137,7 +133,7 @@ func (c ringChange) round(ctx context.Context, b *bench, r, again *row, limit, s
 	return err
 }
 
-// lost counts what members don't have, or still have.
+// lost counts the items that members lack, and those that they have too many.
 func (c ringChange) lost(ctx context.Context, f fleet, p *plan) (int, error) {
 	sum := 0
 	for i, s := range f {
@@ -154,8 +150,8 @@ func (c ringChange) lost(ctx context.Context, f fleet, p *plan) (int, error) {
 func (c ringChange) runMovers(ctx context.Context, b *bench, f fleet, p *plan, name string, streamed bool) (sum usage, err error) {
 	used, errs := make([]usage, len(f)), make([]error, len(f))
 	var all sync.WaitGroup
-	begin, servers, supervisors := time.Now(), f.cpu(), f.supervisorsCPU()
-	anonymous := f.watchSupervisors()
+	begin, servers, supervisors := time.Now(), f.meter(), harness.StartMeter(f.supervisors()...)
+	anonymous := watch(f.supervisors()...)
 	for i := range p.sources {
 		args := []string{"move", "--source=" + f[i].address(), "--scratch=" + b.scratch}
 		if streamed {
@@ -177,9 +173,8 @@ func (c ringChange) runMovers(ctx context.Context, b *bench, f fleet, p *plan, n
 			sum.seconds, sum.phases = u.seconds, u.phases
 		}
 	}
-	sum.seconds, sum.servers = time.Since(begin).Seconds(), f.cpu()-servers
-	sum.supervisors = f.supervisorsCPU() - supervisors
-	return sum, nil
+	sum.seconds = time.Since(begin).Seconds()
+	return sum, errors.Join(seconds(servers, &sum.servers), seconds(supervisors, &sum.supervisors))
 }
 
 // members are running members under their supervisors, with their files in memory.
@@ -215,21 +210,21 @@ func (b *bench) exporting(ctx context.Context, memory int) (s *server, dirs []st
 		}
 		b.remove = append(b.remove, dirs[i])
 	}
-	port, err := freePort()
+	port, err := harness.FreePort()
 	if err != nil {
 		return nil, dirs, err
 	}
-	exportPort, err := freePort()
+	exportPort, err := harness.FreePort()
 	if err != nil {
 		return nil, dirs, err
 	}
 	serve := contract.Supervise{MemoryDir: dirs[0], Dir: dirs[1], Port: int32(port), ExportPort: int32(exportPort),
-		Command: append([]string{"memcached"}, memcachedArgs(port, memory)...)}
+		Command: append([]string{"memcached"}, harness.MemcachedArgs(port, memory)...)}
 	if s, err = start(ctx, port, b.drainer, serve.Args()...); err != nil {
 		return nil, dirs, err
 	}
 	s.export = exportPort
-	err = waitUntil(ctx, func() bool {
+	err = until(ctx, "the manifest has memcached's process", func() bool {
 		m, err := volume.ReadManifest(dirs[0])
 		if err == nil {
 			s.child = m.PID
@@ -237,12 +232,12 @@ func (b *bench) exporting(ctx context.Context, memory int) (s *server, dirs []st
 		return s.child != 0
 	})
 	if err != nil {
-		s.kill()
+		s.Kill()
 	}
 	return s, dirs, err
 }
 
-// addAndDelete adds the items that move at their new owners, and deletes them at the old ones.
+// addAndDelete adds the items of the move at their new owners, and deletes them at the old ones.
 func (c ringChange) addAndDelete(ctx context.Context, f fleet, p *plan) (usage, error) {
 	lists := c.commands(len(f), func(key []byte) int {
 		if to := p.after.Owner(key); to != p.before.Owner(key) {
@@ -265,15 +260,14 @@ func (c ringChange) addAndDelete(ctx context.Context, f fleet, p *plan) (usage, 
 	return fill(ctx, f, lists)
 }
 
-// deletes are quiet deletes by CAS of what leaves the source, for each connection.
+// deletes returns, for each connection, quiet deletes by CAS of the items that leave the source.
 func (p population) deletes(ctx context.Context, source *server, leaves func(key []byte) bool) ([][]byte, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", source.address())
+	conn, err := harness.Dial(ctx, source.address())
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	lists := make([][]byte, connections)
-	r := bufio.NewReaderSize(conn, 1<<20)
 	const portion = 1000
 	for from := 0; from < p.items; from += portion {
 		var request []byte
@@ -288,7 +282,7 @@ func (p population) deletes(ctx context.Context, source *server, leaves func(key
 			return nil, err
 		}
 		for i, key := range keys {
-			line, err := r.ReadString('\n')
+			line, err := conn.Answers.ReadString('\n')
 			if err != nil {
 				return nil, err
 			}

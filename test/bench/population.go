@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// population is a set of items that is the same each time it is made.
+// population is a set of items, the same in each run.
 type population struct {
 	name  string
 	items int
-	// size of the i-th value, in bytes.
+	// size returns the i-th value's size in bytes.
 	size func(i int) int
-	// metadata: one item in four has client flags, one in two expires in days.
+	// metadata is set if one item in four has client flags, and one in two expires in days.
 	metadata bool
 }
 
@@ -32,7 +32,7 @@ func mixed(i int) int {
 
 func (p population) String() string { return fmt.Sprintf("%s × %s", p.name, count(p.items)) }
 
-// bytes of keys and values together.
+// bytes is the size of all keys and values.
 func (p population) bytes() int64 {
 	var sum int64
 	for i := range p.items {
@@ -45,14 +45,14 @@ const keyLength = int64(len("benchmark:key:00000000"))
 
 func appendKey(dst []byte, i int) []byte { return fmt.Appendf(dst, "benchmark:key:%08d", i) }
 
-// memory is a -m, in MiB, that holds all of the items: slots are up to a fifth
-// larger than items, and each class begins with a page of its own.
+// memory is memcached's -m, in MiB, that holds all items: slots are up to a fifth larger than items, and each
+// class begins with a page of its own.
 func (p population) memory() int {
 	const header, slack = 60, 64
 	return int((p.bytes()+int64(p.items)*header)*11/10>>20) + slack
 }
 
-// value is cut to each item's size. Random, so that nothing can shrink it.
+// value is cut to each item's size. It is random, so that it can't be compressed.
 var value = func() []byte {
 	b := make([]byte, 128<<10)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -65,8 +65,7 @@ var value = func() []byte {
 // nowhere is the owner of an item that is left out.
 const nowhere = -1
 
-// commands are quiet adds of all items, ready to be sent: a list for each
-// connection to each server.
+// commands returns quiet adds of all items: a list for each connection to each server.
 func (p population) commands(servers int, owner func(key []byte) int) [][][]byte {
 	commands := make([][][]byte, servers)
 	for i := range commands {

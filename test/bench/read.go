@@ -13,17 +13,17 @@ import (
 	"strings"
 	"time"
 
-	"example.com/memcached-operator/drainer/linux"
-
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/cli"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// Ways of reading a warm file.
+// Ways to read a warm file.
 const (
 	readPlain = "plain" // the file's bytes, in sequence
 	readItems = "items" // the drainer's reader
@@ -53,12 +53,9 @@ func (p population) read(ctx context.Context, b *bench) ([]*row, error) {
 		plain := &row{what: what, how: "plain sequential read: the limit", items: p.items, bytes: size}
 		ours := &row{what: what, how: "**the reader**", items: p.items, bytes: size, limit: plain}
 		rows = append(rows, plain, ours)
-		for range b.rounds {
-			for _, r := range []*row{plain, ours} {
-				if err := b.readRound(ctx, r, dir, cache == "dropped"); err != nil {
-					return rows, err
-				}
-			}
+		err := harness.InTurn(b.rounds, []*row{plain, ours}, func(r *row) error { return b.readRound(ctx, r, dir, cache == "dropped") })
+		if err != nil {
+			return rows, err
 		}
 		b.progressf("%s: %.1f M items/s, %.2f of a plain read", what, ours.rate()/1e6, ours.rate()/plain.rate())
 	}
@@ -94,7 +91,7 @@ func (b *bench) readRound(ctx context.Context, r *row, dir string, drop bool) er
 		return err
 	}
 	if how == readItems {
-		used.seconds = got.Seconds // without the process' start
+		used.seconds = got.Seconds // without the start of the process
 		r.add(used, r.items-got.Items)
 	} else {
 		r.seconds = append(r.seconds, got.Seconds)
@@ -130,8 +127,7 @@ func itemRead(dir string) (int, error) {
 	return int(n), err
 }
 
-// plainRead reads a file as far as there is data, a page of memcached's at a
-// time.
+// plainRead reads a file to the end of its data, in pieces of one of memcached's pages.
 func plainRead(path string) error {
 	size, err := dataEnd(path)
 	if err != nil {
@@ -147,8 +143,8 @@ func plainRead(path string) error {
 	return err
 }
 
-// dataEnd is where a warm file's data ends: memcached fills it from its
-// beginning, and what it never used is a hole.
+// dataEnd returns where a warm file's data ends: memcached fills it from its beginning, and the unused rest is
+// a hole.
 func dataEnd(path string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -183,8 +179,8 @@ func dropCache(path string) error {
 	return linux.Advise(f, 0, 0, linux.DontNeed)
 }
 
-// profiled is a child of this program that does what line says and writes a CPU
-// profile, named after the row. Its memory has the bound of the drainer's program.
+// profiled is a child of this program that runs a command and writes a CPU profile, named after the row. Its
+// memory has the bound of the drainer's program.
 func (b *bench) profiled(ctx context.Context, name string, line []string) *exec.Cmd {
 	self, _ := os.Executable()
 	name = strings.Map(func(r rune) rune {

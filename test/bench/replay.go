@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,11 +11,11 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// replay measures how fast a member that was killed has its items back: from
-// the start of its supervisor to the last item, beside a raw fill of a memcached
-// that maps a file on the same disk.
+// replay measures how fast a killed member has its items back, from the start of its supervisor to the last
+// item. The limit is a raw fill of a memcached that maps a file on the same disk.
 func (p population) replay(ctx context.Context, b *bench) ([]*row, error) {
 	what := p.String() + " after a kill"
 	limit := &row{what: what, how: "raw fill with -e: the limit", items: p.items, bytes: p.bytes()}
@@ -38,8 +38,8 @@ func (p population) replay(ctx context.Context, b *bench) ([]*row, error) {
 		if err := p.mappedRound(ctx, b, limit); err != nil {
 			return rows, err
 		}
-		if err := waitUntil(ctx, func() bool { return recorded(dir) >= p.items/10*9 }); err != nil {
-			return rows, fmt.Errorf("the manifest doesn't follow: %w", err)
+		if err := until(ctx, "the manifest follows", func() bool { return recorded(dir) >= p.items/10*9 }); err != nil {
+			return rows, err
 		}
 		if err := crash(member, dir); err != nil {
 			return rows, err
@@ -48,11 +48,11 @@ func (p population) replay(ctx context.Context, b *bench) ([]*row, error) {
 		if member, err = b.serve(ctx, dir, p.memory()); err != nil {
 			return rows, err
 		}
-		stop := watch(member.cmd.Process.Pid)
-		err := waitUntil(ctx, func() bool { return !aside(dir) })
+		stop := watch(member.PID())
+		err := until(ctx, "the replay ends", func() bool { return !aside(dir) })
 		seconds, anonymous := time.Since(begin).Seconds(), stop()
 		if err != nil {
-			return rows, fmt.Errorf("the replay doesn't end: %w", err)
+			return rows, err
 		}
 		items, err := member.items(ctx)
 		if err != nil {
@@ -66,24 +66,23 @@ func (p population) replay(ctx context.Context, b *bench) ([]*row, error) {
 
 // serve starts a member on dir.
 func (b *bench) serve(ctx context.Context, dir string, memory int) (*server, error) {
-	port, err := freePort()
+	port, err := harness.FreePort()
 	if err != nil {
 		return nil, err
 	}
 	args := []string{"supervise", "--dir=" + dir, "--port=" + strconv.Itoa(port), "--", "memcached"}
-	return start(ctx, port, b.drainer, append(args, memcachedArgs(port, memory)...)...)
+	return start(ctx, port, b.drainer, append(args, harness.MemcachedArgs(port, memory)...)...)
 }
 
-// crash ends a member as the OOM killer would, memcached and supervisor at
-// once.
+// crash kills memcached and its supervisor at once, as the OOM killer would.
 func crash(s *server, dir string) error {
 	m, err := volume.ReadManifest(dir)
-	s.kill()
+	s.Kill()
 	if err != nil {
 		return err
 	}
 	_ = syscall.Kill(m.PID, syscall.SIGKILL)
-	return waitUntil(context.Background(), func() bool { return syscall.Kill(m.PID, 0) != nil })
+	return until(context.Background(), "memcached has ended", func() bool { return syscall.Kill(m.PID, 0) != nil })
 }
 
 // recorded is how many items the supervisor knows of.
@@ -101,13 +100,15 @@ func aside(dir string) bool {
 	return err != nil || len(found) > 0
 }
 
-func waitUntil(ctx context.Context, done func() bool) error {
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			return fmt.Errorf("not within %v", patience)
+func until(ctx context.Context, what string, is func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
+	defer cancel()
+	return harness.Until(ctx, 2*time.Millisecond, what, func() error {
+		if is() {
+			return nil
 		}
-	}
-	return nil
+		return errors.New("not yet")
+	})
 }
 
 // mappedRound fills a memcached that maps its memory to a file.
@@ -121,7 +122,7 @@ func (p population) mappedRound(ctx context.Context, b *bench, r *row) error {
 	if err != nil {
 		return err
 	}
-	defer s.kill()
+	defer s.Kill()
 	owner, err := fleet{s}.owner()
 	if err != nil {
 		return err

@@ -6,27 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 	"unsafe"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// savesName is what saves are called among the rows; they have a table of their own.
+// savesName selects the measurement of saves, which has a table of its own.
 const savesName = "saves"
 
-// saveRow is a save of a member of mode Saved and the load of it, beside dd.
+// saveRow is a save of a member of mode Saved, and its load, beside dd.
 type saveRow struct {
 	gib         float64
 	bytes       int64 // of the save
@@ -34,24 +34,20 @@ type saveRow struct {
 	save, load  saveStep
 }
 
-// saveStep is what the supervisor does with a save, or what dd does with as many bytes.
+// saveStep is a save or a load by the supervisor, beside dd with as many bytes.
 type saveStep struct {
 	seconds, dd float64
 	// anonymous memory of the supervisor at its peak, in bytes.
 	anonymous int64
-	// inCache is how much of the save is in the page cache afterwards, and grown by how much
-	// the page cache of the whole machine grew at most, both in bytes.
+	// inCache is how much of the save is in the page cache afterwards. grown is by how much the machine's page
+	// cache grew at most. Both are in bytes.
 	inCache, grown int64
 }
 
 // saves measures each size in turn.
 func saves(ctx context.Context, b *bench) ([]*saveRow, error) {
 	var rows []*saveRow
-	for field := range strings.SplitSeq(b.gib, ",") {
-		gib, err := strconv.ParseFloat(field, 64)
-		if err != nil || gib <= 0 {
-			return rows, fmt.Errorf("-gib=%s: a list of sizes, in GiB, is needed", b.gib)
-		}
+	for _, gib := range *b.gib {
 		b.progressf("a save of %v GiB …", gib)
 		r := &saveRow{gib: gib}
 		if err := r.measure(ctx, b); err != nil {
@@ -75,8 +71,8 @@ func (r *saveRow) measure(ctx context.Context, b *bench) (err error) {
 	if err := m.start(ctx); err != nil {
 		return err
 	}
-	defer func() { m.kill() }()
-	// Items of 1 kB take 1184 bytes each; a fiftieth of the memory stays free.
+	defer func() { m.Kill() }()
+	// An item of 1 kB takes 1184 bytes. A fiftieth of the memory stays free.
 	r.items = m.memory << 20 / 1184 / 50 * 49
 	if err := stream(ctx, m.address(), r.items, 1000); err != nil {
 		return err
@@ -84,14 +80,14 @@ func (r *saveRow) measure(ctx context.Context, b *bench) (err error) {
 	if r.items, err = m.items(ctx); err != nil {
 		return err
 	}
-	b.progressf("%d items are stored, and are saved …", r.items)
-	if r.save, err = m.step(func() error { return m.endWithin(syscall.SIGTERM, saveLimit) }, `on the disk after ([^)]+)\)`); err != nil {
+	b.progressf("%d items are stored; saving …", r.items)
+	if r.save, err = m.step(func() error { return m.End(syscall.SIGTERM, saveLimit) }, `on the disk after ([^)]+)\)`); err != nil {
 		return err
 	}
 	info, err := os.Stat(m.save())
 	if err == nil {
 		r.bytes = info.Size()
-		err = emptied(m.dir) // as with the pod
+		err = emptied(m.dir) // it ends with the pod
 	}
 	if err != nil {
 		return err
@@ -102,7 +98,7 @@ func (r *saveRow) measure(ctx context.Context, b *bench) (err error) {
 	if r.kept, err = m.items(ctx); err != nil {
 		return err
 	}
-	m.kill()
+	m.Kill()
 	if err := errors.Join(os.RemoveAll(m.dir), os.Remove(m.save())); err != nil { // room for dd
 		return err
 	}
@@ -128,12 +124,12 @@ const saveLimit = 15 * time.Minute
 func (m *savedMember) save() string { return filepath.Join(m.volume, contract.SaveFile) }
 
 func (m *savedMember) start(ctx context.Context) error {
-	port, err := freePort()
+	port, err := harness.FreePort()
 	if err != nil {
 		return err
 	}
 	serve := contract.Supervise{Dir: m.volume, MemoryDir: m.dir, Port: int32(port), GracePeriod: 3 * saveLimit,
-		Command: append([]string{"memcached"}, memcachedArgs(port, m.memory)...)}
+		Command: append([]string{"memcached"}, harness.MemcachedArgs(port, m.memory)...)}
 	log, err := os.CreateTemp(m.volume, "log-")
 	if err != nil {
 		return err
@@ -143,15 +139,16 @@ func (m *savedMember) start(ctx context.Context) error {
 	if m.server, err = launch(log, port, m.b.drainer, serve.Args()...); err != nil {
 		return err
 	}
-	m.peak = watch(m.cmd.Process.Pid)
+	m.peak = watch(m.PID())
 	return m.ready(ctx, saveLimit)
 }
 
-// step does one thing with a save, and finds in the supervisor's log how long it took.
+// step saves or loads. It finds in the supervisor's log how long that took.
 func (m *savedMember) step(do func() error, took string) (s saveStep, err error) {
-	grown := watchCache()
+	before := pageCache()
+	most := harness.Highest(100*time.Millisecond, pageCache)
 	err = do()
-	s.grown, s.anonymous = grown(), m.peak()
+	s.grown, s.anonymous = most()-before, m.peak()
 	log, _ := os.ReadFile(m.log)
 	found := regexp.MustCompile(took).FindSubmatch(log)
 	if err != nil || found == nil {
@@ -166,33 +163,7 @@ func (m *savedMember) step(do func() error, took string) (s saveStep, err error)
 	return s, err
 }
 
-// watchCache samples the page cache of the machine, without files in memory, until grown is
-// called, which returns by how much it grew at most.
-func watchCache() (grown func() int64) {
-	const pause = 100 * time.Millisecond
-	before, most := pageCache(), int64(0)
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(pause)
-		defer ticker.Stop()
-		for {
-			most = max(most, pageCache()-before)
-			select {
-			case <-ticker.C:
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() int64 {
-		close(quit)
-		<-done
-		return most
-	}
-}
-
-// pageCache is its size in bytes, without files in memory.
+// pageCache returns the page cache's size in bytes, without files in memory.
 //
 // Source: proc(5), /proc/meminfo.
 func pageCache() (sum int64) {
@@ -238,41 +209,29 @@ func inCache(path string) (int64, error) {
 	return sum, nil
 }
 
-// stream stores items of so many bytes over some connections, without a copy of them all.
+// stream stores items of so many bytes, and makes each only when it is sent.
 func stream(ctx context.Context, address string, items, size int) error {
-	const connections = 2
-	var all sync.WaitGroup
-	errs := make([]error, connections)
+	group, ctx := errgroup.WithContext(ctx)
 	for n := range connections {
-		all.Go(func() {
-			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-			if err != nil {
-				errs[n] = err
-				return
-			}
-			defer conn.Close()
-			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			out := bufio.NewWriterSize(conn, 1<<20)
-			var b []byte
-			for i := n; i < items && err == nil; i += connections {
-				b = append(appendKey(append(b[:0], "set "...), i), fmt.Sprintf(" 0 0 %d noreply\r\n", size)...)
-				b = append(append(b, value[:size]...), "\r\n"...)
-				_, err = out.Write(b)
-			}
-			if err == nil {
-				_, err = out.WriteString("mn\r\n")
-			}
-			if err = errors.Join(err, out.Flush()); err == nil {
-				_, err = bufio.NewReader(conn).ReadString('\n')
-			}
-			errs[n] = err
+		group.Go(func() error {
+			return pour(ctx, address, func(w io.Writer) error {
+				out := bufio.NewWriterSize(w, 1<<20)
+				var b []byte
+				for i := n; i < items; i += connections {
+					b = append(appendKey(append(b[:0], "set "...), i), fmt.Sprintf(" 0 0 %d noreply\r\n", size)...)
+					b = append(append(b, value[:size]...), "\r\n"...)
+					if _, err := out.Write(b); err != nil {
+						return err
+					}
+				}
+				return out.Flush()
+			})
 		})
 	}
-	all.Wait()
-	return errors.Join(errs...)
+	return group.Wait()
 }
 
-// dd writes and reads so many MiB past the page cache, and returns how many seconds each took.
+// dd writes and reads so many MiB past the page cache. It returns the seconds of each.
 func dd(ctx context.Context, path string, mebibytes int64) (write, read float64, err error) {
 	defer os.Remove(path)
 	timed := func(args ...string) float64 {
@@ -289,17 +248,17 @@ func dd(ctx context.Context, path string, mebibytes int64) (write, read float64,
 }
 
 func printSaves(out io.Writer, rows []*saveRow) {
-	header := []string{"memory, GiB", "save, MB", "step", "s", "MB/s", "dd, MB/s", "of dd", "supervisor's anonymous, MiB", "of the save in the page cache, MiB", "page cache grew, MiB", "lost"}
-	fmt.Fprintf(out, "| %s |\n|%s\n", strings.Join(header, " | "), strings.Repeat("---:|", len(header)))
+	fmt.Fprintln(out, harness.Header("memory, GiB:", "save, MB:", "step:", "s:", "MB/s:", "dd, MB/s:", "of dd:", "supervisor's anonymous, MiB:",
+		"of the save in the page cache, MiB:", "page cache grew, MiB:", "lost:"))
 	for _, r := range rows {
 		for _, step := range []struct {
 			name string
 			saveStep
 			lost string
 		}{{"save", r.save, ""}, {"load", r.load, grouped(r.items - r.kept)}} {
-			rate := func(seconds float64) float64 { return float64(r.bytes) / seconds / 1e6 }
-			fmt.Fprintf(out, "| %.3g | %s | %s | %.1f | %.0f | %.0f | %.2f | %d | %d | %d | %s |\n", r.gib, grouped(int(r.bytes/1e6)), step.name,
-				step.seconds, rate(step.seconds), rate(step.dd), step.dd/step.seconds, step.anonymous>>20, step.inCache>>20, step.grown>>20, step.lost)
+			rate := func(seconds float64) string { return fmt.Sprintf("%.0f", float64(r.bytes)/seconds/1e6) }
+			fmt.Fprintln(out, harness.Row(fmt.Sprintf("%.3g", r.gib), grouped(int(r.bytes/1e6)), step.name, fmt.Sprintf("%.1f", step.seconds),
+				rate(step.seconds), rate(step.dd), fmt.Sprintf("%.2f", step.dd/step.seconds), step.anonymous>>20, step.inCache>>20, step.grown>>20, step.lost))
 		}
 	}
 }

@@ -7,25 +7,27 @@ import (
 	"strings"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// row is one way of moving or reading items, measured in some rounds.
+// row is one way to move or read items, measured in some rounds.
 type row struct {
 	what, how string
 	items     int
 	bytes     int64
 	seconds   []float64
-	// lost items, of each round; nil if nothing is stored.
+	// lost is the number of lost items in each round; nil if nothing is stored.
 	lost []int
-	// CPU seconds, also of supervisors that stream and of the servers that are filled, and
-	// anonymous memory at its peak, in bytes, of each round; nil: not measured.
+	// cpu, supervisors and servers are the CPU seconds in each round: of the program, of supervisors that
+	// stream, and of the servers that are filled. nil: not measured.
 	cpu, supervisors, servers []float64
-	// around is what of the seconds is before the first item and after the last, of each round.
+	// around is how many of the seconds were before the first item and after the last. anonymous is the peak of
+	// the anonymous memory in bytes. nil: not measured.
 	around    []float64
 	anonymous []int64
 	// phases of the last round, see usage.
 	phases map[contract.Phase]float64
-	// limit is what can't be passed, tool memcached-tool at the same items.
+	// limit bounds this row. tool is memcached-tool with the same items.
 	limit, tool *row
 }
 
@@ -54,30 +56,17 @@ func (r *row) add(u usage, lost int) {
 func (r *row) name() string { return r.what + " " + strings.Trim(r.how, "*") }
 
 // rate in items a second, by the median.
-func (r *row) rate() float64 { return float64(r.items) / median(r.seconds) }
+func (r *row) rate() float64 { return float64(r.items) / harness.Median(r.seconds) }
 
 // perItem is the CPU time that all programs together take for an item, in seconds.
 func (r *row) perItem() float64 {
-	return (median(r.cpu) + median(r.supervisors) + median(r.servers)) / float64(r.items)
+	return (harness.Median(r.cpu) + harness.Median(r.supervisors) + harness.Median(r.servers)) / float64(r.items)
 }
 
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	switch {
-	case n == 0:
-		return 0
-	case n%2 == 1:
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
-}
-
-// printTable prints the rows. The limit's and the tool's rates are compared by
-// the item, so that a tool may be measured with fewer.
+// printTable prints the rows. Rates are compared by the item, because tools are measured with fewer items.
 func printTable(out io.Writer, rows []*row) {
-	header := []string{"items", "how", "rounds", "items/s", "MB/s", "start and end, ms", "of the limit", "by CPU time", "× memcached-tool", "lost", "CPU, ns an item", "memcached's", "peak anonymous, MiB"}
-	fmt.Fprintf(out, "| %s |\n|---|---|%s\n", strings.Join(header, " | "), strings.Repeat("---:|", len(header)-2))
+	fmt.Fprintln(out, harness.Header("items", "how", "rounds:", "items/s:", "MB/s:", "start and end, ms:", "of the limit:", "by CPU time:",
+		"× memcached-tool:", "lost:", "CPU, ns an item:", "memcached's:", "peak anonymous, MiB:"))
 	what := ""
 	for _, r := range rows {
 		if len(r.seconds) == 0 {
@@ -88,34 +77,36 @@ func printTable(out io.Writer, rows []*row) {
 			cells[0] = ""
 		}
 		what = r.what
-		fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
+		fmt.Fprintln(out, harness.Row(cells...))
 	}
 }
 
-// printPhases prints what the seconds of the rows that have receipts were for: with few items most
-// of them are not for these. The rest is the process's start and end.
+// printPhases prints the phases of those rows that have receipts. With few items, most of the time is not for
+// the items. The rest is the process's start and end.
 func printPhases(out io.Writer, rows []*row) {
 	phases := []contract.Phase{contract.PhaseConnecting, contract.PhasePrepared, contract.PhaseAdding, contract.PhaseSettling}
-	fmt.Fprintf(out, "\n| items | how | ms | start and end |")
+	header := []string{"items", "how", "ms:", "start and end:"}
 	for _, p := range phases {
-		fmt.Fprintf(out, " %s |", p)
+		header = append(header, string(p)+":")
 	}
-	fmt.Fprintf(out, "\n|---|---|---:|---:|%s\n", strings.Repeat("---:|", len(phases)))
+	fmt.Fprintln(out, "\n"+harness.Header(header...))
 	for _, r := range rows {
 		if r.phases == nil {
 			continue
 		}
 		all := r.seconds[len(r.seconds)-1]
-		rest, cells := all, ""
+		ms := func(seconds float64) any { return fmt.Sprintf("%.0f", 1e3*seconds) }
+		var cells []any
+		rest := all
 		for _, p := range phases {
 			rest -= r.phases[p]
-			cells += fmt.Sprintf(" %.0f |", 1e3*r.phases[p])
+			cells = append(cells, ms(r.phases[p]))
 		}
-		fmt.Fprintf(out, "| %s | %s | %.0f | %.0f |%s\n", r.what, r.how, 1e3*all, 1e3*rest, cells)
+		fmt.Fprintln(out, harness.Row(append([]any{r.what, r.how, ms(all), ms(rest)}, cells...)...))
 	}
 }
 
-func (r *row) cells() []string {
+func (r *row) cells() []any {
 	ratio := func(to *row, format string) string {
 		if to == nil || len(to.seconds) == 0 {
 			return ""
@@ -124,7 +115,7 @@ func (r *row) cells() []string {
 	}
 	around, byCPU := "", ""
 	if len(r.around) > 0 {
-		around = grouped(int(1e3 * median(r.around)))
+		around = grouped(int(1e3 * harness.Median(r.around)))
 	}
 	if l := r.limit; l != nil && len(r.servers) > 0 && len(l.servers) > 0 {
 		byCPU = fmt.Sprintf("%.2f", l.perItem()/r.perItem())
@@ -133,7 +124,7 @@ func (r *row) cells() []string {
 		if len(seconds) == 0 {
 			return ""
 		}
-		return grouped(int(1e9 * median(seconds) / float64(r.items)))
+		return grouped(int(1e9 * harness.Median(seconds) / float64(r.items)))
 	}
 	own := each(r.cpu)
 	if len(r.supervisors) > 0 {
@@ -146,8 +137,8 @@ func (r *row) cells() []string {
 	if len(r.anonymous) > 0 {
 		anonymous = fmt.Sprintf("%.0f", float64(slices.Max(r.anonymous))/(1<<20))
 	}
-	return []string{r.what, r.how, fmt.Sprint(len(r.seconds)), grouped(int(r.rate())),
-		grouped(int(float64(r.bytes) / median(r.seconds) / 1e6)),
+	return []any{r.what, r.how, len(r.seconds), grouped(int(r.rate())),
+		grouped(int(float64(r.bytes) / harness.Median(r.seconds) / 1e6)),
 		around, ratio(r.limit, "%.2f"), byCPU, ratio(r.tool, "%.1f"), lost, own, each(r.servers), anonymous}
 }
 

@@ -15,10 +15,10 @@ import (
 
 const memcachedTool = "/usr/share/memcached/scripts/memcached-tool"
 
-// toolItems bounds what the tools are given: at their speed, more takes minutes.
+// toolItems bounds the items for the tools, because they would take minutes for more.
 const toolItems = 200_000
 
-// tools measures those that people use, with as many of the items.
+// tools measures the tools that people use, with some of the items.
 func (p population) tools(ctx context.Context, b *bench) (dumped, copied *row, err error) {
 	what := p.String() + " to 1"
 	most := toolItems
@@ -30,7 +30,7 @@ func (p population) tools(ctx context.Context, b *bench) (dumped, copied *row, e
 	if err != nil {
 		return nil, nil, err
 	}
-	defer source.kill()
+	defer source.Kill()
 	if dumped, err = p.dumpTool(ctx, b, source); err != nil {
 		return nil, nil, err
 	}
@@ -48,7 +48,7 @@ func (p population) dumpTool(ctx context.Context, b *bench, source *server) (*ro
 	if err != nil {
 		return r, err
 	}
-	defer target.kill()
+	defer target.Kill()
 	conn, err := net.Dial("tcp", target.address())
 	if err != nil {
 		return r, err
@@ -93,9 +93,8 @@ func readUntilVersion(conn net.Conn) error {
 	}
 }
 
-// copyTools copies a source with libmemcached's tools, as far as they go:
-// memcdump lists keys, memccat writes a key's value to a file, and memccp stores
-// files. The steps for one key each are measured with a part of the keys.
+// copyTools copies a source with libmemcached's tools: memcdump lists keys, memccat writes a key's value to a
+// file, and memccp stores files. The last two, a process for each key, are measured with some of the keys.
 func (p population) copyTools(ctx context.Context, b *bench, source *server) (*row, error) {
 	const part = 500
 	r := &row{how: fmt.Sprintf("memcdump, memccat, memccp (%d keys of %s)", part, count(p.items)), items: part}
@@ -107,7 +106,7 @@ func (p population) copyTools(ctx context.Context, b *bench, source *server) (*r
 	if err != nil {
 		return r, err
 	}
-	defer target.kill()
+	defer target.Kill()
 	begin := time.Now()
 	list, err := exec.CommandContext(ctx, "memcdump", "--servers="+source.address()).Output()
 	listing := time.Since(begin).Seconds()

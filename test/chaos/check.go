@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/test/invariants"
 )
 
-// check looks for everything that was acknowledged, while the load goes on. A crashed
-// member's items are replayed after live traffic, so it waits, within bounds.
+// check looks for everything that was acknowledged, while the load goes on. It waits, within bounds, because a
+// crashed member's items are replayed after live traffic.
 func check(ctx context.Context, w *world, l *load) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
@@ -68,15 +68,14 @@ func (l *load) verdict() error {
 	return fmt.Errorf("%d wrong answers:\n%s", len(wrong), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
 }
 
-// pastDrain is a drain that ended: what was on a volume went to the volumes of the
-// survivors.
+// pastDrain is a drain that has ended: the items of a volume went to the volumes of the survivors.
 type pastDrain struct {
 	from  string
 	owner routing.Owner
 	to    []string
 }
 
-// pastDrains are the drains so far, in the order of the API server's events.
+// pastDrains returns the drains so far, in the order of the API server's events.
 func (w *world) pastDrains(ctx context.Context) ([]pastDrain, error) {
 	if err := w.recorder.CaughtUp(ctx, w.namespace); err != nil {
 		return nil, err
@@ -128,8 +127,8 @@ func members(s *invariants.State, size int) []string {
 	return volumes
 }
 
-// located is the volume that each key must be on, by key: its owner's, or, if nothing is
-// moved between members that run, what the drains have made of it.
+// located returns the volume that each key must be on: its owner's, or, with moves Off, the one to which drains
+// have taken it.
 func (w *world) located(ctx context.Context, l *load, entries []entry, drains []pastDrain) (map[string]string, error) {
 	if w.moves == cachev1alpha1.MovesOff {
 		return followed(entries, drains)
@@ -149,7 +148,7 @@ func (w *world) located(ctx context.Context, l *load, entries []entry, drains []
 	return where, nil
 }
 
-// followed follows each key from the member that acknowledged it through the drains since.
+// followed follows each key from the member that acknowledged it through the later drains.
 func followed(entries []entry, drains []pastDrain) (map[string]string, error) {
 	where := make(map[string]string, len(entries))
 	for _, e := range entries {
@@ -160,18 +159,18 @@ func followed(entries []entry, drains []pastDrain) (map[string]string, error) {
 			}
 		}
 		if volume == "" {
-			return nil, fmt.Errorf("key %s was drained to a member that was none", e.key)
+			return nil, fmt.Errorf("key %s was drained to a member that did not exist", e.key)
 		}
 		where[e.key] = volume
 	}
 	return where, nil
 }
 
-// batch of keys that are asked for at once.
+// batch is how many keys are asked for at once.
 const batch = 500
 
-// findKeys removes from left each key that its member has, and counts those that this
-// member owns now. The error names the missing keys.
+// findKeys removes from left each key that its member has, and counts those keys that this member owns now. The
+// error names the missing keys.
 func findKeys(now *view, left map[string]string) (owned int, err error) {
 	byVolume := map[string]*member{}
 	for _, m := range now.members {
@@ -196,7 +195,7 @@ func findKeys(now *view, left map[string]string) (owned int, err error) {
 			}
 			for key, item := range found {
 				if !bytes.Equal(item.Value, valueOf(key)) {
-					return owned, fmt.Errorf("%s: member %d has %d bytes that nobody stored", key, m.ordinal, len(item.Value))
+					return owned, fmt.Errorf("%s: member %d has %d bytes that were never stored", key, m.ordinal, len(item.Value))
 				}
 				delete(left, key)
 				if now.route(key) == m {
@@ -217,8 +216,8 @@ func findKeys(now *view, left map[string]string) (owned int, err error) {
 	return owned, fmt.Errorf("%d keys are missing: %s", len(left), strings.Join(examples, ", "))
 }
 
-// findHotKeys removes from the list each key that is there, or may be gone. Whether the value is right
-// is for the verdict.
+// findHotKeys removes from left each key that is there, or may be gone. verdict says whether the value is
+// right.
 func findHotKeys(l *load, left map[string]*hot) error {
 	for key, h := range left {
 		if l.readHot(h) == nil {

@@ -18,25 +18,24 @@ import (
 	"example.com/memcached-operator/test/internal/stranger"
 )
 
-// fault is something that goes wrong, or that a person does. It returns whom it has hit,
-// "" for nobody. It chooses by random alone, so that a seed gives the same faults
-// whatever the cluster does.
+// fault is something that goes wrong, or that a person does. It returns the name of the object it has hit, or
+// "" for none. It chooses by random alone, so that a seed gives the same faults in every run.
 type fault struct {
 	name   string
 	weight int
 	do     func(ctx context.Context, random uint64) (string, error)
-	// kills a member.
+	// kills is set if the fault kills a member.
 	kills bool
 }
 
-// These happen when the next drainer runs.
+// These faults happen when the next drainer runs.
 const (
 	drainerKilled  = "kill the next drainer (SIGKILL)"
 	drainerDeleted = "delete the next drainer's pod"
 	happened       = ": done"
 )
 
-// faults picks among them.
+// faults chooses faults.
 type faults struct {
 	*world
 	random  *rand.Rand
@@ -74,10 +73,10 @@ func newFaults(w *world, seed uint64) *faults {
 	return f
 }
 
-// round causes so many faults, or faults for that long if deeds is 0. It may spare members: then
-// applications of routers may miss nothing, either.
+// round causes so many faults, or faults for that long if deeds is 0. If it spares members, applications of
+// routers may not miss a key, either.
 func (f *faults) round(ctx context.Context, deeds int, duration time.Duration, spare bool) error {
-	// Without a deadline: the client's rate limiter would refuse before it what comes after it.
+	// The context has no deadline: the client's rate limiter would refuse requests that it would send after it.
 	ctx, cancel := context.WithCancel(ctx)
 	defer f.pending.Wait()
 	defer cancel()
@@ -94,7 +93,7 @@ func (f *faults) round(ctx context.Context, deeds int, duration time.Duration, s
 		}
 		hit, err := one.do(ctx, random)
 		if ctx.Err() != nil {
-			return nil // the round ended in the middle
+			return nil // the round ended during the fault
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", one.name, err)
@@ -129,7 +128,7 @@ func (f *faults) count(name, hit string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if hit == "" {
-		name += ": nobody there"
+		name += ": no pod is there"
 	}
 	f.counts[name]++
 	f.note("%s %s", name, hit)
@@ -149,7 +148,7 @@ func (f *faults) print() {
 	fmt.Printf("chaos: %-45s %d\n", "failed drains that a person had to retry", len(f.retried))
 }
 
-// otherSize is a possible size that isn't the present one.
+// otherSize returns a possible size that isn't the present one.
 func (f *faults) otherSize(random uint64) int32 {
 	size := minSize + int32(random%(maxSize-minSize))
 	if size >= f.size {
@@ -182,7 +181,7 @@ func (f *faults) hibernate(ctx context.Context, random uint64) (string, error) {
 	case <-rest:
 	case <-ctx.Done():
 	}
-	// The round may have ended: the cluster wakes all the same.
+	// The cluster resumes even if the round has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.patience)
 	defer cancel()
 	return fmt.Sprintf("%d", f.size), f.scale(ctx, f.size)
@@ -221,7 +220,7 @@ func (f *faults) deleteDrainer(ctx context.Context, random uint64) (string, erro
 	return f.onNextDrainer(ctx, drainerDeleted, random, func(pod *corev1.Pod) error { return f.kube.Delete(ctx, pod) })
 }
 
-// killed kills the pod's processes of these names, all at once.
+// killed kills the pod's processes of these programs, all at once.
 func killed(pod *corev1.Pod, programs ...string) error {
 	var all []int
 	for _, program := range programs {
@@ -281,7 +280,7 @@ func (f *faults) killContainer(ctx context.Context, random uint64) (string, erro
 		}
 		_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
 		socket := "/run/memcached-operator-cluster/" + pod.Spec.NodeName + "/containerd.sock"
-		// The task may have ended by itself, which is fine.
+		// The task may have ended by itself.
 		_ = exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", id).Run()
 		return nil
 	})
@@ -305,7 +304,7 @@ func (f *faults) deleteOperator(ctx context.Context, _ uint64) (string, error) {
 	return f.onOperator(ctx, func(pod *corev1.Pod) error { return f.kube.Delete(ctx, pod) })
 }
 
-// stopKubelet keeps a member's kubelet from seeing what happens, for a moment.
+// stopKubelet stops a member's kubelet for a moment.
 func (f *faults) stopKubelet(ctx context.Context, random uint64) (string, error) {
 	stopped := ""
 	_, err := f.onMember(ctx, random, func(pod *corev1.Pod) error {
@@ -329,9 +328,9 @@ func (f *faults) stopKubelet(ctx context.Context, random uint64) (string, error)
 	return stopped, err
 }
 
-// retryFailed does what a person does about a failed drain: retry, and skip if that
-// fails, too, as it does for a member that left before it ever answered. check would find
-// a value missing that was on such a volume.
+// retryFailed does what a person does about a failed drain: it retries, and skips if the retry fails, too, as
+// it does for a member that left before it ever answered. check would find that a value of such a volume is
+// missing.
 func (f *faults) retryFailed(ctx context.Context, drains []cachev1alpha1.DrainStatus) {
 	for _, d := range drains {
 		if d.Phase != cachev1alpha1.DrainFailed {

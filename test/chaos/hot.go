@@ -8,36 +8,36 @@ import (
 	"time"
 )
 
-// hot is a key that is written again and again, by one writer. Each write draws a number that is
-// higher than all before, a delete, too, and a set stores it. So whatever is read below the number of
-// an acknowledged write is an old value, or one that was deleted.
+// hot is a key that one writer writes again and again. Each write, also a delete, draws a number that is higher
+// than all before, and a set stores it. If a read finds a lower number than that of an acknowledged write, the
+// value is old, or was deleted.
 type hot struct {
 	key string
-	// counts: it is incremented, too. Its value is the number alone.
+	// counts is set if the key is incremented, too. Its value is the number alone.
 	counts bool
 
 	mu sync.Mutex
 	facts
-	// resting since that time, while a write without an answer may still be carried out: nothing is written.
+	// resting is since when nothing is written, because a write without an answer may still be carried out.
 	resting time.Time
 }
 
-// facts are what is known of a hot key at one time.
+// facts are what the load knows of a hot key at one time.
 type facts struct {
-	// attempted is the highest number that was drawn. acknowledged is the one of the last write that
-	// was answered, and wrote when that was.
+	// attempted is the highest number that was drawn. acknowledged is the number of the last write that was
+	// answered, and wrote the time of that write.
 	attempted, acknowledged int64
 	wrote                   span
-	// gone: that write was a delete, or there was none yet.
+	// gone is set if that write was a delete, or there was none yet.
 	gone bool
-	// unsure: a later write has got no answer. It may have been carried out, or in half: memcached
+	// unsure is set if a later write has got no answer. It may have been carried out, or half of it: memcached
 	// removes the old value before it stores the new one.
 	unsure bool
-	// deleting: a delete is under way.
+	// deleting is set while a delete is under way.
 	deleting bool
 	// doubts counts the deletes that were sent, and the writes without an answer.
 	doubts int
-	// abandoned: a write may still be carried out, even after the next one.
+	// abandoned is set if a write may still be carried out, even after the next one.
 	abandoned bool
 }
 
@@ -48,10 +48,10 @@ const (
 	right   finding = ""
 	missing finding = "is missing"
 	old     finding = "is old"
-	foreign finding = "is of nobody"
+	foreign finding = "was never stored"
 )
 
-// judge what a request has found that began with the facts before and ended with those after.
+// judge says what a request has found that began with the facts before and ended with those after.
 func judge(before, after facts, number int64, there bool) finding {
 	switch {
 	case there && number > after.attempted:
@@ -65,14 +65,14 @@ func judge(before, after facts, number int64, there bool) finding {
 	return right
 }
 
-// look is what is known now.
+// look returns the facts of now.
 func (h *hot) look() facts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.facts
 }
 
-// begin a write, unless the key rests. It returns what was known before, and the write's number.
+// begin begins a write, unless the key rests. It returns the facts before it, and the write's number.
 func (h *hot) begin(deletes bool) (before facts, number int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,7 +88,7 @@ func (h *hot) begin(deletes bool) (before facts, number int64, ok bool) {
 	return before, h.attempted, true
 }
 
-// acknowledge the write with that number: the key has it, or is gone.
+// acknowledge notes that the write with that number was answered. The key has the number, or is gone.
 func (h *hot) acknowledge(number int64, gone bool, wrote span) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,15 +96,15 @@ func (h *hot) acknowledge(number int64, gone bool, wrote span) {
 	h.unsure, h.deleting = false, false
 }
 
-// refuse the write: it was answered, and has changed nothing.
+// refuse notes that the write was answered, and has changed nothing.
 func (h *hot) refuse() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.deleting = false
 }
 
-// unanswered: nobody knows what became of the write. The key rests until nobody carries it out any more,
-// unless resting is no time.
+// unanswered notes that it is unknown what became of the write. The key rests until the write can't be carried
+// out any more, unless resting is zero.
 func (h *hot) unanswered(resting time.Time, abandoned bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,8 +113,8 @@ func (h *hot) unanswered(resting time.Time, abandoned bool) {
 	h.resting, h.abandoned = resting, h.abandoned || abandoned
 }
 
-// rested: the cluster is at rest, and has answered since. What was written that long ago has been carried
-// out, or never will be.
+// rested notes that the cluster is at rest, and has answered. A write of long enough ago has been carried out,
+// or never will be.
 func (h *hot) rested(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +123,7 @@ func (h *hot) rested(now time.Time) {
 	}
 }
 
-// value with that number; numberOf reads it.
+// value has that number, which numberOf reads.
 func (h *hot) value(number int64) []byte {
 	if h.counts {
 		return strconv.AppendInt(nil, number, 10)

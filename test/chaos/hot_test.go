@@ -55,7 +55,7 @@ func TestWhatAReadMayFind(t *testing.T) {
 		"a value after a delete without an answer": {[]func(*hot){set, func(h *hot) { deletes(h); h.unanswered(time.Time{}, false) }}, nothing, 1, right},
 		"nothing after a refused delete":           {[]func(*hot){set, func(h *hot) { deletes(h); h.refuse() }}, nothing, none, missing},
 		"an old one of an abandoned key":           {[]func(*hot){set, set, func(h *hot) { writes(h); h.unanswered(time.Time{}, true) }}, nothing, 1, right},
-		"what nobody sent to an abandoned key":     {[]func(*hot){set, func(h *hot) { writes(h); h.unanswered(time.Time{}, true) }}, nothing, 3, foreign},
+		"what was never sent to an abandoned key":  {[]func(*hot){set, func(h *hot) { writes(h); h.unanswered(time.Time{}, true) }}, nothing, 3, foreign},
 	} {
 		h := &hot{key: "hot", facts: facts{gone: true}}
 		for _, do := range test.before {

@@ -27,19 +27,20 @@ import (
 //     swapped there, and every answer is checked (trouble.go).
 const (
 	writers = 4
-	// pause of a writer between two requests.
+	// pause is how long a writer waits between two requests.
 	pause = 4 * time.Millisecond
 	// maxKeys bounds what is stored, so that nothing is evicted.
 	maxKeys  = 30_000
 	hotKeys  = 64
 	maxValue = 2048
-	// unansweredRests is how long a key of routers rests after a write without an answer, and until the
-	// cluster is at rest. A member may still have that write in its socket, from a router that was killed, or
-	// that has waited for its time-out (2 s): it would come after the next one, by another router.
+	// unansweredRests is how long, behind routers, a key rests at least after a write without an answer. Then
+	// it rests until the cluster is at rest. A member may still have that write in its socket, from a router
+	// that was killed, or whose time-out (2 s) was over. It would be carried out after the next write, which
+	// comes by another router.
 	unansweredRests = 5 * time.Second
 )
 
-// load has the clients, and what they know.
+// load is the clients, and what they know.
 type load struct {
 	views   *views
 	seed    uint64
@@ -79,7 +80,7 @@ func newLoad(w *world, seed uint64) (*load, error) {
 			return nil, err
 		}
 		if w.routed || stays {
-			h.counts = w.routed && len(l.hot)/writers%4 == 3 // a quarter of each writer's
+			h.counts = w.routed && len(l.hot)/writers%4 == 3 // a quarter of each writer's keys
 			l.hot = append(l.hot, h)
 		}
 	}
@@ -115,8 +116,8 @@ func (l *load) start(ctx context.Context) {
 
 func (l *load) wait() { l.running.Wait() }
 
-// write is one client: a third of its requests write new keys, a third
-// write its own hot ones, a third read anybody's.
+// write is one client: a third of its requests write new keys, a third its own hot keys, and a third read keys
+// of all clients.
 func (l *load) write(ctx context.Context, id int) {
 	random := rand.New(rand.NewPCG(l.seed, uint64(id)))
 	for n := 0; ctx.Err() == nil; n++ {
@@ -135,7 +136,7 @@ func (l *load) write(ctx context.Context, id int) {
 	}
 }
 
-// store a new key, and write down who acknowledged it.
+// store stores a new key, and writes down which member acknowledged it.
 func (l *load) store(key string) {
 	l.mu.Lock()
 	full := len(l.journal) >= maxKeys
@@ -155,7 +156,7 @@ func (l *load) store(key string) {
 	l.journal = append(l.journal, entry{key, m.volume, span{began, time.Now()}})
 }
 
-// readAny reads anybody's key. A miss is fine while members are being killed; a wrong value is not.
+// readAny reads a key of any client. A miss is right while members are being killed; a wrong value is not.
 func (l *load) readAny(random *rand.Rand) {
 	if random.IntN(2) == 0 {
 		_ = l.readHot(l.hot[random.IntN(hotKeys)])
@@ -177,7 +178,7 @@ func (l *load) readAny(random *rand.Rand) {
 	l.count(err)
 	switch {
 	case err == nil && !bytes.Equal(item.Value, valueOf(e.key)):
-		l.blame("%s: %d bytes that nobody stored", e.key, len(item.Value))
+		l.blame("%s: %d bytes that were never stored", e.key, len(item.Value))
 	case errors.Is(err, memcache.ErrCacheMiss):
 		l.suspect(suspicion{what: missing, write: e.wrote, request: span{began, time.Now()}, text: e.key})
 	}
@@ -200,8 +201,8 @@ func (l *load) blame(format string, args ...any) {
 	l.wrong = append(l.wrong, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// suspect is judged when all is known of what has happened meanwhile. A client that follows members
-// itself misses keys while they come and go.
+// suspect keeps a suspicion. It is judged when it is known what has happened meanwhile. A client that follows
+// members itself misses keys while they come and go.
 func (l *load) suspect(s suspicion) {
 	if s.what == missing && !l.views.routed {
 		return
@@ -211,7 +212,7 @@ func (l *load) suspect(s suspicion) {
 	l.suspects = append(l.suspects, s)
 }
 
-// judged are the errors so far.
+// judged judges the suspicions, and returns the errors so far.
 func (l *load) judged() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,7 +230,7 @@ func (l *load) judged() []string {
 	return slices.Clone(l.wrong)
 }
 
-// entries is the journal so far.
+// entries returns the journal so far.
 func (l *load) entries() []entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,7 +252,7 @@ func (l *load) print() {
 	}
 }
 
-// valueOf a key that is written once follows from the key.
+// valueOf returns the value of a key that is written once.
 func valueOf(key string) []byte {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(key))

@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestTheLoadBelievesAMemcached, and notices each thing that routers may never do: a value that is
-// old, a key that was deleted, and one that is missing.
+// TestTheLoadBelievesAMemcached also shows that the load notices each thing that routers may never do: an old
+// value, a deleted key that is there, and a missing key.
 func TestTheLoadBelievesAMemcached(t *testing.T) {
 	l, client := loadOfMemcached(t)
 	var all sync.WaitGroup
@@ -75,11 +75,11 @@ func requests(l *load, id, n int) {
 	}
 }
 
-// loadOfMemcached takes one for the routers.
+// loadOfMemcached is a load that asks one memcached instead of routers.
 func loadOfMemcached(t *testing.T) (*load, *memcache.Client) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "socket")
-	me, err := user.Current() // memcached wants to be told that it may run as root
+	me, err := user.Current() // as root, memcached needs the flag -u
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,34 +9,30 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/summary"
 )
 
-// options say how long, and what is random.
+// options are those of the command line.
 type options struct {
 	seed uint64
 	// deeds is how many faults there are; 0 if duration says how long they go on.
 	deeds    int
 	duration time.Duration
-	// round is how long faults go on before everything is looked for, and roundDeeds how many there are.
+	// round is how long faults go on before the check, and roundDeeds how many there are.
 	round      time.Duration
 	roundDeeds int
 	// patience bounds each wait for the cluster to come to rest.
 	patience time.Duration
 	// moves is spec.routing.moves of the cluster.
 	moves cachev1alpha1.MoveMode
-	// routed: the load asks routers, which no other client stands beside.
+	// routed is set if the load asks routers, and no client asks members itself.
 	routed bool
 	// verbose prints each fault when it happens.
 	verbose bool
@@ -59,9 +55,7 @@ func main() {
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano() % 1_000_000)
 	}
-	ctrl.SetLogger(logr.Discard())
-	klog.SetOutput(io.Discard)
-	klog.LogToStderr(false)
+	deployed.QuietLogs()
 	what := fmt.Sprintf("for %v, moves %s", o.duration, o.moves)
 	if o.deeds > 0 {
 		what = fmt.Sprintf("%d of them, moves %s", o.deeds, o.moves)
@@ -80,7 +74,7 @@ func main() {
 	}
 }
 
-// run makes the cluster, rounds of faults under load, and the table.
+// run makes the cluster, and rounds of faults under load.
 func run(o options) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

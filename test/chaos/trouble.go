@@ -8,10 +8,10 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Behind routers that nobody stands beside, the design promises that a scaling makes no application
-// miss a key, find an older value, or find a deleted key again, whatever becomes of routers, movers
-// and the operator. What it doesn't promise is written down here, with its reason. It holds from the
-// event to the next rest, when everything has been found:
+// If all clients ask routers, the design promises that a scaling makes no application miss a key, find an older
+// value, or find a deleted key again, even if routers, movers or the operator are killed. The exceptions are
+// here, each with its reason. An exception holds from its event to the next rest, when everything has been
+// found:
 //
 //   - A member died. What it had is back when it is replayed, after live traffic. Until then its keys
 //     are missing, and a delete doesn't reach what is still to be replayed (docs/hazards.md, A member
@@ -25,7 +25,7 @@ import (
 //
 // An old value is never excused because a member died, but for the second.
 
-// span of time. A zero end is not there yet.
+// span is a time. Its end is zero while it goes on.
 type span struct{ from, to time.Time }
 
 func (s span) meets(o span) bool {
@@ -46,32 +46,32 @@ func end(all []span, now time.Time) {
 	}
 }
 
-// trouble is what has happened to the cluster.
+// trouble has what happened to the cluster.
 type trouble struct {
 	mu sync.Mutex
-	// deaths of members, and ring changes without the states, each to the next rest. early is when
-	// routers may have been in prepare or settle.
+	// deaths are those of members, and abrupt the ring changes without the states, each to the next rest. early
+	// are the times in which routers may have been in prepare or settle.
 	deaths, abrupt, early []span
 	table                 *contract.RingTable
-	// changes through all states.
+	// changes counts the ring changes through all states.
 	changes int
 }
 
 const (
-	// The API server says in whole seconds when a table was written: it may have been in use earlier by
-	// hears, by this process' clock, or have been written later by lags.
+	// The API server says in whole seconds when a table was written. By this process's clock, routers may have
+	// used it earlier, by hears, or it was written later, by lags.
 	hears = 2 * time.Second
 	lags  = time.Second
 )
 
-// died: a member is about to be killed.
+// died notes that a member is about to be killed.
 func (t *trouble) died(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	open(&t.deaths, now)
 }
 
-// rested: the cluster is at rest, and everything is there.
+// rested notes that the cluster is at rest, and everything was found.
 func (t *trouble) rested(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +79,7 @@ func (t *trouble) rested(now time.Time) {
 	end(t.abrupt, now)
 }
 
-// told: routers are told of a table, which was written at that time.
+// told notes that routers are told of a table, which was written at that time.
 func (t *trouble) told(next *contract.RingTable, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,8 +101,8 @@ func (t *trouble) told(next *contract.RingTable, now time.Time) {
 	}
 }
 
-// isEarly tells whether a router may be in prepare or settle: until all have acknowledged move, which begins
-// finish.
+// isEarly tells whether a router may be in prepare or settle. It may until all have acknowledged move, which is
+// when finish begins.
 func isEarly(t *contract.RingTable) bool {
 	return t.State == contract.RingPrepare || t.State == contract.RingSettle || t.State == contract.RingMove
 }
@@ -116,7 +116,7 @@ func follows(before, next *contract.RingTable) bool {
 		return sameRing(&before.New, &next.New)
 	case before.State == contract.RingStable:
 		return next.State == contract.RingPrepare && sameRing(&before.New, next.Old)
-	case before.State == contract.RingPrepare && next.State == contract.RingStable: // and back
+	case before.State == contract.RingPrepare && next.State == contract.RingStable: // the ring change was given up
 		return sameRing(before.Old, &next.New)
 	}
 	return same && (next.State == before.State || next.State == before.State+1)
@@ -129,14 +129,14 @@ func sameRing(a, b *contract.Ring) bool {
 // suspicion is a request that contradicts what was acknowledged.
 type suspicion struct {
 	what finding
-	// write that it contradicts, and whether that was a delete.
+	// write is the one that the request contradicts. deleted is set if that was a delete.
 	write   span
 	deleted bool
 	request span
 	text    string
 }
 
-// excuse says what the design says of it, "" if it promises that this can't be.
+// excuse returns why the design allows it, or "" if the design promises that it can't be.
 func (t *trouble) excuse(s *suspicion) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,7 +153,7 @@ func (t *trouble) excuse(s *suspicion) string {
 	return ""
 }
 
-// counts of the ring changes: through the states, and without them.
+// counts returns the numbers of ring changes through the states, and without them.
 func (t *trouble) counts() (changes, abrupt int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

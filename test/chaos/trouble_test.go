@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// at is a time in seconds.
+// at returns a time, by its seconds.
 func at(seconds int64) time.Time { return time.Unix(1000+seconds, 0) }
 
 func table(number int64, state contract.RingState, old, now int) *contract.RingTable {

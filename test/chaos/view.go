@@ -28,7 +28,7 @@ import (
 // Such a request isn't carried out later.
 const clientTimeout = 10 * time.Minute
 
-// dial gives up where nobody is, since nothing refuses there.
+// dial gives up after a while: a pod that is gone refuses nothing.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
 }
@@ -41,11 +41,11 @@ type member struct {
 	client  *memcache.Client
 }
 
-// view is what a client knows of the cluster at one time.
+// view is what a client knows of the cluster.
 type view struct {
 	servers []string
 	owner   routing.Owner
-	// members by the server's place in the list; nil while none has an address.
+	// members are in the order of the list. One without an address is nil.
 	members []*member
 }
 
@@ -57,10 +57,10 @@ func (v *view) route(key string) *member {
 	return v.members[v.owner.Owner([]byte(key))]
 }
 
-// views follows status.servers and the pods behind them.
+// views follows status.servers, and the pods of these servers.
 type views struct {
 	*world
-	// routers are asked for all keys, if they are there.
+	// routers are asked for all keys; nil if the load asks members.
 	routers *member
 	turn    atomic.Int64
 	mu      sync.RWMutex
@@ -75,8 +75,8 @@ func (v *views) current() *view {
 	return v.now
 }
 
-// connectRouters makes the client that asks them. Its connections go to the routers in turn, so that
-// requests for a key come from several: the Service would prefer one that is near.
+// connectRouters makes the client that asks routers. Its connections go to the routers in turn, so that
+// requests for one key go through several routers. The Service would prefer a near one.
 func (v *views) connectRouters(ctx context.Context) error {
 	v.routers = &member{ordinal: -1, address: clusterName + "-router"}
 	v.routers.client = memcache.NewFromSelector(anyRouter{})
@@ -105,7 +105,7 @@ func (v *views) dialRouter(ctx context.Context, _, _ string) (net.Conn, error) {
 	return forward.DialNext(ctx, addresses, int(v.turn.Add(1)))
 }
 
-// readRouters looks up the routers that the Service would have.
+// readRouters finds the routers that are ready.
 func (v *views) readRouters(ctx context.Context) error {
 	pods, err := v.world.pods(ctx, "router")
 	if err != nil {
@@ -157,14 +157,14 @@ func (v *views) told(object runtime.Object) {
 	written := time.Now()
 	for _, m := range config.ManagedFields {
 		if m.Manager == cachev1alpha1.ManagedBy && m.Time != nil && m.Time.Time.Before(written) {
-			written = m.Time.Time // this process may hear of it late
+			written = m.Time.Time // this process may see the table late
 		}
 	}
 	v.trouble.told(table, written)
 	v.note("routers are told of table %d: %s, %d members", table.Number, table.State, len(table.New.Servers))
 }
 
-// asked is whom the load asks for the key, or nil.
+// asked returns the member that the load asks for the key, or nil.
 func (v *views) asked(key string) *member {
 	if v.routers != nil {
 		return v.routers
@@ -172,7 +172,7 @@ func (v *views) asked(key string) *member {
 	return v.current().route(key)
 }
 
-// follow reads the list again and again, as clients do.
+// follow reads the list and the pods again and again, as clients do.
 func (v *views) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		if next, err := v.read(ctx); err == nil {
@@ -229,7 +229,7 @@ func ring(servers []string) (routing.Owner, error) {
 	return routing.New(ringClient, list)
 }
 
-// member makes, once per pod, the client that talks to it.
+// member returns the pod's client, which it makes once for each pod.
 func (v *views) member(ctx context.Context, pod *corev1.Pod) (*member, error) {
 	if pod.Status.PodIP == "" {
 		return nil, nil
@@ -241,8 +241,7 @@ func (v *views) member(ctx context.Context, pod *corev1.Pod) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A pod that exists keeps its claim from being replaced. So read the claim, and then
-	// check that the pod still exists.
+	// A claim isn't replaced while its pod exists. So read the claim, and then check that the pod still exists.
 	var claim corev1.PersistentVolumeClaim
 	if err := v.kube.Get(ctx, client.ObjectKey{Namespace: v.namespace, Name: fmt.Sprintf("data-%s-%d", clusterName, ordinal)}, &claim); err != nil {
 		return nil, err

@@ -26,10 +26,10 @@ const (
 	clusterName       = "cache"
 	operatorNamespace = "memcached-operator-system"
 	ringClient        = "libmemcached-ketama-weighted"
-	// The sizes that the cluster is scaled to.
+	// minSize and maxSize bound the sizes that the cluster is scaled to.
 	minSize, maxSize = 2, 4
-	// leavingPatience is how long a leaving member waits for its last client at most: clients
-	// of the load follow at once.
+	// leavingPatience is how long a leaving member waits for its last client at most. The load's clients follow
+	// at once.
 	leavingPatience = 15 * time.Second
 	// routedPatience is long enough for a mover that is killed again and again: a member that leaves
 	// with items would be missed.
@@ -48,7 +48,7 @@ type world struct {
 	history []string
 }
 
-// note what has happened, with the time. It is printed if the run fails.
+// note keeps what has happened, with the time. It is printed if the run fails.
 func (w *world) note(format string, args ...any) {
 	line := time.Now().UTC().Format("15:04:05.000 ") + fmt.Sprintf(format, args...)
 	w.mu.Lock()
@@ -79,8 +79,7 @@ func (w *world) create(ctx context.Context, size int32) error {
 		Spec: cachev1alpha1.MemcachedSpec{
 			Size:   ptr.To(size),
 			Memory: ptr.To(resource.MustParse("96Mi")),
-			// Only in this mode does a member lose nothing that is killed while it
-			// leaves.
+			// In this mode alone, a member that is killed while it leaves loses nothing.
 			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("512Mi"), Mode: cachev1alpha1.StorageMapped},
 			Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Moves: w.moves, Patience: &metav1.Duration{Duration: leavingPatience}},
 			// Drainers are killed again and again; no Job may run out of attempts.
@@ -110,7 +109,7 @@ func (w *world) memcached(ctx context.Context) (*cachev1alpha1.Memcached, error)
 	return mc, w.kube.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: clusterName}, mc)
 }
 
-// pods by what they are: members, drainers, or routers.
+// pods returns those of a component: members, drainers, or routers.
 func (w *world) pods(ctx context.Context, component string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := w.kube.List(ctx, &list, client.InNamespace(w.namespace),
@@ -128,8 +127,8 @@ func (w *world) scale(ctx context.Context, size int32) error {
 	return w.kube.SubResource("scale").Patch(ctx, mc, patch)
 }
 
-// settle waits until the cluster is as wanted, with nothing under way. A drain that
-// failed is retried, as a person would, and counted.
+// settle waits until the cluster is as wanted, and nothing is under way. It retries failed drains, as a person
+// would, and counts them.
 func (w *world) settle(ctx context.Context, f *faults) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
@@ -151,7 +150,7 @@ func (w *world) settle(ctx context.Context, f *faults) error {
 	})
 }
 
-// checkInvariants checks all invariants for every change, and for the end, at rest.
+// checkInvariants checks all invariants for every change, and for the end at rest.
 func (w *world) checkInvariants(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
@@ -177,7 +176,7 @@ func (w *world) checkInvariants(ctx context.Context) error {
 	return nil
 }
 
-// dump shows what a person would look at.
+// dump returns what a person would look at.
 func (w *world) dump() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

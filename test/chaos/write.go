@@ -21,7 +21,7 @@ func (l *load) writeHot(h *hot, random *rand.Rand) {
 	switch what := random.IntN(20); {
 	case !l.views.routed:
 		l.set(m, h)
-	case now.gone && now.acknowledged > 0 && what >= 5: // it stays away for a while
+	case now.gone && now.acknowledged > 0 && what >= 5: // it stays deleted for a while
 	case now.gone && now.acknowledged > 0 && what == 4:
 		l.remove(m, h)
 	case now.gone:
@@ -41,7 +41,7 @@ func (l *load) writeHot(h *hot, random *rand.Rand) {
 	}
 }
 
-// set the next number.
+// set stores the next number.
 func (l *load) set(m *member, h *hot) bool {
 	began := time.Now()
 	_, number, ok := h.begin(false)
@@ -67,7 +67,7 @@ func (l *load) remove(m *member, h *hot) {
 	err := m.client.Delete(h.key)
 	switch {
 	case err == nil:
-		if before.gone && !before.unsure { // what it has deleted was not there
+		if before.gone && !before.unsure { // there was nothing to delete
 			l.found(h, old, &before, began, "found by a delete")
 		}
 	case errors.Is(err, memcache.ErrCacheMiss):
@@ -80,7 +80,7 @@ func (l *load) remove(m *member, h *hot) {
 	h.acknowledge(number, true, span{began, time.Now()})
 }
 
-// increment a counter. What it answers is one more than what a read would have found.
+// increment increments a counter. The answer is one more than what a read would have found.
 func (l *load) increment(m *member, h *hot) {
 	began := time.Now()
 	before, _, ok := h.begin(false)
@@ -103,14 +103,14 @@ func (l *load) increment(m *member, h *hot) {
 	}
 }
 
-// swap the value that is there for the next one, by its token.
+// swap replaces the value by the next one, by the value's token.
 func (l *load) swap(m *member, h *hot) {
 	if item := l.token(m, h); item != nil {
 		l.compareAndSwap(m, h, item, right)
 	}
 }
 
-// swapOutdated tries a token that a set has outdated.
+// swapOutdated tries the token of a value that a set has replaced.
 func (l *load) swapOutdated(m *member, h *hot) {
 	if item := l.token(m, h); item != nil && l.set(m, h) {
 		l.compareAndSwap(m, h, item, old)
@@ -126,7 +126,7 @@ func (l *load) token(m *member, h *hot) *memcache.Item {
 	return item
 }
 
-// compareAndSwap by the item's token; stored says what it means if the value is taken.
+// compareAndSwap stores the next number by the item's token. stored is the finding if it is stored.
 func (l *load) compareAndSwap(m *member, h *hot, item *memcache.Item, stored finding) {
 	began := time.Now()
 	before, number, ok := h.begin(false)
@@ -141,7 +141,7 @@ func (l *load) compareAndSwap(m *member, h *hot, item *memcache.Item, stored fin
 		l.swapped.Add(1)
 		h.acknowledge(number, false, span{began, time.Now()})
 	case errors.Is(err, memcache.ErrCASConflict):
-		// A token that is not outdated may be refused, too: the item may have got another one.
+		// A token of the present value may be refused, too: the item may have got another token.
 		if stored == old {
 			l.refused.Add(1)
 		}
@@ -154,14 +154,14 @@ func (l *load) compareAndSwap(m *member, h *hot, item *memcache.Item, stored fin
 	}
 }
 
-// unanswered: nobody knows what became of a write.
+// unanswered notes that a write has got no answer.
 func (l *load) unanswered(h *hot, err error) {
 	l.failed.Add(1)
 	var resting time.Time
 	if l.views.routed {
 		resting = time.Now()
 	}
-	// After a time-out it may be carried out at any time.
+	// After a time-out the write may be carried out at any time.
 	var timeout net.Error
 	h.unanswered(resting, errors.As(err, &timeout) && timeout.Timeout())
 }
@@ -185,13 +185,13 @@ func (l *load) readHot(h *hot) error {
 // errGone is a miss of a key that may be gone.
 var errGone = errors.New("the key is gone")
 
-// judgeRead writes down what a read has found that began with the facts before.
+// judgeRead judges a read that began with the facts before.
 func (l *load) judgeRead(h *hot, before *facts, began time.Time, item *memcache.Item, err error) error {
 	switch {
 	case err == nil:
 		number, ok := h.numberOf(item.Value)
 		if !ok {
-			l.blame("%s: %q, which nobody stored", h.key, item.Value)
+			l.blame("%s: %q, which was never stored", h.key, item.Value)
 			return nil
 		}
 		l.found(h, judge(*before, h.look(), number, true), before, began, "read as %d", number)
@@ -207,7 +207,7 @@ func (l *load) judgeRead(h *hot, before *facts, began time.Time, item *memcache.
 	return err
 }
 
-// found something about a key: if it is not right, it contradicts the write that was acknowledged
+// found counts what a request has found. If that is not right, it contradicts the write that was acknowledged
 // before the request began.
 func (l *load) found(h *hot, what finding, before *facts, began time.Time, format string, args ...any) {
 	text := fmt.Sprintf("%s, %s with %d acknowledged (gone: %v) of %d,", h.key, fmt.Sprintf(format, args...), before.acknowledged, before.gone, before.attempted)

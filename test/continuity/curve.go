@@ -3,24 +3,25 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // second is what the application saw in one second.
 type second struct {
-	// hits, and lost: a value that the application had stored, and not deleted, was not
-	// there. Reads of deleted keys count as neither.
+	// hits are reads that found the last value. lost are reads of a value that the application had stored, and
+	// not deleted, but was not there. Reads of deleted keys count as neither.
 	hits, lost int
-	// old values were replaced by a later write, and undone ones were deleted.
+	// old counts values that a later write had replaced, and undone values that were deleted.
 	old, undone int
-	// errors of requests, and those of them whose connection could not be made.
+	// errors counts failed requests, and connects those whose connection failed.
 	errors, connects int
-	latencies        []time.Duration
+	latencies        harness.Times
 }
 
-// share of hits; 1 if nothing was read.
+// share returns that of hits; 1 if there was no read.
 func (s *second) share() float64 {
 	if s.hits+s.lost == 0 {
 		return 1
@@ -29,13 +30,7 @@ func (s *second) share() float64 {
 }
 
 // worst is the 99th percentile of the latencies.
-func (s *second) worst() time.Duration {
-	if len(s.latencies) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(s.latencies))
-	return sorted[(len(sorted)-1)*99/100]
-}
+func (s *second) worst() time.Duration { return s.latencies.Percentile(99) }
 
 // curve has the seconds since the load began.
 type curve struct {
@@ -45,7 +40,7 @@ type curve struct {
 	seconds []second
 }
 
-// note changes the second of that time.
+// note changes the second that a time is in.
 func (c *curve) note(at time.Time, change func(*second)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +51,7 @@ func (c *curve) note(at time.Time, change func(*second)) {
 	change(&c.seconds[i])
 }
 
-// total of all seconds, without latencies.
+// total adds up all seconds, without latencies.
 func (c *curve) total() (t second) {
 	for i := range c.seconds {
 		s := &c.seconds[i]
@@ -77,8 +72,8 @@ func (c *curve) lostSeconds() float64 {
 	return float64(t.lost) * float64(whole) / float64(t.hits+t.lost)
 }
 
-const header = `| event | system | list | keys | worst second, % hits | hits lost, s | old values | deletes undone | errors | failed connects | worst p99, ms |
-|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|`
+var header = harness.Header("event", "system", "list", "keys", "worst second, % hits:", "hits lost, s:", "old values:",
+	"deletes undone:", "errors:", "failed connects:", "worst p99, ms:")
 
 func row(r *one, c *curve) string {
 	list, load := "at once", "uniform"
@@ -93,11 +88,11 @@ func row(r *one, c *curve) string {
 		worst, slowest = min(worst, c.seconds[i].share()), max(slowest, c.seconds[i].worst())
 	}
 	t := c.total()
-	return fmt.Sprintf("| %s | %s | %s | %s | %.1f | %.2f | %d | %d | %d | %d | %.1f |", r.event.name, r.system.name, list, load,
-		100*worst, c.lostSeconds(), t.old, t.undone, t.errors, t.connects, float64(slowest.Microseconds())/1000)
+	return harness.Row(r.event.name, r.system.name, list, load, fmt.Sprintf("%.1f", 100*worst), fmt.Sprintf("%.2f", c.lostSeconds()),
+		t.old, t.undone, t.errors, t.connects, fmt.Sprintf("%.1f", harness.Micros(slowest)/1000))
 }
 
-// csv has a line a second.
+// csv has a line for each second.
 func (c *curve) csv() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# the event is at second %.1f\nsecond,hits,lost,old,undone,errors,failed connects,p99 microseconds\n", c.event.Seconds())

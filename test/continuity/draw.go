@@ -19,15 +19,15 @@ const (
 	slowColour          = "#d98c00"
 )
 
-// slowness are the 99th percentiles at the ticks: a logarithmic axis.
+// slowness has the 99th percentiles at the ticks of a logarithmic axis.
 var slowness = [ticks + 1]string{"1 ms", "10 ms", "100 ms", "1 s", "10 s"}
 
-// slow is where on that axis a time is, from 0 to 1.
+// slow returns where a time is on that axis, from 0 to 1.
 func slow(d time.Duration) float64 {
 	return min(1, max(0, math.Log10(float64(d)/float64(time.Millisecond))/ticks))
 }
 
-// draw the share of hits, the slowest answers, the errors, and the event.
+// draw returns an SVG with the share of hits, the 99th percentiles, the errors, and the event.
 func draw(title string, c *curve) []byte {
 	var b bytes.Buffer
 	n := max(1, len(c.seconds)-1) // the last second is cut

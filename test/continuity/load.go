@@ -19,20 +19,21 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 const (
-	// ringClient is a consistent hash: of the members that stay no keys move.
+	// ringClient has a consistent ring: keys of members that stay don't move when it shrinks.
 	ringClient = "libmemcached-ketama-weighted"
-	// workers of the application, each with keys of its own.
+	// workers is how many the application has. Each has keys of its own.
 	workers = 16
 	// followEvery is how often the application asks for the list.
 	followEvery = 100 * time.Millisecond
-	// Of a hundred requests so many store a new value, or delete one; the others read.
+	// stores and deletes are how many of a hundred requests store or delete a value. The others read.
 	stores, deletes = 8, 2
 )
 
-// application reads through a cache: what is missing it stores again.
+// application reads through a cache: it stores again what is missing.
 type application struct {
 	*options
 	world  *world
@@ -41,15 +42,15 @@ type application struct {
 	curve  *curve
 	client *memcache.Client
 	all    []*worker
-	// ring is what the application uses, view what it will use when it learns of it.
+	// ring is the view that the application uses.
 	ring atomic.Pointer[view]
 }
 
-// view is a list, and how to find a key's server in it.
+// view is a list, with its ring.
 type view struct {
 	servers []string
 	owner   routing.Owner
-	// addresses by server, as DNS has them.
+	// addresses has those of the servers.
 	addresses map[string]net.Addr
 }
 
@@ -69,11 +70,11 @@ func (a *application) Each(f func(net.Addr) error) error {
 	return nil
 }
 
-// key of one worker.
+// key is one of a worker's keys.
 type key struct {
 	name string
-	// version of the last value; it is there unless it was deleted. unsure: the last
-	// write's answer is missing.
+	// version is the last value's. The value is there unless deleted is set. unsure is set if the last write
+	// has got no answer.
 	version         int64
 	deleted, unsure bool
 }
@@ -82,7 +83,7 @@ type worker struct {
 	*application
 	random *rand.Rand
 	keys   []key
-	// up to each key: the sum of the keys' weights, for Zipf's law; nil for uniform.
+	// sums has, for each key, the sum of the weights up to this key, by Zipf's law; nil for uniform.
 	sums []float64
 }
 
@@ -108,8 +109,7 @@ func newApplication(ctx context.Context, w *world, o *options, r *one) (*applica
 	return a, nil
 }
 
-// zipf has the sums of the weights of n keys, by Zipf's law with the exponent 0.99, as YCSB
-// has it.
+// zipf returns the sums of the weights of n keys, by Zipf's law with the exponent 0.99, as in YCSB.
 func zipf(n int) []float64 {
 	const exponent = 0.99
 	sums, sum := make([]float64, n), 0.0
@@ -120,7 +120,7 @@ func zipf(n int) []float64 {
 	return sums
 }
 
-// pick a key.
+// pick returns a random key.
 func (w *worker) pick() *key {
 	if w.sums == nil {
 		return &w.keys[w.random.IntN(len(w.keys))]
@@ -129,7 +129,7 @@ func (w *worker) pick() *key {
 	return &w.keys[min(at, len(w.keys)-1)]
 }
 
-// look for the list, and the addresses of its servers.
+// look reads the list, and the addresses of its servers.
 func (a *application) look(ctx context.Context) (*view, error) {
 	servers, err := a.system.list(ctx, a.world)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *application) look(ctx context.Context) (*view, error) {
 	return a.view(servers, addresses)
 }
 
-// view of a list. A server that DNS doesn't have any more keeps its last address.
+// view makes that of a list. A server without a pod keeps its last address.
 func (a *application) view(servers []string, addresses map[string]net.Addr) (*view, error) {
 	v := &view{servers: servers, addresses: map[string]net.Addr{}}
 	ring := make([]routing.Server, len(servers))
@@ -167,15 +167,15 @@ func (a *application) view(servers []string, addresses map[string]net.Addr) (*vi
 	return v, err
 }
 
-// follow the list until the context ends. A late application uses each list when that is
-// old enough; what DNS says of the servers it uses at once.
+// follow follows the list until the context ends. A late application uses each list when the list is old
+// enough. It uses new addresses of its servers at once.
 func (a *application) follow(ctx context.Context) {
 	type heard struct {
 		servers []string
 		at      time.Time
 	}
 	waiting := []heard{}
-	for sleep(ctx, followEvery) == nil {
+	for harness.Sleep(ctx, followEvery) == nil {
 		servers, err := a.system.list(ctx, a.world)
 		addresses, err2 := a.world.addresses(ctx)
 		if err != nil || err2 != nil || len(servers) == 0 {
@@ -194,7 +194,7 @@ func (a *application) follow(ctx context.Context) {
 	}
 }
 
-// fill stores a value of each key.
+// fill stores a value for each key.
 func (a *application) fill(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range a.all {
@@ -215,13 +215,13 @@ func (a *application) fill(ctx context.Context) error {
 	return group.Wait()
 }
 
-// item with the key's version.
+// item returns one with the key's version.
 func (a *application) item(k *key) *memcache.Item {
 	value := fmt.Appendf(make([]byte, 0, a.valueSize), "%d ", k.version)
 	return &memcache.Item{Key: k.name, Value: append(value, bytes.Repeat([]byte("v"), max(0, a.valueSize-len(value)))...)}
 }
 
-// start the load; stop waits for its end.
+// start starts the load. stop ends it, and waits for that.
 func (a *application) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -237,21 +237,10 @@ func (a *application) start(ctx context.Context) (stop func()) {
 	})
 }
 
-// work at a fixed rate. Requests that are late because one before them took long are made
-// right after it, and their latency counts from when they were due.
+// work makes requests at a fixed rate. A latency counts from when the request was due.
 func (w *worker) work(ctx context.Context) {
 	pause := time.Duration(workers) * time.Second / time.Duration(w.rate)
-	due := time.Now().Add(time.Duration(w.random.Int64N(int64(pause))))
-	for ; ctx.Err() == nil; due = due.Add(pause) {
-		if wait := time.Until(due); wait > 0 && sleep(ctx, wait) != nil {
-			return
-		}
-		const behind = 5 * time.Second // a person would have gone away
-		if time.Since(due) > behind {
-			due = time.Now()
-		}
-		w.request(w.pick(), due)
-	}
+	harness.Open(ctx, time.Duration(w.random.Int64N(int64(pause))), pause, func(due time.Time) { w.request(w.pick(), due) })
 }
 
 func (w *worker) request(k *key, due time.Time) {
@@ -301,8 +290,8 @@ func (w *worker) remove(k *key) error {
 	return err
 }
 
-// read a key, and put right what is wrong, as an application does that reads from a
-// database what the cache lacks.
+// read reads a key, and stores or deletes it again if what it finds is wrong, as an application does that reads
+// from a database what the cache lacks.
 func (w *worker) read(k *key) (what second, err error) {
 	it, err := w.client.Get(k.name)
 	switch {

@@ -1,9 +1,8 @@
-// Command continuity measures what an application sees of a scaling, second by second: the
-// share of hits, errors and latencies of a cache-aside load, while the cluster of
-// test/cluster is scaled, gets another memory, loses a member, or has a node drained. It
-// does so for this operator, with its live moves and without, and for a plain StatefulSet;
-// and for an application that follows the list at once, and one that follows a minute
-// late. It prints one table, and draws a curve a run: make bench-continuity.
+// Command continuity measures what an application sees of a scaling, second by second: the share of hits,
+// errors and latencies of a cache-aside load, while a cluster is scaled, gets another memory, loses a member,
+// or has a node drained. It compares this operator, with its live moves, without them and with routers, with a
+// plain StatefulSet, for an application that follows the list at once, and one that follows a minute late. It
+// prints one table, and draws a curve for each run: make bench-continuity.
 package main
 
 import (
@@ -11,17 +10,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // options of all runs.
@@ -39,31 +34,28 @@ func main() {
 	flag.IntVar(&o.keys, "keys", 30_000, "Keys that the application uses.")
 	flag.IntVar(&o.valueSize, "value-size", 200, "Bytes of a value.")
 	flag.IntVar(&o.rate, "rate", 2000, "Requests a second.")
-	flag.Uint64Var(&o.seed, "seed", 1, "Of the keys that are asked for.")
+	flag.Uint64Var(&o.seed, "seed", 1, "Seed of the requests' keys.")
 	flag.DurationVar(&o.before, "before", 10*time.Second, "How long the load runs before the event.")
 	flag.DurationVar(&o.after, "after", 30*time.Second, "How long it runs after it, at least: it goes on until the cluster is as wanted, and a late application has followed.")
 	flag.DurationVar(&o.late, "late", time.Minute, "How much later a late application learns of a list.")
-	flag.StringVar(&o.image, "image", "example.com/memcached:debian", "Of the plain StatefulSet.")
+	flag.StringVar(&o.image, "image", "example.com/memcached:debian", "The plain StatefulSet's image.")
 	flag.StringVar(&o.out, "out", "bin/continuity", "The directory for the curves, as SVG and CSV.")
 	systems := flag.String("systems", strings.Join(names(systems()), ","), "The systems to measure.")
 	events := flag.String("events", strings.Join(names(events()), ","), "What happens to them.")
 	lists := flag.String("lists", "at once,late", "When the application follows the list.")
 	loads := flag.String("loads", "uniform,zipf", "How the keys are asked for.")
 	flag.Parse()
-	ctrl.SetLogger(logr.Discard())
-	klog.SetOutput(io.Discard)
-	klog.LogToStderr(false)
-	runs, err := choose(*systems, *events, *lists, *loads)
-	if err == nil {
-		err = measure(&o, runs)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "continuity:", err)
-		os.Exit(1)
-	}
+	deployed.QuietLogs()
+	harness.Main("continuity", func(ctx context.Context) error {
+		runs, err := choose(*systems, *events, *lists, *loads)
+		if err != nil {
+			return err
+		}
+		return measure(ctx, &o, runs)
+	})
 }
 
-// one run: what happens to which system, under which load.
+// one is a run: what happens to which system, under which load.
 type one struct {
 	system system
 	event  happening
@@ -86,7 +78,7 @@ func (r *one) file() string {
 	return strings.NewReplacer(" ", "-", ",", "").Replace(r.String())
 }
 
-// choose returns the runs, an event's side by side.
+// choose returns the runs. Those of an event follow each other.
 func choose(systemNames, eventNames, lists, loads string) (runs []one, err error) {
 	chosenSystems, err := pick(systems(), systemNames)
 	if err != nil {
@@ -138,9 +130,7 @@ func pick[T named](all []T, chosen string) (out []T, err error) {
 	return out, nil
 }
 
-func measure(o *options, runs []one) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+func measure(ctx context.Context, o *options, runs []one) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
@@ -184,7 +174,7 @@ func (r *one) run(ctx context.Context, o *options) (result *curve, err error) {
 	}
 	stop := a.start(ctx)
 	defer stop()
-	if err := sleep(ctx, o.before); err != nil {
+	if err := harness.Sleep(ctx, o.before); err != nil {
 		return nil, err
 	}
 	a.curve.event = time.Since(a.curve.began)
@@ -195,24 +185,15 @@ func (r *one) run(ctx context.Context, o *options) (result *curve, err error) {
 	if r.late {
 		rest += o.late
 	}
-	if err := sleep(ctx, rest); err != nil {
+	if err := harness.Sleep(ctx, rest); err != nil {
 		return nil, err
 	}
 	if err := r.system.settle(ctx, w); err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, 3*time.Second); err != nil {
+	if err := harness.Sleep(ctx, 3*time.Second); err != nil {
 		return nil, err
 	}
 	stop()
 	return a.curve, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

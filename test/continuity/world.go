@@ -24,6 +24,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/harness"
 	"example.com/memcached-operator/test/internal/node"
 )
 
@@ -37,8 +38,7 @@ type world struct {
 	*options
 	kube      client.WithWatch
 	namespace string
-	// told is how many servers whoever scales a plain StatefulSet has told the
-	// application of.
+	// told is how many servers of a plain StatefulSet the application was told of.
 	told atomic.Int32
 }
 
@@ -63,7 +63,7 @@ func (w *world) key(name string) client.ObjectKey {
 
 func member(ordinal int32) string { return fmt.Sprintf("%s-%d", clusterName, ordinal) }
 
-// addresses of the members' pods, by the pods' names.
+// addresses returns those of the pods and of the routers' Service, by name.
 func (w *world) addresses(ctx context.Context) (map[string]net.Addr, error) {
 	var pods corev1.PodList
 	if err := w.kube.List(ctx, &pods, client.InNamespace(w.namespace)); err != nil {
@@ -85,7 +85,7 @@ func (w *world) addresses(ctx context.Context) (map[string]net.Addr, error) {
 	return addresses, nil
 }
 
-// ready members, from the first on, without a gap.
+// ready returns how many members are ready, from the first on, without a gap.
 func (w *world) ready(ctx context.Context) (n int32, err error) {
 	for ; ; n++ {
 		var pod corev1.Pod
@@ -111,8 +111,8 @@ func podReady(pod *corev1.Pod) bool {
 // system is something that runs a cluster.
 type system struct {
 	name string
-	// plain: a StatefulSet, without an operator. patience and moves of an operator's
-	// cluster. routed: the application asks routers.
+	// plain is set for a StatefulSet without an operator, and routed if the application asks routers. patience
+	// and moves are those of the operator's cluster.
 	plain    bool
 	routed   bool
 	patience time.Duration
@@ -130,7 +130,7 @@ func systems() []system {
 	}
 }
 
-// create the cluster, and wait for it.
+// create makes the cluster, and waits for it.
 func (s *system) create(ctx context.Context, w *world, size int32) error {
 	w.told.Store(size)
 	var err error
@@ -187,12 +187,12 @@ func (w *world) createPlain(ctx context.Context, size int32) error {
 	return errors.Join(w.kube.Create(ctx, service), w.kube.Create(ctx, set))
 }
 
-// plainCommand runs memcached with a warm file on the volume, which SIGTERM doesn't save.
+// plainCommand runs memcached with a warm file on the volume. memcached doesn't save the file on SIGTERM.
 func plainCommand(megabytes int) []string {
 	return []string{"memcached", "-m", strconv.Itoa(megabytes), "-e", "/data/warm"}
 }
 
-// list is what applications are told.
+// list returns the servers that applications are told of.
 func (s *system) list(ctx context.Context, w *world) (servers []string, err error) {
 	if s.plain {
 		for i := range w.told.Load() {
@@ -243,7 +243,7 @@ func unless(holds bool, format string, args ...any) error {
 // happening is what happens to a cluster.
 type happening struct {
 	name string
-	// members before it.
+	// members is how many there are before it.
 	members     int32
 	changesList bool
 	happen      func(ctx context.Context, w *world, s *system) error
@@ -261,8 +261,8 @@ func events() []happening {
 	}
 }
 
-// scale the cluster. Whoever scales a plain StatefulSet tells the application: at once of
-// fewer members, and of more when they are ready.
+// scale scales the cluster. An application of a plain StatefulSet is told of fewer members at once, and of more
+// when they are ready.
 func (s *system) scale(ctx context.Context, w *world, size int32) error {
 	if !s.plain {
 		return w.patch(ctx, &cachev1alpha1.Memcached{}, fmt.Sprintf(`{"spec":{"size":%d}}`, size))
@@ -293,7 +293,7 @@ func (s *system) resize(ctx context.Context, w *world) error {
 	return w.patch(ctx, &appsv1.StatefulSet{}, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"memcached","command":%s}]}}}}`, command))
 }
 
-// patch the object of the cluster's name.
+// patch patches the object with the cluster's name.
 func (w *world) patch(ctx context.Context, o client.Object, patch string) error {
 	o.SetNamespace(w.namespace)
 	o.SetName(clusterName)
@@ -303,7 +303,7 @@ func (w *world) patch(ctx context.Context, o client.Object, patch string) error 
 	return w.kube.Patch(ctx, o, client.RawPatch("application/strategic-merge-patch+json", []byte(patch)))
 }
 
-// kill the member's processes.
+// kill kills the member's processes.
 func (w *world) kill(ctx context.Context, ordinal int32) error {
 	var pod corev1.Pod
 	if err := w.kube.Get(ctx, w.key(member(ordinal)), &pod); err != nil {
@@ -325,8 +325,8 @@ func (w *world) kill(ctx context.Context, ordinal int32) error {
 	return unless(killed > 0, "pod %s has no process", pod.Name)
 }
 
-// drainNode as kubectl drain does: each pod on the node is evicted, and those that a budget protects
-// are tried again. After fifteen seconds the node takes pods again: the volumes are on it.
+// drainNode does what kubectl drain does: it evicts each pod on the node, and tries those again that a budget
+// protects. After fifteen seconds the node takes pods again, because the volumes are on it.
 func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
 	const away, again = 15 * time.Second, time.Second
 	var pod corev1.Pod
@@ -348,14 +348,14 @@ func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
 				return err
 			}
 		}
-		if err := sleep(ctx, again); err != nil {
+		if err := harness.Sleep(ctx, again); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// evict a pod that is on the node, unless its budget says no.
+// evict evicts a pod that is on the node, unless its budget forbids it.
 func (w *world) evict(ctx context.Context, pod *corev1.Pod, from string) error {
 	over := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if over || pod.Spec.NodeName != from {

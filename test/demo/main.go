@@ -1,8 +1,7 @@
-// Command demo shows a scale-down that keeps the cache, against the cluster in
-// KUBECONFIG, where the operator is deployed: it applies the sample, fills it
-// with real objects through a client's ring, scales from three to two, and
-// reads every object back from the two that stay. Its exit code is not zero
-// when one is missing or differs.
+// Command demo shows a scale-down that keeps the cache, on the cluster of KUBECONFIG, where the operator is
+// deployed. It applies the sample, fills the members with real objects by a client's ring, scales from three to
+// two, and reads every object back from the two that stay. Its exit code is not zero if an object is missing or
+// differs.
 package main
 
 import (
@@ -14,7 +13,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -26,18 +24,12 @@ import (
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/corpus"
 	"example.com/memcached-operator/test/internal/forward"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-}
+func main() { harness.Main("demo", run) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+func run(ctx context.Context) error {
 	d := &demo{out: os.Stdout, cluster: cluster}
 	flag.StringVar(&d.kubectl, "kubectl", "kubectl", "kubectl to use.")
 	flag.StringVar(&d.namespace, "namespace", "demo", "Namespace to use; made if it doesn't exist.")
@@ -54,7 +46,7 @@ func run() error {
 	return d.run(ctx)
 }
 
-// What the sample makes.
+// These describe the sample.
 const (
 	persistentSample = "config/samples/cache_v1alpha1_memcached_persistent.yaml"
 
@@ -112,7 +104,7 @@ func (d *demo) run(ctx context.Context) error {
 	return d.finish(ctx, report, left, seconds)
 }
 
-// kubeconfig is KUBECONFIG's, with room for what the demo asks at once.
+// kubeconfig returns that of KUBECONFIG.
 func kubeconfig() (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
@@ -132,8 +124,8 @@ func (d *demo) objects(ctx context.Context) ([]corpus.Object, int, error) {
 	return corpus.Load(d.source, maxItem)
 }
 
-// start applies the sample afresh: what an earlier demo left would count as
-// already present.
+// start removes what an earlier demo left, because its items would count as already present, and applies the
+// sample.
 func (d *demo) start(ctx context.Context) error {
 	quiet := []string{"create", "namespace", d.namespace}
 	if out, err := d.command(ctx, quiet...).CombinedOutput(); err != nil && !strings.Contains(string(out), "AlreadyExists") {
@@ -190,7 +182,7 @@ func (d *demo) scaleDown(ctx context.Context) (float64, error) {
 	}
 	seconds := time.Since(began).Seconds()
 	running := d.command(ctx, "wait", "mc", cluster, "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
-	_ = running.Run() // for the watch's last line; the check comes from the objects
+	_ = running.Run() // for the watch's last line; the objects are the check
 	stop()
 	_ = watch.Wait()
 	return seconds, nil
@@ -219,12 +211,7 @@ func (d *demo) finish(ctx context.Context, r app.Report, left int, seconds float
 	if err := json.Unmarshal(receipt, &last); err != nil {
 		return fmt.Errorf("status has no receipt: %q", receipt)
 	}
-	fmt.Fprintln(d.out)
-	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
-	for _, row := range []struct {
-		name  string
-		value any
-	}{
+	if err := d.list([]line{
 		{"objects", r.Objects},
 		{"left out (over the item limit)", left},
 		{"found", r.Found},
@@ -233,10 +220,7 @@ func (d *demo) finish(ctx context.Context, r app.Report, left int, seconds float
 		{"items moved while the member was leaving", last.Moved},
 		{"items that the drain still found", last.Found},
 		{"seconds from scale to claim gone", fmt.Sprintf("%.1f", seconds)},
-	} {
-		fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
-	}
-	if err := table.Flush(); err != nil {
+	}); err != nil {
 		return err
 	}
 	if r.Missing+r.Wrong > 0 || r.Found != r.Objects || r.Objects == 0 {
@@ -252,11 +236,26 @@ Nothing was lost. The cluster stays up; try
 	return nil
 }
 
+// line is one of those that the demo prints at the end.
+type line struct {
+	name  string
+	value any
+}
+
+func (d *demo) list(lines []line) error {
+	fmt.Fprintln(d.out)
+	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	for _, l := range lines {
+		fmt.Fprintf(table, "%s\t%v\n", l.name, l.value)
+	}
+	return table.Flush()
+}
+
 func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.out, "# "+format+"\n", args...)
 }
 
-// show runs kubectl as a person would, and shows the command and its output.
+// show runs kubectl, and shows the command and its output.
 func (d *demo) show(ctx context.Context, args ...string) error {
 	fmt.Fprintf(d.out, "$ kubectl %s\n", strings.Join(args, " "))
 	c := d.command(ctx, args...)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,16 +14,17 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/forward"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// What the sample with routers makes.
+// These describe the sample with routers.
 const (
 	routedSample  = "config/samples/cache_v1alpha1_memcached_routed.yaml"
 	routedCluster = "routed"
 )
 
-// runRouted shows a scaling that an application can't notice: it has one address, and goes on using
-// the cache while this shrinks and grows again.
+// runRouted shows a scaling that an application can't notice: the application has one address, and uses the
+// cache while this shrinks and grows again.
 func (d *demo) runRouted(ctx context.Context) error {
 	var err error
 	if d.config, err = kubeconfig(); err != nil {
@@ -72,7 +72,7 @@ func (d *demo) runRouted(ctx context.Context) error {
 	return d.finishRouted(checks, stop())
 }
 
-// routers are reached at this address, through the API server's port forwarding.
+// routers returns an address of the routers, through the API server's port forwarding.
 func (d *demo) routers(ctx context.Context) (address string, err error) {
 	names, err := d.command(ctx, "get", "pod", "-l", "app.kubernetes.io/instance="+routedCluster+",app.kubernetes.io/component=router",
 		"-o", "jsonpath={.items[*].metadata.name}").Output()
@@ -92,36 +92,30 @@ func (d *demo) scaleRouted(ctx context.Context, size int) error {
 	if err := d.show(ctx, "scale", "mc", routedCluster, fmt.Sprintf("--replicas=%d", size)); err != nil {
 		return err
 	}
-	for {
+	err := harness.Until(ctx, time.Second, "the cluster is as wanted", func() error {
 		var mc cachev1alpha1.Memcached
 		text, err := d.command(ctx, "get", "mc", routedCluster, "-o", "json").Output()
 		if err == nil {
 			err = json.Unmarshal(text, &mc)
 		}
 		if err != nil {
-			return err
+			return harness.Never(err)
 		}
 		st := &mc.Status
 		if st.ObservedGeneration == mc.Generation && st.Phase == cachev1alpha1.PhaseRunning && meta.IsStatusConditionTrue(st.Conditions, cachev1alpha1.ConditionReady) {
-			break
+			return nil
 		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return fmt.Errorf("the cluster is %s: %w\n%s", st.Phase, ctx.Err(), text)
-		}
+		return fmt.Errorf("the cluster is %s\n%s", st.Phase, text)
+	})
+	if err != nil {
+		return err
 	}
 	d.say("%d members, after %.1f s", size, time.Since(began).Seconds())
 	return d.show(ctx, "get", "mc", routedCluster)
 }
 
 func (d *demo) finishRouted(checks [2]app.Report, saw app.Steady) error {
-	fmt.Fprintln(d.out)
-	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
-	for _, row := range []struct {
-		name  string
-		value any
-	}{
+	if err := d.list([]line{
 		{"objects", checks[0].Objects},
 		{"found after 3 → 2", checks[0].Found},
 		{"found after 2 → 3", checks[1].Found},
@@ -131,10 +125,7 @@ func (d *demo) finishRouted(checks [2]app.Report, saw app.Steady) error {
 		{"deletes undone", saw.Undone},
 		{"errors", saw.Errors},
 		{"slowest request, ms", saw.Slowest.Milliseconds()},
-	} {
-		fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
-	}
-	if err := table.Flush(); err != nil {
+	}); err != nil {
 		return err
 	}
 	examples := saw.Examples

@@ -18,16 +18,16 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// hashedNames are the names of a server, with its address, that clients hash.
+// hashedNames are the names by which clients hash a server, with its address.
 var hashedNames = map[cachev1alpha1.Client]func(host, ip string) string{
 	"evcache":             func(host, ip string) string { return host + "/" + ip },
 	"spymemcached-ketama": func(host, ip string) string { return host + "/" + ip + ":11211" },
 }
 
-// TestAddressesStayForAClientThatLooksThemUpOnce: an application that hashes addresses, as
-// EVCache and spymemcached's ketama do, is told once of three members at addresses that stay. It
-// finds all its items after a restart, and after a member has left and come back. What the drainers
-// move meanwhile, they move by the same names and addresses, which the members' certificate is for.
+// TestAddressesStayForAClientThatLooksThemUpOnce has an application that hashes addresses, as EVCache and
+// spymemcached's ketama do. It is told once of three members at addresses that stay. It finds all its items
+// after a restart, and after a member has left and come back. Meanwhile drainers move items by the same names
+// and addresses, for which the members have a certificate.
 func TestAddressesStayForAClientThatLooksThemUpOnce(t *testing.T) {
 	tier.Second(t, "TestAddressesStayOverRestartsAndScalings")
 	t.Parallel()
@@ -89,8 +89,8 @@ func addressesStayFor(t *testing.T, client cachev1alpha1.Client) {
 	f.settled(2)
 	found("when two are left", f.stableApp(client, 2))
 	var answer error
-	defer func() { t.Logf("who comes late got: %v", answer) }()
-	f.eventually("who comes late is refused", func() bool {
+	defer func() { t.Logf("a late client got: %v", answer) }()
+	f.eventually("a late client is refused", func() bool {
 		var conn net.Conn
 		if conn, answer = dialSoon(f.ctx, "tcp", addresses[2]); answer == nil {
 			_ = conn.Close()
@@ -116,7 +116,7 @@ func (f *fixture) stableHost(ordinal int) string {
 	return fmt.Sprintf("%s-member-%d.%s.svc", f.name, ordinal, f.namespace)
 }
 
-// stableAddresses are those of the members' Services.
+// stableAddresses returns those of the members' Services.
 func (f *fixture) stableAddresses(size int) []string {
 	f.Helper()
 	var addresses []string
@@ -150,7 +150,7 @@ func (f *fixture) stableApp(client cachev1alpha1.Client, size int) *app.App {
 	return a
 }
 
-// certified tells why the member at the address has no certificate for the name.
+// certified returns an error if the member at the address has no certificate for the name.
 func (f *fixture) certified(s *secrets, name, address string) error {
 	f.Helper()
 	authorities, err := os.ReadFile(filepath.Join(s.dir, "ca.crt"))

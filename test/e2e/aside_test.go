@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// reclaimPolicy of the volume, empty if it is gone.
+// reclaimPolicy returns the volume's; empty if it is gone.
 func (f *fixture) reclaimPolicy(volume string) corev1.PersistentVolumeReclaimPolicy {
 	f.Helper()
 	v := &corev1.PersistentVolume{}
@@ -29,7 +29,7 @@ func TestAClaimDeletedBeforeItsDrainLosesNothing(t *testing.T) {
 	claim := f.claim(2)
 	policy := f.reclaimPolicy(claim.Spec.VolumeName)
 
-	f.must(kube.Delete(f.ctx, claim)) // its pod keeps it
+	f.must(kube.Delete(f.ctx, claim)) // its pod keeps the claim
 	f.scale(2)
 	began := time.Now()
 	policies := map[corev1.PersistentVolumeReclaimPolicy]bool{}

@@ -30,8 +30,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// The samples' autoscalers, in more of a hurry. They go by what the metrics API says of the pods that
-// their targets' selectors select, and that is this test's to say. A cluster has one such API.
+// The autoscalers are the samples', and faster. They go by the metrics API, which this test serves, for the
+// pods that their targets' selectors select. A cluster has one such API.
 func TestAutoscalers(t *testing.T) {
 	tier.Second(t, "TestAutoscalerScalesThroughDrains")
 	t.Parallel()
@@ -46,8 +46,8 @@ func TestAutoscalers(t *testing.T) {
 	})
 }
 
-// TestJourneyOfAnAutoscaledCluster is that of the samples: one autoscaler adds a member and takes it away,
-// another one does so with a router, and no application notices.
+// TestJourneyOfAnAutoscaledCluster uses the samples: one autoscaler adds a member and removes it, another one
+// does so with a router, and no application notices.
 func TestJourneyOfAnAutoscaledCluster(t *testing.T) {
 	tier.Second(t, "TestAutoscalerScalesThroughDrains")
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestJourneyOfAnAutoscaledCluster(t *testing.T) {
 	f.hurry(f.name)
 	f.hurry(f.name + "-router")
 	f.settled(2)
-	f.routersReady(2) // the least that the autoscaler wants; the Deployment began with one
+	f.routersReady(2) // the autoscaler's minimum; the Deployment began with one
 	objects := f.some()
 	all := f.appAt([]string{"router:11211"}, f.routerService())
 	f.must(all.Fill(f.ctx, objects))
@@ -101,7 +101,7 @@ func TestJourneyOfAnAutoscaledCluster(t *testing.T) {
 	}
 }
 
-// autoscale the fixture's cluster as the sample's autoscaler does that of the other name.
+// autoscale makes a sample's autoscaler scale the fixture's cluster.
 func (f *fixture) autoscale(file, name string) {
 	f.Helper()
 	text, err := os.ReadFile(file)
@@ -120,8 +120,8 @@ func aFlappingAutoscalerDrainsAndLosesNothing(t *testing.T, m *metricsServer) {
 	f.name = "autoscaled"
 	load := m.loadOf(f.namespace)
 	f.kubectl("apply", "-f", "../../config/samples/cache_v1alpha1_memcached_autoscaled.yaml")
-	// Members leave at once, so that there is something to drain, and the load is that of
-	// as many members as are wanted.
+	// Members leave at once, so that there is something to drain, and the load is that of the wanted number of
+	// members.
 	f.patch(f.memcached(), `{"spec":{"routing":{"patience":"0s"},"drain":{"rateLimit":{"itemsPerSecond":1500}}}}`)
 	f.hurry(f.name)
 	f.settled(2)
@@ -132,12 +132,12 @@ func aFlappingAutoscalerDrainsAndLosesNothing(t *testing.T, m *metricsServer) {
 		load.Store(much)
 		f.wantsSize(3)
 		load.Store(little)
-		f.wantsSize(2) // whatever drains by now
+		f.wantsSize(2) // also if a drain runs now
 	}
 	f.settled(2)
 	f.expectAll(2, objects)
 	for _, d := range f.memcached().Status.LastDrains {
-		// The autoscaler may be faster than the member's volume.
+		// The autoscaler may remove the member before its volume is bound.
 		if d.Result != "Drained" && d.Result != "NeverBound" {
 			t.Errorf("claim %s went without a drain: %+v", d.Claim, d)
 		}
@@ -157,7 +157,7 @@ func aFlappingAutoscalerDrainsAndLosesNothing(t *testing.T, m *metricsServer) {
 	}
 }
 
-// An application with one address sees no error, while an autoscaler adds a router and takes it away.
+// An application with one address sees no error, while an autoscaler adds a router and removes it.
 func anAutoscalerOfRoutersIsNotNoticed(t *testing.T, m *metricsServer) {
 	f := inNamespace(t)
 	f.name = "routed-autoscaled"
@@ -166,7 +166,7 @@ func anAutoscalerOfRoutersIsNotNoticed(t *testing.T, m *metricsServer) {
 	f.kubectl("apply", "-f", "../../config/samples/cache_v1alpha1_memcached_routed_autoscaled.yaml")
 	f.hurry(f.name + "-router")
 	f.settled(2)
-	f.routersReady(2) // the least that the autoscaler wants; the Deployment began with one
+	f.routersReady(2) // the autoscaler's minimum; the Deployment began with one
 	stop := app.StartRedialing(f.dialer, f.routerService())
 	ended := false
 	defer func() {
@@ -192,7 +192,7 @@ func anAutoscalerOfRoutersIsNotNoticed(t *testing.T, m *metricsServer) {
 // The samples' targets are 60 % of 100m of CPU: two pods take 120m of them, three 180m.
 const little, much = 100, 170
 
-// hurry lets an autoscaler scale down at once.
+// hurry makes an autoscaler scale down at once.
 func (f *fixture) hurry(autoscaler string) {
 	f.Helper()
 	f.patch(&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: autoscaler}},
@@ -211,13 +211,13 @@ type metricsServer struct {
 	loads sync.Map // *atomic.Int64 by namespace
 }
 
-// loadOf a namespace, in thousandths of a CPU: that of all pods together that are asked for at once.
+// loadOf returns a namespace's load, in thousandths of a CPU: that of all pods of one request together.
 func (m *metricsServer) loadOf(namespace string) *atomic.Int64 {
 	load, _ := m.loads.LoadOrStore(namespace, &atomic.Int64{})
 	return load.(*atomic.Int64)
 }
 
-// serveMetrics serves them until the test ends. Its Service is in the fixture's namespace.
+// serveMetrics serves pods' metrics until the test ends. Its Service is in the fixture's namespace.
 func serveMetrics(f *fixture) *metricsServer {
 	f.Helper()
 	m := &metricsServer{fixture: f}
@@ -229,7 +229,7 @@ func serveMetrics(f *fixture) *metricsServer {
 	}))
 	api, err := url.Parse(config.Host)
 	f.must(err)
-	// The cluster reaches this machine where it reaches the API server.
+	// The cluster reaches this machine at the API server's address.
 	_ = server.Listener.Close()
 	server.Listener, err = net.Listen("tcp", net.JoinHostPort(api.Hostname(), "0"))
 	f.must(err)
@@ -239,7 +239,7 @@ func serveMetrics(f *fixture) *metricsServer {
 	return m
 }
 
-// publish the server as the API of metrics.
+// publish registers the server as the metrics API.
 func (f *fixture) publish(at *net.TCPAddr) {
 	f.Helper()
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "metrics"}}
@@ -258,7 +258,7 @@ func (f *fixture) publish(at *net.TCPAddr) {
 	f.Cleanup(func() { f.remove(api) })
 }
 
-// metricsAPI is served by the Service in the namespace.
+// metricsAPI is the registration of the Service in the namespace as the metrics API.
 func metricsAPI(namespace string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",

@@ -22,10 +22,11 @@ const (
 	maxItem    = 1 << 20
 )
 
-// objects are the files of the Go distribution.
+// objects returns the files of the Go distribution.
 func (f *fixture) objects() []corpus.Object { return f.load(&all, 1) }
 
-// some of these objects, with all times to live in turn, where it doesn't matter how many.
+// some returns some of these objects, with all times to live in turn, for tests in which their number doesn't
+// matter.
 func (f *fixture) some() []corpus.Object { return f.load(&some, 5) }
 
 var all, some loaded
@@ -37,7 +38,7 @@ type loaded struct {
 	err     error
 }
 
-// load an object per n-th file.
+// load returns an object for each n-th file.
 func (f *fixture) load(l *loaded, n int) []corpus.Object {
 	f.Helper()
 	l.once.Do(func() { l.objects, _, l.err = corpus.LoadEach(f.source(), maxItem, n) })
@@ -48,11 +49,11 @@ func (f *fixture) load(l *loaded, n int) []corpus.Object {
 	return slices.Clone(l.objects)
 }
 
-// asOfPylibmc makes of objects those that the independent client can store.
+// asOfPylibmc returns objects that the independent client can store.
 func asOfPylibmc(objects []corpus.Object) []corpus.Object {
 	now := time.Now()
 	for i := range objects {
-		objects[i].Flags = 0 // pylibmc uses them for types
+		objects[i].Flags = 0 // pylibmc uses flags for types
 		if objects[i].TTL > 0 {
 			objects[i].Expires = now.Add(objects[i].TTL).Unix()
 		}
@@ -67,7 +68,7 @@ func (f *fixture) source() string {
 	return dir
 }
 
-// app is an application that dials the members' pods.
+// app returns an application that dials the members' pods.
 func (f *fixture) app(size int) *app.App {
 	f.Helper()
 	servers := f.servers(size)
@@ -77,7 +78,7 @@ func (f *fixture) app(size int) *app.App {
 	return a
 }
 
-// appAt is an application with one server, at an address.
+// appAt returns an application with one server, at an address.
 func (f *fixture) appAt(servers []string, address string) *app.App {
 	f.Helper()
 	a, err := app.New(ringClient, servers, func(string) string { return address })
@@ -85,7 +86,7 @@ func (f *fixture) appAt(servers []string, address string) *app.App {
 	return a
 }
 
-// servers as status publishes them.
+// servers returns the servers of status.
 func (f *fixture) servers(size int) []string {
 	f.Helper()
 	servers := f.memcached().Status.Servers

@@ -23,16 +23,17 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// follower is a library that learns of the list by itself.
+// follower is a library that follows the list by itself.
 type follower struct {
 	name  string
 	start func(*fixture) library
-	// stranger: the operator doesn't know its distribution, so nobody moves its items.
+	// stranger is set if the operator doesn't know the library's distribution: then no mover moves its items to
+	// where it looks.
 	stranger bool
 }
 
-// followers, by the routing of the cluster that they share. `make clients` installs those
-// that Debian doesn't have.
+// followers are listed by the routing of the cluster that they share. `make clients` installs those that Debian
+// doesn't have.
 var followers = map[cachev1alpha1.Client][]follower{
 	"gomemcache": {
 		{name: "memcached-elasticache", stranger: true, start: func(f *fixture) library {
@@ -49,11 +50,11 @@ var followers = map[cachev1alpha1.Client][]follower{
 	"pymemcache": {{name: "pymemcache", start: func(f *fixture) library { return f.startPythonByFile("pymemcache") }}},
 }
 
-// TestJourneyOfClientsThatFollow each way that there is: discovery, DNS, and the mounted ConfigMap, while a
-// NetworkPolicy lets in those that it names, and the operator's own pods. Another application reads,
-// overwrites and deletes its keys all the time, and knows what it has stored: no read finds a value older than
-// the last one that was acknowledged, nor one that was deleted while nothing moved. After each scaling
-// every key is found, although moves and a member are killed.
+// TestJourneyOfClientsThatFollow the list in each way: by discovery, by DNS, and by the mounted ConfigMap,
+// while a NetworkPolicy lets in only the clients that it names, and the operator's own pods. Another
+// application reads, overwrites and deletes its keys all the time, and knows what it has stored: no read finds
+// a value older than the last acknowledged one, nor one that was deleted while nothing moved. After each
+// scaling every key is found, although moves and a member are killed.
 func TestJourneyOfClientsThatFollow(t *testing.T) {
 	t.Parallel()
 	const client = "dskit"
@@ -99,10 +100,10 @@ func TestJourneyOfClientsThatFollow(t *testing.T) {
 	a.report()
 }
 
-// TestRealClientsFollowEachScaling: libraries that nobody here wrote are started once, and
-// read and write all the time. After each scaling their new items are on all members that
-// there are, and they find all that they have ever stored. A member that leaves waits for them, so that
-// no read fails. (How many reads find nothing meanwhile is a matter of speed: make bench-continuity says it.)
+// TestRealClientsFollowEachScaling starts real client libraries once. They read and write all the time. After
+// each scaling their new items are on all present members, and they find all that they have ever stored. A
+// member that leaves waits for them, so that no read fails. (How many reads miss meanwhile depends on speed:
+// make bench-continuity measures it.)
 func TestRealClientsFollowEachScaling(t *testing.T) {
 	tier.Second(t, "TestJourneyOfClientsThatFollow")
 	for client, libraries := range followers {
@@ -130,7 +131,7 @@ func followed(client cachev1alpha1.Client) cachev1alpha1.MemcachedSpec {
 	return spec
 }
 
-// eachTellsOf waits until each of so many members has been told of all.
+// eachTellsOf waits until each of so many members was told of all.
 func (f *fixture) eachTellsOf(members int) {
 	f.Helper()
 	f.eventually("each member has been told of all", func() bool { // Thanos ends if its first question fails
@@ -151,7 +152,7 @@ func (f *fixture) followAll(libraries []follower) (all []*following) {
 	return all
 }
 
-// eachFollows a scaling, and finds all its items when that is over.
+// eachFollows checks that each library follows a scaling, and finds all its items after it.
 func (f *fixture) eachFollows(all []*following, size int32) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("the list has %d", size), func() bool { return len(f.memcached().Status.Servers) == int(size) })
@@ -166,15 +167,15 @@ func (f *fixture) eachFollows(all []*following, size int32) {
 	}
 }
 
-// following is a library at work. It serves one caller at a time.
+// following is a library under load. It serves one caller at a time.
 type following struct {
 	*fixture
 	follower
 	library
 	turn  sync.Mutex
 	keys  []string
-	fresh int // how many keys were made to see which members it uses
-	// stop ends its load. Then these are counted.
+	fresh int // how many keys were made, to see which members it uses
+	// stop ends its load. Then the fields below have their counts.
 	stop                    func()
 	reads, misses, failures int
 	failed                  []string // the first errors
@@ -206,7 +207,7 @@ func (f *fixture) follow(l follower) *following {
 			}
 			value, err := w.get(w.keys[n%len(w.keys)])
 			w.reads++
-			if err == nil && !l.stranger { // what a stranger stores is never where it is looked for: no move would end
+			if err == nil && !l.stranger { // a stranger stores items that are not at their owners: no move would end
 				err = w.set(fmt.Sprintf("%s:load:%d", l.name, n%500), "load")
 			}
 			switch {
@@ -228,7 +229,7 @@ func (f *fixture) follow(l follower) *following {
 	return w
 }
 
-// ends the load, and checks that none of it has failed.
+// ends ends the load, and checks that no request has failed.
 func (w *following) ends() {
 	w.Helper()
 	w.stop()
@@ -271,12 +272,12 @@ func (w *following) uses(n int) {
 			}
 			keys = append(keys, key)
 		}
-		// A mover takes what a stranger stores to where others look for it, within a moment.
+		// A mover may soon take a stranger's items to the members where others look for them.
 		if last = w.unread(keys); last != "" && !w.stranger {
 			return false
 		}
 		held := w.holders(keys)
-		if last = w.unread(keys); last != "" && !w.stranger { // a mover has put them where they are
+		if last = w.unread(keys); last != "" && !w.stranger { // a mover may have put them there
 			return false
 		}
 		last = fmt.Sprintf("members have %v", held)
@@ -292,7 +293,7 @@ func (w *following) uses(n int) {
 	})
 }
 
-// unread says which of its items the library doesn't find; empty for none.
+// unread returns one of its items that the library doesn't find; empty for none.
 func (w *following) unread(keys []string) string {
 	for _, key := range keys {
 		if value, err := w.get(key); err != nil || value != key {
@@ -302,7 +303,7 @@ func (w *following) unread(keys []string) string {
 	return ""
 }
 
-// holders says how many of the keys each member has.
+// holders returns how many of the keys each member has.
 func (w *following) holders(keys []string) map[int]int {
 	w.Helper()
 	held := map[int]int{}
@@ -313,7 +314,7 @@ func (w *following) holders(keys []string) map[int]int {
 		}
 		lines, err := w.say(net.JoinHostPort(pod.Status.PodIP, "11211"), "get "+strings.Join(keys, " "))
 		if err != nil {
-			continue // it is starting or ending
+			continue // the member is starting or ending
 		}
 		for _, line := range lines {
 			if strings.HasPrefix(line, "VALUE ") {
@@ -324,7 +325,7 @@ func (w *following) holders(keys []string) map[int]int {
 	return held
 }
 
-// missing is how many of its items the library doesn't find.
+// missing returns how many of its items the library doesn't find.
 func (w *following) missing() (n int) {
 	for _, key := range w.keys {
 		if value, err := w.get(key); err != nil || value != key {
@@ -341,12 +342,12 @@ func (w *following) findsAll(when string) {
 	}
 }
 
-// discovery is where applications ask for the list.
+// discovery returns the address at which applications ask for the list.
 func (f *fixture) discovery() string {
 	return fmt.Sprintf("%s-discovery.%s.svc.cluster.local:11211", f.name, f.namespace)
 }
 
-// installed is a program that `make clients` has installed.
+// installed returns the path of a program that `make clients` has installed.
 func (f *fixture) installed(program string) string {
 	f.Helper()
 	return filepath.Join(tier.Clients(f), program)
@@ -359,7 +360,7 @@ func (f *fixture) startPythonByFile(name string) library {
 	return f.startClient("/usr/bin/python3", "testdata/library.py", name, filepath.Join(f.mounted(name), "servers"))
 }
 
-// mounted is the directory of the clients' list in a new pod, as its kubelet has mounted it.
+// mounted returns the directory of the clients' list in a new pod, as its kubelet has mounted it.
 func (f *fixture) mounted(role string) string {
 	f.Helper()
 	pod := f.bystander(role, func(spec *corev1.PodSpec) {
@@ -371,8 +372,7 @@ func (f *fixture) mounted(role string) string {
 	return node.ConfigMap(pod.Spec.NodeName, pod.UID, "list")
 }
 
-// startClient starts a library that finds names as a pod does. It ends when it has no more
-// to read.
+// startClient starts a library that resolves names as a pod does. It ends at the end of its input.
 func (f *fixture) startClient(command ...string) library {
 	f.Helper()
 	dns := &corev1.Service{}

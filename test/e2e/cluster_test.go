@@ -24,14 +24,14 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// inTime ends when waits give up, or when the test has ended.
+// inTime returns a context that ends when waits give up, or when the test has ended.
 func inTime(t *testing.T) context.Context {
 	ctx, cancel := context.WithDeadline(t.Context(), wait.Deadline())
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// cleanupContext is for what is put in order when a test has ended, even if that was for lack of time.
+// cleanupContext is for cleanups, even if the test's time is over.
 func cleanupContext() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), wait.Deadline().Add(15*time.Second))
 }
@@ -43,7 +43,7 @@ type fixture struct {
 	ctx       context.Context
 	namespace string
 	name      string
-	// dialer of the applications.
+	// dialer is that of the applications.
 	dialer memcache.Dialer
 }
 
@@ -71,7 +71,7 @@ func inNamespace(t *testing.T) *fixture {
 	return f
 }
 
-// create a cluster whose leaving members leave at once, unless their patience is given.
+// create makes a cluster whose leaving members leave at once, unless the spec has a patience.
 func (f *fixture) create(spec cachev1alpha1.MemcachedSpec) {
 	f.Helper()
 	if spec.Routing.Patience == nil {
@@ -92,7 +92,7 @@ func (f *fixture) available() {
 	})
 }
 
-// kubectl in the namespace.
+// kubectl runs kubectl in the namespace, and returns the output.
 func (f *fixture) kubectl(args ...string) string {
 	f.Helper()
 	out, err := exec.CommandContext(f.ctx, "kubectl", append([]string{"--namespace=" + f.namespace}, args...)...).CombinedOutput()
@@ -122,7 +122,7 @@ func (f *fixture) tearDown(namespace *corev1.Namespace) {
 	f.Errorf("namespace %s is still there: %+v", namespace.Name, namespace.Status.Conditions)
 }
 
-// persistent is a cluster with storage.
+// persistent is the spec of a cluster with storage.
 func persistent(size int32) cachev1alpha1.MemcachedSpec {
 	return cachev1alpha1.MemcachedSpec{
 		Size:    ptr.To(size),
@@ -131,7 +131,7 @@ func persistent(size int32) cachev1alpha1.MemcachedSpec {
 	}
 }
 
-// roomForSome has less memory, which is enough for some of the objects.
+// roomForSome changes the spec to less memory, which is enough for some of the objects.
 func roomForSome(spec cachev1alpha1.MemcachedSpec) cachev1alpha1.MemcachedSpec {
 	spec.Memory = ptr.To(resource.MustParse("64Mi"))
 	return spec
@@ -144,7 +144,7 @@ func (f *fixture) must(err error) {
 	}
 }
 
-// eventually waits for a condition, and shows the cluster if it never holds.
+// eventually waits for a condition, and prints the cluster if it never holds.
 func (f *fixture) eventually(what string, condition func() bool) {
 	f.Helper()
 	for began := time.Now(); ; {
@@ -160,8 +160,8 @@ func (f *fixture) eventually(what string, condition func() bool) {
 	}
 }
 
-// untilNext is how long a wait that began then rests after it has asked: the longer it lasts, and the
-// busier the API server is, the longer.
+// untilNext returns how long a wait rests between two checks. The rest is longer if the wait has lasted longer,
+// and if the API server is busier.
 func untilNext(began, asked time.Time) time.Duration {
 	return min(max(250*time.Millisecond, min(time.Since(began)/10, time.Second), 10*time.Since(asked)), 10*time.Second)
 }
@@ -224,7 +224,7 @@ func (f *fixture) settled(size int32) {
 	})
 }
 
-// address of a member: its pod's, since the node is this machine.
+// address returns that of a member's pod: the nodes are this machine.
 func (f *fixture) address(server string) string {
 	f.Helper()
 	name, _, _ := strings.Cut(server, ".")
@@ -237,7 +237,7 @@ func held(claim *corev1.PersistentVolumeClaim) bool {
 	return slices.Contains(claim.Finalizers, cachev1alpha1.ClaimFinalizer)
 }
 
-// dump shows what a person would look at.
+// dump returns what a person would look at.
 func (f *fixture) dump() string {
 	ctx, cancel := cleanupContext()
 	defer cancel()

@@ -21,9 +21,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// A member that crashes around its scale-down is drained all the same. Only in mode
-// Mapped are its items on the volume if it is killed before it can save. One of these
-// tests stops the kubelet, and runs by itself.
+// A member that crashes around its scale-down is drained all the same. If it is killed before it can save, its
+// items are on the volume only in mode Mapped. One of these tests stops the kubelet, and runs by itself.
 
 func TestAMemberThatWasKilledIsDrainedAllTheSame(t *testing.T) {
 	tier.Second(t, "TestJourneyOfMappedMembers")
@@ -44,7 +43,7 @@ func TestAMemberThatIsKilledWhileItSavesIsDrained(t *testing.T) {
 	t.Parallel()
 	f, objects := filled(t, mapped(3))
 	pod := f.pod(2)
-	// memcached never saves: it is stopped before the signal.
+	// memcached never saves, because it is stopped before the signal.
 	f.signal(syscall.SIGSTOP, f.processOf(pod, "memcached"))
 
 	f.scale(2)
@@ -78,7 +77,7 @@ func TestAMemberWhoseMemcachedIsKilledRightBeforeIsDrained(t *testing.T) {
 	f, objects := filled(t, persistent(3))
 
 	f.signal(syscall.SIGKILL, f.processOf(f.pod(2), "memcached"))
-	f.scale(2) // its container is about to start again, on the file and a generation
+	f.scale(2) // its container is about to start again, with the file and a generation
 
 	f.expectDrained(2, objects)
 	f.expectAnyReceipt()
@@ -87,7 +86,7 @@ func TestAMemberWhoseMemcachedIsKilledRightBeforeIsDrained(t *testing.T) {
 func TestAMemberThatIsOutOfMemoryIsDrained(t *testing.T) {
 	tier.Second(t, "TestJourneyOfMappedMembers")
 	t.Parallel()
-	spec := mapped(3) // the kernel may end the supervisor, too
+	spec := mapped(3) // the kernel may kill the supervisor, too
 	spec.Resources.Limits = limit320Mi
 	f, objects := filled(t, spec)
 
@@ -104,14 +103,14 @@ func TestASurvivorThatIsKilledDuringTheDrainLosesNothing(t *testing.T) {
 	f, objects := filled(t, persistent(3))
 
 	f.scale(2)
-	f.eventually("the drainer was made", func() bool { return len(f.drainers()) > 0 || f.claim(2) == nil })
+	f.eventually("there is a drainer", func() bool { return len(f.drainers()) > 0 || f.claim(2) == nil })
 	f.crash(f.pod(0))
 
 	f.expectDrained(2, objects)
 	f.expectAnyReceipt()
 }
 
-// Killed by whoever, or for its memory: what is in memory outlives the container.
+// The member is killed by a person, or by the kernel for its memory. Its files in memory outlive the container.
 func TestAMemberThatCrashesComesBackWarm(t *testing.T) {
 	tier.Second(t, "TestJourneyOfMappedMembers")
 	t.Parallel()
@@ -131,7 +130,7 @@ func TestAMemberThatCrashesComesBackWarm(t *testing.T) {
 	f.expectAll(3, objects)
 }
 
-// restarted waits until the member's container was started again, and is ready.
+// restarted waits until the member's container has restarted, and is ready.
 func (f *fixture) restarted(ordinal int) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("member %d was started again", ordinal), func() bool {
@@ -153,7 +152,7 @@ func (f *fixture) replaced(before *corev1.Pod) {
 
 var limit320Mi = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("320Mi")}
 
-// filled is a cluster that holds every object.
+// filled makes a cluster that has every object.
 func filled(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []corpus.Object) {
 	t.Helper()
 	f := setup(t, spec)
@@ -162,7 +161,7 @@ func filled(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []corpus.
 	return f, objects
 }
 
-// mapped is persistent, with the items on the volume at any time.
+// mapped is the spec of a cluster whose items are on the volume at any time.
 func mapped(size int32) cachev1alpha1.MemcachedSpec {
 	spec := persistent(size)
 	spec.Storage.Mode = cachev1alpha1.StorageMapped
@@ -178,14 +177,14 @@ func (f *fixture) leaves(ordinal int) {
 	})
 }
 
-// left waits until the member's pod is gone: what it has saved is on its volume.
+// left waits until the member's pod is gone: then its save is on the volume.
 func (f *fixture) left(ordinal int) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("pod %d is gone", ordinal), func() bool { return f.pod(ordinal) == nil })
 }
 
-// expectDrained waits until the departed member is drained, and for every object: a
-// survivor that crashed replays its own after live traffic.
+// expectDrained waits until the departed member is drained, and until every object is there: a survivor that
+// crashed replays its objects after live traffic.
 func (f *fixture) expectDrained(left int, objects []corpus.Object) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("claim %d is gone", left), func() bool { return f.claim(left) == nil })
@@ -202,7 +201,7 @@ func (f *fixture) expectAllSoon(size int, objects []corpus.Object) {
 	f.expectAll(size, objects)
 }
 
-// drainers are the pods that drain a volume.
+// drainers returns the pods that drain a volume.
 func (f *fixture) drainers() []corev1.Pod {
 	f.Helper()
 	var found []corev1.Pod
@@ -221,7 +220,7 @@ func (f *fixture) exhaust(pod *corev1.Pod) {
 	pid := f.processOf(pod, "memcached")
 	group := f.memoryGroup(pid)
 	before := f.oomKills(group)
-	// The kernel kills memcached first of all in the group.
+	// With this score, the kernel kills memcached before the other processes of the group.
 	f.must(os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0))
 	hog := exec.CommandContext(f.ctx, "sh", "-c", `echo $$ >"$0/cgroup.procs" && head -c 1G /dev/zero | tail -c 1G`, group)
 	hog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -238,8 +237,7 @@ func (f *fixture) exhaust(pod *corev1.Pod) {
 	}
 }
 
-// memoryGroup is the directory of the control group that limits the process'
-// memory, of version 1 or 2.
+// memoryGroup returns the directory of the control group, of version 1 or 2, that limits the process's memory.
 func (f *fixture) memoryGroup(pid int) string {
 	f.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -257,8 +255,7 @@ func (f *fixture) memoryGroup(pid int) string {
 	return ""
 }
 
-// oomKills is how many processes of the group the kernel has killed; negative
-// when the group is gone.
+// oomKills returns how many processes of the group the kernel has killed; -1 if the group is gone.
 func (f *fixture) oomKills(group string) int {
 	f.Helper()
 	for _, name := range []string{"memory.oom_control", "memory.events"} {

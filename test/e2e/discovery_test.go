@@ -19,9 +19,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// Every member tells the list by ElastiCache's protocol, and each scaling reaches it by the
-// kubelet: first that there are more, or fewer, and the item for clients that don't know the
-// command says the same.
+// Every member tells the list by ElastiCache's protocol, also in the item for clients that don't know the
+// command. The kubelet tells members of each scaling.
 func TestDiscoveryFollowsEachScaling(t *testing.T) {
 	tier.Second(t, "TestJourneyOfClientsThatFollow")
 	t.Parallel()
@@ -45,7 +44,7 @@ func TestDiscoveryFollowsEachScaling(t *testing.T) {
 		f.settled(size)
 		f.expectAll(int(size), objects)
 	}
-	// A paused operator leaves the annotation alone.
+	// A paused operator doesn't change the annotation.
 	f.must(kube.Patch(f.ctx, f.memcached(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`))))
 	f.eventually("the operator has seen that", func() bool {
 		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionProgressing)
@@ -54,8 +53,8 @@ func TestDiscoveryFollowsEachScaling(t *testing.T) {
 	pod := f.pod(0)
 	list, err := contract.ParseList(pod.Annotations[cachev1alpha1.AnnotationList])
 	f.must(err)
-	// Each list is written right after the one before was read: a kubelet that isn't woken by the
-	// change of the pod looks again after the whole of its interval.
+	// The test writes each list right after the one before was read. A kubelet that isn't woken by the change
+	// of the pod would read it only after its whole interval.
 	var took []time.Duration
 	for range 5 {
 		list.Version++
@@ -77,7 +76,7 @@ func (f *fixture) annotatePod(pod *corev1.Pod, name, value string) {
 	f.must(kube.Patch(f.ctx, pod, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// discovered is how many members one tells of, both ways; 0 if it doesn't answer yet.
+// discovered returns how many members a member tells of, in both ways; 0 if it doesn't answer yet.
 func (f *fixture) discovered(ordinal int) int {
 	f.Helper()
 	pod := f.pod(ordinal)
@@ -111,7 +110,7 @@ func (f *fixture) say(address, command string) (lines []string, err error) {
 		return nil, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // a pod that has just gone says nothing: then it is asked again
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // a pod that has just gone doesn't answer: then the test asks again
 	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
 		return nil, err
 	}

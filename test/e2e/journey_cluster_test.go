@@ -13,12 +13,12 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// A journey takes one cluster through what many tests show one by one. What it shows on a real node is
-// in the first tier; those tests are in the second.
+// A journey shows on one cluster what many tests show one by one. Journeys are in the first tier, those tests
+// in the second.
 
-// TestJourneyOfACluster is the persistent sample's, from kubectl apply to its end. An independent client
-// library has filled it. Nothing is lost when a container is killed, a pod is deleted, members leave, it
-// hibernates, or it is deleted and made again.
+// TestJourneyOfACluster goes with the persistent sample from kubectl apply to its deletion. An independent
+// client library fills it. Nothing is lost when a container is killed, a pod is deleted, members leave, or the
+// cluster hibernates, or is deleted and created again.
 func TestJourneyOfACluster(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
@@ -45,7 +45,7 @@ func TestJourneyOfACluster(t *testing.T) {
 	f.expectNoDrain(2, claim)
 
 	t.Log("a member leaves; an application with the old list goes on")
-	objects = append(objects, f.leavesWhenNobodyCalls(objects[:1000])...)
+	objects = append(objects, f.leavesWhenNoClientCalls(objects[:1000])...)
 	f.expectAll(2, objects)
 
 	t.Log("the cluster hibernates")

@@ -16,9 +16,9 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestJourneyOfMappedMembers, whose items are on the volume at any time: they outlive a memcached that the
-// kernel kills for its memory, and a member that is killed while it saves. A volume of garbage is kept,
-// and nothing holds a namespace whose drain has failed.
+// TestJourneyOfMappedMembers shows members whose items are on the volume at any time. The items outlive a
+// memcached that the kernel kills for its memory, and a member that is killed while it ends. A volume of
+// garbage is kept, and nothing holds a namespace whose drain has failed.
 func TestJourneyOfMappedMembers(t *testing.T) {
 	t.Parallel()
 	spec := roomForSome(mapped(3))
@@ -55,9 +55,9 @@ func TestJourneyOfMappedMembers(t *testing.T) {
 	}
 }
 
-// TestJourneyOfMembersThatGrow: their volumes grow, then one after the other gets the memory that fits on
-// its volume, and the next one only when the last has its items again. A drain that takes long shows a
-// person with kubectl how far it is; the Memcached is deleted in the middle of it, and nothing holds that.
+// TestJourneyOfMembersThatGrow first lets their volumes grow. Then one member after the other gets the memory
+// that fits on its volume, and the next one only when the last has its items again. kubectl shows a person the
+// progress of a long drain. The Memcached is deleted in the middle of the drain, and nothing holds it.
 func TestJourneyOfMembersThatGrow(t *testing.T) {
 	tier.Second(t, "TestVolumesGrowWithTheSpecBeforeTheMembersDo")
 	t.Parallel()
@@ -84,17 +84,17 @@ func TestJourneyOfMembersThatGrow(t *testing.T) {
 	f.expectKept(1)
 }
 
-// TestJourneyOfANode: a node is drained, which is not a scale-down. Its member comes back warm, or leaves,
-// and then the drain of its volume waits for the node. Another image of the operator takes over meanwhile:
-// the drain that was begun is honoured, and the other member restarts with its cache. It takes a node and
-// the operator away, so it runs by itself.
+// TestJourneyOfANode drains a node, which is not a scale-down. The node's member comes back warm, or leaves,
+// and then the drain of its volume waits for the node. Meanwhile another image of the operator is deployed: the
+// drain goes on, and the other member restarts with its cache. The test removes a node and the operator, so it
+// runs by itself.
 func TestJourneyOfANode(t *testing.T) {
 	f, objects := onTwoNodes(t, roomForSome(persistent(1)))
 	claim := f.claim(1)
 	f.asksFrom(f.pod(0), f.pod(1).Status.PodIP)
 	f.asksFrom(f.pod(1), f.pod(0).Status.PodIP)
 
-	// What kubectl drain does.
+	// This is what kubectl drain does.
 	f.schedulable(goes, false)
 	f.evict(f.pod(1))
 	if err := kube.SubResource("eviction").Create(f.ctx, f.pod(0), &policyv1.Eviction{}); !apierrors.IsTooManyRequests(err) {

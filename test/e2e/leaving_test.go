@@ -27,8 +27,8 @@ type straggler struct {
 	stored []corpus.Object
 }
 
-// straggle starts an application by the list of that size: it reads these objects, and
-// stores others, one call after the other.
+// straggle starts an application with the list of that size. It reads these objects, and stores others, one
+// call after the other.
 func (f *fixture) straggle(size int, objects []corpus.Object) *straggler {
 	f.Helper()
 	s := &straggler{ended: make(chan struct{})}
@@ -46,7 +46,7 @@ func (f *fixture) straggle(size int, objects []corpus.Object) *straggler {
 			} else {
 				s.stored = append(s.stored, o)
 			}
-			// It may have been moved; what counts is that there is an answer.
+			// The object may have been moved. The test only needs an answer.
 			if _, err := client.Get(objects[s.calls%len(objects)].Key); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
 				s.failed = append(s.failed, err.Error())
 			}
@@ -56,18 +56,18 @@ func (f *fixture) straggle(size int, objects []corpus.Object) *straggler {
 	return s
 }
 
-// preparesWithin is how long the operator lets the list wait for movers.
+// preparesWithin is how long the operator waits for movers before it changes the list.
 const preparesWithin = 10 * time.Second
 
-// wasPrepared checks that the only mover had started before clients were told of the new
-// list, and that it was told to begin. If its pod took too long, the list did not wait.
+// wasPrepared checks that the only mover had started before clients were told of the new list, and that the
+// mover was told to begin. If its pod took too long to start, the list may come first.
 func (f *fixture) wasPrepared() {
 	f.Helper()
 	var list corev1.ConfigMap
 	f.must(kube.Get(f.ctx, f.key(f.name+"-servers"), &list))
 	told, marked := time.Time{}, f.claim(2).Annotations[cachev1alpha1.AnnotationLeaving]
 	for _, m := range list.ManagedFields {
-		told = m.Time.Time // written last
+		told = m.Time.Time // of the last write
 	}
 	at, err := time.Parse(time.RFC3339, marked)
 	f.must(err)
@@ -89,8 +89,8 @@ func (f *fixture) wasPrepared() {
 	f.Error("there is no mover")
 }
 
-// A leaving member gives its items away while it runs, and serves an application that has
-// the old list until that stops calling.
+// A leaving member gives its items away while it runs. It serves an application that has the old list, until
+// the application stops calling.
 func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
 	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
@@ -99,17 +99,17 @@ func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
 	f := setup(t, spec)
 	objects := small(2000)
 	f.fill(3, objects)
-	f.expectAll(2, append(objects, f.leavesWhenNobodyCalls(objects)...))
+	f.expectAll(2, append(objects, f.leavesWhenNoClientCalls(objects)...))
 }
 
-// leavesWhenNobodyCalls scales three members to two. The third gives its items away while an application
-// with the old list reads these objects, and stores others, which are returned. It leaves when that
+// leavesWhenNoClientCalls scales three members to two. The third gives its items away while an application with
+// the old list reads these objects, and stores others, which are returned. The member leaves when the
 // application stops.
-func (f *fixture) leavesWhenNobodyCalls(objects []corpus.Object) (stored []corpus.Object) {
+func (f *fixture) leavesWhenNoClientCalls(objects []corpus.Object) (stored []corpus.Object) {
 	f.Helper()
 	old := f.straggle(3, objects)
 	f.scale(2)
-	f.eventually("status says who still calls member 2", func() bool {
+	f.eventually("status says that clients call member 2", func() bool {
 		for _, d := range f.memcached().Status.Drains {
 			if d.Ordinal == 2 && d.Phase == cachev1alpha1.DrainLeaving && d.Reason == cachev1alpha1.ReasonStillCalled {
 				f.Log(d.Message)

@@ -16,11 +16,11 @@ import (
 	"example.com/memcached-operator/test/internal/node"
 )
 
-// prefix of the tests' namespaces.
+// prefix begins the names of the tests' namespaces.
 const prefix = "e2e-"
 
-// putInOrder removes what a run has left that was killed: its namespaces, and what it had changed of the
-// cluster for a moment. It does nothing to a cluster that another run is using.
+// putInOrder removes what a killed run has left: its namespaces, and its temporary changes of the cluster. It
+// changes nothing in a cluster that another run is using.
 func putInOrder(ctx context.Context) error {
 	others, err := deployed.RemoveLeftovers(ctx, kube)
 	if err != nil || others {
@@ -48,10 +48,10 @@ func putInOrder(ctx context.Context) error {
 	return nil
 }
 
-// putNodeInOrder has it run, take pods, and let all packets through.
+// putNodeInOrder lets the node run, take pods, and let all packets through.
 func putNodeInOrder(ctx context.Context, n *corev1.Node) error {
 	pid, err := node.Kubelet(n.Name)
-	if err != nil { // it was stopped
+	if err != nil { // the node was stopped
 		if out, err := exec.CommandContext(ctx, "../../bin/cluster", "node", "start", n.Name).CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -81,7 +81,7 @@ func putNodeInOrder(ctx context.Context, n *corev1.Node) error {
 	return nil
 }
 
-// removeMetrics removes the API of metrics that a test has served.
+// removeMetrics removes the metrics API that a test has served.
 func removeMetrics(ctx context.Context) error {
 	api := metricsAPI("")
 	if err := kube.Get(ctx, client.ObjectKeyFromObject(api), api); err != nil {

@@ -21,20 +21,19 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// library is a client library, which alone decides where it looks for a key. It
-// serves one caller at a time.
+// library is a client library, which decides by itself where it looks for a key. It serves one caller at a
+// time.
 type library interface {
-	// use a list of servers from now on, as status.servers names them, at these
-	// addresses.
+	// use takes a list of servers, with their names in status.servers, and their addresses.
 	use(servers, addresses []string) error
-	// get returns "" if there is nothing.
+	// get returns "" if there is no value.
 	get(key string) (string, error)
 	set(key, value string) error
-	// remove a key, whether it is there or not.
+	// remove deletes a key. It is no error if the key is not there.
 	remove(key string) error
 }
 
-// libraries distribute in four ways: modulo, by jump hashes, by a ring, and by rendezvous.
+// libraries distribute in four ways: by modulo, by jump hashes, by a ring, and by rendezvous.
 var libraries = map[cachev1alpha1.Client]func(*fixture) library{
 	"gomemcache": func(*fixture) library { return &gomemcache{} },
 	"dskit":      func(*fixture) library { return &gomemcache{ring: "dskit"} },
@@ -42,13 +41,13 @@ var libraries = map[cachev1alpha1.Client]func(*fixture) library{
 	"pymemcache": func(f *fixture) library { return f.startPython("pymemcache") },
 }
 
-// dialSoon gives up where nobody is, since nothing refuses there. The kernel of a pod that is there answers,
-// however busy its memcached is.
+// dialSoon gives up after a while: a pod that is gone refuses nothing. The kernel of an existing pod accepts,
+// even if its memcached is busy.
 func dialSoon(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
 }
 
-// gomemcache distributes as it does by itself, or as another client does.
+// gomemcache distributes by its own ring, or by that of another client.
 type gomemcache struct {
 	*memcache.Client
 	ring string
@@ -60,7 +59,7 @@ func (g *gomemcache) use(servers, addresses []string) error {
 		return err
 	}
 	if g.Client != nil {
-		_ = g.Close() // at worst it leaves idle connections behind
+		_ = g.Close() // at worst, idle connections stay open
 	}
 	g.Client = memcache.NewFromSelector(list)
 	g.DialContext, g.Timeout = dialSoon, wait.Long
@@ -97,14 +96,14 @@ func (g *gomemcache) remove(key string) error {
 	return nil
 }
 
-// python is a library of Python's, in a process that it runs in.
+// python is a Python library in a process of its own.
 type python struct {
 	names    string // its /etc/hosts
 	requests *json.Encoder
 	answers  *json.Decoder
 }
 
-// request to, and answer of, testdata/library.py.
+// request is one to testdata/library.py, and the answer.
 type request struct {
 	Do      string   `json:"do"`
 	Servers []string `json:"servers,omitempty"`
@@ -114,7 +113,7 @@ type request struct {
 
 type answer struct{ Value, Error string }
 
-// startPython starts the library. It ends when it has no more to read.
+// startPython starts the library. It ends at the end of its input.
 func (f *fixture) startPython(name string) *python {
 	f.Helper()
 	p := &python{names: filepath.Join(f.TempDir(), "hosts")}
@@ -169,16 +168,15 @@ func (p *python) remove(key string) error {
 	return err
 }
 
-// python runs a program for which the members' names are those in a file: it has
-// a private /etc/hosts.
+// python returns a command that resolves the members' names by a file: it has a private /etc/hosts.
 func (f *fixture) python(names, program string, args ...string) *exec.Cmd {
 	const script = `mount --bind "$1" /etc/hosts && shift && exec /usr/bin/python3 "$@"`
 	args = append([]string{"--mount", "sh", "-ec", script, "sh", names, program}, args...)
 	return exec.CommandContext(f.ctx, "unshare", args...)
 }
 
-// hostsFile writes the file that such a program resolves the servers by; it can be
-// written again while that runs.
+// hostsFile writes the file by which such a program resolves the servers. It can be written again while the
+// program runs.
 func hostsFile(path string, servers, addresses []string) error {
 	var hosts strings.Builder
 	for i, server := range servers {

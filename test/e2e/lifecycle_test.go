@@ -64,7 +64,7 @@ func TestHibernationKeepsTheCache(t *testing.T) {
 	}
 }
 
-// hibernate a cluster of that size. Its volumes stay.
+// hibernate scales a cluster of that size to 0. Its volumes stay.
 func (f *fixture) hibernate(size int) {
 	f.Helper()
 	f.scale(0)
@@ -97,7 +97,7 @@ func TestDeletionWithRetainKeepsTheCacheForASuccessor(t *testing.T) {
 	}
 }
 
-// expectKept: a claim of a Memcached that was deleted.
+// expectKept checks a claim of a Memcached that was deleted.
 func (f *fixture) expectKept(ordinal int) {
 	f.Helper()
 	claim := f.claim(ordinal)
@@ -145,7 +145,7 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// expectReceipt checks that status kept the receipt of the last drain.
+// expectReceipt checks that status has the receipt of the last drain.
 func (f *fixture) expectReceipt(unclean bool) {
 	f.Helper()
 	if r := f.expectAnyReceipt(); r.Unclean != unclean {
@@ -153,7 +153,7 @@ func (f *fixture) expectReceipt(unclean bool) {
 	}
 }
 
-// expectAnyReceipt is for a member that may or may not have saved.
+// expectAnyReceipt is for a member of which it is unknown whether it has saved.
 func (f *fixture) expectAnyReceipt() cachev1alpha1.DrainReceipt {
 	f.Helper()
 	if drains := f.memcached().Status.LastDrains; len(drains) != 1 {
@@ -162,7 +162,7 @@ func (f *fixture) expectAnyReceipt() cachev1alpha1.DrainReceipt {
 	return f.lastReceipt()
 }
 
-// lastReceipt is that of the last drain, and has to add up.
+// lastReceipt returns that of the last drain, which must add up.
 func (f *fixture) lastReceipt() cachev1alpha1.DrainReceipt {
 	f.Helper()
 	drains := f.memcached().Status.LastDrains

@@ -42,7 +42,7 @@ func TestMetricsAreServedToThoseWhoMayReadThemOnly(t *testing.T) {
 	}
 }
 
-// account makes a service account for the time of the test, and a token of it.
+// account makes a service account for the time of the test, and a token for it.
 func (f *fixture) account(prefix string) (name, token string) {
 	f.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, GenerateName: prefix}}
@@ -68,12 +68,12 @@ func running(t *testing.T, pods []corev1.Pod) *corev1.Pod {
 	return nil
 }
 
-// expectStatus asks until the answer has this status: the API server's
-// authorizer learns of a binding by a watch.
+// expectStatus asks until the answer has this status, because the API server's authorizer learns of a binding
+// by a watch.
 func (f *fixture) expectStatus(url, token string, want int) string {
 	f.Helper()
 	insecure := &http.Client{
-		Transport: &http.Transport{DialContext: dialSoon, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // it signs its own
+		Transport: &http.Transport{DialContext: dialSoon, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // it signs its own certificate
 	}
 	defer insecure.CloseIdleConnections()
 	var body string
@@ -85,7 +85,7 @@ func (f *fixture) expectStatus(url, token string, want int) string {
 		}
 		response, err := insecure.Do(request)
 		if err != nil {
-			f.Logf("%s: %v", url, err) // it is about to listen
+			f.Logf("%s: %v", url, err) // the manager may be about to listen
 			return false
 		}
 		content, err := io.ReadAll(response.Body)

@@ -16,12 +16,11 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestItemsAreWhereClientsLookAfterEachScaling: an application reads, overwrites and
-// deletes its keys all the time, through a real client library, while the cluster is
-// scaled as an autoscaler may, a size is asked for before the last one is reached, and
-// moves and members are killed. No read finds a value older than the last one
-// that was acknowledged, nor one that was deleted while nothing moved; after each
-// scaling every key is found.
+// TestItemsAreWhereClientsLookAfterEachScaling has an application that reads, overwrites and deletes its keys
+// all the time, by a real client library. Meanwhile the cluster is scaled as an autoscaler may scale it, a size
+// is asked for before the last one is reached, and moves and members are killed. No read finds a value older
+// than the last acknowledged one, nor one that was deleted while nothing moved. After each scaling every key is
+// found.
 func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
 	tier.Second(t, "TestJourneyOfClientsThatFollow")
 	t.Parallel()
@@ -44,7 +43,7 @@ func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
 
 			moment := func(within time.Duration) { time.Sleep(time.Duration(random.Int64N(int64(within)))) }
 			sizes := []int32{5, 2, 3, 2}
-			hurried := random.IntN(len(sizes) - 1) // the next size is asked for in the midst of this one
+			hurried := random.IntN(len(sizes) - 1) // the next size is asked for during this scaling
 			began := time.Now()
 			for n, size := range sizes {
 				moment(time.Second)
@@ -67,8 +66,8 @@ func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
 	}
 }
 
-// killMove kills one that runs, or tells that it found none; once no member is
-// left to be moved there is none to kill.
+// killMove kills a mover that runs. It returns false if there is none: when no member is left to be moved,
+// there is no mover.
 func (f *fixture) killMove() bool {
 	f.Helper()
 	for _, pod := range f.pods() {

@@ -11,9 +11,7 @@ import (
 	"example.com/memcached-operator/test/internal/node"
 )
 
-// stopKubelet keeps the kubelet of the pod's node from noticing what happens to
-// its containers until the returned function is called (at the end of the test
-// at the latest).
+// stopKubelet stops the kubelet of the pod's node until resume is called, at the end of the test at the latest.
 func (f *fixture) stopKubelet(pod *corev1.Pod) (resume func()) {
 	f.Helper()
 	pid, err := node.Kubelet(pod.Spec.NodeName)
@@ -24,8 +22,8 @@ func (f *fixture) stopKubelet(pod *corev1.Pod) (resume func()) {
 	return resume
 }
 
-// crash kills the member's processes with SIGKILL: the supervisor and memcached
-// at once, so that nothing can save.
+// crash kills the member's processes with SIGKILL: the supervisor and memcached at once, so that neither can
+// save.
 func (f *fixture) crash(pod *corev1.Pod) {
 	f.Helper()
 	pids := f.processesOf(pod, "memcached")
@@ -34,7 +32,7 @@ func (f *fixture) crash(pod *corev1.Pod) {
 	}
 	f.signal(syscall.SIGKILL, append(f.processesOf(pod, "drainer"), pids...)...)
 	f.eventually("the processes are gone", func() bool {
-		left := f.processesOf(pod, "memcached") // or those of the next container
+		left := f.processesOf(pod, "memcached") // or the processes of the next container
 		return !slices.ContainsFunc(pids, func(pid int) bool { return slices.Contains(left, pid) })
 	})
 }
@@ -46,7 +44,7 @@ func (f *fixture) signal(sig syscall.Signal, pids ...int) {
 	}
 }
 
-// processOf finds the pod's one process of that name.
+// processOf finds the pod's only process of that program.
 func (f *fixture) processOf(pod *corev1.Pod, program string) int {
 	f.Helper()
 	pids := f.processesOf(pod, program)

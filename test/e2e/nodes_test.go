@@ -19,10 +19,10 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// What happens to the members of a node that is drained or gone. The tests take
-// a node away, so they run by themselves.
+// These tests show what happens to the members of a node that is drained or gone. They remove a node, so they
+// run by themselves.
 const (
-	stays = "node-1" // with the operator; it serves this machine, too
+	stays = "node-1" // the operator's; this machine reaches Services by it
 	goes  = "node-2"
 )
 
@@ -43,7 +43,7 @@ func TestMembersOfTwoNodesReachEachOther(t *testing.T) {
 			f.asksFrom(from, to.Status.PodIP)
 		}
 	}
-	// A drainer finds the survivors, on both nodes, by their names.
+	// A drainer finds the survivors on both nodes, by their names.
 	objects := f.objects()
 	f.fill(4, objects)
 	f.scale(2)
@@ -52,7 +52,7 @@ func TestMembersOfTwoNodesReachEachOther(t *testing.T) {
 	f.expectAll(2, objects)
 }
 
-// asksFrom asks a memcached for its version out of another pod's network.
+// asksFrom asks a memcached for its version from another pod's network.
 func (f *fixture) asksFrom(pod *corev1.Pod, address string) {
 	f.Helper()
 	script := `exec 3<>/dev/tcp/$0/11211 && echo version >&3 && read -r line <&3 && echo "$line"`
@@ -68,7 +68,7 @@ func TestADrainedNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 	f, objects := onTwoNodes(t, persistent(2))
 	claim := f.claim(2)
 
-	// What kubectl drain does.
+	// This is what kubectl drain does.
 	f.schedulable(goes, false)
 	f.evict(f.pod(2))
 	f.waitsForItsNode(2)
@@ -89,7 +89,7 @@ func TestADrainedNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 
 func TestAGoneNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 	tier.Second(t, "TestJourneyOfANode")
-	f, objects := onTwoNodes(t, mapped(2)) // what was saved nowhere is on the volume
+	f, objects := onTwoNodes(t, mapped(2)) // items that were never saved are on the volume
 	claim, pod := f.claim(2), f.pod(2)
 
 	start := f.stopNode()
@@ -107,7 +107,7 @@ func TestAGoneNodeIsNotAScaleDownAndADrainWaitsForIt(t *testing.T) {
 	pod, start = f.pod(2), f.stopNode()
 	f.scale(2)
 	f.expectWaits(2, "member 2 is still shutting down: on "+goes+", since")
-	// A person who knows that the node is down says so.
+	// A person who knows that the node is down deletes the pod.
 	f.must(kube.Delete(f.ctx, pod, client.GracePeriodSeconds(0)))
 	f.expectWaits(2, "node "+goes+" has not started the drainer", waitsForVolume)
 	start()
@@ -125,8 +125,8 @@ func (f *fixture) waitsForItsNode(ordinal int) {
 
 const waitsForVolume = "the drainer has been waiting for a node since"
 
-// expectWaits waits until status gives the only drain, of that member, one of these reasons; its claim
-// is kept.
+// expectWaits waits until the only drain in status is that member's, with one of these messages. The claim is
+// kept.
 func (f *fixture) expectWaits(ordinal int, messages ...string) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("status says one of %q", messages), func() bool {
@@ -139,7 +139,7 @@ func (f *fixture) expectWaits(ordinal int, messages ...string) {
 	}
 }
 
-// onTwoNodes is a filled cluster, scaled to one more member, which is alone on the node that goes.
+// onTwoNodes makes a filled cluster, and adds a member, which is alone on the node that goes.
 func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []corpus.Object) {
 	t.Helper()
 	f := onCluster(t)
@@ -170,19 +170,18 @@ func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []cor
 	return f, objects
 }
 
-// schedulable is kubectl uncordon, or cordon.
+// schedulable does what kubectl uncordon does, or cordon.
 func (f *fixture) schedulable(node string, may bool) {
 	f.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"unschedulable":%v}}`, !may))
-	ctx, cancel := cleanupContext() // it is called in a cleanup, too
+	ctx, cancel := cleanupContext() // this is called in a cleanup, too
 	defer cancel()
 	if err := kube.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch); err != nil {
 		f.Fatalf("%v; the end-to-end tests need two nodes: make cluster-up NODES=2", err)
 	}
 }
 
-// operatorStays moves the operator off the node that goes, which must not take
-// pods.
+// operatorStays moves the operator off the node that goes, which must be cordoned.
 func (f *fixture) operatorStays() {
 	f.Helper()
 	f.eventually("the operator runs on "+stays, func() bool {
@@ -203,7 +202,7 @@ func (f *fixture) operatorStays() {
 	})
 }
 
-// evict asks until the members' disruption budget allows it, as kubectl drain does.
+// evict tries until the members' disruption budget allows the eviction, as kubectl drain does.
 func (f *fixture) evict(pod *corev1.Pod) {
 	f.Helper()
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}}
@@ -225,8 +224,7 @@ func unschedulable(pod *corev1.Pod) bool {
 	return false
 }
 
-// stopNode takes the node away as a power failure does, until the returned
-// function is called, or the test ends.
+// stopNode stops the node as a power failure does, until start is called, or the test ends.
 func (f *fixture) stopNode() (start func()) {
 	f.Helper()
 	f.cluster("node", "stop", goes)
@@ -241,10 +239,10 @@ func (f *fixture) stopNode() (start func()) {
 	return start
 }
 
-// cluster calls the manager of the test cluster.
+// cluster runs test/cluster's program.
 func (f *fixture) cluster(args ...string) {
 	f.Helper()
-	ctx, cancel := cleanupContext() // it is called in a cleanup, too
+	ctx, cancel := cleanupContext() // this is called in a cleanup, too
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "../../bin/cluster", args...).CombinedOutput()
 	if err != nil {
@@ -252,7 +250,7 @@ func (f *fixture) cluster(args ...string) {
 	}
 }
 
-// expectNoDrain: the claim is a member's as before, and nothing drains.
+// expectNoDrain checks that the claim is a member's as before, and that there is no drain.
 func (f *fixture) expectNoDrain(ordinal int, before *corev1.PersistentVolumeClaim) {
 	f.Helper()
 	claim := f.claim(ordinal)

@@ -18,8 +18,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// Whatever a drain is at, nothing holds a Memcached or a namespace that is
-// deleted. (The end of every test deletes its namespace, too.)
+// In each phase of a drain, nothing holds a Memcached or a namespace that is deleted. (Every test deletes its
+// namespace at its end, too.)
 
 func TestAMemcachedIsDeletedInEachPhaseOfADrain(t *testing.T) {
 	tier.Second(t, "TestDeletionLeavesNothingStuck")
@@ -40,7 +40,7 @@ func TestANamespaceIsDeletedInEachPhaseOfADrain(t *testing.T) {
 	for _, phase := range drainPhases {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
-			inPhase(t, phase) // and its end
+			inPhase(t, phase) // and the end of its namespace
 		})
 	}
 }
@@ -49,21 +49,20 @@ var drainPhases = []cachev1alpha1.DrainPhase{
 	cachev1alpha1.DrainHeld, cachev1alpha1.DrainStarting, cachev1alpha1.DrainAdding, cachev1alpha1.DrainFailed,
 }
 
-// slowly makes a drain take long: the drainer gets a hundredth of a CPU.
+// slowly makes a drain take long: it gives the drainer a hundredth of a CPU.
 var slowly = corev1.ResourceRequirements{
 	Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")},
 	Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")},
 }
 
-// inPhase is a cluster whose second member has left, with its drain kept in the
-// phase.
+// inPhase makes a cluster whose second member has left, and whose drain stays in the phase.
 func inPhase(t *testing.T, phase cachev1alpha1.DrainPhase) *fixture {
 	t.Helper()
 	spec := persistent(2)
 	spec.Memory = ptr.To(resource.MustParse("64Mi"))
 	objects := small(1000)
 	switch phase {
-	case cachev1alpha1.DrainStarting: // no node has as much
+	case cachev1alpha1.DrainStarting: // no node has so much
 		spec.Drain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
 	case cachev1alpha1.DrainAdding:
 		spec.Drain.Resources, objects = slowly, small(100_000)
@@ -91,7 +90,7 @@ func (f *fixture) inDrainPhase(phase cachev1alpha1.DrainPhase) {
 	})
 }
 
-// decide annotates a claim, as a person does; nothing takes the annotation off.
+// decide annotates a claim, as a person does.
 func (f *fixture) decide(ordinal int, what string) {
 	f.Helper()
 	value := fmt.Sprintf("%q", what)
@@ -103,7 +102,7 @@ func (f *fixture) decide(ordinal int, what string) {
 	f.must(kube.Patch(f.ctx, f.claim(ordinal), patch))
 }
 
-// small are so many objects that are quick to store.
+// small returns so many objects that are quick to store.
 func small(n int) []corpus.Object {
 	objects := make([]corpus.Object, n)
 	for i := range objects {

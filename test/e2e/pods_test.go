@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestMembersThatMustNotShareANode: who asks for it has no two members on a node, and
-// hears why the third doesn't start; and of the others no second one is evicted before
-// the first is back, with its items. Volumes and grace period follow from memory.
+// TestMembersThatMustNotShareANode has no two members on a node, and status says why the third doesn't start.
+// No second member is evicted before the first is back with its items. Volumes and grace period follow from the
+// memory.
 func TestMembersThatMustNotShareANode(t *testing.T) {
 	tier.Second(t, "TestJourneyOfANode")
 	t.Parallel()

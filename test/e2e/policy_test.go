@@ -29,26 +29,26 @@ const (
 	exporterPort  = 9150
 )
 
-// open the cluster to the role shop, its exporter to the role prometheus, and to nobody else.
+// open lets the role shop into the cluster, the role prometheus to its exporter, and no other pod.
 func open(spec *cachev1alpha1.MemcachedSpec) {
 	is := func(role string) networkingv1.NetworkPolicyPeer {
 		return networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}}}
 	}
 	spec.Exporter = &cachev1alpha1.ExporterSpec{Image: "example.com/exporter:test"}
-	// This test runs on the machine. What it asks of a Service's address comes from a node's.
+	// This test runs on the machine. Its requests to a Service's address come from a node's address.
 	machine := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.88.0.0/24"}}
 	spec.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{
 		Clients: []networkingv1.NetworkPolicyPeer{is("shop"), machine}, Monitoring: []networkingv1.NetworkPolicyPeer{is("prometheus")},
 	}
 }
 
-// letsInOnlyWhoIsNamed enforces the policy of a cluster that is open, and checks it by a pod that takes each role
-// in turn.
+// letsInOnlyWhoIsNamed enforces the policy of an open cluster, and checks it by a pod that has each role in
+// turn.
 func (f *fixture) letsInOnlyWhoIsNamed(members int) {
 	f.Helper()
 	pod := f.bystander("stranger")
 	if member := f.pod(1); !f.reaches(pod, member, memcachedPort) || !f.reaches(pod, member, exporterPort) {
-		f.Fatal("a pod does not reach a member that nothing keeps it from")
+		f.Fatal("without a policy in force, a pod does not reach a member")
 	}
 	f.enforcePolicies()
 	for _, c := range []struct {
@@ -67,7 +67,7 @@ func (f *fixture) letsInOnlyWhoIsNamed(members int) {
 	}
 }
 
-// watchMovers returns what the receipts of the movers say that have ended since, by pod.
+// watchMovers watches movers. The result returns the receipts of those that have ended since, by pod.
 func (f *fixture) watchMovers() func() map[string]contract.Receipt {
 	f.Helper()
 	pods, err := kube.(client.WithWatch).Watch(f.ctx, &corev1.PodList{}, client.InNamespace(f.namespace),
@@ -99,8 +99,8 @@ func (f *fixture) watchMovers() func() map[string]contract.Receipt {
 	}
 }
 
-// expectStreamed expects that the members' supervisors have streamed whatever was moved: no mover
-// was kept from them, and asked memcached instead.
+// expectStreamed expects that the members' supervisors have streamed all moved items: no mover was kept from
+// them, and asked memcached instead.
 func (f *fixture) expectStreamed(movers map[string]contract.Receipt) {
 	f.Helper()
 	added := int64(0)
@@ -140,21 +140,21 @@ func (f *fixture) bystander(role string, changes ...func(*corev1.PodSpec)) *core
 	return pod
 }
 
-// reaches tells whether a bystander is let in.
+// reaches tells whether the policy lets a bystander in.
 func (f *fixture) reaches(from, to *corev1.Pod, port int) bool {
 	f.Helper()
 	inside := f.processesOf(from, "pause")
 	if len(inside) == 0 {
 		f.Fatalf("pod %s has no process", from.Name)
 	}
-	// Who isn't let in is refused at once.
+	// A client that isn't let in is refused at once.
 	return exec.CommandContext(f.ctx, "nsenter", "--target", fmt.Sprint(inside[0]), "--net", "--",
 		"bash", "-c", `exec 3<>/dev/tcp/$0/$1`, to.Status.PodIP, fmt.Sprint(port)).Run() == nil
 }
 
-// enforcePolicies does, for this namespace and until the test ends, what no network
-// plugin of these nodes does: the kernel filters what the nodes forward to pods, as the
-// NetworkPolicies there are say. What isn't in the operator's is not understood.
+// enforcePolicies does, for this namespace and until the test ends, what these nodes' network plugin doesn't:
+// the kernel filters packets that the nodes forward to pods, by the present NetworkPolicies. It understands
+// only what the operator's policies contain.
 func (f *fixture) enforcePolicies() {
 	f.Helper()
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -176,8 +176,8 @@ func (f *fixture) enforcePolicies() {
 				return
 			}
 			select {
-			case <-changes.ResultChan(): // at once, before a new pod may be refused anything
-			case <-time.After(time.Second): // of the policies, and of the operator's namespace
+			case <-changes.ResultChan(): // at once, before a new pod's packets could be refused
+			case <-time.After(time.Second): // changes of the policies, and of the operator's namespace, aren't watched
 			}
 		}
 	}()
@@ -190,7 +190,7 @@ func (f *fixture) enforcePolicies() {
 	})
 }
 
-// onNodes gives rules to nftables in the network of each node.
+// onNodes loads rules into nftables in the network of each node.
 func onNodes(ctx context.Context, rules string) error {
 	for _, name := range []string{stays, goes} {
 		if _, err := nft(ctx, name, rules); err != nil {
@@ -200,7 +200,7 @@ func onNodes(ctx context.Context, rules string) error {
 	return nil
 }
 
-// nft gives commands to nftables in the network of a node.
+// nft runs commands of nftables in the network of a node.
 func nft(ctx context.Context, name, commands string) (string, error) {
 	pid, err := node.Kubelet(name)
 	if err != nil {
@@ -219,7 +219,7 @@ func (f *fixture) noFilter() string {
 	return fmt.Sprintf("table inet %[1]s {}\ndelete table inet %[1]s\n", f.namespace)
 }
 
-// filter is the namespace's policies as rules, which replace those of before.
+// filter returns the namespace's policies as rules, which replace the earlier ones.
 func (f *fixture) filter(ctx context.Context) (string, error) {
 	var policies networkingv1.NetworkPolicyList
 	if err := kube.List(ctx, &policies, client.InNamespace(f.namespace)); err != nil {
@@ -258,7 +258,7 @@ func (f *fixture) filter(ctx context.Context) (string, error) {
 		f.namespace, sorted(accepted.String()), sorted(refused.String())), nil
 }
 
-// addresses of the pods that a selector selects.
+// addresses returns those of the pods that a selector selects.
 func addresses(selector *metav1.LabelSelector, pods []corev1.Pod) (map[string]*corev1.Pod, error) {
 	matching, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
@@ -274,7 +274,7 @@ func addresses(selector *metav1.LabelSelector, pods []corev1.Pod) (map[string]*c
 	return selected, nil
 }
 
-// sources are the addresses of peers. Pods of the operator's namespace are known by its name.
+// sources returns the addresses of peers. The operator's namespace is known by its name.
 func sources(ctx context.Context, peers []networkingv1.NetworkPolicyPeer, pods []corev1.Pod) ([]string, error) {
 	var all []string
 	for _, peer := range peers {
@@ -309,7 +309,7 @@ func sources(ctx context.Context, peers []networkingv1.NetworkPolicyPeer, pods [
 	return slices.Compact(all), nil
 }
 
-// portOf the pod, by its number or its name; 0 if it has none of the name.
+// portOf returns the pod's port, by its number or its name; 0 if it has none of the name.
 func portOf(pod *corev1.Pod, port *intstr.IntOrString) int32 {
 	if port.Type == intstr.Int {
 		return port.IntVal

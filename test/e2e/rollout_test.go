@@ -22,11 +22,10 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestRollOutsKeepTheCache: one member after the other is replaced, and the next one
-// only when the last has its items again. So an application that reads all the time
-// misses those of one member at a time, and all of them are there when the last
-// member is ready, without another look: after a change that a warm file bears, and
-// after changes for which it has to be replayed.
+// TestRollOutsKeepTheCache replaces one member after the other, and the next one only when the last has its
+// items again. So an application that reads all the time misses the items of one member at a time, and finds
+// all items at once when the last member is ready. This holds after a change with which memcached can restart
+// from its warm file, and after changes for which the file has to be replayed.
 func TestRollOutsKeepTheCache(t *testing.T) {
 	tier.Second(t, "TestJourneyOfASecuredCluster")
 	t.Parallel()
@@ -74,15 +73,14 @@ func (f *fixture) expectRing(before []string) {
 	}
 }
 
-// absence is a time in which a member's items were not all to be had, whenever an
-// application looked, and what it saw first.
+// absence is a time in which an application never found all of a member's items, with what it found first.
 type absence struct {
 	from, to time.Time
 	why      string
 }
 
-// watchItems reads of each member, again and again, items that it holds now. It ends
-// when the function that it returns is called, with what was seen.
+// watchItems reads from each member, again and again, items that the member has now. stop ends it, and returns
+// the absences.
 func (f *fixture) watchItems(members int, objects []corpus.Object) (stop func() [][]absence) {
 	f.Helper()
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -135,19 +133,19 @@ func (f *fixture) readFrom(ctx context.Context, ordinal int, keys []string) (fou
 		return nil, err
 	}
 	member := memcache.New(pod.Status.PodIP + ":11211")
-	member.DialContext, member.Timeout = dialSoon, wait.Long // a member that is there may be slow
+	member.DialContext, member.Timeout = dialSoon, wait.Long // a member that exists may be slow
 	defer func() { _ = member.Close() }()
 	items, err := member.GetMulti(keys)
 	return slices.Sorted(maps.Keys(items)), err
 }
 
-// expectOneByOne: every member was away, as it was replaced, and never two at once.
+// expectOneByOne checks that every member was absent, because it was replaced, and never two at once.
 func (f *fixture) expectOneByOne(seen [][]absence) {
 	f.Helper()
 	for i, absences := range seen {
-		f.Logf("of member %d items were missing: %v", i, absences)
+		f.Logf("items of member %d were missing: %v", i, absences)
 		if len(absences) == 0 {
-			f.Errorf("nobody has seen that member %d was replaced", i)
+			f.Errorf("no read has seen that member %d was replaced", i)
 		}
 		for _, others := range seen[i+1:] {
 			for _, a := range absences {
@@ -166,8 +164,7 @@ func (a absence) String() string {
 	return fmt.Sprintf("%s to %s (%s)", a.from.Format(clock), a.to.Format(clock), a.why)
 }
 
-// rolling counts the members that are replaced and ready, and fails where more than
-// one is away.
+// rolling counts the members that are replaced and ready. It fails the test if more than one is not ready.
 func (f *fixture) rolling(old map[types.UID]bool) (replaced int) {
 	f.Helper()
 	present := 0

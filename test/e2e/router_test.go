@@ -26,8 +26,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// An application with one address, which knows what it has stored, goes on while the cluster
-// becomes 3, 2 and 3 members.
+// An application with one address, which knows what it has stored, goes on while the cluster is scaled from 3
+// members to 2, and to 3 again.
 func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()
@@ -61,11 +61,10 @@ func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 	}
 }
 
-// TestJourneyThroughRouters is the routed sample's. An application with one address knows what it has
-// stored, and sees nothing of a roll-out of the routers, with nothing else going on or while the ring
-// changes, of a member that joins, and of one that leaves. Its library dials anew when a router has closed
-// an idle connection, and sends a request again that had no answer: it had not been carried out, or the
-// application would have noticed.
+// TestJourneyThroughRouters uses the routed sample. An application with one address knows what it has stored.
+// It doesn't notice a roll-out of the routers, at rest or while the ring changes, nor a member that joins, nor
+// one that leaves. Its library dials anew when a router has closed an idle connection, and sends a request
+// without an answer again. Such a request was not carried out, or the application would have noticed.
 func TestJourneyThroughRouters(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
@@ -109,8 +108,8 @@ func TestJourneyThroughRouters(t *testing.T) {
 	f.unnoticed(&saw)
 }
 
-// With TLS and certificates on both sides, logins, and a NetworkPolicy in force, as the sample has
-// them, a scaling is as little seen.
+// An application doesn't notice a scaling either with TLS and certificates on both sides, logins, and an
+// enforced NetworkPolicy, as in the sample.
 func TestAScalingThroughSecuredRoutersIsNotSeen(t *testing.T) {
 	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()
@@ -119,7 +118,7 @@ func TestAScalingThroughSecuredRoutersIsNotSeen(t *testing.T) {
 	sample.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
 	sample.Spec.Routing.Patience = &metav1.Duration{Duration: wait.Long}
 	sample.Spec.NetworkPolicy.Clients = append(sample.Spec.NetworkPolicy.Clients,
-		networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.88.0.1/32"}}) // where this test runs
+		networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.88.0.1/32"}}) // this test's address
 	s := newSecrets(f, &sample.Spec)
 	s.also = []string{f.name + "-router." + f.namespace + ".svc"}
 	s.write("drainer:" + password + "\n")
@@ -146,9 +145,9 @@ func TestAScalingThroughSecuredRoutersIsNotSeen(t *testing.T) {
 	f.unnoticed(&saw)
 }
 
-// A roll-out of the routers breaks no request: with nothing else going on, and while the ring changes.
-// An application whose library dials anew when a router has closed an idle connection sees no error.
-// A request that was sent again had not been carried out, or the application would have noticed.
+// A roll-out of the routers breaks no request, at rest or while the ring changes. An application sees no error
+// if its library dials anew when a router has closed an idle connection. A request that is sent again was not
+// carried out, or the application would have noticed.
 func TestARollOutOfRoutersBreaksNoRequest(t *testing.T) {
 	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()
@@ -175,14 +174,14 @@ func TestARollOutOfRoutersBreaksNoRequest(t *testing.T) {
 	f.unnoticed(&saw)
 }
 
-// A router is killed in each state of a ring change: the application finds what it has stored. Of a
-// router that is gone it learns by an error, as of any server.
+// A router is killed in each state of a ring change, and the application finds what it has stored. It gets an
+// error from a router that is gone, as from any server.
 func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()
 	f := setup(t, routed(3))
 	routers := f.routersReady(2)
-	// Each router serves half of the connections, whatever the Service prefers.
+	// Each router serves half of the connections. A Service might prefer one.
 	address, err := forward.InTurn(f.ctx, func() []string { return f.routerAddresses() })
 	f.must(err)
 	told := f.tablesTold()
@@ -196,7 +195,7 @@ func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 	left := []contract.RingState{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	const brokenByAKill = 100
 	var kills int64
-	for n := 0; len(left) > 0; n++ { // a state is short: on a busy machine it may be over before anybody sees it
+	for n := 0; len(left) > 0; n++ { // a state is short: on a busy machine it may be over before the test sees it
 		var before int64
 		f.eventually("the ring is stable", func() bool {
 			var state contract.RingState
@@ -214,21 +213,21 @@ func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 	saw := stop()
 	ended = true
 	t.Logf("%d requests, %d errors, the slowest took %v", saw.Requests, saw.Errors, saw.Slowest)
-	// Each kill breaks the connections that the application has, and some that it makes anew.
+	// Each kill breaks the connections that the application has, and some that it makes then.
 	if saw.Misses+saw.Old+saw.Undone > 0 || saw.Errors > kills*brokenByAKill {
 		t.Errorf("the application has noticed: %d misses, %d old values, %d undone deletes, %d errors: %q", saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
 	}
 }
 
-// routed is a cluster that two routers alone ask.
+// routed is the spec of a cluster that only two routers ask.
 func routed(size int32) cachev1alpha1.MemcachedSpec {
 	spec := persistent(size)
 	spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
-	spec.Routing.Patience = &metav1.Duration{Duration: wait.Long} // movers may be slow: members leave when nothing is left
+	spec.Routing.Patience = &metav1.Duration{Duration: wait.Long} // movers may be slow, and members leave when no item is left
 	return spec
 }
 
-// unnoticed expects that an application was answered rightly, each time.
+// unnoticed expects that each answer to an application was right.
 func (f *fixture) unnoticed(saw *app.Steady) {
 	f.Helper()
 	if saw.Wrong() > 0 {
@@ -237,7 +236,7 @@ func (f *fixture) unnoticed(saw *app.Steady) {
 	}
 }
 
-// routerService is the one address.
+// routerService returns the routers' one address.
 func (f *fixture) routerService() string {
 	f.Helper()
 	var service corev1.Service
@@ -264,7 +263,7 @@ func (f *fixture) rollOutRouters() {
 	f.routersReady(int32(len(old)))
 }
 
-// routerPods by name, those that end included.
+// routerPods returns the routers' pods by name, also those that are ending.
 func (f *fixture) routerPods() []corev1.Pod {
 	f.Helper()
 	pods := slices.DeleteFunc(f.pods(), func(p corev1.Pod) bool {
@@ -274,7 +273,7 @@ func (f *fixture) routerPods() []corev1.Pod {
 	return pods
 }
 
-// routerAddresses are those that a Service would send clients to. It may be called beside the test.
+// routerAddresses returns those to which a Service would send clients. Other goroutines may call it.
 func (f *fixture) routerAddresses() (addresses []string) {
 	var pods corev1.PodList
 	_ = kube.List(f.ctx, &pods, client.InNamespace(f.namespace), client.MatchingLabels{
@@ -287,7 +286,7 @@ func (f *fixture) routerAddresses() (addresses []string) {
 	return addresses
 }
 
-// tables are those that the operator has written, as the API server's events tell.
+// tables are those that the operator has written, by the API server's events.
 type tables struct {
 	mu     sync.Mutex
 	states map[int64]contract.RingState // by number
@@ -308,7 +307,7 @@ func (t *tables) last() (number int64, state contract.RingState) {
 	return number, t.states[number]
 }
 
-// tablesTold follows the tables to the end of the test.
+// tablesTold follows the tables until the test ends.
 func (f *fixture) tablesTold() *tables {
 	f.Helper()
 	events, err := kube.(client.WithWatch).Watch(f.ctx, &corev1.ConfigMapList{},
@@ -332,8 +331,8 @@ func (f *fixture) tablesTold() *tables {
 	return told
 }
 
-// killRouterIn kills a router as soon as it has read the table of that state, after the one with that
-// number. It returns false if the state was over before it was seen.
+// killRouterIn kills a router as soon as the router has read a table of that state, which comes after the table
+// with that number. It returns false if the state was over before it was seen.
 func (f *fixture) killRouterIn(router *corev1.Pod, state contract.RingState, told *tables, after int64) bool {
 	f.Helper()
 	pids := f.processesOf(router, "drainer")
@@ -360,7 +359,7 @@ func (f *fixture) killRouterIn(router *corev1.Pod, state contract.RingState, tol
 	return false
 }
 
-// routerIs asks a router which table it has; nil if it doesn't answer.
+// routerIs asks a router for its table; nil if it doesn't answer.
 func (f *fixture) routerIs(url string) *contract.RingAcknowledged {
 	f.Helper()
 	request, err := http.NewRequestWithContext(f.ctx, http.MethodGet, url, nil)
@@ -390,7 +389,7 @@ func (f *fixture) inState(state contract.RingState) {
 	})
 }
 
-// routersReady waits until so many are ready, and no other is there, and returns them by name.
+// routersReady waits until so many routers are ready, and no other exists. It returns them by name.
 func (f *fixture) routersReady(n int32) (pods []corev1.Pod) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("%d routers are ready", n), func() bool {
@@ -404,7 +403,7 @@ func (f *fixture) routersReady(n int32) (pods []corev1.Pod) {
 	return pods
 }
 
-// routers waits until so many are ready, and returns an address at which they are reached in turn.
+// routers waits until so many routers are ready. It returns an address at which they are reached in turn.
 func (f *fixture) routers(n int32) string {
 	f.Helper()
 	var names []string

@@ -24,14 +24,14 @@ func sampleFiles(t *testing.T) []string {
 	return files
 }
 
-// applySample applies one, and goes on with its cluster.
+// applySample applies a sample, whose cluster becomes the fixture's.
 func (f *fixture) applySample(file string) {
 	f.Helper()
 	f.name = f.sample(samples + file).Name
 	f.kubectl("apply", "-f", samples+file)
 }
 
-// TestTheAPIServerTakesEachSample. The journeys make clusters of most of them.
+// TestTheAPIServerTakesEachSample in a dry run. The journeys make clusters of most of them.
 func TestTheAPIServerTakesEachSample(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
@@ -65,12 +65,12 @@ func TestEachSampleBecomesACluster(t *testing.T) {
 	}
 }
 
-// A person who asks for it reads a sentence for each field.
+// kubectl explain shows a person a sentence for each field.
 func TestKubectlExplainsTheSpec(t *testing.T) {
 	t.Parallel()
 	f := onCluster(t)
 	var text string
-	f.eventually("kubectl knows the short name", func() bool { // what it keeps of the API server may be older than the CRD
+	f.eventually("kubectl knows the short name", func() bool { // its cache of the API server's kinds may be older than the CRD
 		out, err := exec.CommandContext(f.ctx, "kubectl", "explain", "mc.spec").CombinedOutput()
 		text = strings.Join(strings.Fields(string(out)), " ")
 		return err == nil

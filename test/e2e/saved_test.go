@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// Members have their items in memory, unless storage.mode is Mapped: what a mapped
-// file survives by itself, they survive by their supervisor.
+// Members have their items in memory, unless storage.mode is Mapped. By their supervisor, the items survive
+// what a mapped file survives by itself.
 
 func TestSavedMembersKeepTheCache(t *testing.T) {
 	tier.Second(t, "TestJourneyOfACluster")
@@ -38,12 +38,12 @@ func TestSavedMembersKeepTheCache(t *testing.T) {
 	}
 	f.expectAll(3, objects)
 
-	// Its container is killed: what is in memory outlives it.
+	// Its container is killed. The file in memory outlives it.
 	f.crash(f.pod(1))
 	f.restarted(1)
-	f.expectAll(3, objects) // it is ready when they are replayed
+	f.expectAll(3, objects) // the member is ready when they are replayed
 
-	// It leaves.
+	// The member leaves.
 	f.scale(2)
 	f.expectDrained(2, objects)
 	f.pylibmcFindsAll(2, objects)

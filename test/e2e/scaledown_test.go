@@ -53,7 +53,7 @@ func TestAVolumeOfGarbageIsKept(t *testing.T) {
 		t.Fatalf("the claim is not kept: %+v", claim)
 	}
 
-	// The documented way out.
+	// This is the documented way out.
 	claim.Annotations[cachev1alpha1.AnnotationDrain] = cachev1alpha1.DrainSkip
 	f.must(kube.Update(f.ctx, claim))
 	f.eventually("claim 2 is gone", func() bool { return f.claim(2) == nil })
@@ -98,7 +98,7 @@ func TestADeletedPodDrainsNothing(t *testing.T) {
 	f.replaced(pod)
 	f.settled(3)
 
-	f.expectAll(3, objects) // it came back warm
+	f.expectAll(3, objects) // the member came back warm
 	if again := f.claim(2); again == nil || again.UID != claim.UID {
 		t.Fatalf("member 2 is on another claim: %+v", again)
 	}
@@ -113,7 +113,7 @@ func TestAMemberThatReturnsStartsOnAFreshVolume(t *testing.T) {
 	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	spec := persistent(2)
-	spec.Routing.Moves = cachev1alpha1.MovesOff // the survivor is to keep them
+	spec.Routing.Moves = cachev1alpha1.MovesOff // the survivor keeps the items
 	f := setup(t, spec)
 	objects := f.objects()
 	f.fill(2, objects)

@@ -31,9 +31,10 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-const password = "a-password-nobody-should-see"
+const password = "a-password-that-must-not-show"
 
-// TestJourneyOfASecuredCluster is the sample's: TLS with certificates on both sides, and logins. Members use new certificates and logins without a restart, and a roll-out stops when a Secret is invalid.
+// TestJourneyOfASecuredCluster uses the sample, with TLS, certificates on both sides, and logins. Members use
+// new certificates and logins without a restart, and a roll-out stops when a Secret is invalid.
 func TestJourneyOfASecuredCluster(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
@@ -49,7 +50,7 @@ func TestJourneyOfASecuredCluster(t *testing.T) {
 	f.stopsAtASpoiledSecret(s, logins)
 	movers := f.watchMovers()
 	f.scale(3)
-	f.settled(3) // with the items of the new member moved there
+	f.settled(3) // the items of the new member are moved there
 	f.expectAll(3, objects)
 	f.expectStreamed(movers())
 	f.scale(2)
@@ -58,9 +59,9 @@ func TestJourneyOfASecuredCluster(t *testing.T) {
 	f.tellsNoPassword()
 }
 
-// TestASecuredCluster is the sample's, with its items in memory: TLS with certificates
-// on both sides, and logins. It restarts warm, uses new certificates and logins without
-// a restart, is drained with the new ones, and stops rolling when a Secret is invalid.
+// TestASecuredCluster uses the sample, with its items in memory, TLS, certificates on both sides, and logins.
+// The cluster restarts warm, uses new certificates and logins without a restart, and is drained with the new
+// ones. A roll-out stops when a Secret is invalid.
 func TestASecuredCluster(t *testing.T) {
 	tier.Second(t, "TestJourneyOfASecuredCluster")
 	t.Parallel()
@@ -88,8 +89,8 @@ func TestASecuredCluster(t *testing.T) {
 	f.tellsNoPassword()
 }
 
-// rotates the certificate and the login of so many members, which use the new ones without a restart. It
-// returns the logins.
+// rotates changes the certificate and the logins of so many members, which use the new ones without a restart.
+// It returns the logins.
 func (f *fixture) rotates(s *secrets, members int) (logins string) {
 	f.Helper()
 	before := f.members()
@@ -116,7 +117,7 @@ func (f *fixture) rotates(s *secrets, members int) (logins string) {
 	return logins
 }
 
-// stopsAtASpoiledSecret: a roll-out of two members doesn't go on when the first one finds an invalid Secret.
+// stopsAtASpoiledSecret checks that a roll-out of two members stops when the first one finds an invalid Secret.
 func (f *fixture) stopsAtASpoiledSecret(s *secrets, logins string) {
 	f.Helper()
 	stays := f.pod(0)
@@ -148,11 +149,11 @@ func (f *fixture) stopsAtASpoiledSecret(s *secrets, logins string) {
 func (f *fixture) tellsNoPassword() {
 	f.Helper()
 	if told := f.dump(); strings.Contains(told, password) {
-		f.Errorf("the password is told:\n%s", told)
+		f.Errorf("the password is shown:\n%s", told)
 	}
 }
 
-// members are the pods that have a claim.
+// members returns the pods that have a claim.
 func (f *fixture) members() []corev1.Pod {
 	f.Helper()
 	return slices.DeleteFunc(f.pods(), func(p corev1.Pod) bool {
@@ -160,8 +161,8 @@ func (f *fixture) members() []corev1.Pod {
 	})
 }
 
-// TestASecuredClusterWithoutStorage has TLS and logins, too, and an application that is
-// given the Secret of its binding, and nothing else.
+// TestASecuredClusterWithoutStorage has TLS and logins, too, and an application that has only the Secret of its
+// binding.
 func TestASecuredClusterWithoutStorage(t *testing.T) {
 	tier.Second(t, "TestJourneyOfASecuredCluster")
 	t.Parallel()
@@ -178,13 +179,13 @@ func TestASecuredClusterWithoutStorage(t *testing.T) {
 	s := newSecrets(f, &spec)
 	s.write("shop:" + password + "\n")
 	f.create(spec)
-	f.eventually("an application gets in", func() bool { return f.bound() == nil })
+	f.eventually("an application is let in", func() bool { return f.bound() == nil })
 	before := f.pods()[0]
 	binding := f.memcached().Status.Binding.Name
 
 	s.write("shop:" + password + "-2\n")
 	var err error
-	f.eventually("the application that is given the new password gets in", func() bool {
+	f.eventually("an application with the new password is let in", func() bool {
 		f.nudge(&before)
 		err = f.bound()
 		secret := &corev1.Secret{}
@@ -197,8 +198,8 @@ func TestASecuredClusterWithoutStorage(t *testing.T) {
 	f.tellsNoPassword()
 }
 
-// bound is an application that stores and reads an item at the first pod, with what is
-// in the Secret that status.binding names.
+// bound stores and reads an item at the first pod, as an application that has only the Secret that
+// status.binding names.
 func (f *fixture) bound() error {
 	f.Helper()
 	binding := f.memcached().Status.Binding
@@ -238,7 +239,7 @@ func (f *fixture) bound() error {
 	return nil
 }
 
-// sample is the Memcached in a file, which comes first there.
+// sample returns the first object of a file, the Memcached.
 func (f *fixture) sample(file string) *cachev1alpha1.Memcached {
 	f.Helper()
 	text, err := os.ReadFile(file)
@@ -255,18 +256,18 @@ type secrets struct {
 	spec      *cachev1alpha1.MemcachedSpec
 	authority *certtest.Authority
 	dir       string
-	// also are further names in the members' certificate.
+	// also has further names for the members' certificate.
 	also []string
 }
 
 func newSecrets(f *fixture, spec *cachev1alpha1.MemcachedSpec) *secrets {
 	s := &secrets{f: f, spec: spec, authority: certtest.NewAuthority(f), dir: f.TempDir()}
-	// Members are dialled at their pods' addresses, for which the certificate isn't.
+	// Members are dialled at their pods' addresses, which are not in the certificate.
 	f.dialer = memcache.Dialer{Connection: contract.Connection{TLSDir: s.dir, AuthFile: filepath.Join(s.dir, "auth-file")}, Unverified: true}
 	return s
 }
 
-// write makes a new certificate, and these the logins.
+// write makes a new certificate, and writes it with the logins.
 func (s *secrets) write(logins string) {
 	s.f.Helper()
 	certificate := s.certificate()
@@ -278,7 +279,7 @@ func (s *secrets) write(logins string) {
 	}
 }
 
-// spoil the Secret: its certificate isn't that of its key.
+// spoil makes the Secret invalid: its certificate doesn't match its key.
 func (s *secrets) spoil() {
 	s.f.Helper()
 	certificate := s.certificate()
@@ -301,7 +302,7 @@ func (s *secrets) put(name string, kind corev1.SecretType, data map[string][]byt
 	s.f.must(err)
 }
 
-// nudge has the kubelet look at a pod's volumes, which it does each minute.
+// nudge makes the kubelet look at a pod's volumes, which it otherwise does each minute.
 func (f *fixture) nudge(pod *corev1.Pod) {
 	f.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/nudged":%q}}}`, time.Now().Format(time.RFC3339))

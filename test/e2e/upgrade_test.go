@@ -20,14 +20,13 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// Another image takes over while a drain runs: the drain that the operator before
-// it began goes on and is honoured, and the members, whose supervisor comes from
-// the new image, restart one by one with their cache. Takes the operator away for a
-// moment, so it runs by itself.
+// Another image of the operator is deployed while a drain runs. The drain of the earlier operator goes on, and
+// its receipt counts. The members, whose supervisor is from the new image, restart one by one with their cache.
+// The test removes the operator for a moment, so it runs by itself.
 func TestAnUpgradeInTheMiddleOfADrainLosesNothing(t *testing.T) {
 	tier.Second(t, "TestJourneyOfANode")
 	spec := persistent(3)
-	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](300)} // a dozen seconds and more
+	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](300)} // this takes a dozen seconds or more
 	f := setup(t, spec)
 	objects := f.objects()
 	f.fill(3, objects)
@@ -40,9 +39,9 @@ func TestAnUpgradeInTheMiddleOfADrainLosesNothing(t *testing.T) {
 	f.expectReceipt(false)
 }
 
-// upgrade deploys another image of the operator while a drain of the last member goes on, which must not be begun
-// anew. then is called when that operator alone runs. At the end the drain is over, and the members that are
-// left come from the new image.
+// upgrade deploys another image of the operator while a drain of the last member goes on, which must not begin
+// again. then is called when only the new operator runs. At the end the drain is over, and the remaining
+// members are from the new image.
 func (f *fixture) upgrade(left int, then func()) {
 	f.Helper()
 	job := f.job()
@@ -69,7 +68,7 @@ func (f *fixture) upgrade(left int, then func()) {
 	})
 }
 
-// job that drains, or nil.
+// job returns the one that drains, or nil.
 func (f *fixture) job() *batchv1.Job {
 	f.Helper()
 	var jobs batchv1.JobList
@@ -80,7 +79,7 @@ func (f *fixture) job() *batchv1.Job {
 	return &jobs.Items[0]
 }
 
-// nextTag is added to the name of an image.
+// nextTag is appended to the name of an image.
 const nextTag = "-next"
 
 var operatorKey = client.ObjectKey{Namespace: operatorNamespace, Name: "memcached-operator-manager"}
@@ -92,7 +91,7 @@ func (f *fixture) operatorImage() string {
 	return deployment.Spec.Template.Spec.Containers[0].Image
 }
 
-// tagImage gives an image of the nodes another name, too.
+// tagImage gives an image of the nodes a second name.
 func (f *fixture) tagImage(image, name string) {
 	f.Helper()
 	var nodes corev1.NodeList
@@ -106,10 +105,10 @@ func (f *fixture) tagImage(image, name string) {
 	}
 }
 
-// deploy the operator from this image, and wait until it alone runs.
+// deploy deploys the operator from this image, and waits until only this operator runs.
 func (f *fixture) deploy(image string) {
 	f.Helper()
-	ctx, cancel := cleanupContext() // it is called in a cleanup, too
+	ctx, cancel := cleanupContext() // this is called in a cleanup, too
 	defer cancel()
 	if err := deployOperator(ctx, image); err != nil {
 		f.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// The volumes grow first, then the members get the memory that fits on them, one
-// at a time, and replay what they held. One that joins later is as large.
+// The volumes grow first. Then the members get the memory that fits on them, one at a time, and replay their
+// items. A member that joins later is as large.
 func TestVolumesGrowAndTheMembersKeepTheirItems(t *testing.T) {
 	tier.Second(t, "TestVolumesGrowWithTheSpecBeforeTheMembersDo")
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestVolumesGrowAndTheMembersKeepTheirItems(t *testing.T) {
 	})
 }
 
-// growing is a cluster that grown gives larger volumes, and then more memory.
+// growing is the spec of a cluster. grown gives it larger volumes, and then more memory.
 func growing() cachev1alpha1.MemcachedSpec {
 	spec := persistent(2)
 	spec.Storage.Size = resource.MustParse("256Mi")
@@ -71,14 +71,14 @@ func TestAStorageClassThatLetsNoVolumeGrowIsToldOf(t *testing.T) {
 	f = setup(t, spec)
 
 	f.patch(f.memcached(), `{"spec":{"storage":{"size":"256Mi"}}}`)
-	f.eventually("the condition tells of it", func() bool {
+	f.eventually("the condition says so", func() bool {
 		c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
 		return c != nil && c.Reason == cachev1alpha1.ReasonVolumesCannotGrow && strings.Contains(c.Message, "must support resize")
 	})
 	f.settled(1)
 }
 
-// remove an object that is in no namespace, in a cleanup.
+// remove deletes an object without a namespace, in a cleanup.
 func (f *fixture) remove(object client.Object) {
 	ctx, cancel := cleanupContext()
 	defer cancel()
@@ -87,7 +87,7 @@ func (f *fixture) remove(object client.Object) {
 	}
 }
 
-// patch an object by a merge patch.
+// patch changes an object by a merge patch.
 func (f *fixture) patch(object client.Object, patch string) {
 	f.Helper()
 	f.must(kube.Patch(f.ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch))))
@@ -104,7 +104,7 @@ func (f *fixture) volumesAre(members int, size string) bool {
 	return true
 }
 
-// startsWith tells whether the member, which is ready, was started with the words.
+// startsWith tells whether the member is ready, and was started with the words.
 func (f *fixture) startsWith(ordinal int, words string) bool {
 	f.Helper()
 	pod := f.pod(ordinal)

@@ -17,12 +17,12 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// What a person sees of a drain, who has nothing but kubectl.
+// This is what a person sees of a drain by kubectl alone.
 func TestKubectlShowsADrainsProgressAndItsEvents(t *testing.T) {
 	tier.Second(t, "TestStatusTellsTheWholeStoryOfAScaleDown")
 	t.Parallel()
 	spec := persistent(3)
-	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](500)} // twelve seconds
+	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](500)} // this takes twelve seconds
 	f := setup(t, spec)
 	f.fill(3, small(18_000))
 	progress := f.watchProgress()
@@ -43,7 +43,7 @@ type shown struct {
 	line string
 }
 
-// watchProgress runs kubectl get mc -w, and returns what shows its lines so far.
+// watchProgress runs kubectl get mc -w. The result returns the lines so far.
 func (f *fixture) watchProgress() func() []shown {
 	f.Helper()
 	cmd := exec.CommandContext(f.ctx, "kubectl", "get", "mc", f.name, "-n", f.namespace, "-w")
@@ -68,8 +68,8 @@ func (f *fixture) watchProgress() func() []shown {
 
 var itemsDone = regexp.MustCompile(`(\d+)% \((\d+)/(\d+) items`)
 
-// expectMoving expects that the items done grow in every line that shows them,
-// and logs how often: three times at least in a drain that takes long.
+// expectMoving expects that the number of items grows in every line that shows it, at least three times in a
+// long drain. It logs how often.
 func (f *fixture) expectMoving(lines []shown) {
 	f.Helper()
 	var values []int
@@ -100,7 +100,7 @@ func (f *fixture) expectMoving(lines []shown) {
 	}
 }
 
-// moves waits until so many steps of progress were shown.
+// moves waits until kubectl has shown so many steps of progress.
 func (f *fixture) moves(steps int, progress func() []shown) {
 	f.Helper()
 	var lines []shown
@@ -117,9 +117,8 @@ func (f *fixture) moves(steps int, progress func() []shown) {
 	f.expectMoving(lines)
 }
 
-// describedEvents are the reasons of the events that kubectl describe shows of a
-// claim's drain, in the order in which it does; one that came more than once has
-// its count.
+// describedEvents returns the reasons of the events that kubectl describe shows of a claim's drain, in its
+// order. A reason that came more than once has its count.
 func (f *fixture) describedEvents(claim string) []string {
 	f.Helper()
 	out, err := exec.CommandContext(f.ctx, "kubectl", "describe", "mc", f.name, "-n", f.namespace).CombinedOutput()

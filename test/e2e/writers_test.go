@@ -18,7 +18,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Few keys, so that each is visited again and again although the load leaves the machine to others.
+// There are few keys, so that each is visited again and again although the load is small.
 const (
 	versionedKeys = 400
 	visitPause    = 25 * time.Millisecond
@@ -27,45 +27,44 @@ const (
 // writers are an application whose values are numbers that grow.
 type writers struct {
 	*fixture
-	// lock is held for reading by each request: a new list waits for those that are
-	// under way by the old one.
+	// lock is held for reading by each request: a new list waits for the requests that are under way by the old
+	// one.
 	lock    sync.RWMutex
 	all     []*writer
-	list    []string // addresses; only follow changes it, one at a time
+	list    []string // addresses; only follow changes the list, in one goroutine at a time
 	turn    sync.Mutex
-	current time.Time // when the list was last asked for, and still was the same
-	// moves are the times in which a delete may be undone (docs/hazards.md), from a
-	// change of the list, or a crash, to when all is at rest.
+	current time.Time // when the list was last read, and had not changed
+	// moves are the times in which a delete may be undone (docs/hazards.md): from a change of the list, or a
+	// crash, until all is at rest.
 	moves []span
-	// late are the times in which the application may have used a list that had changed, since items
-	// began to move. What it stored then is moved after it, so that for a moment the owner has an
-	// older value.
+	// late are the times, since items began to move, in which the application may have used an old list. A
+	// value that it stored then is moved later, so that for a moment the owner has an older value.
 	late []span
 
 	behind, reads, missed, old, deletes, within, undone atomic.Int64
 }
 
-// span of time; without an end, it lasts.
+// span is a time. Its end is zero while it goes on.
 type span struct{ from, to time.Time }
 
 func (s span) has(t time.Time) bool { return !t.Before(s.from) && (s.to.IsZero() || !t.After(s.to)) }
 
-// writer of some keys, which nobody else writes.
+// writer has keys that no other writer writes.
 type writer struct {
 	*writers
 	library library
 	random  *rand.Rand
 	keys    []versioned
-	longest time.Duration // from the begin of a move to a delete that it undid
+	longest time.Duration // the longest time from the beginning of a move to a delete that it undid
 }
 
 type versioned struct {
 	name               string
 	sent, acknowledged int64
-	stored             time.Time // when the last value was
-	deleted            time.Time // when it was asked for, if it is
-	// unsure: the outcome of its last write or delete is not known, and memcached
-	// removes the old value before it has the new one.
+	stored             time.Time // when the last value was stored
+	deleted            time.Time // when the delete was asked for; zero if it is not deleted
+	// unsure is set if the outcome of its last write or delete is unknown: memcached removes the old value
+	// before it has the new one.
 	unsure bool
 }
 
@@ -83,7 +82,7 @@ func newWriters(f *fixture, client cachev1alpha1.Client, random *rand.Rand) *wri
 	return a
 }
 
-// follow uses the ConfigMap's list, if it has changed.
+// follow reads the ConfigMap's list, and uses it if it has changed.
 func (a *writers) follow(ctx context.Context) error {
 	a.turn.Lock()
 	defer a.turn.Unlock()
@@ -127,8 +126,8 @@ func (a *writers) follow(ctx context.Context) error {
 	return nil
 }
 
-// moving begins a move, or makes the one that is under way begin earlier: a member may be killed
-// between a change of the list and the moment in which it is noticed.
+// moving notes a move that began at that time, or that the one that is under way began earlier: a member may be
+// killed between a change of the list and the moment in which the test notices the change.
 func (a *writers) moving(from time.Time) {
 	n := len(a.moves)
 	switch {
@@ -139,8 +138,8 @@ func (a *writers) moving(from time.Time) {
 	}
 }
 
-// atRest ends the move that is under way, if one is: from now on what is deleted
-// stays deleted.
+// atRest notes the end of the move that is under way, if there is one. A key that is deleted from now on stays
+// deleted.
 func (a *writers) atRest() {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -150,8 +149,8 @@ func (a *writers) atRest() {
 	a.late = nil
 }
 
-// crash a member, and wait until it is back, with its items. Until all is at rest,
-// what is deleted may come back.
+// crash crashes a member, and waits until it is back with its items. Until all is at rest, deleted values may
+// come back.
 func (a *writers) crash(ordinal int) {
 	a.Helper()
 	a.lock.Lock()
@@ -178,14 +177,14 @@ func (f *fixture) restarts(ordinal int) int32 {
 func (a *writers) settle(size int) {
 	a.Helper()
 	a.eventually(fmt.Sprintf("the application has %d servers", size), func() bool {
-		_ = a.follow(a.ctx) // it is followed again
+		_ = a.follow(a.ctx) // the list is read again
 		a.lock.RLock()
 		defer a.lock.RUnlock()
 		return len(a.list) == size
 	})
 }
 
-// fill stores a value of each key.
+// fill stores a value for each key.
 func (a *writers) fill() {
 	a.Helper()
 	for _, w := range a.all {
@@ -213,15 +212,15 @@ func (a *writers) start() (stop func()) {
 	}
 	running.Go(func() {
 		for ctx.Err() == nil {
-			_ = a.follow(ctx) // in a moment again
+			_ = a.follow(ctx) // the next read is soon
 			time.Sleep(250 * time.Millisecond)
 		}
 	})
 	return func() { cancel(); running.Wait() }
 }
 
-// visit reads a key, and may then write or delete it. A deleted one is left alone
-// for longer, to be seen through a scaling.
+// visit reads a key, and may then write or delete it. A deleted key stays deleted for longer, so that a scaling
+// comes meanwhile.
 func (w *writer) visit(k *versioned) {
 	w.read(k)
 	switch dice := w.random.IntN(40); {
@@ -249,7 +248,7 @@ func (w *writer) remove(k *versioned) {
 	}
 }
 
-// read a key, and tell whether there is a value. No answer is none.
+// read reads a key, and tells whether there is a value, and whether there was an answer.
 func (w *writer) read(k *versioned) (found, answered bool) {
 	value, err := w.library.get(k.name)
 	if err != nil {
@@ -265,7 +264,7 @@ func (w *writer) read(k *versioned) (found, answered bool) {
 	switch version, err := strconv.ParseInt(value, 10, 64); {
 	case err != nil:
 		w.wrong("%s: found %q", k.name, value)
-	case version > k.acknowledged: // a write that ended without an answer
+	case version > k.acknowledged: // a write that got no answer
 		k.acknowledged, k.deleted, k.unsure = version, time.Time{}, false
 	case version == k.acknowledged && (k.unsure || k.deleted.IsZero()):
 	case k.deleted.IsZero() && w.storedLate(k):
@@ -278,14 +277,13 @@ func (w *writer) read(k *versioned) (found, answered bool) {
 	return true, true
 }
 
-// storedLate tells whether the key was stored by a list that may have changed by then, and
-// items are still being moved.
+// storedLate tells whether the key was stored by a list that may have been old, and items are still being
+// moved.
 func (a *writers) storedLate(k *versioned) bool {
 	return slices.ContainsFunc(a.late, func(s span) bool { return s.has(k.stored) })
 }
 
-// cameBack records a deleted key's value that came back; the application has it from
-// now on.
+// cameBack records that a deleted key's value came back. From now on the application takes it as stored.
 func (w *writer) cameBack(k *versioned, version int64) {
 	i := slices.IndexFunc(w.moves, func(s span) bool { return s.has(k.deleted) })
 	if i < 0 {
@@ -304,7 +302,7 @@ func (a *writers) wrong(format string, args ...any) {
 	}
 }
 
-// look reads every key while nobody writes, and prints what was found so far.
+// look reads every key while no writer writes, and prints the counts so far.
 func (a *writers) look(when string) {
 	a.Helper()
 	missing := 0
@@ -333,7 +331,7 @@ func (a *writers) look(when string) {
 		when, a.reads.Load(), a.missed.Load(), a.old.Load(), a.behind.Load(), versionedKeys)
 }
 
-// findsAllAfter a scaling that began then, once it is over.
+// findsAllAfter waits until a scaling that began then is over, and finds every key.
 func (a *writers) findsAllAfter(size int32, began time.Time) {
 	a.Helper()
 	a.settled(size)
@@ -342,7 +340,7 @@ func (a *writers) findsAllAfter(size int32, began time.Time) {
 	a.look(fmt.Sprintf("%d members after %.0f s", size, time.Since(began).Seconds()))
 }
 
-// report what happened to the deletes.
+// report prints what happened to the deletes.
 func (a *writers) report() {
 	a.Helper()
 	a.lock.Lock()

@@ -1,6 +1,5 @@
-// Command exporter stands in for Prometheus' memcached_exporter, which is to be had
-// as an image of a registry only: it takes the arguments that the operator gives
-// that one, and serves two of its metrics.
+// Command exporter replaces Prometheus' memcached_exporter, which only a registry has, as an image. It takes
+// the arguments that the operator gives to an exporter, and serves two of the metrics.
 package main
 
 import (
@@ -43,7 +42,7 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// patience with a memcached that is busy.
+// patience bounds the wait for a busy memcached.
 const patience = time.Minute
 
 func config(certificate, key string) *tls.Config {
@@ -53,7 +52,7 @@ func config(certificate, key string) *tls.Config {
 	}}
 }
 
-// currentItems is what memcached's stats say.
+// currentItems returns curr_items of memcached's stats.
 func currentItems(dial func() (net.Conn, error)) (string, error) {
 	conn, err := dial()
 	if err != nil {

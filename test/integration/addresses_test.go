@@ -26,8 +26,8 @@ func (w *world) memberService(ordinal int) *corev1.Service {
 	return found(w, s, admin.Get(w.Context(), w.key(fmt.Sprintf("%s-member-%d", name, ordinal)), s))
 }
 
-// addressesStay returns the members' addresses when clients are told of exactly these, in
-// each way.
+// addressesStay waits until clients are told of exactly the members' addresses, in each way, and returns the
+// addresses.
 func (w *world) addressesStay(members int) []string {
 	w.Helper()
 	var addresses []string
@@ -128,7 +128,7 @@ func TestAddressesComeAndGoOnRequest(t *testing.T) {
 	w.change(w.memcached(), `{"spec":{"routing":{"addresses":"Stable"}}}`)
 	w.addressesStay(2)
 	w.noAdvice()
-	w.settled(2) // their items have been moved: another address is another ring
+	w.settled(2) // another address is another ring, so their items are moved
 	w.change(w.memcached(), `{"spec":{"routing":{"addresses":"Pod"}}}`)
 	w.toldAll(2, 2)
 	w.eventually("Services that are to go", func() error {
@@ -142,8 +142,8 @@ func TestAddressesComeAndGoOnRequest(t *testing.T) {
 	w.advised(cachev1alpha1.ReasonAddressesHashed)
 }
 
-// Clients would find somebody else at the name of the member.
-func TestMemberServiceOfSomebodyElseKeepsTheMemberOffTheList(t *testing.T) {
+// Otherwise clients would find another owner's pods at the member's name.
+func TestMemberServiceOfAnotherOwnerKeepsTheMemberOffTheList(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-member-2"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}

@@ -21,14 +21,14 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// volumeOf the claim, or nil if it is gone.
+// volumeOf returns the claim's volume, or nil if it is gone.
 func (w *world) volumeOf(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	w.Helper()
 	v := &corev1.PersistentVolume{}
 	return found(w, v, admin.Get(w.Context(), client.ObjectKey{Name: claim.Spec.VolumeName}, v))
 }
 
-// aside is the claim that took over the volume of another, or nil.
+// aside returns the claim that took over the volume of another, or nil.
 func (w *world) aside(of *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	for _, c := range w.claims() {
 		if c.Annotations[cachev1alpha1.AnnotationAsideOf] == string(of.UID) {
@@ -96,7 +96,7 @@ func TestClaimDeletedByItsPodsOwnerReferenceIsDrainedFromAnother(t *testing.T) {
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := w.claim(2)
 	w.stopOperator()
-	// If somebody edits the StatefulSet, it stays so until the operator is back.
+	// If a person edits the StatefulSet, it stays so until the operator runs again.
 	w.change(w.statefulSet(), `{"spec":{"replicas":2,"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete","whenDeleted":"Retain"}}}`)
 	w.eventually("the claim deleted", func() error {
 		if c := w.claim(2); c == nil || c.DeletionTimestamp == nil {
@@ -112,15 +112,15 @@ func TestClaimDeletedByItsPodsOwnerReferenceIsDrainedFromAnother(t *testing.T) {
 	equal(w, "items", m.Status.LastDrains[0].Added, 12)
 }
 
-// A claim that is being deleted keeps its member's next pod from being created. Without its label
-// the cache doesn't have it, and no pod shows that it is there.
+// A claim that is being deleted keeps its member's next pod from being created. Without its label the cache
+// doesn't have the claim, and no pod shows that it exists.
 func TestADeletedClaimWithoutItsLabelIsDrainedFromAnother(t *testing.T) {
 	tier.Second(t, "TestClaimDeletedBeforeItsDrainIsDrainedFromAnother")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	lost := w.claim(1)
 	w.delete(lost)
-	w.stopOperator() // otherwise it would put the label back while the pod runs
+	w.stopOperator() // otherwise the operator would restore the label while the pod runs
 	w.change(w.claim(1), fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
 	w.delete(w.pod("cache-1"))
 	w.eventually("no pod", func() error {
@@ -180,8 +180,8 @@ func TestMembersClaimDeletedByAPersonIsDrainedIntoTheMembersAndItself(t *testing
 	equal(w, "members that take them", len(seen.Servers), 2)
 }
 
-// A quota refuses the claim that would take over a volume. What doesn't need that claim goes on: another volume is
-// drained. When the quota allows it, this one is set aside, and drained.
+// A quota refuses the claim that would take over a volume. Another volume, which doesn't need this claim, is
+// drained. When the quota allows the claim, the first volume is set aside, and drained.
 func TestAVolumeThatAQuotaKeepsFromBeingSetAsideHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t)
 	cluster := apitest.MakeMemcached(name)
@@ -340,7 +340,7 @@ func TestClusterDeletedWhenAVolumeIsHalfSetAsideLeavesNothingStuck(t *testing.T)
 	w.restartOperator()
 	w.nothingLeft()
 	w.released(2)
-	w.volumeGone(claim) // a person deleted that one, and then the cluster
+	w.volumeGone(claim) // a person deleted the claim, and then the cluster
 }
 
 func TestOperatorOfOneNamespaceHoldsADeletedClaimAndSaysWhatAnAdministratorDoes(t *testing.T) {

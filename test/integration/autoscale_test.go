@@ -43,8 +43,8 @@ func TestAutoscalerScalesThroughDrains(t *testing.T) {
 			return err
 		}
 		for _, c := range h.Status.Conditions {
-			// Without metrics it can't go further; with a selector that is wrong it
-			// would say InvalidSelector.
+			// Without metrics the autoscaler can't do more. If the selector were wrong, it would say
+			// InvalidSelector.
 			if c.Type == autoscalingv2.ScalingActive && c.Reason == "FailedGetResourceMetric" && h.Status.CurrentReplicas == 3 {
 				return nil
 			}
@@ -63,7 +63,8 @@ func TestAutoscalerScalesThroughDrains(t *testing.T) {
 	equal(w, "the drain", m.Status.LastDrains[0].Added, int64(7))
 }
 
-// selectorIsTheMembers: an autoscaler averages over the pods that it selects.
+// selectorIsTheMembers checks that the selector selects all members, and nothing else: an autoscaler averages
+// over the pods that it selects.
 func (w *world) selectorIsTheMembers() {
 	w.Helper()
 	selector, err := labels.Parse(w.memcached().Status.Selector)

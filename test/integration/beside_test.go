@@ -27,7 +27,7 @@ func (w *world) networkPolicy() *networkingv1.NetworkPolicy {
 	return found(w, p, admin.Get(w.Context(), w.key(name), p))
 }
 
-// evict a member as kubectl drain does.
+// evict evicts a member, as kubectl drain does.
 func (w *world) evict(pod string) error {
 	return admin.SubResource("eviction").Create(w.Context(), w.pod(pod), &policyv1.Eviction{})
 }
@@ -41,7 +41,7 @@ func TestEvictionsTakeOneMemberAtATime(t *testing.T) {
 		}
 		return nil
 	})
-	kubes.Unready(w.namespace, true) // whoever is evicted is not back soon
+	kubes.Unready(w.namespace, true) // a member that is evicted isn't ready again soon
 	if err := w.evict("cache-0"); err != nil {
 		t.Fatalf("the first: %v", err)
 	}
@@ -88,10 +88,10 @@ func TestBudgetComesAndGoesWithTheMembers(t *testing.T) {
 	w.settled(1)
 	w.change(w.memcached(), `{"spec":{"size":3,"podDisruptionBudget":{"enabled":false}}}`)
 	w.settled(3)
-	equal(w, "a budget that nobody wants", w.budget() != nil, false)
+	equal(w, "a budget that the spec doesn't want", w.budget() != nil, false)
 }
 
-// anothersBudget has the name that the cluster's would have.
+// anothersBudget is another owner's, with the name that the cluster's would have.
 func (w *world) anothersBudget() *policyv1.PodDisruptionBudget {
 	w.Helper()
 	foreign := &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{
@@ -102,7 +102,7 @@ func (w *world) anothersBudget() *policyv1.PodDisruptionBudget {
 	return foreign
 }
 
-func TestBudgetOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+func TestBudgetOfAnotherOwnerHoldsUpNoMember(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := w.anothersBudget()
@@ -125,7 +125,7 @@ func TestNetworkPolicyComesAndGoesOnRequest(t *testing.T) {
 	w.create(sample())
 	w.settled(3)
 	if w.networkPolicy() != nil {
-		t.Error("there is one that nobody asked for")
+		t.Error("there is a budget that the spec doesn't want")
 	}
 	foreign := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "another"}}}}
 	foreign.Name = name
@@ -160,7 +160,7 @@ func TestNetworkPolicyComesAndGoesOnRequest(t *testing.T) {
 	})
 }
 
-// Members, their exporters and drainers, with and without storage.
+// The pods are those of members, with their exporters, and of drainers, with and without storage.
 func TestPodsPassRestrictedPodSecurity(t *testing.T) {
 	w := newNamespace(t)
 	w.change(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},

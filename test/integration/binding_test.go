@@ -23,7 +23,7 @@ import (
 
 const (
 	bindingName = "cache-binding"
-	ofNobodys   = "of-nobody-s-business"
+	ofOthers    = "of-another-purpose"
 )
 
 // bindable is the Memcached of docs/security.md.
@@ -43,7 +43,7 @@ func (w *world) makeSecret(name string, data map[string]string) *corev1.Secret {
 	return secret
 }
 
-// grantBinding gives the operator the rights that docs/security.md says.
+// grantBinding gives the operator the rights of docs/security.md.
 func (w *world) grantBinding() {
 	w.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "security.md"))
@@ -66,7 +66,7 @@ func (w *world) grantBinding() {
 	w.create(b)
 }
 
-// binding returns the Secret, or nil.
+// binding returns the Secret of the binding, or nil.
 func (w *world) binding() *corev1.Secret {
 	s := &corev1.Secret{}
 	return found(w, s, admin.Get(w.Context(), w.key(bindingName), s))
@@ -88,12 +88,12 @@ func (w *world) bindingHas(want map[string]string) {
 	})
 }
 
-// A restart saves waiting ten seconds, or a minute, for its next look.
+// The operator looks again after ten seconds, or a minute. A restart saves that time.
 func TestABindingFollowsWhatItIsMadeOf(t *testing.T) {
 	tier.Second(t, "TestBindingHasWhatAnApplicationNeeds")
 	w := newWorld(t)
-	w.makeSecret("cache-tls", map[string]string{"ca.crt": "authorities", "tls.crt": "certificate", "tls.key": ofNobodys})
-	logins := w.makeSecret("cache-auth", map[string]string{"auth-file": "shop:" + ofNobodys + "-1\nother:login\n"})
+	w.makeSecret("cache-tls", map[string]string{"ca.crt": "authorities", "tls.crt": "certificate", "tls.key": ofOthers})
+	logins := w.makeSecret("cache-auth", map[string]string{"auth-file": "shop:" + ofOthers + "-1\nother:login\n"})
 	foreign := w.makeSecret(bindingName, map[string]string{"type": "another"})
 	w.create(w.bindable())
 	w.settled(3)
@@ -102,14 +102,14 @@ func TestABindingFollowsWhatItIsMadeOf(t *testing.T) {
 	w.grantBinding()
 	w.restartOperator()
 	w.condition(cachev1alpha1.ConditionBindable, metav1.ConditionFalse, cachev1alpha1.ReasonNameTaken)
-	equal(w, "somebody else's Secret", string(w.binding().Data["type"]), "another")
+	equal(w, "another owner's Secret", string(w.binding().Data["type"]), "another")
 	equal(w, "status.binding", w.memcached().Status.Binding == nil, true)
 	w.delete(foreign)
 	w.restartOperator()
 	w.noCondition(cachev1alpha1.ConditionBindable)
 	w.bindingHas(map[string]string{
 		"type": "memcached", "host": "cache-0.cache." + w.namespace + ".svc", "port": "11211", "ca.crt": "authorities",
-		"username": "shop", "password": ofNobodys + "-1", "servers": strings.Join(w.ring(3), "\n") + "\n", "tls.key": "",
+		"username": "shop", "password": ofOthers + "-1", "servers": strings.Join(w.ring(3), "\n") + "\n", "tls.key": "",
 	})
 	equal(w, "its type", w.binding().Type, "servicebinding.io/memcached")
 	equal(w, "status.binding.name", w.memcached().Status.Binding.Name, bindingName)
@@ -125,26 +125,26 @@ func TestABindingFollowsWhatItIsMadeOf(t *testing.T) {
 	w.settled(3)
 	w.bindingHas(map[string]string{"MEMCACHE_SERVERS": strings.Join(w.ring(3), ",")})
 
-	w.change(logins, `{"stringData":{"auth-file":"shop:`+ofNobodys+`-2\n"}}`)
+	w.change(logins, `{"stringData":{"auth-file":"shop:`+ofOthers+`-2\n"}}`)
 	w.restartOperator()
-	w.bindingHas(map[string]string{"password": ofNobodys + "-2"})
-	w.change(logins, `{"stringData":{"auth-file":"`+ofNobodys+`-3"}}`)
+	w.bindingHas(map[string]string{"password": ofOthers + "-2"})
+	w.change(logins, `{"stringData":{"auth-file":"`+ofOthers+`-3"}}`)
 	w.restartOperator()
 	w.condition(cachev1alpha1.ConditionBindable, metav1.ConditionFalse, cachev1alpha1.ReasonBindingIncomplete)
 	w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionFalse, cachev1alpha1.ReasonHealthy)
-	w.bindingHas(map[string]string{"password": ofNobodys + "-2"})
+	w.bindingHas(map[string]string{"password": ofOthers + "-2"})
 	equal(w, "status.binding.name", w.memcached().Status.Binding.Name, bindingName)
 
 	w.change(w.memcached(), `{"spec":{"binding":null}}`)
 	w.noCondition(cachev1alpha1.ConditionBindable)
 	equal(w, "the Secret is there", w.binding() != nil, false)
 	equal(w, "status.binding", w.memcached().Status.Binding == nil, true)
-	if told := w.log.tail(1<<20) + w.picture(); strings.Contains(told, ofNobodys) {
+	if told := w.log.tail(1<<20) + w.picture(); strings.Contains(told, ofOthers) {
 		t.Errorf("what is in a Secret is told:\n%s", told)
 	}
 }
 
-// mayNoMore fails if the rights for a binding allow any other Secret.
+// mayNoMore fails if the rights for a binding allow to read any other Secret.
 func (w *world) mayNoMore() {
 	w.Helper()
 	c, err := client.New(asUser(w.user), client.Options{})
@@ -164,8 +164,8 @@ func (w *world) mayNoMore() {
 	}
 }
 
-// Without TLS and logins there is no Secret to read; and a Secret goes with its
-// Memcached. The operator is one for this namespace alone.
+// Without TLS and logins there is no Secret to read. The binding's Secret is deleted with its Memcached. The
+// operator is one for this namespace alone.
 func TestBindingOfAPlainCluster(t *testing.T) {
 	w := newNamespace(t)
 	w.grantHere()

@@ -11,8 +11,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// TestMemberThatStartedColdShows in status, by its termination message, until the pod is
-// replaced.
+// TestMemberThatStartedColdShows in status, by the member's termination message, until the pod is replaced.
 func TestMemberThatStartedColdShows(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
@@ -31,7 +30,7 @@ func TestMemberThatStartedColdShows(t *testing.T) {
 	}
 	w.eventsOnce(cachev1alpha1.ReasonStartedCold)
 	w.quiet()
-	w.restartOperator() // it goes by the status, and says nothing twice
+	w.restartOperator() // the next operator reads the status, and makes no event again
 	w.settled(2)
 	w.quiet()
 	w.eventsOnce(cachev1alpha1.ReasonStartedCold)

@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/commandline/forms"
 )
 
-// TestTheAPIRefusesTheArgumentsThatTheSupervisorRefuses: package commandline has the same tables.
+// TestTheAPIRefusesTheArgumentsThatTheSupervisorRefuses has the tables of package commandline.
 func TestTheAPIRefusesTheArgumentsThatTheSupervisorRefuses(t *testing.T) {
 	w := newNamespace(t)
 	for want, all := range map[string][]forms.Form{

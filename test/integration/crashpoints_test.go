@@ -44,7 +44,7 @@ var faultNames = map[operator.Fault]string{
 	operator.AnswerLost:  "answer lost of",
 }
 
-// crashpoints counts what was run.
+// crashpoints counts the runs.
 var crashpoints struct {
 	scenarios, writes, runs, unreached atomic.Int64
 	// kinds counts, by verb and resource, the writes that had a fault, and the runs that
@@ -52,10 +52,10 @@ var crashpoints struct {
 	kinds sync.Map
 }
 
-// point is one write of an undisturbed run, and its fault.
+// point is one write of an undisturbed run, with its fault.
 type point struct {
 	write string
-	// nth of its name, from 0.
+	// nth is its number among the writes of its name, from 0.
 	nth   int
 	fault operator.Fault
 }
@@ -64,17 +64,16 @@ func (p point) String() string {
 	return fmt.Sprintf("%s %s, %d", faultNames[p.fault], p.write, p.nth+1)
 }
 
-// kind is the write's verb and resource.
+// kind returns the write's verb and resource.
 func (p point) kind() string { return strings.Join(strings.Fields(p.write)[:2], " ") }
 
-// TestCrashPoints runs each scenario once to count the operator's writes. Then it runs
-// with faults at the writes: the operator dies and another one starts, or the write is
-// refused, or it is applied without an answer. Meanwhile strangers create, relabel and
-// delete objects that look like the operator's. The end is always that of the undisturbed
-// run, and every invariant holds after every change of an object.
+// TestCrashPoints runs each scenario once to count the operator's writes. Then it runs with faults at the
+// writes: the operator dies and another one starts, or the write is refused, or it is applied without an
+// answer. Meanwhile strangers create, relabel and delete objects that look like the operator's. The objects at
+// the end are always those of the undisturbed run, and every invariant holds after every change of an object.
 //
 // The first tier has a few scenarios, which have all kinds of writes. The operator dies at one write of each
-// kind, and one write of all fails in each way that there is. The seed chooses them.
+// kind, and one write fails in each other way. The seed chooses these writes.
 func TestCrashPoints(t *testing.T) {
 	t.Parallel()
 	seed := *faultsSeed
@@ -136,7 +135,7 @@ func TestCrashPoints(t *testing.T) {
 // undisturbed is a run without faults.
 type undisturbed struct {
 	points []point
-	// end is what is left.
+	// end describes the objects at the end.
 	end []string
 }
 
@@ -186,7 +185,7 @@ func choose(runs map[string]*undisturbed, seed int64) map[string][]point {
 					give(name, p, fault)
 				}
 			}
-			// How often a status is written is not the same in each run.
+			// A status is not written equally often in each run.
 			if p.nth == 0 || !isOfStatus(p.write) {
 				kinds[p.kind()] = append(kinds[p.kind()], write{name, p})
 			}
@@ -224,13 +223,13 @@ func pointsOf(writes []string) []point {
 	return points
 }
 
-// scenario is what people do to a cluster, and how it ends.
+// scenario is what people do to a cluster, and the end of it.
 type scenario struct {
 	// begin makes the cluster; there is no fault yet.
 	begin func(*world)
 	// act is what people do. It waits for what must come first.
 	act func(*world)
-	// ended returns nil when it is over.
+	// ended returns nil when the scenario has ended.
 	ended func(*world) error
 }
 
@@ -255,15 +254,15 @@ func (s scenario) undisturbed(t *testing.T) undisturbed {
 	return undisturbed{pointsOf(writes), end}
 }
 
-// prepare returns the number of writes that it took.
+// prepare makes the cluster, and returns the number of writes that this took.
 func (s scenario) prepare(w *world) int {
 	s.begin(w)
 	w.quiet()
 	return len(w.journal.Writes())
 }
 
-// disturbed tries again if the operator never came to that write. Details of a status,
-// for example, are written together if they come quickly. Few writes may stay unreached.
+// disturbed tries again if the operator did not make that write. For example, details of a status are written
+// together if they come quickly. Only few writes may stay unreached.
 func (s scenario) disturbed(t *testing.T, p point, want []string) {
 	t.Parallel()
 	const tries = 3
@@ -279,9 +278,9 @@ func (s scenario) disturbed(t *testing.T, p point, want []string) {
 	t.Logf("in %d runs the operator never came to that write", tries)
 }
 
-// disturb tells whether the operator came to the write.
+// disturb runs the scenario with the fault, and tells whether the operator made the write.
 func (s scenario) disturb(w *world, p point, want []string, strangersSeed uint64) (reached bool) {
-	w.interval = 200 * time.Millisecond // many wait at the same time
+	w.interval = 200 * time.Millisecond // many tests wait at the same time
 	w.startOperator()
 	s.prepare(w)
 	first := w.claims()
@@ -350,16 +349,17 @@ func (w *world) volumesSettled() error {
 	return nil
 }
 
-// random parts of names: a hash of a UID ends those of Jobs and of claims whose volume was set
-// aside, and a random word more those of Jobs' pods; a UID ends those of volumes, and two words those of routers.
+// random matches the random parts of names. Names of Jobs, and of claims whose volume was set aside, end with a
+// hash of a UID. Those of Jobs' pods end with a random word after that, those of volumes with a UID, and those
+// of routers with two words.
 var random = regexp.MustCompile(`-(drain|aside|move)-[0-9a-f]{8}(?:-[a-z0-9]{5}$)?|(pvc)-[0-9a-f-]{36}|(router)-[a-z0-9]{1,10}-[a-z0-9]{5}$`)
 
-// withoutRandom makes a name the same in each run.
+// withoutRandom returns a name that is the same in each run.
 func withoutRandom(name string) string { return random.ReplaceAllString(name, "-$1$2$3") }
 
 func nameOf(w operator.Write) string { return withoutRandom(w.String()) }
 
-// befall causes the fault once, and tells whether it has happened.
+// befall causes the fault once. The result is true when it has happened.
 func (w *world) befall(p point) *atomic.Bool {
 	var hit atomic.Bool
 	seen := 0
@@ -376,8 +376,7 @@ func (w *world) befall(p point) *atomic.Bool {
 	return &hit
 }
 
-// succeed starts another operator whenever one has died, and returns how many it has
-// started.
+// succeed starts another operator whenever one has died. The result is how many it has started.
 func (w *world) succeed() *atomic.Int32 {
 	var successors atomic.Int32
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -402,8 +401,8 @@ func (w *world) succeed() *atomic.Int32 {
 	return &successors
 }
 
-// end describes the objects that are left, so that two runs can be compared:
-// without names that are random, times, and versions.
+// end describes the objects that are left, without random names, times and versions, so that two runs can be
+// compared.
 func (w *world) end(first []types.UID) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -416,7 +415,7 @@ func (w *world) end(first []types.UID) []string {
 		for _, d := range s.LastDrains {
 			add("ended: claim %s: %s, %d found, %d added", withoutRandom(d.Claim), d.Result, d.Found, d.Added)
 		}
-		slices.Sort(out) // whose pod is gone first is drained first
+		slices.Sort(out) // the member whose pod is gone first is drained first
 	}
 	for _, s := range w.statefulSets() {
 		add("StatefulSet of %d", *s.Spec.Replicas)
@@ -444,8 +443,8 @@ func (w *world) end(first []types.UID) []string {
 	return out
 }
 
-// restsUnstuck checks the invariants of a cluster at rest: one more reconcile changes
-// nothing, and status mentions everything that waits.
+// restsUnstuck checks the invariants of a cluster at rest: another reconcile changes nothing, and status
+// mentions everything that waits.
 func (w *world) restsUnstuck() {
 	w.Helper()
 	w.within(100*time.Millisecond, "rest", func() error {

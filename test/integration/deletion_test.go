@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// released waits until the claims exist without our finalizer.
+// released waits until the claims exist without the operator's finalizer.
 func (w *world) released(n int) {
 	w.Helper()
 	w.eventually(fmt.Sprintf("%d claims, let go", n), func() error {
@@ -44,7 +44,7 @@ func (w *world) noClaims() {
 	})
 }
 
-// phases of a cluster in which it, or its namespace, may be deleted.
+// phases are those in which a cluster, or its namespace, may be deleted.
 func phases() map[string]func(w *world, b *apitest.MemcachedBuilder) {
 	idle := func(w *world, b *apitest.MemcachedBuilder) { w.storageCluster(b, 3) }
 	return map[string]func(w *world, b *apitest.MemcachedBuilder){

@@ -26,8 +26,8 @@ func list(pairs ...string) corev1.ResourceList {
 	return all
 }
 
-// A namespace takes only pods that Pod Security calls restricted, each container of which has limits and
-// is of a size that the administrator allows. Members, routers and drainers start there.
+// The namespace takes only pods that meet the restricted Pod Security, and whose containers have limits and a
+// size that the administrator allows. Members, routers and drainers start there.
 func TestAClusterFitsIntoANamespaceThatDemandsLimitsAndRestrictedPods(t *testing.T) {
 	w := newNamespace(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
@@ -43,7 +43,7 @@ func TestAClusterFitsIntoANamespaceThatDemandsLimitsAndRestrictedPods(t *testing
 		"requests.cpu", "8", "limits.cpu", "16", "requests.memory", "8Gi", "limits.memory", "16Gi",
 		"pods", "16", "persistentvolumeclaims", "4", "requests.storage", "8Gi", "count/jobs.batch", "4", "services", "8")}}
 	w.create(quota)
-	// Nothing counts here but the API server: what a namespace may have is free at first.
+	// Only the API server counts a quota here. At first, all of it is free.
 	quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{}
 	for of := range quota.Spec.Hard {
 		quota.Status.Used[of] = resource.MustParse("0")
@@ -62,8 +62,8 @@ func TestAClusterFitsIntoANamespaceThatDemandsLimitsAndRestrictedPods(t *testing
 	w.settled(2)
 }
 
-// changedByAdmission raises a request for CPU, changes a label of ours and drops a field, whenever
-// somebody writes such an object in the namespace.
+// changedByAdmission makes admission raise a request for CPU, change a label of the operator's and drop a
+// field, at every write of such an object in the namespace.
 func changedByAdmission(t *testing.T, namespace string) {
 	t.Helper()
 	mutates(t, namespace, "apps/v1", []any{"statefulsets", "deployments"}, `[
@@ -72,8 +72,8 @@ func changedByAdmission(t *testing.T, namespace string) {
 		] + (has(object.spec.template.spec.topologySpreadConstraints) ? [JSONPatch{op: "remove", path: "/spec/template/spec/topologySpreadConstraints"}] : [])`)
 }
 
-// mutates makes a policy that patches what is written of such resources in the namespace. It returns what
-// removes it.
+// mutates makes a policy that patches every write of such resources in the namespace. remove removes the
+// policy.
 func mutates(t *testing.T, namespace, version string, resources []any, patches string) (remove func()) {
 	t.Helper()
 	group, version, _ := strings.Cut(version, "/")
@@ -129,8 +129,8 @@ func probeDeployment(namespace string) *appsv1.Deployment {
 	}
 }
 
-// What admission made of our write is what was written: it is not written again and again, and the
-// cluster becomes ready. So it is after the operator has started anew, and after a change of the spec.
+// The operator takes what admission made of its write as written: it doesn't write again and again, and the
+// cluster becomes ready. This also holds after a restart of the operator, and after a change of the spec.
 func TestWhatAdmissionMakesOfAWriteIsWhatWasWritten(t *testing.T) {
 	w := newNamespace(t)
 	changedByAdmission(t, w.namespace)
@@ -162,10 +162,10 @@ func TestWhatAdmissionMakesOfAWriteIsWhatWasWritten(t *testing.T) {
 	w.settled(2)
 	w.rests()
 
-	// Others' changes of what the operator wants are taken back, as ever.
+	// Later changes by other clients are reverted, as without such a policy.
 	before = w.statefulSet().Generation
 	w.change(w.statefulSet(), `{"spec":{"template":{"spec":{"enableServiceLinks":true}}}}`)
-	w.eventually("a stranger's change is taken back", func() error {
+	w.eventually("a stranger's change is reverted", func() error {
 		if links := w.statefulSet().Spec.Template.Spec.EnableServiceLinks; ptr.Deref(links, true) {
 			return fmt.Errorf("enableServiceLinks is true")
 		}
@@ -175,8 +175,8 @@ func TestWhatAdmissionMakesOfAWriteIsWhatWasWritten(t *testing.T) {
 	w.rests()
 }
 
-// A policy that wants two replicas of everything is named, and nothing waits for it in silence. Without
-// it, the cluster goes on when the note of what was sent is taken away, as the runbook says.
+// Status names a policy that sets two replicas everywhere. When the policy is gone, the cluster goes on after
+// the note of what was sent is removed, as the runbook says.
 func TestASizeThatAdmissionChangesIsNamed(t *testing.T) {
 	w := newNamespace(t)
 	remove := mutates(t, w.namespace, "apps/v1", []any{"statefulsets", "deployments"},
@@ -227,7 +227,7 @@ func TestASizeOfAPlainClusterThatAdmissionChangesIsNamed(t *testing.T) {
 	w.settled(2)
 }
 
-// So it is with what is not watched: the Secret of spec.binding, which a policy labels anew.
+// The same holds for the Secret of spec.binding, which is not watched, and which a policy labels.
 func TestWhatAdmissionMakesOfASecretIsWhatWasWritten(t *testing.T) {
 	w := newNamespace(t)
 	mutates(t, w.namespace, "/v1", []any{"secrets"},
@@ -249,7 +249,7 @@ func TestWhatAdmissionMakesOfASecretIsWhatWasWritten(t *testing.T) {
 	w.noCondition(cachev1alpha1.ConditionBindable)
 	version := w.binding().ResourceVersion
 	equal(w, "the label", w.binding().Labels["app.kubernetes.io/managed-by"], "platform")
-	w.restartOperator() // else it is looked at once a minute
+	w.restartOperator() // otherwise the operator looks at it once a minute
 	w.settled(1)
 	w.rests()
 	equal(w, "the Secret's version", w.binding().ResourceVersion, version)

@@ -22,8 +22,8 @@ func (w *world) discoveryService() *corev1.Service {
 	return found(w, s, admin.Get(w.Context(), w.key(name+"-discovery"), s))
 }
 
-// told returns the list that the members of these numbers have been told, if all were told
-// the same, with exactly those on it that are wanted, at their pods' addresses.
+// told returns the list that the first members were told, if all were told the same, with exactly the first
+// listed members on it, at their pods' addresses.
 func (w *world) told(members, listed int) (*contract.List, error) {
 	var first *contract.List
 	for i := range members {
@@ -91,8 +91,8 @@ func TestMembersAreToldOfTheListBeforeAnyOfThemLeaves(t *testing.T) {
 			w.before("patch pods cache-0", "patch statefulsets cache", begin)
 			w.before("patch endpointslices cache-list", "patch pods cache-0", begin)
 		}
-		// A member that joins is told of the list before it is on it; then the movers, one for
-		// each of the others, are told to begin.
+		// A member that joins is told of the list before it is on the list. Then the movers, one for each of
+		// the other members, are told to begin.
 		movers := 0
 		if size > before {
 			movers = before
@@ -116,7 +116,7 @@ func TestMembersAreToldOfTheListBeforeAnyOfThemLeaves(t *testing.T) {
 	w.settled(3)
 }
 
-// The version goes on from where it was, whoever has deleted the slice.
+// The version goes on growing, even if another client has deleted the slice.
 func TestVersionOfTheListGrowsOnly(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(discovers), 2)
@@ -163,7 +163,7 @@ func TestDiscoveryComesAndGoesOnRequest(t *testing.T) {
 		w.settled(2)
 	}
 	serves(false)
-	equal(w, "writes to pods that nobody asked for", w.writesOf("pods", 0), 0)
+	equal(w, "writes to pods", w.writesOf("pods", 0), 0)
 	w.change(w.memcached(), `{"spec":{"discovery":{}}}`)
 	serves(true)
 	w.toldAll(2, 2)
@@ -171,7 +171,7 @@ func TestDiscoveryComesAndGoesOnRequest(t *testing.T) {
 	serves(false)
 }
 
-func TestDiscoveryServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+func TestDiscoveryServiceOfAnotherOwnerHoldsUpNoMember(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-discovery"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}

@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// TestDskitFollowsByDNS: the real resolver and selector of Loki, Mimir and Tempo, as `make
-// clients` builds them.
+// TestDskitFollowsByDNS uses the real resolver and selector of Loki, Mimir and Tempo, as `make clients` builds
+// them.
 func TestDskitFollowsByDNS(t *testing.T) {
 	clients := tier.Clients(t)
 	w := newWorld(t)

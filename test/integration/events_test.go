@@ -16,8 +16,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// Two drains within minutes have events of the same reason, which a recorder would count
-// as one.
+// Two drains within minutes have events of the same reason. A recorder of client-go would count these as one.
 func TestEachDrainHasItsEventsInOrderAndOnce(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 4)
@@ -29,12 +28,12 @@ func TestEachDrainHasItsEventsInOrderAndOnce(t *testing.T) {
 	want := map[string][]string{claimName(3): one, claimName(2): one}
 	w.eventually("the events of two drains", func() error {
 		events := w.events()
-		// By their names, as kubectl describe lists them.
+		// The order is that of their names, as in kubectl describe.
 		slices.SortFunc(events, func(a, b eventsv1.Event) int { return strings.Compare(a.Name, b.Name) })
 		got := map[string][]string{}
 		for _, e := range events {
 			if e.Related == nil {
-				continue // not about a claim
+				continue // the event is not about a claim
 			}
 			if e.Series != nil || !strings.Contains(e.Note, e.Related.Name) {
 				return fmt.Errorf("event %s is about %s: %s", e.Name, e.Related.Name, asJSON(e))

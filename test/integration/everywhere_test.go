@@ -6,7 +6,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// As deployed by default. No other operator may run meanwhile, so the test is not
+// The operator watches all namespaces, as by default. No other operator may run meanwhile, so the test is not
 // parallel.
 func TestOneOperatorServesClustersOfOneNameInAllNamespaces(t *testing.T) {
 	w, other := newSerialNamespace(t), newSerialNamespace(t)

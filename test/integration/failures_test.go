@@ -38,7 +38,7 @@ func (w *world) failedDrain() *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// claimIsKept returns nil while the claim is there, held, and mountable.
+// claimIsKept returns nil while the claim exists with the finalizer, and can be mounted.
 func (w *world) claimIsKept(ordinal int) error {
 	c := w.claim(ordinal)
 	if c == nil || c.DeletionTimestamp != nil || !slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
@@ -155,8 +155,8 @@ func TestDrainerThatDiesIsStartedAgain(t *testing.T) {
 	tier.Second(t, "TestDrainThatFailedForASurvivorComesRightByItself")
 	t.Parallel()
 	for what, mishap := range map[string]player.Script{
-		"its node is lost":           player.Vanish,
-		"it ends with a passing sin": player.Fail(contract.ExitUnreachable, "SurvivorUnreachable", "cache-0 did not answer"),
+		"its node is lost":        player.Vanish,
+		"a survivor is away once": player.Fail(contract.ExitUnreachable, "SurvivorUnreachable", "cache-0 did not answer"),
 	} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)

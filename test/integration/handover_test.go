@@ -11,10 +11,10 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// manifests are the two ways to apply a file. Each gives a function that applies a spec, and one
-// that applies it without the number at that path.
+// manifests are the two ways to apply a file. Each function applies a spec, without the number at the path, if
+// one is given.
 var manifests = map[string]func(w *world, spec map[string]any, without ...string){
-	// kubectl apply sends a merge patch, with null for what is gone from the file.
+	// kubectl apply sends a merge patch, with null for each field that is gone from the file.
 	"client-side apply": func(w *world, spec map[string]any, without ...string) {
 		if len(without) == 0 {
 			w.create(memcachedOf(spec))
@@ -116,7 +116,7 @@ func TestTheNumberOfRoutersStaysWhenItIsTakenOutOfTheManifest(t *testing.T) {
 	}
 }
 
-// TestAClusterWithoutASizeIsToldItsOwn: an autoscaler needs one to begin with.
+// TestAClusterWithoutASizeIsToldItsOwn because an autoscaler needs a size to begin with.
 func TestAClusterWithoutASizeIsToldItsOwn(t *testing.T) {
 	for kind, spec := range map[string]map[string]any{"with storage": storageSpec(0), "without": {"containerPort": int64(11211)}} {
 		t.Run(kind, func(t *testing.T) {

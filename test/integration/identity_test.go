@@ -29,10 +29,10 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// Whose an object is (invariant 12): other people's objects are not written, counted or
-// obeyed, and the cluster's are found without their labels.
+// These tests are about the owner of an object (invariant 12): objects of other owners are not written, counted
+// or obeyed, and the cluster's are found without their labels.
 
-// bareClaim is a claim as a restore or another chart leaves it: without our labels.
+// bareClaim is a claim as a restore or another chart leaves it: without the operator's labels.
 func bareClaim(name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"velero.io/restore-name": "monday"}},
@@ -77,7 +77,7 @@ func TestClaimsThatAreThereBeforeTheirMembersAreDrainedAsAnyOther(t *testing.T) 
 	equal(w, "the drain", m.Status.LastDrains[0].Found, int64(7))
 }
 
-// Somebody deletes a member's claim and restores it from a snapshot, under its name.
+// A person deletes a member's claim and restores it from a snapshot, with the same name.
 func TestAClaimThatIsRestoredUnderARunningMemberIsAdopted(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -92,8 +92,8 @@ func TestAClaimThatIsRestoredUnderARunningMemberIsAdopted(t *testing.T) {
 		if err := admin.Create(w.Context(), inNamespace(bareClaim(claimName(1)), w.namespace)); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
 		}
-	} else { // its controller was faster: take off what it has of ours
-		w.annotate(1, cachev1alpha1.DrainSkip) // a finalizer may not go without a person's word
+	} else { // the controller was faster: remove the operator's labels and finalizer
+		w.annotate(1, cachev1alpha1.DrainSkip) // a finalizer may be removed only by a person's word
 		w.change(w.claim(1), `{"metadata":{"labels":null,"finalizers":null}}`)
 		w.change(w.claim(1), `{"metadata":{"annotations":null}}`)
 	}
@@ -113,7 +113,7 @@ func inNamespace(c *corev1.PersistentVolumeClaim, namespace string) *corev1.Pers
 	return c
 }
 
-func TestAClaimThatSomebodyElseControlsKeepsMembersFromStarting(t *testing.T) {
+func TestAClaimThatAnotherControlsKeepsMembersFromStarting(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "database"}}
@@ -131,15 +131,15 @@ func TestAClaimThatSomebodyElseControlsKeepsMembersFromStarting(t *testing.T) {
 		}
 	}
 	equal(w, "there are members", w.statefulSet() != nil, false)
-	equal(w, "the claim is as it was", len(w.claim(1).Finalizers)-1, 0) // Kubernetes' own
+	equal(w, "the claim is as it was", len(w.claim(1).Finalizers)-1, 0) // Kubernetes has a finalizer of its own
 	w.change(w.claim(1), `{"metadata":{"finalizers":null}}`)
 	w.delete(w.claim(1))
 	w.settled(3)
 }
 
-// One claim with our label, and a number that no member has, must not stop the operator
-// for all clusters.
-func TestAClaimOfAMemberThatCannotBeStopsNobody(t *testing.T) {
+// One claim with the operator's label, and a number that no member has, must not stop the operator for all
+// clusters.
+func TestAClaimOfAMemberThatCannotBeStopsNoCluster(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := bareClaim("data-cache-2147483646")
@@ -167,7 +167,7 @@ func (w *world) claimNamed(name string) *corev1.PersistentVolumeClaim {
 	return found(w, c, admin.Get(w.Context(), w.key(name), c))
 }
 
-// foreignJob is one that somebody made from the YAML of a drain's.
+// foreignJob is a Job that a person made from the YAML of a drain's.
 func foreignJob(name string, labels, annotations map[string]string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations},
@@ -220,10 +220,10 @@ func TestAJobThatIsNotTheClustersIsIgnored(t *testing.T) {
 	}
 }
 
-// drainName is the name of the Job of the claim's drain.
+// drainName returns the name of the Job of the claim's drain.
 func drainName(c *corev1.PersistentVolumeClaim) string { return jobName(c, "drain", string(c.UID)) }
 
-// moveName is the name of the Job that moves the items of the claim's member.
+// moveName returns the name of the Job that moves the items of the claim's member.
 func moveName(c *corev1.PersistentVolumeClaim, target string) string {
 	return jobName(c, "move", fmt.Sprintf("move/%s/%s", c.UID, target))
 }
@@ -251,7 +251,7 @@ func TestAJobThatHasADrainsNameIsNamedInStatus(t *testing.T) {
 	w.settled(2)
 }
 
-// Only a receipt of a pod of that very Job counts.
+// Only a receipt from a pod of this Job counts.
 func TestAReceiptOfAForgedPodLetsNothingGo(t *testing.T) {
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
@@ -261,7 +261,7 @@ func TestAReceiptOfAForgedPodLetsNothingGo(t *testing.T) {
 		Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "drainer", Image: "any"}}},
 	}
 	pod.Labels[batchv1.JobNameLabel] = job.Name
-	delete(pod.Labels, batchv1.ControllerUidLabel) // with it, Kubernetes takes the pod for the Job's
+	delete(pod.Labels, batchv1.ControllerUidLabel) // by this label, Kubernetes would take the pod for the Job's
 	w.create(pod)
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
@@ -282,7 +282,7 @@ func TestAReceiptOfAForgedPodLetsNothingGo(t *testing.T) {
 	equal(w, "the drain", w.settled(2).Status.LastDrains[0].Found, int64(5))
 }
 
-// clusterObjects are all that the cluster consists of, its pods left out.
+// clusterObjects returns all objects of the cluster but its pods.
 func (w *world) clusterObjects() []client.Object {
 	w.Helper()
 	var out []client.Object
@@ -330,7 +330,7 @@ func TestALabelThatIsTakenOffIsPutBack(t *testing.T) {
 	equal(w, "members", w.members(), was)
 }
 
-// Labels of a claim that other tools rewrite don't keep its drain from starting.
+// A drain starts even if other tools have rewritten the claim's labels.
 func TestAClaimWhoseLabelsWereRewrittenIsDrained(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -351,7 +351,7 @@ func TestAStatefulSetThatWasCopiedIsNotTakenOver(t *testing.T) {
 	w.create(copied)
 	other := apitest.MakeMemcached("other").Size(2).Storage("128Mi").Obj()
 	w.create(other)
-	w.eventually("Degraded, for the name is taken", func() error {
+	w.eventually("Degraded, because the name is taken", func() error {
 		for _, m := range w.clusters() {
 			for _, c := range m.Status.Conditions {
 				if m.Name == "other" && c.Type == cachev1alpha1.ConditionDegraded && c.Reason == cachev1alpha1.ReasonNameTaken {
@@ -376,7 +376,7 @@ func TestAStatefulSetThatWasCopiedIsNotTakenOver(t *testing.T) {
 	equal(w, "StatefulSets", len(w.statefulSets()), 2)
 }
 
-// A list from a backup is older than the ring that the claims name.
+// A list that is restored from a backup is older than the ring that the claims name.
 func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 	tier.Second(t, "TestRecordIsBelievedWhereItCanBeTrue")
 	w := newWorld(t)
@@ -384,7 +384,7 @@ func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 	old := w.serverList()
 	w.scale(3)
 	w.settled(3)
-	equal(w, "the claims tell of the ring", w.claim(0).Annotations[cachev1alpha1.AnnotationMoved] != "", true)
+	equal(w, "the claims have the ring", w.claim(0).Annotations[cachev1alpha1.AnnotationMoved] != "", true)
 	w.stopOperator()
 	w.change(w.serverList(), asJSON(map[string]any{
 		"data":     old.Data,
@@ -407,8 +407,8 @@ func TestAListOlderThanTheClaimsIsNotTrusted(t *testing.T) {
 	equal(w, "the list", w.listed(), w.ring(3))
 }
 
-// A claim may have a ring that the list doesn't have: it came back from a backup, or
-// somebody annotated it. The next ring places the members, and is in the list.
+// A claim may have a ring that the list doesn't have: the claim is from a backup, or a person annotated it.
+// Items are moved by the next ring, which is in the list.
 func TestAClaimOfALaterRingIsFollowedByANextOne(t *testing.T) {
 	tier.Second(t, "TestLastRingIsNoneThatIsTooFarAway")
 	w := newWorld(t)
@@ -423,7 +423,7 @@ func TestAClaimOfALaterRingIsFollowedByANextOne(t *testing.T) {
 	}
 	later := serial().Serial + 1
 	w.change(w.claim(0), fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, cachev1alpha1.AnnotationMoved, later))
-	w.eventually("the list tells of the next ring, by which all are moved", func() error {
+	w.eventually("the list has the next ring, by which all are moved", func() error {
 		for i := range 3 {
 			if by := w.claim(i).Annotations[cachev1alpha1.AnnotationMoved]; serial().Serial <= later || by != strconv.FormatInt(serial().Serial, 10) {
 				return fmt.Errorf("the list tells of ring %d, member %d is moved by %s", serial().Serial, i, by)
@@ -434,19 +434,19 @@ func TestAClaimOfALaterRingIsFollowedByANextOne(t *testing.T) {
 	w.settled(3)
 }
 
-// If a label was removed, and the API server refuses to restore it, the cluster waits,
-// and status quotes the server.
+// If a label was removed, and the API server refuses to restore it, the cluster waits, and status quotes the
+// API server.
 func TestALabelThatCannotBePutBackShows(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	w.stopOperator()
 	w.change(w.serverList(), fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster))
-	allow := w.deny("configmaps", "nobody changes the list today")
+	allow := w.deny("configmaps", "no client may change the list today")
 	w.startOperator()
 	w.scale(1)
-	w.eventually("status says who refuses what", func() error {
+	w.eventually("status quotes the refusal", func() error {
 		degraded := meta.FindStatusCondition(w.memcached().Status.Conditions, cachev1alpha1.ConditionDegraded)
-		if degraded == nil || degraded.Status != "True" || !strings.Contains(degraded.Message, "nobody changes the list today") {
+		if degraded == nil || degraded.Status != "True" || !strings.Contains(degraded.Message, "no client may change the list today") {
 			return errors.New(asJSON(degraded))
 		}
 		return nil
@@ -456,8 +456,8 @@ func TestALabelThatCannotBePutBackShows(t *testing.T) {
 	w.settled(1)
 }
 
-// deny makes the API server refuse every change of the namespace's objects of that kind,
-// with this message, until the returned function is called.
+// deny makes the API server refuse, with this message, every change of the namespace's objects of that kind,
+// until allow.
 func (w *world) deny(resource, words string) (allow func()) {
 	w.Helper()
 	probe := w.serverList()
@@ -469,8 +469,8 @@ func (w *world) deny(resource, words string) (allow func()) {
 	})
 }
 
-// denyAs makes the API server refuse what the rule has in the namespace. probe tries such a thing, and
-// changes nothing.
+// denyAs makes the API server refuse, with this message, the rule's requests in the namespace, until allow.
+// probe makes such a request, which changes nothing.
 func (w *world) denyAs(rule admissionv1.RuleWithOperations, words string, probe func() error) (allow func()) {
 	w.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny-" + w.namespace}}

@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/test/internal/operator"
 )
 
-// another installation of the operator, of version b, which watches the same namespace.
+// another starts another installation of the operator, of version b, which watches the same namespace.
 func (w *world) another(clock clock.PassiveClock) (*operator.Operator, *operator.Journal) {
 	w.Helper()
 	journal := &operator.Journal{}
@@ -34,7 +34,8 @@ func (w *world) another(clock clock.PassiveClock) (*operator.Operator, *operator
 	return o, journal
 }
 
-// One cluster-wide and one for a namespace, of two versions: each would replace the members of the other.
+// A cluster-wide installation and one for a namespace have two versions. Each would replace the other one's
+// members.
 func TestTwoInstallationsOverOneNamespaceReplaceNoMembersByTurns(t *testing.T) {
 	for what, m := range map[string]*apitest.MemcachedBuilder{
 		"with storage": apitest.MakeMemcached(name).Storage("128Mi"), "without storage": apitest.MakeMemcached(name),
@@ -54,7 +55,7 @@ func TestTwoInstallationsOverOneNamespaceReplaceNoMembersByTurns(t *testing.T) {
 				}
 				return w.degradedBy("tenant/memcached-operator")
 			})
-			// However often the other one asks, the first one answers.
+			// The first installation answers each time that the other one asks.
 			for range 4 {
 				before := w.memcached().Annotations[cachev1alpha1.AnnotationOtherOperator]
 				held.SetTime(held.Now().Add(10 * time.Minute))
@@ -76,7 +77,7 @@ func TestTwoInstallationsOverOneNamespaceReplaceNoMembersByTurns(t *testing.T) {
 				}
 			}
 
-			// The first one is uninstalled.
+			// The first installation is uninstalled.
 			w.stopOperator()
 			w.eventually("the other one takes over", func() error {
 				held.SetTime(held.Now().Add(time.Minute))

@@ -20,7 +20,8 @@ import (
 // patient is a cluster whose leaving members wait for their clients.
 func patient() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name).Patience(time.Minute) }
 
-// TestPatienceWhereNoneIsGiven is more than the minute after which most libraries ask for the list.
+// TestPatienceWhereNoneIsGiven checks that the default is more than the minute after which most libraries ask
+// for the list.
 func TestPatienceWhereNoneIsGiven(t *testing.T) {
 	w := newWorld(t)
 	m := apitest.MakeMemcached(name).Namespace(w.namespace).Storage("1Gi").Obj()
@@ -29,8 +30,7 @@ func TestPatienceWhereNoneIsGiven(t *testing.T) {
 	}
 }
 
-// ofLeaving lets the movers of leaving members do what the script says, and all other
-// drainers succeed with one item.
+// ofLeaving lets the movers of leaving members follow the script, and all other drainers succeed with one item.
 func ofLeaving(script player.Script) player.Script {
 	return func(d player.Drainer) player.Act {
 		if d.Source != "" && !slices.ContainsFunc(d.Servers, func(s string) bool { return strings.HasSuffix(s, d.Source) }) {
@@ -40,7 +40,7 @@ func ofLeaving(script player.Script) player.Script {
 	}
 }
 
-// leaves waits until the member is leaving, off the list, and its mover is at work.
+// leaves waits until the member is leaving and off the list, and its mover runs.
 func (w *world) leaves(ordinal int32) {
 	w.Helper()
 	w.eventually("a mover", func() error {
@@ -88,8 +88,7 @@ func TestALeavingMemberRunsOnWhileItsItemsAreMoved(t *testing.T) {
 	equal(w, "Jobs that are left", len(w.jobs()), 0)
 }
 
-// What ends the live part early. The member leaves then as it would without patience, and
-// its volume is drained.
+// Several things end the move early. Then the member leaves as without patience, and its volume is drained.
 func TestALeavingMemberLeavesAtOnce(t *testing.T) {
 	tier.Second(t, "TestAMemberWhoseClaimIsDeletedLeavesAtOnce")
 	for what, happens := range map[string]func(w *world){

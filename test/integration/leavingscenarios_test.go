@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// leavingMoments of a scale-down from three to two: before holds the movers up, come waits for
-// the moment, and over lets the movers go on.
+// leavingMoments are those of a scale-down from three to two: before holds the movers up, come waits for the
+// moment, and over lets the movers go on.
 var leavingMoments = map[string]struct{ before, come, over func(*world) }{
 	"while a mover is prepared": {
 		before: func(w *world) { kubes.HoldDrainers(w.namespace, true) },
@@ -69,7 +69,7 @@ func leavingScenarios() map[string]scenario {
 			},
 			func(w *world) {
 				w.scale(1)
-				// Both leave; but if the operator died between their claims, the second comes after the first.
+				// Both leave. But if the operator died between their claims, the second leaves after the first.
 				w.eventually("a mover", func() error {
 					if len(w.moves()) == 0 {
 						return errors.New("no Job")
@@ -102,14 +102,14 @@ func leavingScenarios() map[string]scenario {
 	return all
 }
 
-// losePod deletes a member's pod. The next one is not ready until it may be.
+// losePod deletes a member's pod. The next pod is not ready before the player allows it.
 func (w *world) losePod(name string) {
 	w.Helper()
 	kubes.Unready(w.namespace, true)
 	w.delete(w.pod(name))
 }
 
-// toldAndSettled is the end of one whose members were all told of that many, too.
+// toldAndSettled is the end of a cluster whose members were also told of a list with that many.
 func toldAndSettled(size int) func(*world) error {
 	return func(w *world) error {
 		_, err := w.told(size, size)

@@ -61,7 +61,7 @@ type nameServer struct{ address string }
 
 func (w *world) startDNS() *nameServer {
 	w.Helper()
-	// The port must be free both by TCP and UDP.
+	// The port must be free for both TCP and UDP.
 	var address string
 	w.eventually("a free port", func() error {
 		tcp, err := net.Listen("tcp", "127.0.0.1:0")
@@ -95,7 +95,7 @@ func (w *world) startDNS() *nameServer {
 	return &nameServer{address}
 }
 
-// ask a question, and return the answers in their order.
+// ask asks a question, and returns the answers in their order.
 func (d *nameServer) ask(name string, kind dnsmessage.Type) ([]dnsmessage.Resource, error) {
 	conn, err := net.Dial("tcp", d.address)
 	if err != nil {
@@ -130,8 +130,8 @@ func (d *nameServer) ask(name string, kind dnsmessage.Type) ([]dnsmessage.Resour
 	return m.Answers, nil
 }
 
-// names returns nil if the SRV records are exactly those members, in their order, each of their
-// names has its pod's address, and the A records are these addresses, in the same order.
+// names returns nil if the SRV records are exactly those members, in their order, each of their names has its
+// pod's address, and the A records are these addresses in the same order.
 func (d *nameServer) names(w *world, members int) error {
 	domain := fmt.Sprintf("%s.%s.svc.cluster.local.", listName, w.namespace)
 	records, err := d.ask("_memcached._tcp."+domain, dnsmessage.TypeSRV)
@@ -184,7 +184,7 @@ func TestDNSHasExactlyTheClientsListInItsOrder(t *testing.T) {
 	dns := w.startDNS()
 	w.eventually("three in DNS", func() error { return dns.names(w, 3) })
 	equal(w, "the ConfigMap's list", w.listed(), w.ring(3))
-	for _, size := range []int32{12, 2, 3} { // cache-10 comes after cache-9
+	for _, size := range []int32{12, 2, 3} { // cache-10 must come after cache-9
 		begin := len(w.journal.Writes())
 		w.scale(size)
 		w.settled(size)
@@ -196,7 +196,7 @@ func TestDNSHasExactlyTheClientsListInItsOrder(t *testing.T) {
 	}
 	w.scale(0)
 	w.settled(0)
-	w.eventually("nobody in DNS", func() error { return dns.names(w, 0) })
+	w.eventually("no member in DNS", func() error { return dns.names(w, 0) })
 }
 
 func TestDNSFollowsAMemberToItsNewAddress(t *testing.T) {
@@ -230,7 +230,7 @@ func TestListInDNSIsPutRight(t *testing.T) {
 	w.eventually("two endpoints", right)
 	w.change(w.slice(), `{"endpoints":[{"addresses":["10.66.66.66"],"hostname":"evil"}]}`)
 	w.eventually("the members again", right)
-	w.change(w.slice(), fmt.Sprintf(`{"metadata":{"labels":{%q:"nobody",%q:"other"}}}`, discoveryv1.LabelManagedBy, discoveryv1.LabelServiceName))
+	w.change(w.slice(), fmt.Sprintf(`{"metadata":{"labels":{%q:"none",%q:"other"}}}`, discoveryv1.LabelManagedBy, discoveryv1.LabelServiceName))
 	w.eventually("the labels again", func() error {
 		if s := w.slice(); s.Labels[discoveryv1.LabelManagedBy] != cachev1alpha1.ManagedBy || s.Labels[discoveryv1.LabelServiceName] != listName {
 			return fmt.Errorf("%v", s.Labels)
@@ -263,7 +263,7 @@ func TestListMovesToAnotherAddressFamily(t *testing.T) {
 	equal(w, "their type", w.slice().AddressType, discoveryv1.AddressTypeIPv4)
 }
 
-// takenName waits until status names one of these objects, which have other owners, and returns it.
+// takenName waits until status names one of these objects of other owners, and returns its name.
 func (w *world) takenName(others map[string]client.Object) (named string) {
 	w.Helper()
 	w.eventually("status names an object with another owner", func() error {
@@ -278,10 +278,10 @@ func (w *world) takenName(others map[string]client.Object) (named string) {
 	return named
 }
 
-// An owner of a Service with the list's name keeps it, and gets no endpoints of ours. All others are told the
-// list: by the ConfigMap, and by the members. A budget and a Service of discovery with other owners hold up
-// nothing either, and status names them, too.
-func TestListServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
+// Another owner's Service with the list's name stays as it is, and gets no endpoints of the operator's. Clients
+// are told the list by the ConfigMap, and by the members. Another owner's budget, or Service for discovery,
+// holds up nothing either, and status names it, too.
+func TestListServiceOfAnotherOwnerHoldsUpNoMember(t *testing.T) {
 	tier.Second(t, "TestForeignObjectOfTheSameNameIsLeftAlone")
 	w := newWorld(t)
 	foreign := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ClusterIP: corev1.ClusterIPNone}}
@@ -323,7 +323,7 @@ func TestListServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
 	foreign.ResourceVersion, foreign.UID = "", ""
 	w.create(foreign)
 	w.startOperator()
-	w.eventually("no endpoints for somebody else's Service", func() error {
+	w.eventually("no endpoints for another owner's Service", func() error {
 		if s := w.slice(); s == nil || s.Labels[discoveryv1.LabelServiceName] != "" {
 			return fmt.Errorf("the slice is %s", asJSON(s))
 		}
@@ -331,7 +331,7 @@ func TestListServiceOfSomebodyElseHoldsUpNoMember(t *testing.T) {
 	})
 }
 
-// TestVersionsGrowAfterTheSliceIsGone: members ignore a smaller one.
+// TestVersionsGrowAfterTheSliceIsGone because members ignore a smaller version.
 func TestVersionsGrowAfterTheSliceIsGone(t *testing.T) {
 	tier.Second(t, "TestVersionsOfListsOnlyGrow")
 	w := newWorld(t)
@@ -354,7 +354,7 @@ func TestVersionsGrowAfterTheSliceIsGone(t *testing.T) {
 }
 
 // Members must not leave while DNS can't be told.
-func TestMembersStayWhileTheSliceIsSomebodyElses(t *testing.T) {
+func TestMembersStayWhileTheSliceIsAnothers(t *testing.T) {
 	tier.Second(t, "TestListLosesMembersBeforeTheyLeave")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

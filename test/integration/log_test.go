@@ -19,8 +19,8 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// TestTheLogHasALineForEachWrite, with the cluster, the object and the reason, and none
-// for a reconcile that writes nothing.
+// TestTheLogHasALineForEachWrite, with the cluster, the object and the reason, and no line for a reconcile that
+// writes nothing.
 func TestTheLogHasALineForEachWrite(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
@@ -29,7 +29,7 @@ func TestTheLogHasALineForEachWrite(t *testing.T) {
 	w.claimGone(1, claim.UID)
 	w.settled(1)
 	w.quiet()
-	w.stopOperator() // whatever it was about to write is written
+	w.stopOperator() // it has made the writes that it had begun
 	written := 0
 	for _, write := range w.journal.Writes() {
 		if write.Status < http.StatusMultipleChoices && write.Status != 0 && !strings.HasSuffix(write.Resource, "/status") {
@@ -63,7 +63,7 @@ func TestTheLogHasALineForEachWrite(t *testing.T) {
 	}
 }
 
-// errors are the log's lines at level error.
+// errors returns the log's lines at level error.
 func (b *logBuffer) errors() string {
 	var lines []string
 	for line := range strings.SplitSeq(b.tail(1<<20), "\n") {
@@ -74,8 +74,8 @@ func (b *logBuffer) errors() string {
 	return strings.Join(lines, "\n")
 }
 
-// Everything in a namespace goes, and for some reason the Memcached goes last. The operator makes anew what
-// the spec asks for, and the API server refuses that. This is no error.
+// All objects of a namespace are deleted, and the Memcached happens to be the last. The operator creates again
+// what the spec asks for, and the API server refuses that. This is no error.
 func TestANamespaceThatIsBeingDeletedIsNoErrorInTheLog(t *testing.T) {
 	w := newWorld(t)
 	w.create(sample())

@@ -24,12 +24,11 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// What all tests share: one control plane, one player. Each test has a
-// namespace and an operator of its own.
+// All tests share one control plane and one player. Each test has a namespace and an operator of its own.
 var (
 	plane *controlplane.ControlPlane
 	kubes *player.Player
-	// admin is the test's own view of the API server, uncached.
+	// admin is an administrator's client without a cache.
 	admin client.WithWatch
 	// recorder has every change of every object, for the invariants.
 	recorder *invariants.Recorder

@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// metrics of the running operator that are not 0; a histogram counts its observations. A
-// key is the name and the labels' values, by label name, without the world's namespace.
+// metrics returns those of the running operator that are not 0; for a histogram, the number of its
+// observations. A key is the name and the labels' values, by label name, without the world's namespace.
 func (w *world) metrics() map[string]float64 {
 	w.Helper()
 	families, err := w.operator.Metrics.Gather()

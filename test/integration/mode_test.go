@@ -14,9 +14,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// TestClustersKeepTheirModeWhenTheDefaultChanges: clusters that were created when it was
-// Mapped stay so, even if a manifest without a mode is applied. They use another API
-// group, so that no other test sees the old CRD.
+// TestClustersKeepTheirModeWhenTheDefaultChanges shows that clusters that were created when the default was
+// Mapped stay so, even if a manifest without a mode is applied. They use another API group, so that no other
+// test sees the old CRD.
 func TestClustersKeepTheirModeWhenTheDefaultChanges(t *testing.T) {
 	w := newNamespace(t)
 	crd := &unstructured.Unstructured{}
@@ -82,7 +82,7 @@ func TestClustersKeepTheirModeWhenTheDefaultChanges(t *testing.T) {
 
 	before := earlier.DeepCopy()
 	set(t, version(), today, mode...)
-	// Not an update: the API server has written conditions meanwhile.
+	// An update would fail, because the API server has written conditions meanwhile.
 	if err := admin.Patch(t.Context(), earlier, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
@@ -106,13 +106,13 @@ func TestClustersKeepTheirModeWhenTheDefaultChanges(t *testing.T) {
 			t.Errorf("%s: the mode is %q, and the size %d", object, mode, size)
 		}
 	}
-	// It removes what the manifest doesn't have, as docs/hazards.md says.
+	// A replace removes what the manifest doesn't have, as docs/hazards.md says.
 	if err := kubectl("replace", "by-the-client", 2); err == nil || !strings.Contains(err.Error(), "storage.mode can't be changed") {
 		t.Errorf("replaced with %v", err)
 	}
 }
 
-// set a field of an object's.
+// set sets a field of an object.
 func set(t *testing.T, object map[string]any, value string, fields ...string) {
 	t.Helper()
 	if err := unstructured.SetNestedField(object, value, fields...); err != nil {

@@ -25,11 +25,11 @@ const prometheusOperator = "github.com/prometheus-operator/prometheus-operator@v
 
 var serviceMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 
-// serviceMonitorDefinition is the Prometheus operator's own.
+// serviceMonitorDefinition reads the Prometheus operator's CRD.
 func serviceMonitorDefinition(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", prometheusOperator)
-	cmd.Dir = t.TempDir() // no module of ours
+	cmd.Dir = t.TempDir() // outside of this module
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go mod download %s: %v\n%s", prometheusOperator, err, out)
@@ -49,7 +49,7 @@ func serviceMonitorDefinition(t *testing.T) *unstructured.Unstructured {
 	return definition
 }
 
-// serviceMonitor of the cluster, or nil.
+// serviceMonitor returns the cluster's, or nil.
 func (w *world) serviceMonitor() *unstructured.Unstructured {
 	w.Helper()
 	m := &unstructured.Unstructured{}
@@ -57,7 +57,7 @@ func (w *world) serviceMonitor() *unstructured.Unstructured {
 	return found(w, m, admin.Get(w.Context(), w.key(name), m))
 }
 
-// It adds a kind and removes it again, so it is not parallel.
+// The test adds a kind and removes it again, so it is not parallel.
 func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 	w := newSerialNamespace(t)
 	w.startOperator()
@@ -85,7 +85,7 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 		list.SetGroupVersionKind(serviceMonitorKind)
 		return admin.List(t.Context(), list, client.InNamespace(w.namespace))
 	})
-	w.restartOperator() // else it is looked for every five minutes
+	w.restartOperator() // otherwise the operator looks for the kind every five minutes
 	w.noCondition(cachev1alpha1.ConditionMonitored)
 	w.condition(cachev1alpha1.ConditionReady, "True", cachev1alpha1.ReasonAsWanted)
 	equal(w, "status.serviceMonitor", w.memcached().Status.ServiceMonitor, name)
@@ -112,13 +112,13 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 	})
 	w.noCondition(cachev1alpha1.ConditionMonitored)
 	if w.serviceMonitor() != nil {
-		t.Error("it is there, though nobody asks for it any more")
+		t.Error("it is there, though the spec doesn't want it any more")
 	}
 	w.quiet()
 }
 
-// selectsTheService: Prometheus selects by the labels of Services and the names of their
-// ports.
+// selectsTheService fails if the monitor doesn't select the Service: Prometheus goes by the labels of Services
+// and the names of their ports.
 func (w *world) selectsTheService(m *unstructured.Unstructured) {
 	w.Helper()
 	service := w.service()

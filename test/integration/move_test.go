@@ -24,7 +24,7 @@ func routedBy(client cachev1alpha1.Client) *apitest.MemcachedBuilder {
 	return apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = client })
 }
 
-// moves are the Jobs that move items.
+// moves returns the Jobs that move items.
 func (w *world) moves() []batchv1.Job {
 	return slices.DeleteFunc(w.jobs(), func(j batchv1.Job) bool { return !strings.Contains(j.Name, "-move-") })
 }
@@ -33,7 +33,7 @@ func (w *world) drains() []batchv1.Job {
 	return slices.DeleteFunc(w.jobs(), func(j batchv1.Job) bool { return strings.Contains(j.Name, "-move-") })
 }
 
-// ofDrains lets moves succeed.
+// ofDrains lets drains follow the script, and moves succeed.
 func ofDrains(script player.Script) player.Script {
 	return func(d player.Drainer) player.Act {
 		if d.Source != "" {
@@ -48,7 +48,7 @@ type cast struct {
 	mu    sync.Mutex
 	seen  []string
 	last  player.Drainer
-	asked map[string]bool // by pod: one that has ended may be asked once more
+	asked map[string]bool // by pod, because a drainer that has ended may be asked once more
 }
 
 func (c *cast) script(d player.Drainer) player.Act {
@@ -64,7 +64,7 @@ func (c *cast) script(d player.Drainer) player.Act {
 	what := "drain " + d.Claim
 	if d.Source != "" {
 		host, _, _ := strings.Cut(d.Source, ".")
-		what = "place " + host
+		what = "move " + host
 		c.last = d
 	}
 	c.seen = append(c.seen, fmt.Sprintf("%s among %d", what, len(d.Servers)))
@@ -79,7 +79,7 @@ func (c *cast) take() []string {
 	return seen
 }
 
-// takeSorted is take where movers run side by side.
+// takeSorted is take for movers that run at the same time.
 func (c *cast) takeSorted() []string { return slices.Sorted(slices.Values(c.take())) }
 
 func TestItemsAreMovedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
@@ -109,7 +109,7 @@ func TestItemsAreMovedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
 	w.settled(1)
 	seen := played.take()
 	slices.Sort(seen[:2])
-	equal(w, "what was moved first", seen[:2], []string{"place cache-0 among 3", "place cache-1 among 3"})
+	equal(w, "what was moved first", seen[:2], []string{"move cache-0 among 3", "move cache-1 among 3"})
 	slices.Sort(seen[2:]) // whose pod is gone first is drained first
 	equal(w, "and then", seen[2:], []string{"drain data-cache-1 among 1", "drain data-cache-2 among 1"})
 	equal(w, "what it was about", strings.HasPrefix(played.last.SourceID, "move/"), true)
@@ -130,7 +130,7 @@ func TestWhatReshufflesIsMovedAfterTheDrain(t *testing.T) {
 	w.settled(2)
 	seen := played.take()
 	slices.Sort(seen[1:])
-	equal(w, "what was moved, in order", seen, []string{"drain data-cache-2 among 2", "place cache-0 among 2", "place cache-1 among 2"})
+	equal(w, "what was moved, in order", seen, []string{"drain data-cache-2 among 2", "move cache-0 among 2", "move cache-1 among 2"})
 }
 
 func TestNothingIsMovedWhereNoKeyMoves(t *testing.T) {
@@ -169,7 +169,7 @@ func TestAnotherRoutingPlacesAnewAndOffEndsIt(t *testing.T) {
 	w.change(w.memcached(), `{"spec":{"routing":{"moves":"Live"}}}`)
 	w.settled(3)
 	w.noCondition(cachev1alpha1.ConditionMoving)
-	equal(w, "what was moved", played.takeSorted(), []string{"place cache-0 among 3", "place cache-1 among 3"})
+	equal(w, "what was moved", played.takeSorted(), []string{"move cache-0 among 3", "move cache-1 among 3"})
 }
 
 // movesRun waits until the pods of so many moves run, and returns their Jobs.
@@ -192,7 +192,7 @@ func (w *world) movesRun(count int) []batchv1.Job {
 	return jobs
 }
 
-// movedByOthersThan tells whether there are so many moves, and none of the former ones.
+// movedByOthersThan returns nil if there are so many moves, and none of the former ones.
 func (w *world) movedByOthersThan(former []batchv1.Job, count int) error {
 	jobs := w.moves()
 	if len(jobs) != count {
@@ -270,11 +270,11 @@ func TestMoveEndsWithHibernationAndGoesOnAfterIt(t *testing.T) {
 	})
 	var played cast
 	kubes.Play(w.namespace, played.script)
-	w.scale(2) // first as many as hold items by one list
+	w.scale(2) // at first, as many members as have items by one list
 	w.settled(2)
 	seen := played.take()
 	slices.Sort(seen[:2])
-	equal(w, "what was moved", seen, []string{"place cache-0 among 3", "place cache-1 among 3", "drain data-cache-2 among 2"})
+	equal(w, "what was moved", seen, []string{"move cache-0 among 3", "move cache-1 among 3", "drain data-cache-2 among 2"})
 }
 
 func TestClusterIsDeletedInTheMiddleOfAMove(t *testing.T) {
@@ -304,10 +304,10 @@ func TestAListThatHasLostItsRecordIsNotMovedAtOnce(t *testing.T) {
 	kubes.Play(w.namespace, played.script)
 	w.scale(3)
 	w.settled(3)
-	equal(w, "what was moved", played.takeSorted(), []string{"place cache-0 among 3", "place cache-1 among 3"})
+	equal(w, "what was moved", played.takeSorted(), []string{"move cache-0 among 3", "move cache-1 among 3"})
 }
 
-// Anybody who may patch ConfigMaps can write a record, and name servers.
+// Each client that may patch ConfigMaps can write a record that names servers.
 func TestForgedRecordMakesNoMembers(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(routedBy("gomemcache"), 3)
@@ -320,7 +320,7 @@ func TestForgedRecordMakesNoMembers(t *testing.T) {
 	equal(w, "servers on the list", strings.Count(w.serverList().Data["servers"], "\n"), 3)
 }
 
-// Nobody can exhaust the rings' numbers with a very high one.
+// A very high number can't exhaust the rings' numbers.
 func TestForgedNumberEndsNoMoves(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(routedBy("gomemcache"), 2)
@@ -329,12 +329,12 @@ func TestForgedNumberEndsNoMoves(t *testing.T) {
 	kubes.Play(w.namespace, played.script)
 	w.change(w.memcached(), `{"spec":{"routing":{"client":"dalli"}}}`)
 	w.settled(2)
-	equal(w, "what was moved", played.takeSorted(), []string{"place cache-0 among 2", "place cache-1 among 2"})
+	equal(w, "what was moved", played.takeSorted(), []string{"move cache-0 among 2", "move cache-1 among 2"})
 }
 
 func TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo(t *testing.T) {
 	w := newNamespace(t)
-	w.clock = ahead{by: 24 * time.Hour} // it has been away for long enough
+	w.clock = ahead{by: 24 * time.Hour} // the operator was not there for long enough
 	w.startOperator()
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	kubes.Play(w.namespace, player.Hang)
@@ -375,5 +375,5 @@ func TestMemberThatIsLostWhileItemsMoveToItCanBeLetGo(t *testing.T) {
 	w.settled(2)
 	seen := played.take()
 	slices.Sort(seen[:2])
-	equal(w, "what was moved", seen, []string{"place cache-0 among 3", "place cache-1 among 3", "drain data-cache-2 among 2"})
+	equal(w, "what was moved", seen, []string{"move cache-0 among 3", "move cache-1 among 3", "drain data-cache-2 among 2"})
 }

@@ -79,7 +79,7 @@ func (w *world) statefulSet() *appsv1.StatefulSet {
 	return found(w, s, admin.Get(w.Context(), w.key(name), s))
 }
 
-// claim of a member, or nil if there is none.
+// claim returns a member's, or nil if there is none.
 func (w *world) claim(ordinal int) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{}
 	return found(w, c, admin.Get(w.Context(), w.key(claimName(ordinal)), c))

@@ -13,8 +13,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// saysPaused returns nil when status says that the operator has seen the pause, and
-// the spec as it is.
+// saysPaused returns nil if status says that the operator has seen the pause, and the present spec.
 func (w *world) saysPaused() error {
 	m := w.memcached()
 	c := meta.FindStatusCondition(m.Status.Conditions, cachev1alpha1.ConditionProgressing)
@@ -24,7 +23,7 @@ func (w *world) saysPaused() error {
 	return nil
 }
 
-// nothingButStatus fails if the operator wrote anything but the status since then.
+// nothingButStatus fails if the operator has written anything but the status since then.
 func (w *world) nothingButStatus(since int) {
 	w.Helper()
 	w.always("nothing but status is written", func() error {
@@ -85,7 +84,7 @@ func TestAPausedClusterIsNotBegun(t *testing.T) {
 	w.eventually("it is gone", w.memcachedGone)
 }
 
-// Its drainer goes on, and the receipt waits.
+// The drainer goes on, and its receipt waits.
 func TestADrainOfAPausedClusterIsTakenUpLater(t *testing.T) {
 	tier.Second(t, "TestOfAPausedClusterNothingButStatusIsWritten")
 	w := newWorld(t)

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// sample is the well-known one: two lines of spec.
+// sample is the customers' sample, with two lines of spec.
 func sample() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": cachev1alpha1.GroupVersion.String(),
@@ -111,8 +111,7 @@ func TestPlainClusterLeavesNothingBehind(t *testing.T) {
 	w.nothingLeft()
 }
 
-// nothingLeft waits until all that a cluster consists of is gone, its claims
-// excepted.
+// nothingLeft waits until all objects of a cluster but its claims are gone.
 func (w *world) nothingLeft() {
 	w.Helper()
 	w.eventually("nothing left", func() error {

@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// What a person adds to a pod must leave the operator's own part of it alone.
+// A person's additions to a pod must not change the operator's part of the pod.
 func TestWhatTheOperatorOwnsInAPodIsRefusedByName(t *testing.T) {
 	w := newNamespace(t)
 	sidecar := func(change func(*corev1.Container)) cachev1alpha1.PodTemplate {
@@ -46,7 +46,7 @@ func TestWhatTheOperatorOwnsInAPodIsRefusedByName(t *testing.T) {
 	}
 	for what, test := range map[string]struct {
 		template cachev1alpha1.PodTemplate
-		// want by kind; "" is for all that have no want of their own. An empty want is accepted.
+		// want is the refusal, by kind; "" is for all kinds without an entry. An empty want is accepted.
 		want map[string]string
 	}{
 		"a container's name":       {sidecar(func(c *corev1.Container) { c.Name = "memcached" }), map[string]string{"": "podTemplate.containers must not have a name"}},
@@ -95,7 +95,7 @@ func TestWhatTheOperatorOwnsInAPodIsRefusedByName(t *testing.T) {
 	}
 }
 
-// What no rule can know, the API server says of the pods.
+// No rule can check this. The API server says it about the pods.
 func TestAMountWithoutItsVolumeIsDegradedInTheAPIServersWords(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 1)

@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// listensAt returns nil if the pod of that member is there, and its memcached listens at that port.
+// listensAt returns nil if that member's pod exists, and its memcached listens at that port.
 func (w *world) listensAt(member int, port int32) error {
 	pod := w.pod(fmt.Sprintf("%s-%d", name, member))
 	if pod == nil || pod.DeletionTimestamp != nil || pod.Status.PodIP == "" || pod.Spec.Containers[0].Ports[0].ContainerPort != port {
@@ -91,8 +91,8 @@ func TestEachMemberIsPublishedWithItsOwnPort(t *testing.T) {
 	w.quiet()
 }
 
-// TestTheListOfALibraryThatHashesPortsHasOnePort, while routers reach each member at its own: by a list of two ports
-// clients would look for keys by rings of which nothing is moved.
+// TestTheListOfALibraryThatHashesPortsHasOnePort also shows that routers reach each member at its own port.
+// With two ports in the list, clients would look for keys by a ring by which nothing is moved.
 func TestTheListOfALibraryThatHashesPortsHasOnePort(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(routed).With(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = "pymemcache" }), 3)
@@ -141,7 +141,8 @@ func (w *world) supervisorsReached(want ...int32) error {
 	return nil
 }
 
-// TestADrainStartsAnewForAMemberThatListensElsewhere: its Job has the ports of the members, and would wait in vain.
+// TestADrainStartsAnewForAMemberThatListensElsewhere because the drain's Job has the members' ports, and would
+// wait for the old port.
 func TestADrainStartsAnewForAMemberThatListensElsewhere(t *testing.T) {
 	tier.Second(t, "TestAJobWhoseMembersListenElsewhereIsReplaced")
 	w := newWorld(t)

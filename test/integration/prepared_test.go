@@ -13,8 +13,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// preparing is a cluster that is told to shrink from three to two, and the mover of member 2
-// does not start. It moves seven items when it may begin.
+// preparing is a cluster that is told to shrink from three to two. The mover of member 2 does not start. It
+// moves seven items when it may begin.
 func preparing(t *testing.T) (*world, *corev1.PersistentVolumeClaim) {
 	t.Helper()
 	w := newWorld(t)
@@ -27,7 +27,7 @@ func preparing(t *testing.T) (*world, *corev1.PersistentVolumeClaim) {
 	return w, claim
 }
 
-// prepares waits until the pod of the leaving member's mover is there.
+// prepares waits until the leaving member's mover has a pod.
 func (w *world) prepares(ordinal int32) {
 	w.Helper()
 	w.eventually("a mover is prepared", func() error {
@@ -48,8 +48,7 @@ func (w *world) mover() (*corev1.Pod, error) {
 	return nil, errors.New("there is no mover")
 }
 
-// A mover's pod takes time to start. Until it has, clients are told nothing, and nothing is
-// moved.
+// A mover's pod takes time to start. Until it has started, clients are told nothing, and nothing is moved.
 func TestClientsAreToldWhenMoversAreReady(t *testing.T) {
 	tier.Second(t, "TestTheListWaitsForPreparedMovers")
 	w, claim := preparing(t)
@@ -67,7 +66,7 @@ func TestClientsAreToldWhenMoversAreReady(t *testing.T) {
 	}
 }
 
-// Clients don't wait for a mover that never starts. One that starts late begins at once.
+// Clients are told without a mover that never starts. A mover that starts late begins at once.
 func TestClientsAreToldWithoutAMoverThatDoesNotStart(t *testing.T) {
 	tier.Second(t, "TestTheEndOfThePreparationBringsAPlan")
 	w, claim := preparing(t)
@@ -96,8 +95,8 @@ func TestAnOperatorThatStartsFindsPreparedMovers(t *testing.T) {
 	w.settled(2)
 }
 
-// What a person decides meanwhile is not delayed by movers that wait, and these are deleted.
-func TestPreparedMoversHoldNobodyUp(t *testing.T) {
+// Movers that wait don't delay a person's decision. They are deleted.
+func TestPreparedMoversHoldNothingUp(t *testing.T) {
 	tier.Second(t, "TestTheEndOfThePreparationBringsAPlan")
 	for what, happens := range map[string]func(w *world){
 		"a person wants it again":     func(w *world) { w.scale(3) },
@@ -123,8 +122,8 @@ func TestPreparedMoversHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// A member that joins is on the list when the movers of the others are prepared: by then
-// clients miss nothing for long.
+// A member that joins is on the list when the movers of the others are prepared. Then clients miss nothing for
+// long.
 func TestAJoiningMemberIsListedWhenTheOthersMoversAreReady(t *testing.T) {
 	tier.Second(t, "TestAJoiningMemberIsListedWhenMoversArePrepared")
 	w := newWorld(t)

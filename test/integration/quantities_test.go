@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Quantities are compared as what they mean. A spec is sent here as a person writes it: a client of Go's
+// Quantities are compared by their value. The test sends a spec as a person writes it, because a Go client
 // would send the canonical form.
 func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 	w := newNamespace(t)
@@ -56,7 +56,8 @@ func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 		"memory: 1Gi\nmaxItemSize: 0.5Gi":   "",
 		"memory: 1Gi\nmaxItemSize: 0.75Gi":  half,
 		"memory: 2Gi\nmaxItemSize: 1Gi":     "",
-		// memcached: Cannot set item size limit higher than 1/2 of memory max, or than a gigabyte.
+		// memcached says: Cannot set item size limit higher than 1/2 of memory max. It takes no more than a
+		// gigabyte.
 		"memory: 4Gi\nmaxItemSize: 1.5Gi":  "1Gi at most",
 		"memory: 4Gi\nmaxItemSize: 1025Mi": "1Gi at most",
 
@@ -66,7 +67,7 @@ func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 		"drain: {rateLimit: {bytesPerSecond: 0.5Ki}}": rate,
 		"drain: {rateLimit: {bytesPerSecond: 1.1Ki}}": rate,
 
-		// A member needs more than its items.
+		// A member needs more memory than its items.
 		"memory: 128Mi\n" + limit("128Mi"):                          room,
 		"memory: 128Mi\n" + limit("0.125Gi"):                        room,
 		"memory: 128Mi\n" + limit("143.5Mi"):                        room,
@@ -79,7 +80,7 @@ func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 		"memory: 256Mi\nauth: {secretName: t}\n" + limit("280Mi"):   room,
 		"memory: 1.5Gi\nstorage: {}\n" + limit("2Gi"):               "",
 
-		// The containers' file system is read-only.
+		// The container's file system is read-only.
 		"extraArgs: [-o, 'ext_path=/tmp/ext:64M']":                     writable,
 		"extraArgs: [-o, 'slab_chunk_max=512k,ext_path=ext:64M']":      writable,
 		"extraArgs: ['--extended=ext_path=/data/ext:64M']":             writable,

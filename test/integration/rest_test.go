@@ -19,7 +19,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// reconcile asks the operator for a reconcile that no event brings.
+// reconcile makes the operator reconcile without an event.
 func (w *world) reconcile() {
 	w.Helper()
 	if _, err := w.running().Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)}); err != nil {
@@ -27,13 +27,13 @@ func (w *world) reconcile() {
 	}
 }
 
-// quiet waits until a reconcile writes nothing: the last event has come.
+// quiet waits until a reconcile writes nothing: then the last event has come.
 func (w *world) quiet() {
 	w.Helper()
 	w.within(100*time.Millisecond, "a reconcile without a write", func() error {
 		before := len(w.journal.Writes())
 		_, err := w.running().Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)})
-		var starts *cache.ErrResourceNotCached // the operator
+		var starts *cache.ErrResourceNotCached // the operator is starting
 		switch {
 		case errors.As(err, &starts):
 			return err
@@ -47,8 +47,8 @@ func (w *world) quiet() {
 	})
 }
 
-// Invariant 8. Each field that a person can set is a chance for what is applied to differ
-// from what the API server reports as applied.
+// This is invariant 8. For each field that a person can set, what is applied could differ from what the API
+// server reports as applied.
 func TestAtRestTheOperatorWritesNothing(t *testing.T) {
 	t.Parallel()
 	everything := func() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name).EveryField() }
@@ -103,8 +103,8 @@ func TestClaimsAreBornWithTheFinalizer(t *testing.T) {
 	w := newNamespace(t)
 	m := apitest.MakeMemcached(name).Storage("128Mi").Obj()
 	w.create(m)
-	// Paused before the operator sees them: it stops right after it has applied the
-	// StatefulSet.
+	// The cluster is paused before the operator sees the pods: the operator stops right after it has applied
+	// the StatefulSet.
 	w.dieAfter(func(write string) bool { return write == "patch statefulsets cache" })
 	w.startOperator()
 	w.eventually("three claims", func() error {

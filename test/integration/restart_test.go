@@ -19,8 +19,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// dieAfter lets the operator die right after the first write that fits, before
-// it knows of its success.
+// dieAfter lets the operator die right after the first write that fits, before it knows of the success.
 func (w *world) dieAfter(fits func(write string) bool) {
 	var done atomic.Bool
 	w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
@@ -95,8 +94,8 @@ func TestOperatorRestartedWhileADrainRunsWaitsForItsEnd(t *testing.T) {
 	w.settled(2)
 }
 
-// An operator that starts in the middle of a drain finds a Job of an earlier version,
-// with other names, labels and flags. That is no reason to begin again.
+// An operator that starts in the middle of a drain may find a Job of an earlier version, with other names,
+// labels and flags. It doesn't begin the drain again.
 func TestAJobThatAnEarlierOperatorBuiltIsHonoured(t *testing.T) {
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))
@@ -127,8 +126,8 @@ func TestAJobThatAnEarlierOperatorBuiltIsHonoured(t *testing.T) {
 	equal(w, "items", m.Status.LastDrains[0].Added, int64(4))
 }
 
-// earlier is the Job in another shape: without what a drain doesn't need, and with what
-// this operator doesn't know.
+// earlier returns the Job in another form: without fields that a drain doesn't need, and with fields that this
+// operator doesn't know.
 func earlier(now *batchv1.Job) *batchv1.Job {
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{

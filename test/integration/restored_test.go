@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// restored removes the managed fields of an object, as restoring a backup does.
+// restored removes the managed fields of an object, as a restore from a backup does.
 func (w *world) restored(object client.Object) {
 	w.Helper()
 	w.change(object, `{"metadata":{"managedFields":[{}]}}`)
@@ -17,7 +17,7 @@ func (w *world) restored(object client.Object) {
 	}
 }
 
-// Claim templates can't change, and the spec would make others by now.
+// Claim templates can't change, and the present spec would make others.
 func TestAStatefulSetThatWasRestoredFromABackupIsScaled(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

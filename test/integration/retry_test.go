@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// ahead is a clock that is that far ahead of the machine's, so that waits are over.
+// ahead is a clock that is ahead of the machine's, so that waits are over.
 type ahead struct {
 	clock.RealClock
 	by time.Duration
@@ -49,7 +49,7 @@ func (w *world) isTriedAgainInTime(claim types.UID) {
 	})
 }
 
-// Nobody asks for a retry, and nothing that the operator remembers is needed for it.
+// No person asks for a retry, and a new operator makes it, too.
 func TestDrainThatFailedForASurvivorComesRightByItself(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(onlyOnce(), 2)

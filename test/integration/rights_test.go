@@ -18,8 +18,8 @@ import (
 	"example.com/memcached-operator/test/internal/operator"
 )
 
-// operatorUser is the operator in all tests. It has the rights of config/rbac/role.yaml
-// and no others, so a missing right fails a test.
+// operatorUser is the operator's user in all tests. It has only the rights of config/rbac/role.yaml, so a
+// missing right fails a test.
 const operatorUser = "system:serviceaccount:memcached-operator-system:memcached-operator-controller-manager"
 
 func asUser(name string) *rest.Config {
@@ -55,15 +55,15 @@ func grantOperator(ctx context.Context) error {
 	return errors.Join(admin.Create(ctx, role), admin.Create(ctx, binding))
 }
 
-// unseen are rights that no request in these tests needs, each with who needs it.
+// unseen are rights that no request in these tests needs, each with its reason.
 var unseen = map[operator.Right]string{
 	{Group: "cache.example.com", Resource: "memcacheds/finalizers", Verb: "update"}: "the admission plugin OwnerReferencesPermissionEnforcement",
 	{Resource: "pods/log", Verb: "get"}:                                             "progress of drains, which is played here",
 	{Group: "events.k8s.io", Resource: "events", Verb: "patch"}:                     "an event that is told again within minutes",
 }
 
-// unusedRights of the operator's role, after all tests: it shall not have what it doesn't
-// need.
+// unusedRights returns an error if the operator's role has rights that no test has needed. It is called after
+// all tests.
 func unusedRights() error {
 	role, err := operatorRole()
 	if err != nil {
@@ -76,7 +76,7 @@ func unusedRights() error {
 				for _, verb := range rule.Verbs {
 					right := operator.Right{Group: group, Resource: resource, Verb: verb}
 					if _, known := unseen[right]; !known && !operator.Used(right) {
-						unused = append(unused, fmt.Errorf("the operator may %s %s (%q), and no test saw it need that", verb, resource, group))
+						unused = append(unused, fmt.Errorf("the operator may %s %s (%q), and no test needs that", verb, resource, group))
 					}
 				}
 			}

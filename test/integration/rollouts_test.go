@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// version are the images of a version of the operator.
+// version returns the images of a version of the operator.
 func version(tag string) operator.Images {
 	return operator.Images{Memcached: "memcached:" + tag, Operator: "memcached-operator:" + tag}
 }
@@ -31,7 +31,7 @@ func (w *world) upgrade(tag string) {
 	w.startOperator()
 }
 
-// template of the members, and the annotations of its object.
+// template returns that of the members, and the annotations of its object.
 func (w *world) template() (*corev1.PodTemplateSpec, map[string]string) {
 	var sets appsv1.StatefulSetList
 	w.list(&sets)
@@ -46,7 +46,7 @@ func (w *world) template() (*corev1.PodTemplateSpec, map[string]string) {
 	return &corev1.PodTemplateSpec{}, nil
 }
 
-// has tells whether the members are to be of that version.
+// has tells whether the members' template is of that version.
 func (w *world) has(tag string) bool {
 	template, _ := w.template()
 	return len(template.Spec.Containers) > 0 && strings.HasSuffix(template.Spec.Containers[0].Image, ":"+tag)
@@ -65,7 +65,7 @@ func (w *world) waits() bool {
 	return c != nil && c.Reason == cachev1alpha1.ReasonWaitingForTurn
 }
 
-// all returns those of the worlds that the condition holds of.
+// all returns the worlds for which the condition holds.
 func all(worlds []*world, condition func(*world) bool) []*world {
 	var found []*world
 	for _, w := range worlds {
@@ -76,8 +76,8 @@ func all(worlds []*world, condition func(*world) bool) []*world {
 	return found
 }
 
-// fleet has clusters of two members, each in a world of its own, and an operator of
-// version A that watches them all; the last ones are without storage.
+// newFleet makes clusters of two members, each in a world of its own, and an operator of version A that watches
+// them all. The last ones have no storage.
 func newFleet(t *testing.T, rollouts, clusters, plain int) (*world, []*world) {
 	t.Helper()
 	w := newNamespace(t)
@@ -103,7 +103,7 @@ func unready(worlds []*world, on bool) {
 	}
 }
 
-// soManyWait waits until that many clusters wait for their turn.
+// soManyWait waits until so many clusters wait for their turn.
 func (w *world) soManyWait(worlds []*world, want int) {
 	w.Helper()
 	w.eventually(fmt.Sprintf("%d wait for their turn", want), func() error {
@@ -114,9 +114,9 @@ func (w *world) soManyWait(worlds []*world, want int) {
 	})
 }
 
-// noMoreThan fails if an upgrade replaces more clusters than it may. No list shows both
-// kinds at one moment, and between two lists one roll-out may end and another begin. So a
-// StatefulSet counts if it is marked before and after the Deployments are listed.
+// noMoreThan returns an error if an upgrade rolls out more clusters than it may. No list has both kinds, and
+// between two lists one roll-out may end and another begin. So a StatefulSet counts if it is marked before and
+// after the Deployments are listed.
 func noMoreThan(limit int, worlds []*world) error {
 	var before, after appsv1.StatefulSetList
 	var plain appsv1.DeploymentList
@@ -147,8 +147,8 @@ func isRolledOut(o client.Object) bool {
 	return strings.Contains(o.GetAnnotations()[cachev1alpha1.AnnotationTemplate], `"rollout"`)
 }
 
-// A version whose members never get ready stops after as many clusters as may be rolled
-// out at once, even if the operator restarts. The next version mends these first.
+// A version whose members never get ready stops after as many clusters as may be rolled out at once, even if
+// the operator restarts. The next version rolls these out first.
 func TestAnUpgradeReplacesMembersOfAFewClustersAtATime(t *testing.T) {
 	const limit = 2
 	w, worlds := newFleet(t, limit, 4, 2)
@@ -203,7 +203,7 @@ func TestAnUpgradeReplacesMembersOfAFewClustersAtATime(t *testing.T) {
 	w.quiet()
 }
 
-func TestAnUpgradeThatChangesNothingReplacesNobody(t *testing.T) {
+func TestAnUpgradeThatChangesNothingReplacesNoMember(t *testing.T) {
 	w, worlds := newFleet(t, 1, 2, 1)
 	var before []string
 	for _, c := range worlds {
@@ -223,8 +223,8 @@ func TestAnUpgradeThatChangesNothingReplacesNobody(t *testing.T) {
 	}
 }
 
-// A person's change is rolled out at once, and carries the operator's change along. A
-// change of what the members don't depend on, such as the size, does not.
+// A person's change is rolled out at once, together with the operator's change. A change that doesn't affect
+// the members' template, such as the size, rolls out nothing.
 func TestASpecsOwnChangeWaitsForNoUpgrade(t *testing.T) {
 	w, worlds := newFleet(t, 1, 3, 1)
 	unready(worlds, true)
@@ -266,7 +266,7 @@ func TestASpecsOwnChangeWaitsForNoUpgrade(t *testing.T) {
 	}
 }
 
-// No cluster waits for one that was broken before, is paused, or is deleted.
+// No cluster waits for a cluster that was broken before, is paused, or is deleted.
 func TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]func(stuck *world){
@@ -313,7 +313,7 @@ func TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp(t *testing.T) {
 			t.Error("the broken one has it, too")
 		}
 		kubes.Unready(broken.namespace, false)
-		broken.eventually("mended, it has the new version", func() error {
+		broken.eventually("it has the new version", func() error {
 			if !broken.has("b") {
 				return errors.New("it has not")
 			}
@@ -323,7 +323,7 @@ func TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp(t *testing.T) {
 	})
 }
 
-// Clusters of an operator that recorded nothing are taken over in turn, too.
+// Clusters without a record of their version take turns, too.
 func TestMembersOfAnOperatorThatRecordedNothingAreTakenOverByTurns(t *testing.T) {
 	tier.Second(t, "TestAnUpgradeReplacesMembersOfAFewClustersAtATime")
 	w, worlds := newFleet(t, 1, 3, 1)
@@ -356,7 +356,7 @@ func TestMembersOfAnOperatorThatRecordedNothingAreTakenOverByTurns(t *testing.T)
 	}
 }
 
-// routersHave tells whether the routers are to be of that version.
+// routersHave tells whether the routers' template is of that version.
 func (w *world) routersHave(tag string) bool {
 	var deployments appsv1.DeploymentList
 	w.list(&deployments, client.MatchingLabels{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentRouter})

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// full members have all of their memory used, until used is set to less.
+// full makes members say that all of their memory is used, until used is set to less.
 func (w *world) full() (used *atomic.Int64) {
 	const limit = 64 << 20
 	used = &atomic.Int64{}

@@ -37,7 +37,7 @@ func routed(s *cachev1alpha1.MemcachedSpec) {
 	s.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2)}
 }
 
-// routerObjects are those of the routers that are there, by kind.
+// routerObjects returns the kinds of the routers' objects that exist.
 func (w *world) routerObjects() (kinds []string) {
 	w.Helper()
 	for kind, o := range map[string]client.Object{
@@ -65,7 +65,7 @@ func (w *world) routerPods() (pods []corev1.Pod) {
 	})
 }
 
-// table of the rings, as it is written.
+// table returns the table that is written.
 func (w *world) table() (*contract.RingTable, error) {
 	config := &corev1.ConfigMap{}
 	if found(w, config, admin.Get(w.Context(), w.key(routerName), config)) == nil {
@@ -74,7 +74,7 @@ func (w *world) table() (*contract.RingTable, error) {
 	return contract.ParseRingTable([]byte(config.Data["table.json"]))
 }
 
-// hesitant is a cluster of three members whose two routers don't acknowledge a table of some states.
+// hesitant is a cluster of three members whose two routers don't acknowledge tables of some states.
 func hesitant(t *testing.T, hesitate func(state contract.RingState) bool) *world {
 	w := newNamespace(t)
 	w.rings = func(_ context.Context, address string, newest *controllers.SignedTable) (contract.RingAcknowledged, error) {
@@ -91,7 +91,7 @@ func hesitant(t *testing.T, hesitate func(state contract.RingState) bool) *world
 	return w
 }
 
-// routedTo is the table with that many servers, if all routers were told of it.
+// routedTo returns the table with that many servers, if all routers were told of it.
 func (w *world) routedTo(routers, servers int) (*contract.RingTable, error) {
 	t, err := w.table()
 	if err != nil {
@@ -137,7 +137,7 @@ func (w *world) ringReader() controllers.RingReader {
 	}
 }
 
-// toldRouter is the router's pod with that address, and the table that it was told of.
+// toldRouter returns the router's pod with that address, and the number of the table that it was told of.
 func (w *world) toldRouter(address string) (pod string, number int64, err error) {
 	host, _, err := net.SplitHostPort(address)
 	pods := &corev1.PodList{}
@@ -151,8 +151,8 @@ func (w *world) toldRouter(address string) (pod string, number int64, err error)
 	return "", 0, errors.Join(err, fmt.Errorf("no router is at %s", address))
 }
 
-// tables are the states that routers were told of, each with the sizes of its rings and of the
-// clients' list at that moment, until stop.
+// tables records the states that routers were told of, each with the sizes of its rings and of the clients'
+// list at that moment, until stop.
 func (w *world) tables() (stop func() []string) {
 	w.Helper()
 	watched, err := admin.Watch(w.Context(), &corev1.ConfigMapList{}, client.InNamespace(w.namespace))
@@ -217,7 +217,7 @@ func TestRoutersFollowEachScaling(t *testing.T) {
 	if first.Signer == "" || second.Signer != first.Signer || third.Signer != first.Signer {
 		t.Errorf("the tables were signed by %q, %q, %q", first.Signer, second.Signer, third.Signer)
 	}
-	if !second.Acknowledged && !third.Acknowledged { // one could have come when the wait was over
+	if !second.Acknowledged && !third.Acknowledged { // one acknowledgement could have come when the wait was over
 		t.Error("routers are not told that all had acknowledged the table before")
 	}
 	w.change(w.memcached(), `{"spec":{"routing":{"client":"dalli"}}}`)
@@ -232,7 +232,7 @@ func TestRoutersFollowEachScaling(t *testing.T) {
 func TestRoutersComeAndGoOnRequest(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
-	equal(w, "objects that nobody asked for", w.routerObjects(), nil)
+	equal(w, "objects that the spec doesn't want", w.routerObjects(), nil)
 	w.noCondition(cachev1alpha1.ConditionRoutersReady)
 	w.change(w.memcached(), `{"spec":{"router":{"replicas":2},"networkPolicy":{"clients":[{"podSelector":{"matchLabels":{"app":"web"}}}]}}}`)
 	w.allRoutedTo(2, 2)
@@ -270,8 +270,7 @@ func TestRoutersThatAreNotReadyAreShown(t *testing.T) {
 	w.condition(cachev1alpha1.ConditionReady, "True", cachev1alpha1.ReasonAsWanted)
 }
 
-// TestRoutersOfAnAutoscaler: without spec.router.replicas, the number of routers is somebody
-// else's.
+// TestRoutersOfAnAutoscaler shows that without spec.router.replicas, another client sets the number of routers.
 func TestRoutersOfAnAutoscaler(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }), 2)
@@ -289,8 +288,8 @@ func TestRoutersOfAnAutoscaler(t *testing.T) {
 	w.noCondition(cachev1alpha1.ConditionRoutersReady)
 }
 
-// TestRoutersKeepTheirTableWhileTheClusterSleeps: a router without servers would not start.
-func TestRoutersKeepTheirTableWhileTheClusterSleeps(t *testing.T) {
+// TestRoutersKeepTheirTableWhileTheClusterHibernates because a router without servers would not start.
+func TestRoutersKeepTheirTableWhileTheClusterHibernates(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(routed), 2)
 	before := w.allRoutedTo(2, 2)
@@ -302,14 +301,14 @@ func TestRoutersKeepTheirTableWhileTheClusterSleeps(t *testing.T) {
 	equal(w, "the table", w.allRoutedTo(2, 2), before)
 }
 
-func TestRouterNamesOfSomebodyElse(t *testing.T) {
+func TestRouterNamesOfAnotherOwner(t *testing.T) {
 	for kind, foreign := range map[string]client.Object{
 		"service": &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 		"table":   &corev1.ConfigMap{Data: map[string]string{"mine": "yes"}},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			if kind != "table" {
-				tier.Second(t, "TestRouterNamesOfSomebodyElse")
+				tier.Second(t, "TestRouterNamesOfAnotherOwner")
 			}
 			w := newWorld(t)
 			foreign.SetName(routerName)
@@ -330,7 +329,7 @@ func TestRouterNamesOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// TestTableThatIsMadeAgainIsNewer: routers ignore a table with a smaller number.
+// TestTableThatIsMadeAgainIsNewer because routers ignore a table with a smaller number.
 func TestTableThatIsMadeAgainIsNewer(t *testing.T) {
 	tier.Second(t, "TestRouterTablesFollowEachOther")
 	w := newWorld(t)
@@ -347,16 +346,16 @@ func TestTableThatIsMadeAgainIsNewer(t *testing.T) {
 	after := w.allRoutedTo(2, 2)
 	w.change(config, `{"data":{"table.json":"nonsense"}}`)
 	w.eventually("a table that can be read", func() error {
-		if mended, err := w.routedTo(2, 2); err != nil || mended.Number <= after.Number {
-			return fmt.Errorf("%s after table %d, %w", asJSON(mended), after.Number, err)
+		if rewritten, err := w.routedTo(2, 2); err != nil || rewritten.Number <= after.Number {
+			return fmt.Errorf("%s after table %d, %w", asJSON(rewritten), after.Number, err)
 		}
 		return nil
 	})
 	w.quiet()
 }
 
-// TestATableOfAStrangerIsWrittenAnew: routers are not sent to his servers for long, and take nothing from
-// him.
+// TestATableOfAStrangerIsWrittenAnew shows that routers don't ask a stranger's servers for long, and don't take
+// a stranger's table.
 func TestATableOfAStrangerIsWrittenAnew(t *testing.T) {
 	tier.Second(t, "TestATableOfAStranger")
 	w := newWorld(t)
@@ -364,9 +363,9 @@ func TestATableOfAStrangerIsWrittenAnew(t *testing.T) {
 	ours := w.allRoutedTo(2, 2)
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: routerName, Namespace: w.namespace}}
 	for what, forge := range map[string]func(t *contract.RingTable){
-		"he has signed it":              func(t *contract.RingTable) { t.Signer = contract.NewRingSigner().Public() },
-		"he has signed the one before":  func(t *contract.RingTable) { t.Signer, t.Number = contract.NewRingSigner().Public(), t.Number-1 },
-		"it is from the future, stable": func(t *contract.RingTable) { t.Number, t.Shared = contract.NumberAt(time.Now().Add(time.Hour)), true },
+		"a stranger has signed it":             func(t *contract.RingTable) { t.Signer = contract.NewRingSigner().Public() },
+		"a stranger has signed the one before": func(t *contract.RingTable) { t.Signer, t.Number = contract.NewRingSigner().Public(), t.Number-1 },
+		"it is from the future, stable":        func(t *contract.RingTable) { t.Number, t.Shared = contract.NumberAt(time.Now().Add(time.Hour)), true },
 	} {
 		before := w.allRoutedTo(2, 2)
 		forged := *before
@@ -391,8 +390,8 @@ func TestATableOfAStrangerIsWrittenAnew(t *testing.T) {
 	w.quiet()
 }
 
-// TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt: routers in a state that is skipped would miss items, or
-// have old ones.
+// TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt because routers would miss items, or have old ones, if a
+// state were skipped.
 func TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt(t *testing.T) {
 	var holds atomic.Bool // routers don't acknowledge settle
 	w := hesitant(t, func(state contract.RingState) bool { return state == contract.RingSettle && holds.Load() })
@@ -425,14 +424,14 @@ func TestARingChangeGoesOnIfItsTableIsDeletedOrSpoilt(t *testing.T) {
 	w.eventually("a table of two members", func() error { _, err := w.routedTo(2, 2); return err })
 }
 
-// TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile: status names them, and each state is
-// waited for within bounds, also by an operator that has just begun.
+// TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile also shows that status names these routers, and
+// that an operator that has just started waits no longer.
 func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
 	tier.Second(t, "TestRoutersGoThroughTheStatesOfARingChange")
 	var silent atomic.Bool
 	w := hesitant(t, func(contract.RingState) bool { return silent.Load() })
 	tables := w.tables()
-	// The test holds the operator's clock, so that it waits for as long as the test wants.
+	// The test sets the operator's clock, and so how long the operator waits.
 	clock := testingclock.NewFakePassiveClock(time.Now())
 	w.stopOperator()
 	w.clock = clock
@@ -450,7 +449,7 @@ func TestRoutersThatNeverAcknowledgeHoldAScalingUpOnlyForAWhile(t *testing.T) {
 			}
 			return nil
 		})
-		left := contract.RingWaits / 2 // status has details after a moment, which is less than a state waits
+		left := contract.RingWaits / 2 // status has details after a moment, which is shorter than the wait for a state
 		w.eventually("status names the routers", func() error {
 			const step = 100 * time.Millisecond
 			if left > 0 {

@@ -21,7 +21,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// neighbours are worlds with a cluster each, which the same operator watches.
+// neighbours makes worlds whose namespaces this world's operator watches, too.
 func (w *world) neighbours(n int) []*world {
 	w.Helper()
 	var worlds []*world
@@ -33,8 +33,8 @@ func (w *world) neighbours(n int) []*world {
 	return worlds
 }
 
-// More clusters than workers have a drainer on a dead node: each read of its log takes as
-// long as it may.
+// More clusters than there are workers have a drainer on a dead node. Each read of its log takes as long as it
+// may.
 func TestDrainersOnADeadNodeHoldNoOtherClusterUp(t *testing.T) {
 	tier.Second(t, "TestAClusterThatIsBrokenPausedOrDeletedHoldsNoOtherUp")
 	w := newNamespace(t)
@@ -79,8 +79,7 @@ func TestDrainersOnADeadNodeHoldNoOtherClusterUp(t *testing.T) {
 	}
 }
 
-// Members that never answer delay a scale-down for a moment, and other clusters not at
-// all.
+// Members that never answer delay a scale-down for a moment, and no other cluster.
 func TestMembersThatDoNotAnswerHoldAScaleDownUpForAMomentOnly(t *testing.T) {
 	tier.Second(t, "TestScaleDownWaitsForItsMembersAnswers")
 	w := newNamespace(t)
@@ -106,7 +105,7 @@ func TestMembersThatDoNotAnswerHoldAScaleDownUpForAMomentOnly(t *testing.T) {
 	w.settled(2)
 }
 
-// A step that is refused for good is tried less and less often, and status says so.
+// A step that is always refused is tried less and less often, and status says so.
 func TestARefusalThatHoldsBacksOffAndShows(t *testing.T) {
 	tier.Second(t, "TestARefusalIsTriedAgainSlowerAndSlowerHoweverManyEventsCome")
 	w := newWorld(t)
@@ -132,14 +131,14 @@ func TestARefusalThatHoldsBacksOffAndShows(t *testing.T) {
 		elapsed += result.RequeueAfter
 		clock.SetTime(clock.Now().Add(result.RequeueAfter))
 	}
-	if len(waited) > 40 { // other things are looked at again, too
+	if len(waited) > 40 { // the operator looks again at other things, too
 		t.Errorf("tried %d times in 3 minutes, after %v", len(waited), waited)
 	}
 	message := w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonStepRefused)
 	if !strings.Contains(message, "drain claim "+claimName(2)) {
 		t.Errorf("the condition says: %s", message)
 	}
-	w.reconcile() // by the operator whose cache is not behind
+	w.reconcile() // the operator's cache is not behind
 	if err := w.claimIsKept(2); err != nil {
 		t.Error(errors.New("the claim is not kept"))
 	}

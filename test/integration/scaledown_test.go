@@ -60,8 +60,7 @@ func TestScaleDownLetsTheClaimGoOnlyByItsReceipt(t *testing.T) {
 	m := w.settled(2)
 	writes := w.journal.Writes()[before:]
 	t.Logf("%d API writes for a scale-down: %v", len(writes), writes)
-	// Details of a status are written together every two seconds: a slow machine has
-	// more writes.
+	// Details of a status are written together every two seconds. So there are more writes on a slow machine.
 	if most := 15 + int(time.Since(began)/(2*time.Second)); len(writes) > most {
 		t.Errorf("a scale-down took %d writes, want %d at most", len(writes), most)
 		for _, write := range writes {
@@ -79,7 +78,7 @@ func TestScaleDownLetsTheClaimGoOnlyByItsReceipt(t *testing.T) {
 	w.eventsOnce("DrainStarted", "Drained", "Released")
 }
 
-// drainIs returns nil when status has the drain in this phase.
+// drainIs returns nil if status has the drain in this phase.
 func (w *world) drainIs(ordinal int32, phase cachev1alpha1.DrainPhase, reason string) error {
 	m := w.memcached()
 	if m == nil {
@@ -93,7 +92,7 @@ func (w *world) drainIs(ordinal int32, phase cachev1alpha1.DrainPhase, reason st
 	return fmt.Errorf("drains are %s", asJSON(m.Status.Drains))
 }
 
-// eventsOnce waits for these events, and wants each once.
+// eventsOnce waits for these events, and fails if one comes twice.
 func (w *world) eventsOnce(reasons ...string) {
 	w.Helper()
 	for _, reason := range reasons {
@@ -115,8 +114,8 @@ func (w *world) eventsOnce(reasons ...string) {
 	}
 }
 
-// An autoscaler that changes its mind removes members that never ran. Nothing on their
-// volumes tells a drainer that, so it gets a flag.
+// An autoscaler that changes the size again removes members that never ran. Their volumes don't show that, so
+// the drainer gets a flag.
 func TestADrainerIsToldOfAMemberThatNeverStarted(t *testing.T) {
 	tier.Second(t, "TestOnlyTheDrainerOfAMemberThatNeverStartedIsToldSo")
 	w := newWorld(t)
@@ -142,7 +141,7 @@ func TestADrainerIsToldOfAMemberThatNeverStarted(t *testing.T) {
 	kubes.Play(w.namespace, player.Hang)
 	w.scale(1)
 	w.drainRuns(started.UID)
-	equal(w, "told so of one that had", w.tellsNeverStarted(started.UID), false)
+	equal(w, "told so of a member that started", w.tellsNeverStarted(started.UID), false)
 	kubes.Play(w.namespace, player.Succeed(7))
 	w.settled(1)
 }

@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// scenarios whose every write is a crash point.
+// scenarios returns those in which every write is a crash point.
 func scenarios() map[string]scenario {
 	three := func(w *world) { w.storageCluster(apitest.MakeMemcached(name), 3) }
 	all := map[string]scenario{
@@ -193,7 +193,7 @@ func scenarios() map[string]scenario {
 	return all
 }
 
-// routedAndSettled is the end of one whose two routers look for items at that many members, too.
+// routedAndSettled is the end of a cluster whose two routers also have that many servers.
 func routedAndSettled(size int32) func(*world) error {
 	return func(w *world) error {
 		_, err := w.routedTo(2, int(size))
@@ -201,8 +201,7 @@ func routedAndSettled(size int32) func(*world) error {
 	}
 }
 
-// settledAt is the end of a cluster with that many members, all ready, and nothing being
-// deleted.
+// settledAt is the end of a cluster with that many members, all ready, in which nothing is being deleted.
 func settledAt(size int32) func(*world) error {
 	return func(w *world) error {
 		m := w.memcached()
@@ -219,7 +218,7 @@ func settledAt(size int32) func(*world) error {
 	}
 }
 
-// moved returns nil if that many members are moved by the list of that serial.
+// moved returns nil if the items of so many members are moved by the list of that serial.
 func (w *world) moved(members int, serial string) error {
 	for ordinal := range members {
 		if c := w.claim(ordinal); c == nil || c.Annotations[cachev1alpha1.AnnotationMoved] != serial {
@@ -229,7 +228,7 @@ func (w *world) moved(members int, serial string) error {
 	return nil
 }
 
-// deleted is the end of a cluster that left nothing but claims.
+// deleted is the end of a cluster that leaves only claims.
 func deleted(w *world) error {
 	if n := len(w.clusters()) + len(w.statefulSets()) + len(w.pods()) + len(w.jobs()); n > 0 {
 		return fmt.Errorf("%d objects are left", n)
@@ -237,7 +236,7 @@ func deleted(w *world) error {
 	return nil
 }
 
-// orphaned is the end of a cluster whose members were to stay.
+// orphaned is the end of a cluster whose members are to stay.
 func orphaned(w *world) error {
 	if n := len(w.clusters()); n > 0 || len(w.statefulSets()) != 1 {
 		return fmt.Errorf("%d clusters, %d StatefulSets", n, len(w.statefulSets()))
@@ -245,8 +244,7 @@ func orphaned(w *world) error {
 	return nil
 }
 
-// drained returns nil when the last drain was that of a volume of this member that
-// was set aside.
+// drained returns nil if the last drain was of a volume of this member that was set aside.
 func (w *world) drained(ordinal int) error {
 	last := w.memcached().Status.LastDrains
 	if len(last) == 0 || !strings.HasPrefix(last[0].Claim, claimName(ordinal)+"-aside-") || last[0].Result != "Drained" {

@@ -20,7 +20,7 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// securedSample is the one of config/samples, by the name of these tests.
+// securedSample returns that of config/samples, with the name of these tests.
 func (w *world) securedSample() *cachev1alpha1.Memcached {
 	w.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", "cache_v1alpha1_memcached_secured.yaml"))
@@ -35,8 +35,8 @@ func (w *world) securedSample() *cachev1alpha1.Memcached {
 	return m
 }
 
-// The kubelet reads the Secrets; the operator may not. So it has drainers log in, asks no
-// member for its memory, and passes on what a member says about a wrong Secret.
+// The kubelet reads the Secrets; the operator may not. So drainers log in, the operator asks no member for its
+// memory, and status has a member's message about a wrong Secret.
 func TestTheOperatorReadsNoSecretOfASecuredCluster(t *testing.T) {
 	w := newNamespace(t)
 	w.memory = func(_ context.Context, address string) (controllers.Memory, error) {
@@ -76,8 +76,8 @@ func TestTheOperatorReadsNoSecretOfASecuredCluster(t *testing.T) {
 	w.settled(2)
 }
 
-// containerIs plays a kubelet that reports the first container so; it has ended once with
-// this message.
+// containerIs plays a kubelet that reports this state of the first container, which has ended once with this
+// message.
 func (w *world) containerIs(pod *corev1.Pod, state corev1.ContainerState, message string) {
 	w.Helper()
 	before := pod.DeepCopy()

@@ -22,7 +22,7 @@ func (w *world) serverList() *corev1.ConfigMap {
 	return found(w, c, admin.Get(w.Context(), w.key(name+"-servers"), c))
 }
 
-// listed returns the servers that the ConfigMap has, nil if there is none.
+// listed returns the servers of the ConfigMap; nil if there is no ConfigMap.
 func (w *world) listed() []string {
 	w.Helper()
 	list := w.serverList()
@@ -45,8 +45,7 @@ func (w *world) ring(n int) []string {
 	return servers
 }
 
-// before fails unless the first write that is so comes before the first that is
-// the other.
+// before fails unless the first write of that name comes before the first write of the second name.
 func (w *world) before(first, second string, from int) {
 	w.Helper()
 	index := func(what string) int {
@@ -94,8 +93,7 @@ func TestListGainsMembersOnceAllAreReady(t *testing.T) {
 	equal(w, "status.servers", w.memcached().Status.Servers, w.ring(5))
 }
 
-// The members of the second half are never ready while others are replaced, and the
-// operator starts again in the middle.
+// In the second half, members never get ready while others are replaced, and the operator restarts meanwhile.
 func TestRollingRestartLeavesTheListAlone(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -124,7 +122,7 @@ func TestRollingRestartLeavesTheListAlone(t *testing.T) {
 	equal(w, "status.servers", w.memcached().Status.Servers, w.ring(3))
 }
 
-func TestHibernatedClusterListsNobodyAndResumesAsAWhole(t *testing.T) {
+func TestHibernatedClusterListsNoMemberAndResumesAsAWhole(t *testing.T) {
 	tier.Second(t, "TestHibernateKeepsTheClaimsAndResumesOnThem")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -154,9 +152,8 @@ func TestListIsPutRight(t *testing.T) {
 	w.eventually("the ConfigMap again", right)
 }
 
-// If somebody else has the ConfigMap's name, members must not leave, because clients
-// can't be told.
-func TestMembersStayWhileTheListIsSomebodyElses(t *testing.T) {
+// If another owner's ConfigMap has the list's name, members must not leave, because clients can't be told.
+func TestMembersStayWhileTheListIsAnothers(t *testing.T) {
 	tier.Second(t, "TestListLosesMembersBeforeTheyLeave")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

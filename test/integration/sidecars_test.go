@@ -99,7 +99,7 @@ func TestAMoveBesideASidecarThatNeverEndsIsRecorded(t *testing.T) {
 	equal(w, "Jobs at the end", len(w.jobs()), 0)
 }
 
-// The Job of such a drain has not ended, but its drainer has: it blocks nothing.
+// The Job of such a drain has not ended, but its drainer has. So the Job blocks nothing.
 func TestASizeChangesAfterADrainThatFailedBesideASidecar(t *testing.T) {
 	tier.Second(t, "TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo")
 	w := newWorld(t)

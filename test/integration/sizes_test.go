@@ -33,8 +33,8 @@ func (w *world) drainRuns(claim types.UID) {
 	})
 }
 
-// hangingDrain scales from 3 to 2 with a drainer that runs until told
-// otherwise, and returns the claim that it drains.
+// hangingDrain scales from 3 to 2 with a drainer that runs until another script is set. It returns the claim
+// that the drainer drains.
 func (w *world) hangingDrain(b *apitest.MemcachedBuilder) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	w.storageCluster(b, 3)
@@ -87,7 +87,7 @@ func TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed(t *testing.T) {
 				w.claimGone(3-i, claim.UID)
 			}
 			m := w.settled(1)
-			slices.Sort(order[:parallelism]) // those that begin together do so in any order
+			slices.Sort(order[:parallelism]) // drains that begin together do so in any order
 			want := []string{claimName(3), claimName(2), claimName(1)}
 			slices.Sort(want[:parallelism])
 			equal(w, "order", order, want)
@@ -96,8 +96,8 @@ func TestSeveralLeaveHighestFirstAsManyAtOnceAsAllowed(t *testing.T) {
 	}
 }
 
-// leave scales down with an operator that stops right then, and starts another one when
-// the pods are gone, so that each volume can be drained at once.
+// leave scales down, stops the operator at once, and starts another one when the pods are gone. So each volume
+// can be drained at once.
 func (w *world) leave(size int) {
 	w.Helper()
 	w.dieAfter(func(write string) bool { return write == "patch statefulsets cache" })
@@ -163,7 +163,7 @@ func TestSecondScaleDownWaitsForTheFirst(t *testing.T) {
 	equal(w, "drains that ended", len(m.Status.LastDrains), 2)
 }
 
-// replicasAre returns nil while the StatefulSet has that size.
+// replicasAre returns nil if the StatefulSet has that size.
 func (w *world) replicasAre(n int32) error {
 	if s := w.statefulSet(); s == nil || *s.Spec.Replicas != n {
 		return fmt.Errorf("StatefulSet %s", asJSON(s))
@@ -243,7 +243,7 @@ func TestPolicyRetainKeepsTheVolumeAndItsMemberReturns(t *testing.T) {
 	})
 	w.settled(2)
 	equal(w, "Jobs", len(w.jobs()), 0)
-	// Its values are old by now: another claim keeps them, and the member starts empty.
+	// The volume's values are old now: another claim keeps the volume, and the member starts empty.
 	w.scale(3)
 	w.settled(3)
 	if c := w.claim(2); c == nil || c.UID == left.UID || c.Spec.VolumeName == left.Spec.VolumeName {
@@ -272,7 +272,7 @@ func TestPolicyDeleteGivesTheItemsUp(t *testing.T) {
 	}
 }
 
-// Invariant 7.
+// This is invariant 7.
 func TestALostPodIsNotAScaleDown(t *testing.T) {
 	t.Parallel()
 	for what, lose := range map[string]func(*world){
@@ -313,7 +313,7 @@ func TestALostPodIsNotAScaleDown(t *testing.T) {
 	}
 }
 
-// members tells the StatefulSet and its pods from the objects that come after them.
+// members identifies the StatefulSet, with its generation, and its pods.
 func (w *world) members() []string {
 	var out []string
 	for _, s := range w.statefulSets() {

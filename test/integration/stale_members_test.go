@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// former is a cache that shows the StatefulSet as it once was.
+// former is a cache with a former state of the StatefulSet.
 type former struct {
 	client.Client
 	members *appsv1.StatefulSet
@@ -29,7 +29,7 @@ func (f former) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	return f.Client.Get(ctx, key, object, options...)
 }
 
-// Any apply also sets the size: a changed template must not bring back an old size.
+// Each apply also sets the size. So a change of the template must not restore an old size.
 func TestATemplateThatChangesUnderALaggingCacheDoesNotBringAMemberBack(t *testing.T) {
 	tier.Second(t, "TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone")
 	w := newWorld(t)

@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// behind is a cache that lags: its lists are edited before they are seen.
+// behind is a cache that lags: the test edits its lists before the operator gets them.
 type behind struct {
 	client.Client
 	edit func(client.ObjectList)
@@ -51,7 +51,7 @@ func (w *world) reconcileBehind(edit func(client.ObjectList)) {
 	}
 }
 
-// What the cache doesn't show yet.
+// These edit what the cache doesn't have yet.
 func withoutJobs(list client.ObjectList) {
 	if l, ok := list.(*batchv1.JobList); ok {
 		l.Items = nil
@@ -132,7 +132,7 @@ func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 			},
 			together(withoutJobs, withoutMarks),
 		},
-		"nobody gave the items up: the claim stays": {
+		"no person gave the items up: the claim stays": {
 			func(w *world) { w.failedDrain() }, withSkips,
 		},
 	} {
@@ -154,7 +154,7 @@ func TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone(t *testing.T) {
 	}
 }
 
-// A mark is never removed: the member would leave before its items are moved.
+// A mark is never removed. With a mark, the member would leave before its items are moved.
 func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsAreMoved(t *testing.T) {
 	tier.Second(t, "TestACacheThatIsBehindLeadsToNothingThatCannotBeUndone")
 	w := moving(t, 2, 3)
@@ -169,7 +169,7 @@ func TestACacheThatIsBehindTellsNoMemberToLeaveBeforeItemsAreMoved(t *testing.T)
 	}
 }
 
-// marked are the claims with a leaving mark.
+// marked returns the claims with a leaving mark.
 func (w *world) marked() []string {
 	var out []string
 	for _, c := range w.claims() {
@@ -180,7 +180,7 @@ func (w *world) marked() []string {
 	return out
 }
 
-// mountable are the claims that exist with our finalizer, and are not being deleted.
+// mountable returns the claims that have the operator's finalizer, and are not being deleted.
 func (w *world) mountable() []string {
 	var out []string
 	for _, c := range w.claims() {

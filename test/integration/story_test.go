@@ -14,8 +14,7 @@ import (
 	"example.com/memcached-operator/test/internal/player"
 )
 
-// drain waits for a drain in this phase, for this reason, that is what the check
-// wants it to be.
+// drain waits for a drain in this phase, for this reason, that the check accepts.
 func (w *world) drain(ordinal int32, phase cachev1alpha1.DrainPhase, reason string, check func(*cachev1alpha1.DrainStatus) error) {
 	w.Helper()
 	w.eventually(fmt.Sprintf("drain %d is %s (%s)", ordinal, phase, reason), func() error {
@@ -37,7 +36,7 @@ func (w *world) drain(ordinal int32, phase cachev1alpha1.DrainPhase, reason stri
 	})
 }
 
-// moving waits for a drainer at work, and returns the ordinal of its claim.
+// moving waits for a drain that is adding items, and returns the ordinal of its claim.
 func (w *world) moving() (ordinal int32) {
 	w.Helper()
 	w.eventually("a drainer is at work", func() error {
@@ -81,7 +80,7 @@ func TestStatusTellsTheWholeStoryOfAScaleDown(t *testing.T) {
 	w.scale(2)
 	w.drain(3, cachev1alpha1.DrainWaiting, cachev1alpha1.ReasonPodPresent, says("member 3"))
 	kubes.Linger(w.namespace, false)
-	first := w.moving() // whose pod went first
+	first := w.moving() // the member whose pod was gone first
 	second := 5 - first
 	w.drain(first, cachev1alpha1.DrainAdding, cachev1alpha1.ReasonSurvivorUnreachable, says("waiting for cache-0"))
 	w.drain(second, cachev1alpha1.DrainWaiting, cachev1alpha1.ReasonInTurn, says("another drain"))

@@ -20,11 +20,10 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// What others may write to the cluster's objects, or under their names, and what must not
-// happen then.
+// Other clients may write to the cluster's objects, or create objects with their names. These tests show what
+// must not happen then.
 
-// A Memcached with the name of somebody's StatefulSet gets no right to the volumes of
-// that.
+// A Memcached with the name of another owner's StatefulSet gets no right to the volumes of that StatefulSet.
 func TestAMemcachedTouchesNoClaimOfAnothersStatefulSet(t *testing.T) {
 	w := newWorld(t)
 	labels := map[string]string{"app": "database"}
@@ -62,8 +61,8 @@ func TestAMemcachedTouchesNoClaimOfAnothersStatefulSet(t *testing.T) {
 	equal(w, "our finalizer is on it", slices.Contains(after.Finalizers, cachev1alpha1.ClaimFinalizer), false)
 }
 
-// A claim that was there before its member may have more on its volume than a cache. No
-// policy deletes it; a drain that has read all of it does.
+// A claim that existed before its member may have other data on its volume than a cache's. No policy deletes
+// the claim; a drain that has read all of it does.
 func TestAnAdoptedClaimIsDeletedByNoPolicy(t *testing.T) {
 	tier.Second(t, "TestAPolicyHoldsForTheVolumesThatWereLeftUnderIt")
 	w := newWorld(t)
@@ -81,7 +80,7 @@ func TestAnAdoptedClaimIsDeletedByNoPolicy(t *testing.T) {
 		}
 		return nil
 	})
-	w.scale(2) // the volume that was left is set aside for the member that returns
+	w.scale(2) // the left volume is set aside, because its member returns
 	w.settled(2)
 	w.delete(w.memcached())
 	w.eventually("the Memcached gone", func() error {
@@ -101,7 +100,7 @@ func TestAnAdoptedClaimIsDeletedByNoPolicy(t *testing.T) {
 	}
 }
 
-// The cache can't see a claim without its label. That must not end its drain.
+// A claim without its label is not in the cache. This must not end its drain.
 func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 	t.Parallel()
 	unlabel := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster)
@@ -159,8 +158,8 @@ func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 	})
 }
 
-// A claim with our finalizer is drained, even if somebody later says that it is theirs.
-func TestAMembersClaimThatSomebodyTakesControlOfIsDrained(t *testing.T) {
+// A claim with the operator's finalizer is drained, even if another controller takes control of it later.
+func TestAMembersClaimThatAnotherTakesControlOfIsDrained(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	left := w.claim(2)
@@ -174,7 +173,7 @@ func TestAMembersClaimThatSomebodyTakesControlOfIsDrained(t *testing.T) {
 }
 
 // Kubernetes doesn't check the name of a claim's volume.
-func TestAClaimWhoseVolumeCannotBeStopsNobody(t *testing.T) {
+func TestAClaimWhoseVolumeCannotBeStopsNoCluster(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := bareClaim(claimName(400))
@@ -200,7 +199,7 @@ func TestAClaimWhoseVolumeCannotBeStopsNobody(t *testing.T) {
 	})
 }
 
-// The pod of a Job that was copied with its annotations and labels is no drainer.
+// The pod of a copy of a Job, with the Job's annotations and labels, is no drainer.
 func TestThePodOfAnothersJobHoldsNothingUp(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
@@ -235,8 +234,8 @@ func TestThePodOfAnothersJobHoldsNothingUp(t *testing.T) {
 	w.settled(2)
 }
 
-// A Job that has ended affects no size, even if somebody else's finalizer keeps it. Its
-// pod stays with it, and so does the claim: status names the finalizer.
+// A Job that has ended affects no size, even if a foreign finalizer keeps it. Its pod stays with the Job, and
+// so does the claim. Status names the finalizer.
 func TestAJobThatAForeignFinalizerKeepsIsNamed(t *testing.T) {
 	w := newWorld(t)
 	left := w.hangingDrain(apitest.MakeMemcached(name))

@@ -53,7 +53,7 @@ func withAndWithoutStorage(t *testing.T, test func(w *world, b *apitest.Memcache
 	}
 }
 
-// Invariant 14: in each of these cases status once said that nothing needs a person.
+// This is invariant 14. In each of these cases status once said that nothing needs a person.
 func TestMembersThatCannotStartAreDegradedInTheKubeletsWords(t *testing.T) {
 	container := func(init bool, c corev1.ContainerStatus) func(*corev1.PodStatus) {
 		return func(s *corev1.PodStatus) {
@@ -133,7 +133,7 @@ func TestAMemberThatNoNodeTakesIsDegradedAfterAMinute(t *testing.T) {
 	})
 }
 
-// quota allows that many pods, by the API server's own admission.
+// quota makes the API server's admission allow that many pods.
 func (w *world) quota(pods string) {
 	w.Helper()
 	hard := corev1.ResourceList{corev1.ResourcePods: resource.MustParse(pods)}
@@ -162,7 +162,7 @@ func TestMembersThatAQuotaForbidsAreDegradedInTheAPIServersWords(t *testing.T) {
 	})
 }
 
-// nudgeMembers makes their controller try again now, not in minutes.
+// nudgeMembers makes the members' controller try again at once.
 func (w *world) nudgeMembers() {
 	w.Helper()
 	for _, s := range w.statefulSets() {
@@ -208,8 +208,7 @@ func TestMembersThatPodSecurityForbidsAreDegradedInTheAPIServersWords(t *testing
 	})
 }
 
-// If somebody changes the spec and waits for Ready, they must not get the answer for the
-// old spec.
+// A person who changes the spec and waits for Ready must not get the answer for the old spec.
 func TestReadyIsOfTheSpecThatWasObservedAndItsMembers(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)

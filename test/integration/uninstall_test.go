@@ -32,7 +32,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// uninstallation by the chart's hook of a release in the world's namespace.
+// uninstallation is one by the chart's hook, of a release in the world's namespace.
 type uninstallation struct {
 	*world
 	options uninstall.Options
@@ -57,8 +57,8 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// newUninstallation gives the hook's service account the chart's rights, and creates the
-// operator's Deployment; the world's operator ends with it.
+// newUninstallation gives the hook's service account the chart's rights, and creates the operator's Deployment.
+// The world's operator ends when the Deployment is scaled to zero.
 func newUninstallation(w *world, set ...string) *uninstallation {
 	w.Helper()
 	w.byHand = true
@@ -114,7 +114,7 @@ func (u *uninstallation) deploy() {
 	u.create(d)
 }
 
-// hands are the uninstallation's client. The operator has ended when its Deployment is scaled to zero.
+// hands is the uninstallation's client. It ends the operator when the Deployment is scaled to zero.
 type hands struct {
 	client.Client
 	u *uninstallation
@@ -140,8 +140,7 @@ func (u *uninstallation) run() {
 	}
 }
 
-// noFinalizers looks for our finalizers on every object of the namespace that could have
-// one.
+// noFinalizers fails if an object of the namespace has one of the operator's finalizers.
 func (u *uninstallation) noFinalizers() {
 	u.Helper()
 	const ours = "cache.example.com/"
@@ -190,7 +189,7 @@ func TestUninstallWaitsForADrainToEnd(t *testing.T) {
 	}
 }
 
-// deployment of the operator.
+// deployment returns the operator's.
 func (u *uninstallation) deployment() *appsv1.Deployment {
 	d := &appsv1.Deployment{}
 	return found(u.world, d, admin.Get(u.Context(), u.options.Deployment, d))
@@ -211,7 +210,7 @@ func TestUninstallLeavesNoFinalizerAndEveryItem(t *testing.T) {
 				before := uids(w.claims())
 				if dead {
 					w.stopOperator()
-					// No label finds it any more.
+					// The claim can't be found by a label any more.
 					w.change(w.claim(1), `{"metadata":{"labels":null}}`)
 				}
 				u.run()
@@ -281,8 +280,8 @@ func TestAnOperatorThatComesBackHoldsWhatItLeft(t *testing.T) {
 	w.settled(2)
 }
 
-// If the operator's own namespace is deleted with clusters in it, the operator may end before they do. Its
-// finalizers stay until a person runs the uninstallation from elsewhere.
+// If the operator's own namespace is deleted with clusters in it, the operator may end before the clusters do.
+// Finalizers stay until a person runs the uninstallation from elsewhere.
 func TestANamespaceThatIsDeletedWithItsOperatorGoesByAnUninstall(t *testing.T) {
 	w := newWorld(t)
 	w.byHand = true

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// bindVolumePolicy installs the shipped policy that bounds what the operator does to
-// volumes. It applies to every test's operator.
+// bindVolumePolicy installs the shipped policy that bounds what the operator may do to volumes. It applies to
+// the operators of all tests.
 func bindVolumePolicy(ctx context.Context) error {
 	folder := filepath.Join("..", "..", "config", "policy")
 	policy, err := os.ReadFile(filepath.Join(folder, "volume_policy.yaml"))
@@ -30,7 +30,7 @@ func bindVolumePolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// As kustomize and the chart name the operator's service account.
+	// kustomize and the chart name the operator's service account here.
 	parts := strings.Split(operatorUser, ":")
 	named := strings.NewReplacer("'system'", "'"+parts[2]+"'", "'controller-manager'", "'"+parts[3]+"'").Replace(string(policy))
 	p, b := &admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}
@@ -40,7 +40,7 @@ func bindVolumePolicy(ctx context.Context) error {
 	return errors.Join(admin.Create(ctx, p), admin.Create(ctx, b))
 }
 
-// volume that claim "one" of the world's namespace has.
+// makeVolume makes the volume of the claim "one" in the world's namespace.
 func (w *world) makeVolume() *corev1.PersistentVolume {
 	w.Helper()
 	v := &corev1.PersistentVolume{
@@ -78,8 +78,8 @@ func TestOperatorMayChangeNothingOfAVolumeButWhichClaimHasIt(t *testing.T) {
 		return nil
 	})
 	for name, test := range map[string]struct {
-		before, patch string // before is the administrator's
-		refused       string // with these words; "" for not at all
+		before, patch string // the administrator applies before
+		refused       string // the words of the refusal; "" if it is allowed
 	}{
 		"another claim of the namespace": {patch: `{"spec":{"claimRef":{"name":"two","uid":null,"resourceVersion":null}}}`},
 		"the claim's UID":                {patch: `{"spec":{"claimRef":{"uid":"1234"}}}`},

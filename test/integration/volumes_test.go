@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// volumesHave returns nil when the volumes of so many members have this size.
+// volumesHave returns nil if the volumes of so many members have this size.
 func (w *world) volumesHave(members int, size string) error {
 	for ordinal := range members {
 		c := w.claim(ordinal)
@@ -29,7 +29,7 @@ func (w *world) volumesHave(members int, size string) error {
 	return nil
 }
 
-// memoryOf is the -m that a member of the StatefulSet starts with.
+// memoryOf returns the -m with which a member of the StatefulSet starts.
 func (w *world) memoryOf() string {
 	w.Helper()
 	_, rest, _ := strings.Cut(strings.Join(w.statefulSet().Spec.Template.Spec.Containers[0].Command, " "), " -m ")
@@ -60,7 +60,7 @@ func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
 		return w.volumesHave(2, "512Mi")
 	})
 
-	// The StatefulSet has not changed: a member that joins begins with the first size.
+	// The StatefulSet has not changed. So a member that joins begins with the first size.
 	w.scale(3)
 	w.settled(3)
 	w.eventually("a third volume of that size", func() error { return w.volumesHave(3, "512Mi") })
@@ -70,7 +70,7 @@ func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
 	w.showsAtRest()
 }
 
-func TestVolumesWhoseSizeNobodyGaveFollowMemory(t *testing.T) {
+func TestVolumesWithoutASizeFollowMemory(t *testing.T) {
 	w := newWorld(t)
 	w.create(apitest.MakeMemcached(name).Size(2).Storage("0").Obj())
 	w.settled(2)
@@ -84,8 +84,8 @@ func TestVolumesWhoseSizeNobodyGaveFollowMemory(t *testing.T) {
 	w.quiet()
 }
 
-// A volume never shrinks again: one that follows memory grows when a member runs with it, and a memory
-// that can't be scheduled, or doesn't fit, asks for nothing.
+// A volume never shrinks. So a volume that follows memory grows when a member runs with the new memory. A
+// memory that can't be scheduled, or doesn't fit, lets no volume grow.
 func TestNoVolumeGrowsByAMistypedMemory(t *testing.T) {
 	w := newWorld(t)
 	w.create(apitest.MakeMemcached(name).Size(2).Storage("0").Obj())
@@ -107,7 +107,7 @@ func TestNoVolumeGrowsByAMistypedMemory(t *testing.T) {
 	w.change(w.memcached(), `{"spec":{"memory":"64Mi"}}`)
 	w.settled(2)
 
-	kubes.Unready(w.namespace, true) // no member with the new memory comes up
+	kubes.Unready(w.namespace, true) // no member with the new memory gets ready
 	w.change(w.memcached(), `{"spec":{"memory":"96Mi"}}`)
 	message = w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonRolling)
 	if !strings.Contains(message, "2 volumes are to grow to 268Mi each") {
@@ -119,8 +119,8 @@ func TestNoVolumeGrowsByAMistypedMemory(t *testing.T) {
 	w.settled(2)
 }
 
-// TestARollOutThatLosesItemsIsForetold: status says that members will start cold before
-// the StatefulSet changes.
+// TestARollOutThatLosesItemsIsForetold by status, before the StatefulSet changes: it says that members will
+// start cold.
 func TestARollOutThatLosesItemsIsForetold(t *testing.T) {
 	w := newWorld(t)
 	w.create(apitest.MakeMemcached(name).Size(2).With(func(s *cachev1alpha1.MemcachedSpec) {
@@ -136,7 +136,7 @@ func TestARollOutThatLosesItemsIsForetold(t *testing.T) {
 	for _, write := range w.journal.Writes()[before:] {
 		told = told || write.Resource == "memcacheds/status" && strings.Contains(write.Body, cachev1alpha1.ReasonNoRoomToReplay)
 		if write.Resource == "statefulsets" && !told {
-			t.Errorf("the members are changed before status says that they will start cold: %v", w.journal.Writes()[before:])
+			t.Errorf("the members change before status says that they will start cold: %v", w.journal.Writes()[before:])
 		}
 	}
 	w.quiet()
@@ -171,7 +171,7 @@ func TestVolumesThatMayNotGrowAreToldOfOnce(t *testing.T) {
 	if !strings.Contains(message, "3 volumes") || !strings.Contains(message, "storageclass that provisions the pvc must support resize") {
 		t.Errorf("the message is %q", message)
 	}
-	// What fits is rolled out, and scaling goes on.
+	// A memory that fits is rolled out, and scaling goes on.
 	w.settled(3)
 	equal(w, "memory", w.memoryOf(), "100")
 	left := w.claim(2)
@@ -183,7 +183,7 @@ func TestVolumesThatMayNotGrowAreToldOfOnce(t *testing.T) {
 	equal(w, "memory that does not fit", w.memoryOf(), "100")
 	w.quiet()
 
-	// The refusal is remembered until the spec changes.
+	// The operator remembers the refusal until the spec changes.
 	refused := 0
 	for _, write := range w.journal.Writes() {
 		if write.Status == 403 {

@@ -34,29 +34,28 @@ import (
 type world struct {
 	*testing.T
 	namespace string
-	// images of the operator, and how many clusters an upgrade of them replaces at once.
+	// images are the operator's. rollouts is how many clusters an upgrade rolls out at once.
 	images   operator.Images
 	rollouts int
-	// others are namespaces that the operator watches besides.
+	// others are further namespaces that the operator watches.
 	others []string
-	// everywhere: the operator watches all namespaces.
+	// everywhere is set if the operator watches all namespaces.
 	everywhere bool
-	// user of the operator: operatorUser, or one that has its rights in this namespace
-	// alone.
+	// user is the operator's: operatorUser, or one that has its rights in this namespace alone.
 	user     string
 	journal  *operator.Journal
 	progress controllers.ProgressReader
 	rings    controllers.RingReader // nil: each router acknowledges what it was told
 	memory   controllers.MemoryReader
-	// certificates is asked how the certificates of members and routers stand; nil asks none.
+	// certificates asks members and routers for their certificates; nil asks none.
 	certificates controllers.CertificateReader
 	log          *logBuffer
-	// clock of the operator; nil for the machine's.
+	// clock is the operator's; nil for the machine's.
 	clock clock.PassiveClock
-	// byHand: a person does in this namespace what no operator may, so the invariants are
-	// not checked.
+	// byHand is set if a person does in this namespace what no operator may. Then the invariants are not
+	// checked.
 	byHand bool
-	// interval is for how long a condition is not looked at again, whatever changes.
+	// interval is how long a wait rests at least before it checks its condition again.
 	interval time.Duration
 
 	mu       sync.Mutex
@@ -71,15 +70,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// newNamespace makes a namespace that no operator watches yet. Its test runs
-// beside others.
+// newNamespace makes a namespace that no operator watches yet. Its test runs in parallel with others.
 func newNamespace(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
 	return newSerialNamespace(t)
 }
 
-// newSerialNamespace is one whose test runs alone.
+// newSerialNamespace makes a namespace whose test runs alone.
 func newSerialNamespace(t *testing.T) *world {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -100,8 +98,7 @@ func newSerialNamespace(t *testing.T) *world {
 	return w
 }
 
-// keptItsPromises replays all that happened in the namespace, and checks every invariant
-// for every step.
+// keptItsPromises replays all changes in the namespace, and checks every invariant for every step.
 func (w *world) keptItsPromises() {
 	w.Helper()
 	defer recorder.Forget(w.namespace)
@@ -121,7 +118,7 @@ func (w *world) keptItsPromises() {
 	}
 }
 
-// running is the operator at work, or the last one; nil if none was started.
+// running returns the operator that runs, or the last one; nil if none was started.
 func (w *world) running() *operator.Operator {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,15 +166,15 @@ func (w *world) restartOperator() {
 	w.startOperator()
 }
 
-// eventually waits until the condition returns nil, and fails with its last
-// error and a picture of the namespace. It looks when an object of the namespace has changed,
-// and twice a second for what is no such object.
+// eventually waits until the condition returns nil, or fails with its last error and a picture of the
+// namespace. It checks the condition when an object of the namespace has changed, and twice a second, because a
+// condition may depend on other objects.
 func (w *world) eventually(what string, condition func() error) {
 	w.Helper()
 	w.within(500*time.Millisecond, what, condition)
 }
 
-// within looks so often at least.
+// within is eventually with another interval: it checks the condition after each rest at least.
 func (w *world) within(rest time.Duration, what string, condition func() error) {
 	w.Helper()
 	began := time.Now()
@@ -199,9 +196,8 @@ func (w *world) within(rest time.Duration, what string, condition func() error) 
 	}
 }
 
-// always fails if the condition becomes false although the operator has seen all there is, and has
-// nothing more to write. It is looked at before that, too, and twice after it, since what others do
-// with what the operator writes is news to it.
+// always fails if the condition is false now, or after the operator has come to rest, three times in turn:
+// controllers react to the operator's writes, and the operator to theirs.
 func (w *world) always(what string, condition func() error) {
 	w.Helper()
 	for range 3 {
@@ -221,9 +217,9 @@ func (w *world) rests() {
 	w.Helper()
 	o := w.running()
 	if o == nil {
-		return // nobody acts
+		return // no operator acts
 	}
-	w.within(100*time.Millisecond, "the operator rests", func() error { // its cache is behind for a moment
+	w.within(100*time.Millisecond, "the operator rests", func() error { // the cache is behind for a moment
 		before := len(w.journal.Writes())
 		for _, namespace := range append([]string{w.namespace}, w.others...) {
 			if err := upToDate(o.Reconciler, namespace); err != nil {
@@ -233,7 +229,7 @@ func (w *world) rests() {
 			if err := admin.List(context.Background(), &clusters, client.InNamespace(namespace)); err != nil {
 				return err
 			}
-			keys := map[string]bool{name: true} // a cluster that is gone has leftovers
+			keys := map[string]bool{name: true} // a cluster that is gone may have left objects
 			for i := range clusters.Items {
 				keys[clusters.Items[i].Name] = true
 			}
@@ -254,7 +250,7 @@ func (w *world) rests() {
 	})
 }
 
-// upToDate returns nil if the cache has its objects as the API server has them.
+// upToDate returns nil if the cache has the objects as the API server has them.
 func upToDate(cache client.Reader, namespace string) error {
 	for _, list := range []func() client.ObjectList{
 		func() client.ObjectList { return &cachev1alpha1.MemcachedList{} },
@@ -301,8 +297,8 @@ func objectsOf(list client.ObjectList) []client.Object {
 	return objects
 }
 
-// create an object, in the world's namespace.
-// A leaving member has no clients here: it leaves at once, unless its patience is given.
+// create creates an object in the world's namespace. A leaving member has no clients here: it leaves at once,
+// unless its patience is given.
 func (w *world) create(object client.Object) {
 	w.Helper()
 	if m, ok := object.(*cachev1alpha1.Memcached); ok && m.Spec.Routing.Patience == nil {
@@ -314,7 +310,7 @@ func (w *world) create(object client.Object) {
 	}
 }
 
-// change an object by a merge patch.
+// change changes an object by a merge patch.
 func (w *world) change(object client.Object, patch string) {
 	w.Helper()
 	object.SetNamespace(w.namespace)
@@ -333,13 +329,13 @@ func (w *world) delete(object client.Object, options ...client.DeleteOption) {
 
 func (w *world) list(list client.ObjectList, options ...client.ListOption) {
 	w.Helper()
-	// Not the test's context: pictures are taken in cleanups, too.
+	// The context is not the test's, because pictures are taken in cleanups, too.
 	if err := admin.List(context.Background(), list, append(options, client.InNamespace(w.namespace))...); err != nil {
 		w.Fatalf("list %T: %v", list, err)
 	}
 }
 
-// logBuffer keeps the operator's log for a test that fails.
+// logBuffer keeps the operator's log, which a failed test prints.
 type logBuffer struct {
 	mu    sync.Mutex
 	lines []string
@@ -359,7 +355,7 @@ func (b *logBuffer) tail(n int) string {
 	return strings.Join(b.lines[max(0, len(b.lines)-n):], "\n")
 }
 
-// picture shows the namespace as it is.
+// picture describes the namespace as it is.
 func (w *world) picture() string {
 	var out bytes.Buffer
 	for _, m := range w.clusters() {

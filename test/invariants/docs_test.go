@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestDocsTellOfEachInvariantAndItsTests reads the table of docs/promises.md: its numbers are those of
-// All, each row says what holds the invariant, and the tests that it names exist.
+// TestDocsTellOfEachInvariantAndItsTests reads the table of docs/promises.md: its numbers are those of All,
+// each row says what keeps the invariant, and the tests that it names exist.
 func TestDocsTellOfEachInvariantAndItsTests(t *testing.T) {
 	text, err := os.ReadFile("../../docs/promises.md")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestDocsTellOfEachInvariantAndItsTests(t *testing.T) {
 	}
 }
 
-// testsBelow returns the names of all tests in a directory and below it.
+// testsBelow returns the names of all tests in a directory and in those below it.
 func testsBelow(t *testing.T, root string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -1,11 +1,10 @@
-// Package invariants has the promises of a scale-down, one function each. They are
-// checked for every step of a cluster, whoever made it: the model that explores the plan,
-// the harness that stops the operator at each of its writes, and the load that runs while
-// things are killed at random.
+// Package invariants has the promises of a scale-down, one function each. They are checked for every step of a
+// cluster: in the model that explores the plan, in the tests that stop the operator at each of its writes, and
+// in chaos, which kills things at random under load.
 //
-// A function sees the state before a step and the one after it, and returns what is
-// wrong. Of the operator it knows only the finalizer, the mark, the receipt and the flags
-// of a drainer; what these have to mean is written here a second time.
+// A function sees the state before a step and the one after it, and returns what is wrong. It knows only the
+// operator's finalizer, mark and receipt, and the drainer's flags. What these have to mean is written here a
+// second time, independently of the operator.
 package invariants
 
 import (
@@ -49,8 +48,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("invariant %d, %s: %s", v.Invariant.Number, v.Invariant.Name, v.What)
 }
 
-// Check checks all invariants for one step. For a state without a step, before and after
-// are the same.
+// Check checks all invariants for one step. If before and after are the same, it checks a state.
 func Check(before, after *State) []Violation {
 	var found []Violation
 	for _, invariant := range All {
@@ -78,7 +76,7 @@ func NoReleaseWithoutReceipt(before, after *State) []string {
 	}
 	for _, v := range before.Volumes {
 		if after.volume(v.Name) == nil && after.Volumes != nil && !slices.Contains(after.GivenUp, v.Name) && !after.ending() {
-			wrong = append(wrong, fmt.Sprintf("volume %s is gone, and nobody gave its items up", v.Name))
+			wrong = append(wrong, fmt.Sprintf("volume %s is gone, and no person gave its items up", v.Name))
 		}
 	}
 	return wrong
@@ -103,14 +101,14 @@ func releaseReason(s *State, c *Claim) string {
 	return ""
 }
 
-// foundUnreadable: a drainer of the claim found that nothing can read it.
+// foundUnreadable tells whether a drainer of the claim found that nothing can read it.
 func foundUnreadable(c *Claim) bool {
 	return slices.ContainsFunc(c.ReceiptsLeft, func(r *contract.Receipt) bool {
 		return r.Source == c.UID && r.ExitCode == contract.ExitUnrecoverable
 	})
 }
 
-// setAside: the claim was deleted, and another one with the finalizer has its volume.
+// setAside tells whether the claim was deleted, and another one with the finalizer has its volume.
 func setAside(s *State, c *Claim) bool {
 	v := s.volume(c.Volume)
 	if !c.Deleting || v == nil || v.Claim == c.UID {
@@ -120,7 +118,7 @@ func setAside(s *State, c *Claim) bool {
 	return other != nil && other.HasFinalizer && !other.Deleting && other.Volume == v.Name
 }
 
-// ReceiptsAddUp checks that the receipt on a claim is one that a drainer of it left, and
+// ReceiptsAddUp checks that a drainer of the claim left the receipt that is on the claim, and that the receipt
 // accounts for every item of a source that was read to its end.
 func ReceiptsAddUp(before, after *State) []string {
 	var wrong []string
@@ -189,10 +187,10 @@ func SurvivorsKeepTheirValues(before, after *State) []string {
 	return wrong
 }
 
-// ItemsGoToMembersThatStay checks that a drain begins with the present members as
-// survivors, and that their number doesn't change while it may run. It checks that a
-// move begins among members that exist, beside no drain, and that none of them
-// leaves before it has ended, unless all do. The end of the cluster ends both first.
+// ItemsGoToMembersThatStay checks that a drain begins with the present members as survivors, and that their
+// number doesn't change while the drain may run. It checks that a move begins among members that exist, while
+// no drain runs, and that none of these members leaves before the move has ended, unless all leave. The end of
+// the cluster first ends drains and moves.
 func ItemsGoToMembersThatStay(before, after *State) []string {
 	if after.ending() || !after.Members.Exists {
 		return nil
@@ -223,7 +221,7 @@ func ItemsGoToMembersThatStay(before, after *State) []string {
 	return wrong
 }
 
-// begun tells whether the move may move items: a prepared one does so once a pod was told.
+// begun tells whether the move may move items. A prepared move may when a pod of it was told to begin.
 func (s *State) begun(j *Job) bool {
 	return !j.Prepared || slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Job == j.UID && p.AtWork && !p.Waits })
 }
@@ -260,9 +258,8 @@ func OneUserPerVolume(_, after *State) []string {
 	return wrong
 }
 
-// LostPodsAreNoScaleDown checks that a claim gets the leaving mark only if its ordinal
-// was beyond a size that the spec once wanted, or if somebody deleted it; and that only a
-// claim with the mark is drained.
+// LostPodsAreNoScaleDown checks that a claim gets the leaving mark only if its ordinal was beyond a size that
+// the spec once wanted, or if a person deleted the claim; and that only a claim with the mark is drained.
 func LostPodsAreNoScaleDown(before, after *State) []string {
 	var wrong []string
 	for i := range after.Claims {
@@ -329,9 +326,8 @@ func NothingIsStuck(before, after *State) []string {
 	return wrong
 }
 
-// ItemsLandOnTheirOwners checks that a drain gets all survivors in their order, which
-// makes the ring; that a prepared mover begins when clients are told of its ring; and that at
-// rest clients find items where they look for them.
+// ItemsLandOnTheirOwners checks that a drain gets all survivors in the order of the ring; that a prepared mover
+// begins when clients are told of its ring; and that at rest clients find items where they look for them.
 func ItemsLandOnTheirOwners(before, after *State) []string {
 	var wrong []string
 	for i := range after.Jobs {
@@ -357,8 +353,8 @@ func ItemsLandOnTheirOwners(before, after *State) []string {
 	return wrong
 }
 
-// statesAfter are those that may follow a state of a ring change. What is given up goes back to
-// stable, but not once routers have stored items at the new owners: then the ring changes first.
+// statesAfter are the states that may follow each state of a ring change. A ring change that is given up goes
+// back to stable, unless routers have stored items at the new owners: then the ring changes first.
 var statesAfter = map[string][]string{
 	contract.RingStable.String():  {contract.RingPrepare.String()},
 	contract.RingPrepare.String(): {contract.RingSettle.String(), contract.RingStable.String()},
@@ -367,9 +363,9 @@ var statesAfter = map[string][]string{
 	contract.RingFinish.String():  {contract.RingStable.String()},
 }
 
-// NoOldValueComesBack checks that no member serves from a volume that its member left
-// while others stayed, that routers are told of no state of a ring change before the one
-// that it needs, and that at rest clients find no value older than the last one.
+// NoOldValueComesBack checks that no member serves from a volume whose member left while others stayed; that
+// routers are told of no state of a ring change before the states that must precede it; and that at rest
+// clients find no value older than the last one.
 func NoOldValueComesBack(before, after *State) []string {
 	var wrong []string
 	if next := statesAfter[before.Routed]; before.Routed != after.Routed && next != nil && after.Routed != "" && !slices.Contains(next, after.Routed) {

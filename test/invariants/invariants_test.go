@@ -7,8 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// rest is a cluster of two members, a third one having left: its volume is
-// about to be drained.
+// rest is a cluster of two members. A third one has left, and its volume is about to be drained.
 func rest() *State {
 	s := &State{
 		Cluster: Cluster{Exists: true, Finalizer: true, Size: 2, KeepsItems: true, Shown: []string{"data-cache-2"}},
@@ -48,15 +47,15 @@ func receipt() *contract.Receipt {
 	return &contract.Receipt{Version: 1, Source: "claim-2", Complete: true, Found: 3, Outcomes: contract.Outcomes{Added: 2, Expired: 1}}
 }
 
-// drained has the receipt recorded.
+// drained records the receipt on the claim.
 func drained(s *State) {
 	s.Claims[2].Receipt = receipt()
 }
 
-// said: its drainer left the receipt.
+// said lets the claim's drainer leave the receipt.
 func said(s *State) { s.Claims[2].ReceiptsLeft = []*contract.Receipt{receipt()} }
 
-// unreadable: its drainer ended with this exit code.
+// unreadable lets the claim's drainer end with this exit code.
 func unreadable(exitCode int) func(*State) {
 	return func(s *State) {
 		s.Claims[2].ReceiptsLeft = []*contract.Receipt{{Version: 1, Source: "claim-2", ExitCode: exitCode}}
@@ -65,7 +64,7 @@ func unreadable(exitCode int) func(*State) {
 
 func release(s *State) { s.Claims[2].HasFinalizer = false }
 
-// then makes the step that the changes are.
+// then returns the states before and after the changes.
 func then(before *State, changes ...func(*State)) (*State, *State) {
 	after := rest()
 	after.Claims, after.Pods = slices.Clone(before.Claims), slices.Clone(before.Pods)
@@ -89,14 +88,14 @@ func given(changes ...func(*State)) *State {
 
 func nothing(*State) {}
 
-// TestEachInvariantIsBrokenByWhatBreaksIt also has, for each way to break one,
-// the step beside it that breaks none.
+// TestEachInvariantIsBrokenByWhatBreaksIt also has, for each way to break an invariant, a similar step that
+// breaks none.
 func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	runs := func(s *State) { s.Jobs = append(s.Jobs, job()) }
 	works := func(s *State) { s.Pods = append(s.Pods, drainer()) }
-	places := func(s *State) {
+	moves := func(s *State) {
 		j := job()
-		j.Name, j.UID, j.Claim, j.ClaimUID, j.Moves = "place", "place", "", "claim-0", true
+		j.Name, j.UID, j.Claim, j.ClaimUID, j.Moves = "move", "move", "", "claim-0", true
 		s.Jobs = append(s.Jobs, j)
 	}
 	resized := func(n int32) func(*State) { return func(s *State) { s.Members.Replicas = n } }
@@ -111,7 +110,7 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	}
 	resting := func(s *State) { s.AtRest = true }
 	waits := func(s *State) {
-		s.Pods = append(s.Pods, Pod{Name: "mover", UID: "mover", Ordinal: -1, Moves: true, Waits: true, AtWork: true, Survivors: 2, Job: "place"})
+		s.Pods = append(s.Pods, Pod{Name: "mover", UID: "mover", Ordinal: -1, Moves: true, Waits: true, AtWork: true, Survivors: 2, Job: "move"})
 	}
 	prepared := func(s *State) { s.Jobs[len(s.Jobs)-1].Prepared = true }
 	begins := func(s *State) { s.Pods[len(s.Pods)-1].Waits = false }
@@ -122,19 +121,19 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		broken int // number of the invariant; 0 for none
 	}
 	for name, test := range map[string]step{
-		"a move begins":                          {given(), places, 0},
+		"a move begins":                          {given(), moves, 0},
 		"a mover begins by the clients' ring":    {given(waits, told(2)), begins, 0},
 		"a mover begins by another ring":         {given(waits, told(3)), begins, 10},
-		"among members that are not there":       {given(resized(1)), places, 5},
-		"a member leaves under a move":           {given(places), resized(1), 5},
-		"a member leaves, movers were told":      {given(places, prepared, waits, begins), resized(1), 5},
-		"a member leaves, movers wait":           {given(places, prepared, waits), resized(1), 0},
-		"a member leaves, movers have no pod":    {given(places, prepared), resized(1), 0},
-		"all stop under a move":                  {given(places), resized(0), 0},
-		"a member leaves after a move":           {given(places, func(s *State) { s.Jobs[0].Unfinished = false }), resized(1), 0},
-		"a drain begins beside a move":           {given(places), runs, 5},
-		"a move begins beside a drain":           {given(runs), places, 5},
-		"a move of a member that left":           {given(), func(s *State) { places(s); s.Jobs[0].ClaimUID = "claim-2" }, 7},
+		"among members that are not there":       {given(resized(1)), moves, 5},
+		"a member leaves under a move":           {given(moves), resized(1), 5},
+		"a member leaves, movers were told":      {given(moves, prepared, waits, begins), resized(1), 5},
+		"a member leaves, movers wait":           {given(moves, prepared, waits), resized(1), 0},
+		"a member leaves, movers have no pod":    {given(moves, prepared), resized(1), 0},
+		"all stop under a move":                  {given(moves), resized(0), 0},
+		"a member leaves after a move":           {given(moves, func(s *State) { s.Jobs[0].Unfinished = false }), resized(1), 0},
+		"a drain begins beside a move":           {given(moves), runs, 5},
+		"a move begins beside a drain":           {given(runs), moves, 5},
+		"a move of a member that left":           {given(), func(s *State) { moves(s); s.Jobs[0].ClaimUID = "claim-2" }, 7},
 		"released with a receipt":                {given(said, drained), release, 0},
 		"released without one":                   {given(), release, 1},
 		"released by a receipt of another claim": {given(said, drained, func(s *State) { s.Claims[2].Receipt.Source = "x" }), release, 1},
@@ -182,7 +181,7 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"something is written at rest":      {given(resting, version("1")), version("2"), 8},
 		"status shows what is held":         {given(resting), nothing, 0},
 		"status does not":                   {given(resting, func(s *State) { s.Cluster.Shown = nil }), nothing, 9},
-		"a claim held for nobody":           {given(resting, func(s *State) { s.Cluster = Cluster{} }), nothing, 9},
+		"a claim held without a cluster":    {given(resting, func(s *State) { s.Cluster = Cluster{} }), nothing, 9},
 		"a cluster that stays deleted":      {given(resting, func(s *State) { s.Cluster.Deleting = true }), nothing, 9},
 		"a member returns on a volume left": {given(), func(s *State) { resized(3)(s); s.Pods = append(s.Pods, member("2")) }, 11},
 		"a member that is not gone returns": {given(func(s *State) { s.Pods = append(s.Pods, member("2")) }), resized(3), 11},
@@ -212,7 +211,7 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 	}
 }
 
-// spoilt records a receipt just as the drainer left it, with what is wrong.
+// spoilt records a wrong receipt, just as the drainer left it.
 func spoilt(spoil func(*contract.Receipt)) func(*State) {
 	return func(s *State) {
 		r := receipt()
@@ -230,7 +229,7 @@ func version(v string) func(*State) {
 	return func(s *State) { s.Versions = map[string]string{"StatefulSet cache": v} }
 }
 
-// TestLeavingIsWhatTheSpecSays: only then are the values on a volume old.
+// TestLeavingIsWhatTheSpecSays also shows that the values on a volume count as old only then.
 func TestLeavingIsWhatTheSpecSays(t *testing.T) {
 	at := func(size, replicas int32) *State {
 		s := rest()

@@ -8,8 +8,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Remember carries over what the invariants need of the past. It is called once for each
-// state, in order, with the state before it (nil for the first).
+// Remember takes over from the state before what the invariants need to know of the past. It is called once for
+// each state, in order; before is nil for the first state.
 func (after *State) Remember(before *State) {
 	if before == nil {
 		before = &State{}
@@ -47,16 +47,16 @@ func (after *State) rememberReceipts(c *Claim) {
 	}
 }
 
-// noteDeparted notes that the claim's member has left while others stay: the spec said
-// so, and the StatefulSet doesn't have it any more. If somebody scaled the StatefulSet by
-// hand, its pods are lost instead: clients still ask for them.
+// noteDeparted notes that the claim's member has left while others stay: the spec said so, and the StatefulSet
+// doesn't have the member any more. If a person scaled the StatefulSet, its pods are lost instead: clients
+// still ask them.
 func (after *State) noteDeparted(c *Claim) {
 	m := after.Members
 	if c.Ordinal >= 0 && m.Exists && 0 < m.Replicas && m.Replicas <= c.Ordinal && c.Smallest <= c.Ordinal {
 		after.DepartedVolumes = with(after.DepartedVolumes, c.Volume)
 	}
 	if c.Ordinal < 0 && c.Leaving {
-		after.DepartedVolumes = with(after.DepartedVolumes, c.Volume) // it was set aside, and clients write elsewhere
+		after.DepartedVolumes = with(after.DepartedVolumes, c.Volume) // the volume was set aside, and clients write to another one
 	}
 }
 

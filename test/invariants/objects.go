@@ -18,9 +18,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Of makes a state of the objects of one cluster and its namespace. It goes by what
-// objects do (mounts, commands, conditions), not by the operator's labels and
-// annotations, if there are both.
+// Of makes a state of the objects of one cluster and its namespace. Where it can, it goes by what objects do
+// (mounts, commands, conditions), and not by the operator's labels and annotations.
 func Of(cluster string, objects []client.Object) *State {
 	s := &State{Versions: map[string]string{}, Volumes: []Volume{}}
 	var ended []types.UID // Jobs whose drainer has ended, before their controller says so
@@ -49,13 +48,13 @@ func Of(cluster string, objects []client.Object) *State {
 			}
 			if p := podOf(cluster, o); p.Ordinal >= 0 || p.Survivors > 0 || p.Claim != "" {
 				s.Pods = append(s.Pods, p)
-			} // any other moves nothing, and uses no volume
+			} // any other pod moves nothing, and uses no volume
 		case *corev1.PersistentVolumeClaim:
 			s.Claims = append(s.Claims, claimOf(cluster, o))
 		case *batchv1.Job:
 			if j := jobOf(o); j.Survivors > 0 {
 				s.Jobs = append(s.Jobs, j)
-			} // any other moves nothing
+			} // any other Job moves nothing
 		case *corev1.PersistentVolume:
 			v := Volume{Name: o.Name, Retained: o.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain}
 			if o.Spec.ClaimRef != nil {
@@ -73,8 +72,8 @@ func Of(cluster string, objects []client.Object) *State {
 	return s
 }
 
-// isLast tells whether the Job starts no pod after this one, because its drainer ended
-// well, or nothing can mend its failure.
+// isLast tells whether the Job starts no pod after this one, because its drainer succeeded, or failed in a way
+// that another try can't fix.
 func isLast(pod *corev1.Pod) bool {
 	how := drainerEnded(pod)
 	return how != nil && (how.ExitCode == 0 || pod.Status.Phase == corev1.PodRunning && slices.Contains(contract.NoRetry, how.ExitCode))
@@ -137,7 +136,7 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 	return p
 }
 
-// waits tells whether the kubelet shows the drainer another text than that at which it begins.
+// waits tells whether the kubelet shows the mover another text than the one at which it begins.
 func waits(spec *corev1.PodSpec, annotations map[string]string) bool {
 	for _, arg := range drainerCommand(spec) {
 		if when, waits := strings.CutPrefix(arg, "--"+contract.FlagBeginWhen+"="); waits {
@@ -156,15 +155,15 @@ func told(list *corev1.ConfigMap) int32 {
 	return int32(len(servers))
 }
 
-// runs tells drainers from members, and from each other, by their command.
+// runs tells whether the pod runs that command of the drainer.
 func runs(spec *corev1.PodSpec, command string) bool {
 	return slices.Contains(drainerCommand(spec), command)
 }
 
-// drainerContainer is the one that drains or places; there may be others.
+// drainerContainer is the container that drains or moves; there may be others.
 const drainerContainer = "drainer"
 
-// drainerCommand is that of the drainer, nil of a member.
+// drainerCommand returns the drainer's command; nil if the pod is a member's.
 func drainerCommand(spec *corev1.PodSpec) []string {
 	for i := range spec.Containers {
 		if spec.Containers[i].Name == drainerContainer {
@@ -200,7 +199,7 @@ func receiptOf(o *corev1.Pod) *contract.Receipt {
 	return nil
 }
 
-// drainerEnded returns how the drainer of the pod ended, or nil.
+// drainerEnded returns how the pod's drainer ended; nil if it runs.
 func drainerEnded(o *corev1.Pod) *corev1.ContainerStateTerminated {
 	for _, status := range o.Status.ContainerStatuses {
 		if status.Name == drainerContainer {
@@ -236,7 +235,7 @@ func jobOf(o *batchv1.Job) Job {
 	j.Moves, j.Prepared = runs(spec, "move"), waits(spec, o.Spec.Template.Annotations)
 	j.ClaimUID, j.Servers = commandOf(spec)
 	if j.Moves {
-		// The source in its command names the claim, and is not just the claim's UID.
+		// A mover's source ID has the claim's UID between two slashes.
 		_, j.ClaimUID, _ = strings.Cut(j.ClaimUID, "/")
 		j.ClaimUID, _, _ = strings.Cut(j.ClaimUID, "/")
 	}

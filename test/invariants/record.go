@@ -23,25 +23,25 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Recorder records every change of the objects that the invariants are about, from the
-// API server's watches. All kinds are in one etcd, whose revisions order their changes.
-// So every state is replayed, however slow the watches are.
+// Recorder records every change of the objects that the invariants need, from the API server's watches. All
+// kinds are in one etcd, whose revisions order their changes. So every state is replayed, even if watches are
+// slow.
 type Recorder struct {
 	client client.WithWatch
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
 	mu      sync.Mutex
-	base    uint64 // changes up to this revision were there when it began
+	base    uint64 // the revision at which the recording began
 	changes map[string][]change
-	// volumes has the namespace of each volume, once it was bound.
+	// volumes has the namespace of each volume that was bound.
 	volumes map[string]string
-	// news has a channel for each namespace whose next change is waited for.
+	// news has a channel for each namespace in which a test waits for the next change.
 	news map[string]chan struct{}
 	err  error
 }
 
-// change of one object; gone: its deletion.
+// change is one of an object. gone is set if it is the object's deletion.
 type change struct {
 	revision uint64
 	key      string
@@ -85,7 +85,7 @@ func Record(ctx context.Context, c client.WithWatch) (*Recorder, error) {
 	return r, nil
 }
 
-// Stop recording. What was recorded stays.
+// Stop ends the recording, and keeps what was recorded.
 func (r *Recorder) Stop() {
 	r.cancel()
 	r.ended.Wait()
@@ -134,7 +134,7 @@ func (r *Recorder) fail(err error) {
 	r.err = errors.Join(r.err, err)
 }
 
-// note a change, and return its revision.
+// note records a change, and returns its revision.
 func (r *Recorder) note(object client.Object, gone bool) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,8 +180,8 @@ type Step struct {
 	Before, After *State
 }
 
-// Steps are the changes so far of the cluster and its namespace, in order. The first one
-// has what existed when the recording began.
+// Steps returns the changes so far of the cluster and its namespace, in order. The first one has what existed
+// when the recording began.
 func (r *Recorder) Steps(namespace, cluster string) ([]Step, error) {
 	r.mu.Lock()
 	changes, base, err := slices.Clone(r.changes[namespace]), r.base, r.err
@@ -210,7 +210,7 @@ func (r *Recorder) Steps(namespace, cluster string) ([]Step, error) {
 	return steps, err
 }
 
-// values of a map, in the order of its keys.
+// values iterates over a map's values, in the order of its keys.
 func values(objects map[string]client.Object) func(func(client.Object) bool) {
 	keys := make([]string, 0, len(objects))
 	for key := range objects {
@@ -238,23 +238,23 @@ func (r *Recorder) Check(namespace, cluster string) (broken []string, steps int,
 	return broken, len(history), err
 }
 
-// Forget what is known of a namespace that nobody will ask for any more.
+// Forget removes the record of a namespace.
 func (r *Recorder) Forget(namespace string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.changes, namespace)
 }
 
-// Last is the state after the last change, with what the invariants remember.
+// Last returns the state after the last change, with what the invariants remember.
 func (r *Recorder) Last(namespace, cluster string) (*State, error) {
 	steps, err := r.Steps(namespace, cluster)
 	if err != nil || len(steps) == 0 {
-		return nil, errors.Join(err, fmt.Errorf("nothing is known of namespace %s", namespace))
+		return nil, errors.Join(err, fmt.Errorf("namespace %s has no record", namespace))
 	}
 	return steps[len(steps)-1].After, nil
 }
 
-// Now is the state after the last change, without what the invariants remember.
+// Now returns the state after the last change, without what the invariants remember.
 func (r *Recorder) Now(namespace, cluster string) *State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -310,14 +310,14 @@ func (r *Recorder) lacks(namespace string, list client.ObjectList) error {
 		there[key] = true
 		revision, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 		if last := r.lastChange(namespace, key); last.revision < revision {
-			return fmt.Errorf("%s: revision %d is not known", key, revision)
+			return fmt.Errorf("%s: revision %d is not recorded", key, revision)
 		}
 	}
 	revision, _ := strconv.ParseUint(list.GetResourceVersion(), 10, 64)
 	kind := strings.TrimSuffix(fmt.Sprintf("%T", list), "List") + " "
 	for _, c := range r.changes[namespace] {
 		if last := r.lastChange(namespace, c.key); strings.HasPrefix(c.key, kind) && !there[c.key] && !last.gone && last.revision <= revision {
-			return fmt.Errorf("%s: its end is not known", c.key)
+			return fmt.Errorf("%s: its deletion is not recorded", c.key)
 		}
 	}
 	return nil

@@ -14,20 +14,20 @@ type State struct {
 	Pods    []Pod
 	Claims  []Claim
 	Jobs    []Job
-	// Volumes that the claims are or were bound to; nil if nobody looks at them.
+	// Volumes are those that the claims are or were bound to; nil if they are unknown.
 	Volumes []Volume
-	// NamespaceTerminating: nothing can run here any more.
+	// NamespaceTerminating is set if no pod can start here any more.
 	NamespaceTerminating bool
-	// Told is how many servers clients are told of; 0 if nobody looks at their list.
+	// Told is how many servers clients are told of; 0 if that is unknown.
 	Told int32
 	// Routed is the state of a ring change that routers are told of; "" if there are none.
 	Routed string
 
-	// AtRest: whoever made this state has waited until nothing was under way.
+	// AtRest is set if nothing was under way in this state.
 	AtRest bool
-	// Versions of all objects by kind and name; nil if nobody looks at them.
+	// Versions has those of all objects, by kind and name; nil if they are unknown.
 	Versions map[string]string
-	// Items as a client finds them; nil if there is no client.
+	// Items are what a client finds; nil if there is no client.
 	Items []Item
 
 	// DepartedVolumes are those whose member left while others stayed: their values may
@@ -42,11 +42,11 @@ type Cluster struct {
 	Exists    bool
 	Deleting  bool
 	Finalizer bool
-	// Size wanted.
+	// Size is the wanted one.
 	Size int32
 	// KeepsItems is false under the policies Retain and Delete.
 	KeepsItems bool
-	// ReleasesUnreadable: spec.drain.onUnrecoverable is Release.
+	// ReleasesUnreadable is set if spec.drain.onUnrecoverable is Release.
 	ReleasesUnreadable bool
 	// Shown are the claims that status names, with a phase or a reason.
 	Shown []string
@@ -61,70 +61,69 @@ type StatefulSet struct {
 // Pod is a member's or a drainer's.
 type Pod struct {
 	Name, UID string
-	// Ordinal of a member; a drainer has -1.
+	// Ordinal is the member's; a drainer has -1.
 	Ordinal int32
-	// Claim that it mounts, by name, ReadOnly how.
+	// Claim is the name of the one that it mounts. ReadOnly is set if it mounts it read-only.
 	Claim    string
 	ReadOnly bool
-	// AtWork: it is bound to a node, and has not ended.
+	// AtWork is set if the pod is bound to a node, and has not ended.
 	AtWork bool
-	// DrainsClaim is the UID of the claim that a drainer drains by its command, Survivors
-	// the number of servers in it.
+	// DrainsClaim is the UID of the claim in a drainer's command, and Survivors the number of servers there.
 	DrainsClaim string
 	Survivors   int32
-	// Moves: it is the drainer of a move. Waits: it was not told to begin. Job is its Job's UID.
+	// Moves is set if it is a mover, and Waits if it was not told to begin. Job is its Job's UID.
 	Moves, Waits bool
 	Job          string
-	// Receipt that it left, if it has ended with one.
+	// Receipt is the one that it left when it ended; nil if there is none.
 	Receipt *contract.Receipt
 }
 
 func (p *Pod) drainer() bool { return p.Ordinal < 0 }
 
-// Claim of a member that is, or was.
+// Claim is that of a present or departed member.
 type Claim struct {
 	Name, UID string
-	// Ordinal of its member; -1 if its name has none.
+	// Ordinal is its member's; -1 if the claim's name has none.
 	Ordinal int32
-	// Volume that it is bound to; empty before that.
+	// Volume is the one that it is bound to; empty before that.
 	Volume string
-	// HasFinalizer by the operator's finalizer.
+	// HasFinalizer is set if it has the operator's finalizer.
 	HasFinalizer bool
 	Deleting     bool
-	// Leaving: it carries the mark.
+	// Leaving is set if it has the leaving mark.
 	Leaving bool
-	// Skip: a person gave its items up.
+	// Skip is set if a person gave its items up.
 	Skip bool
-	// Receipt that is recorded on it.
+	// Receipt is the one that is recorded on it.
 	Receipt *contract.Receipt
 
-	// Smallest size above 0 that was wanted while it existed.
+	// Smallest is the smallest size above 0 that was wanted while the claim existed.
 	Smallest int32
 	// ReceiptsLeft are those that its drainers left.
 	ReceiptsLeft []*contract.Receipt
 }
 
-// Job of a drain, or of a move.
+// Job is that of a drain or of a move.
 type Job struct {
 	Name, UID string
-	// Claim by name, and by the UID in its command.
+	// Claim is the claim's name, and ClaimUID the UID in the Job's command.
 	Claim, ClaimUID string
-	// Servers that it drains into, host:port; nil if nobody looks at them.
+	// Servers are those that it drains into, as host:port; nil if they are unknown.
 	Servers   []string
 	Survivors int32
-	// Unfinished: it may start a pod.
+	// Unfinished is set if it may start a pod.
 	Unfinished bool
-	// Moves: it moves what a member has to other members. It mounts no claim. Prepared: its pods
-	// move nothing before each is told to begin.
+	// Moves is set if it moves items between members, and mounts no claim. Prepared is set if each of its pods
+	// moves nothing before it is told to begin.
 	Moves, Prepared bool
 }
 
 // Volume is a PersistentVolume.
 type Volume struct {
 	Name string
-	// Retained: its reclaim policy keeps what is on it when its claim goes.
+	// Retained is set if its reclaim policy keeps it when its claim goes.
 	Retained bool
-	// Claim that it is bound to, by its UID; empty if it waits for one.
+	// Claim is the UID of the one that it is bound to; empty if it waits for one.
 	Claim string
 }
 
@@ -134,8 +133,8 @@ type Item struct {
 	Key string
 	// Owner is the server that clients ask for it.
 	Owner string
-	// Stored is the last value whose storing was acknowledged to the client; 0 if it must
-	// not be looked for (never stored, deleted, expired).
+	// Stored is the last value that was acknowledged to the client; 0 if the key need not be there (never
+	// stored, deleted, expired).
 	Stored int64
 	// Found is the value on each server that has one.
 	Found map[string]int64
@@ -189,7 +188,7 @@ func (s *State) item(key string) *Item {
 	return &s.Items[i]
 }
 
-// ending: the cluster or its namespace is being deleted.
+// ending tells whether the cluster or its namespace is being deleted.
 func (s *State) ending() bool {
 	return !s.Cluster.Exists || s.Cluster.Deleting || s.NamespaceTerminating
 }
@@ -199,8 +198,8 @@ func (s *State) serves(p *Pod) bool {
 	return !p.drainer() && p.AtWork && s.Members.Exists && p.Ordinal < s.Members.Replicas
 }
 
-// mounts is what a pod has mounted: the volume if it is known, else the claim; empty for
-// none. A claim in use can't be replaced by another one of its name.
+// mounts returns what a pod has mounted: the volume if it is known, else the claim; empty for none. A claim in
+// use can't be replaced by another one of its name.
 func (s *State) mounts(p *Pod) string {
 	if c := s.claimNamed(p.Claim); c != nil && c.Volume != "" {
 		return c.Volume

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -23,6 +20,7 @@ import (
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/corpus"
 	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 const clusterName = "cache"
@@ -35,15 +33,14 @@ const (
 	podGone
 	jobCreated
 	drainerCreated
-	// drainerEnded: its pod says so. The Job's word for it may come too late to be
-	// seen.
+	// drainerEnded is when the drainer's pod says so. The Job's condition may come too late to be seen.
 	drainerEnded
 	jobComplete
 	claimGone
 	moments
 )
 
-// scaleDown is one of those that are measured.
+// scaleDown is a measured scale-down.
 type scaleDown struct {
 	// at is when the event of each moment arrived.
 	at [moments]time.Time
@@ -52,10 +49,6 @@ type scaleDown struct {
 
 // written counts the operator's writes.
 type written struct{ all, events int }
-
-func (w written) minus(before written) written {
-	return written{w.all - before.all, w.events - before.events}
-}
 
 // bench is the cluster that is scaled down.
 type bench struct {
@@ -85,7 +78,7 @@ func (b *bench) create(ctx context.Context, size int) error {
 			Size:    ptr.To(int32(size)),
 			Memory:  ptr.To(resource.MustParse("64Mi")),
 			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("128Mi")},
-			// The drain's steps are measured, without a live move before them.
+			// Without patience there is no live move before the drain.
 			Routing: cachev1alpha1.RoutingSpec{Patience: &metav1.Duration{}},
 		},
 	}
@@ -116,7 +109,7 @@ func (b *bench) settle(ctx context.Context) error {
 	})
 }
 
-// fill stores the items on their owners.
+// fill stores items on their owners.
 func (b *bench) fill(ctx context.Context, items int) error {
 	mc, err := b.memcached(ctx)
 	if err != nil {
@@ -173,13 +166,13 @@ func (b *bench) measure(ctx context.Context, size int) (scaleDown, error) {
 				one.at[m] = time.Now()
 			}
 		case <-ctx.Done():
-			return one, fmt.Errorf("not everything has happened in time: %v", one.at)
+			return one, fmt.Errorf("some moments did not come in time: %v", one.at)
 		}
 	}
 	return one, b.settle(ctx)
 }
 
-// watch sends the changes from now on.
+// watch sends the changes from now on to events.
 func (b *bench) watch(ctx context.Context, list client.ObjectList, events chan<- watch.Event) error {
 	if err := b.kube.List(ctx, list, client.InNamespace(b.namespace)); err != nil {
 		return err
@@ -202,8 +195,7 @@ func (b *bench) watch(ctx context.Context, list client.ObjectList, events chan<-
 	return nil
 }
 
-// momentOf tells which moment an event is, of the leaving member and its claim; scaled
-// for none.
+// momentOf tells which moment of the leaving member and its claim an event is; scaled for none.
 func momentOf(event watch.Event, ordinal int, claim types.UID) moment {
 	drains := event.Object.(client.Object).GetAnnotations()[cachev1alpha1.AnnotationClaimUID] == string(claim)
 	switch o := event.Object.(type) {
@@ -237,33 +229,16 @@ func momentOf(event watch.Event, ordinal int, claim types.UID) moment {
 	return scaled
 }
 
-// writes counts what the operator has written in the namespace so far.
-func writes(path, namespace string) (written, error) {
-	var n written
-	file, err := os.Open(path)
-	if err != nil {
-		return n, fmt.Errorf("%w; a cluster that was brought up by an earlier version has none: make cluster-down", err)
-	}
-	defer func() { _ = file.Close() }()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var entry struct {
-			ObjectRef struct {
-				Namespace string `json:"namespace"`
-				Resource  string `json:"resource"`
-			} `json:"objectRef"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &entry); err != nil {
-			return n, fmt.Errorf("%s: %w", path, err)
-		}
-		if entry.ObjectRef.Namespace != namespace {
-			continue
+// writes counts what the operator has written in the namespace since the log was last read.
+func (b *bench) writes(log *harness.AuditLog) (n written, err error) {
+	err = log.Read(func(event *harness.AuditEvent) {
+		if event.ObjectRef.Namespace != b.namespace {
+			return
 		}
 		n.all++
-		if entry.ObjectRef.Resource == "events" {
+		if event.ObjectRef.Resource == "events" {
 			n.events++
 		}
-	}
-	return n, lines.Err()
+	})
+	return n, err
 }

@@ -8,18 +8,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math"
-	"os"
-	"os/signal"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // timeout bounds the whole.
@@ -30,18 +24,11 @@ func main() {
 	items := flag.Int("items", 20_000, "Items of 100 bytes that the cluster holds.")
 	audit := flag.String("audit", "/var/lib/memcached-operator-cluster/logs/audit.log", "The API server's log of the operator's writes.")
 	flag.Parse()
-	ctrl.SetLogger(logr.Discard())
-	klog.SetOutput(io.Discard)
-	klog.LogToStderr(false)
-	if err := run(*scaleDowns, *items, *audit); err != nil {
-		fmt.Fprintln(os.Stderr, "latency:", err)
-		os.Exit(1)
-	}
+	deployed.QuietLogs()
+	harness.Main("latency", func(ctx context.Context) error { return run(ctx, *scaleDowns, *items, *audit) })
 }
 
-func run(scaleDowns, items int, audit string) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+func run(ctx context.Context, scaleDowns, items int, audit string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	b, err := newBench(ctx)
@@ -55,29 +42,27 @@ func run(scaleDowns, items int, audit string) (err error) {
 	if err := b.fill(ctx, items); err != nil {
 		return err
 	}
+	log := &harness.AuditLog{Path: audit}
+	if _, err := b.writes(log); err != nil {
+		return fmt.Errorf("%w; a cluster that was brought up by an earlier version has none: make cluster-down", err)
+	}
 	var measured []scaleDown
 	for size := scaleDowns; size >= 1; size-- {
-		before, err := writes(audit, b.namespace)
-		if err != nil {
-			return err
-		}
 		one, err := b.measure(ctx, size)
 		if err != nil {
 			return fmt.Errorf("scale down to %d: %w", size, err)
 		}
-		after, err := writes(audit, b.namespace)
-		if err != nil {
+		if one.written, err = b.writes(log); err != nil {
 			return err
 		}
-		one.written = after.minus(before)
 		measured = append(measured, one)
 	}
 	print(measured, items)
 	return nil
 }
 
-// row of the table: a time of a scale-down, in seconds (not a number where one of its
-// ends wasn't seen), and what it should be at most; 0 if nothing is promised.
+// row is one of the table: a value of a scale-down (NaN if it was not seen), and its target, at most; 0 if
+// there is none.
 type row struct {
 	name   string
 	of     func(*scaleDown) float64
@@ -102,15 +87,12 @@ var rows = []row{
 	{"Job Complete → claim gone, s", between(jobComplete, claimGone), 0},
 	{"scaled → claim gone, s", between(scaled, claimGone), 0},
 	{"API writes of the operator", func(s *scaleDown) float64 { return float64(s.all) }, 15},
-	{"of these events", func(s *scaleDown) float64 { return float64(s.events) }, 0},
+	{"events among these", func(s *scaleDown) float64 { return float64(s.events) }, 0},
 }
 
 func print(measured []scaleDown, items int) {
-	load, _ := os.ReadFile("/proc/loadavg")
-	fields := strings.Fields(string(load))
-	fmt.Printf("%d scale-downs by one member, %d items of 100 bytes, load average %s\n\n",
-		len(measured), items, strings.Join(fields[:min(3, len(fields))], " "))
-	fmt.Println("| | median | least | most | target |\n|---|---:|---:|---:|---:|")
+	fmt.Printf("%d scale-downs by one member, %d items of 100 bytes, load average %s\n\n", len(measured), items, harness.LoadAverage())
+	fmt.Println(harness.Header("", "median:", "least:", "most:", "target:"))
 	for _, r := range rows {
 		var values []float64
 		for i := range measured {
@@ -121,18 +103,12 @@ func print(measured []scaleDown, items int) {
 		if len(values) == 0 {
 			continue // a moment that was never seen
 		}
-		slices.Sort(values)
 		target := ""
 		if r.target > 0 {
 			target = fmt.Sprintf("≤ %g", r.target)
 		}
-		fmt.Printf("| %s | %s | %s | %s | %s |\n", r.name, number(median(values)), number(values[0]), number(values[len(values)-1]), target)
+		fmt.Println(harness.Row(r.name, number(harness.Median(values)), number(slices.Min(values)), number(slices.Max(values)), target))
 	}
-}
-
-func median(sorted []float64) float64 {
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 func number(v float64) string {

@@ -3,28 +3,28 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// connections prints what memory a connection takes: one that has asked once and is idle, and one
-// that asks for twenty values of 200 bytes at a time.
+// connections prints how much memory a connection takes: an idle one that has asked once, and a busy one that
+// asks for twenty values of 200 bytes at a time.
 func (w *world) connections(ctx context.Context, targets []target) error {
 	n := w.o.idle
 	if n == 0 {
 		return nil
 	}
-	fmt.Println("| what | memory without connections, MiB | of an idle connection, KiB | of a busy one, KiB |")
-	fmt.Println("|---|---:|---:|---:|")
+	fmt.Println(harness.Header("what", "memory without connections, MiB:", "of an idle connection, KiB:", "of a busy one, KiB:"))
 	for _, t := range targets {
-		if t.pid == 0 {
+		if len(t.pids) == 0 {
 			continue
 		}
-		none, err := memory(t.pid)
+		none, err := t.memory()
 		if err != nil {
 			return err
 		}
-		idle, err := w.whileIdle(t, n)
+		idle, err := whileIdle(ctx, t, n)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
@@ -32,52 +32,44 @@ func (w *world) connections(ctx context.Context, targets []target) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
-		each := func(all float64) float64 { return (all - none) / float64(n) / 1024 }
-		fmt.Printf("| %s | %.1f | %.1f | %.1f |\n", t.name, none/(1<<20), each(idle), each(busy))
+		each := func(all int64) string { return fmt.Sprintf("%.1f", float64(all-none)/float64(n)/1024) }
+		fmt.Println(harness.Row(t.name, fmt.Sprintf("%.1f", float64(none)/(1<<20)), each(idle), each(busy)))
 	}
 	fmt.Println()
 	return nil
 }
 
-// whileIdle is the memory with n connections that have asked for something once.
-func (w *world) whileIdle(t target, n int) (float64, error) {
+// memory returns the anonymous memory of the target's process, in bytes.
+func (t target) memory() (int64, error) {
+	m, err := harness.MemoryOf(t.pids[0])
+	return m.Anonymous, err
+}
+
+// whileIdle returns the memory with n connections that have asked once.
+func whileIdle(ctx context.Context, t target, n int) (int64, error) {
 	for range n {
-		conn, err := net.Dial("tcp", t.address)
+		conn, err := harness.Dial(ctx, t.address)
 		if err != nil {
 			return 0, err
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		_ = conn.SetDeadline(time.Now().Add(harness.Patience))
 		if _, err := conn.Write([]byte("get none\r\n")); err != nil {
 			return 0, err
 		}
-		b := make([]byte, len("END\r\n"))
-		if _, err := conn.Read(b); err != nil || string(b) != "END\r\n" {
-			return 0, fmt.Errorf("it answered %q: %w", b, err)
+		if line, err := conn.Answers.ReadString('\n'); err != nil || line != "END\r\n" {
+			return 0, fmt.Errorf("it answered %q: %w", line, err)
 		}
 	}
-	return memory(t.pid)
+	return t.memory()
 }
 
-// whileBusy is the most memory while n connections are busy.
-func (w *world) whileBusy(ctx context.Context, t target, n int) (most float64, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := w.run(ctx, t, load{kind: "hits", connections: n, pipeline: 20, size: 200, o: w.o})
-		ended <- err
-	}()
-	for {
-		select {
-		case err := <-ended:
-			return most, err
-		case <-time.After(50 * time.Millisecond):
-			now, err := memory(t.pid)
-			if err != nil {
-				return 0, err
-			}
-			most = max(most, now)
-		}
-	}
+// whileBusy returns the most memory while n connections are busy.
+func (w *world) whileBusy(ctx context.Context, t target, n int) (int64, error) {
+	most := harness.Highest(50*time.Millisecond, func() int64 {
+		now, _ := t.memory()
+		return now
+	})
+	_, err := w.run(ctx, t, load{kind: "hits", connections: n, pipeline: 20, size: 200, o: w.o})
+	return most(), err
 }

@@ -4,14 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // load is what clients do.
@@ -21,7 +21,7 @@ type load struct {
 	o                           *options
 }
 
-// sets is their share, in percent.
+// sets is the percentage of sets.
 func (l load) sets() int {
 	if l.kind == "mix" {
 		return 10
@@ -31,69 +31,32 @@ func (l load) sets() int {
 
 // run measures one target.
 func (w *world) run(ctx context.Context, t target, l load) (result, error) {
-	if err := l.fill(t.address); err != nil {
+	if err := l.fill(ctx, t.address); err != nil {
 		return result{}, err
 	}
-	var workers sync.WaitGroup
-	all := make([]worker, l.connections)
-	before, membersBefore, err := w.usage(t)
+	own, members := harness.StartMeter(t.pids...), harness.StartMeter(w.members...)
+	did, err := harness.Closed(ctx, t.address, l.connections, w.o.duration, l.client)
 	if err != nil {
 		return result{}, err
 	}
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, w.o.duration)
-	defer cancel()
-	for i := range all {
-		workers.Go(func() { all[i].err = all[i].work(ctx, t.address, l) })
-	}
-	<-ctx.Done()
-	workers.Wait()
-	took := time.Since(began)
-	after, membersAfter, err := w.usage(t)
-	if err != nil {
-		return result{}, err
-	}
-	var times []time.Duration
-	requests := 0
-	for i := range all {
-		if all[i].err != nil {
-			return result{}, all[i].err
-		}
-		times = append(times, all[i].times...)
-		requests += all[i].requests
-	}
-	slices.Sort(times)
-	micros := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-	n := float64(requests)
+	ownUsed, err := own.Used()
+	membersUsed, err2 := members.Used()
+	n := float64(did.Requests)
 	return result{
-		rate: n / took.Seconds(), p50: micros(times[len(times)/2]), p99: micros(times[len(times)*99/100]),
-		cpu: micros(after-before) / n, members: micros(membersAfter-membersBefore) / n,
-	}, nil
-}
-
-func (w *world) usage(t target) (own, members time.Duration, err error) {
-	if own, err = cpu(t.pid); err != nil {
-		return 0, 0, err
-	}
-	for _, pid := range w.members {
-		one, err := cpu(pid)
-		if err != nil {
-			return 0, 0, err
-		}
-		members += one
-	}
-	return own, members, nil
+		rate: did.Rate(), p50: harness.Micros(did.Times.Percentile(50)), p99: harness.Micros(did.Times.Percentile(99)),
+		cpu: harness.Micros(ownUsed) / n, members: harness.Micros(membersUsed) / n,
+	}, errors.Join(err, err2)
 }
 
 // fill stores all keys.
-func (l load) fill(address string) error {
-	conn, err := net.Dial("tcp", address)
+func (l load) fill(ctx context.Context, address string) error {
+	conn, err := harness.Dial(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
-	r, w := bufio.NewReader(conn), bufio.NewWriter(conn)
+	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
+	w := bufio.NewWriter(conn)
 	value := bytes.Repeat([]byte("v"), l.size)
 	for i := range l.o.keys {
 		fmt.Fprintf(w, "set key-%d 0 0 %d\r\n%s\r\n", i, l.size, value)
@@ -104,7 +67,7 @@ func (l load) fill(address string) error {
 			return err
 		}
 		for range i%100 + 1 {
-			if line, err := r.ReadSlice('\n'); err != nil || string(line) != "STORED\r\n" {
+			if line, err := conn.Answers.ReadSlice('\n'); err != nil || string(line) != "STORED\r\n" {
 				return fmt.Errorf("fill: %q: %w", line, err)
 			}
 		}
@@ -112,21 +75,8 @@ func (l load) fill(address string) error {
 	return nil
 }
 
-// worker is one connection.
-type worker struct {
-	times    []time.Duration
-	requests int
-	err      error
-}
-
-func (k *worker) work(ctx context.Context, address string, l load) error {
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
-	r := bufio.NewReaderSize(conn, 64<<10)
+// client returns what each client does: it sends a pipeline of requests, and reads the answers.
+func (l load) client(int) func(*harness.Conn) (int, error) {
 	value := bytes.Repeat([]byte("v"), l.size)
 	var out []byte
 	gets, what := make([]bool, l.pipeline), "get key-"
@@ -134,7 +84,7 @@ func (k *worker) work(ctx context.Context, address string, l load) error {
 		what = "get none-"
 	}
 	answer := make([]byte, l.size+len("\r\nEND\r\n"))
-	for ctx.Err() == nil {
+	return func(conn *harness.Conn) (int, error) {
 		out = out[:0]
 		for i := range gets {
 			key := int64(rand.IntN(l.o.keys))
@@ -146,26 +96,23 @@ func (k *worker) work(ctx context.Context, address string, l load) error {
 			out = append(strconv.AppendInt(out, int64(l.size), 10), "\r\n"...)
 			out = append(append(out, value...), "\r\n"...)
 		}
-		began := time.Now()
 		if _, err := conn.Write(out); err != nil {
-			return err
+			return 0, err
 		}
 		for _, get := range gets {
-			line, err := r.ReadSlice('\n')
+			line, err := conn.Answers.ReadSlice('\n')
 			switch {
 			case err != nil:
-				return err
+				return 0, err
 			case get && l.kind == "misses" && string(line) != "END\r\n", get && l.kind != "misses" && !bytes.HasPrefix(line, []byte("VALUE key-")), !get && string(line) != "STORED\r\n":
-				return fmt.Errorf("answer %q", line)
+				return 0, fmt.Errorf("answer %q", line)
 			}
 			if get && l.kind != "misses" {
-				if _, err := io.ReadFull(r, answer); err != nil {
-					return err
+				if _, err := io.ReadFull(conn.Answers, answer); err != nil {
+					return 0, err
 				}
 			}
 		}
-		k.times = append(k.times, time.Since(began))
-		k.requests += l.pipeline
+		return l.pipeline, nil
 	}
-	return nil
 }

@@ -1,25 +1,22 @@
-// Command router measures "drainer route" beside a direct connection, twemproxy (Debian's
-// nutcracker), and memcached's own proxy, in one run: throughput, latency, CPU time a
-// request, and memory of a connection. It prints two tables in Markdown: make bench-router.
+// Command router measures "drainer route" beside a direct connection, twemproxy (Debian's nutcracker), and
+// memcached's own proxy, in one run: throughput, latency, CPU time of a request, and memory of a connection. It
+// prints two tables in Markdown: make bench-router.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 type options struct {
 	drainer, memcached, nutcracker string
 	duration                       time.Duration
-	connections, pipelines, sizes  []int
+	connections, pipelines, sizes  *[]int
 	members, keys, rounds          int
 	threads, idle                  int
 	only, proxy                    string
@@ -37,40 +34,22 @@ func main() {
 	flag.IntVar(&o.keys, "keys", 10_000, "Keys.")
 	flag.IntVar(&o.threads, "threads", 2, "The router's threads.")
 	flag.StringVar(&o.only, "only", "", "Measure only this: direct, router, twemproxy or proxy.")
-	flag.StringVar(&o.proxy, "proxy", "", "A memcached with its own proxy (hack/memcached-suite.sh); empty leaves it out.")
+	flag.StringVar(&o.proxy, "proxy", "", "A memcached that has a proxy (hack/memcached-suite.sh); empty leaves the proxy out.")
 	flag.IntVar(&o.idle, "idle", 1000, "How many connections the memory of one is measured with; 0 leaves that out.")
 	kinds := flag.String("loads", "mix,hits,misses", "What clients do, a list with commas: mix (a tenth sets, the others are hits), hits, misses.")
-	connections := flag.String("connections", "1,50,1000", "Connections, a list with commas.")
-	pipelines := flag.String("pipelines", "1,20", "Requests that a connection sends before it reads, a list with commas.")
-	sizes := flag.String("sizes", "200,10000", "Sizes of values in bytes, a list with commas.")
+	o.connections = harness.Numbers("connections", "Connections, a list with commas.", 1, 50, 1000)
+	o.pipelines = harness.Numbers("pipelines", "Requests that a connection sends before it reads, a list with commas.", 1, 20)
+	o.sizes = harness.Numbers("sizes", "Sizes of values in bytes, a list with commas.", 200, 10000)
 	flag.Parse()
-	o.connections, o.pipelines, o.sizes, o.kinds = numbers(*connections), numbers(*pipelines), numbers(*sizes), strings.Split(*kinds, ",")
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := measure(ctx, &o)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "router:", err)
-		os.Exit(1)
-	}
-}
-
-func numbers(list string) (all []int) {
-	for _, s := range strings.Split(list, ",") {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			fmt.Fprintf(os.Stderr, "router: %q is no number\n", s)
-			os.Exit(2)
-		}
-		all = append(all, n)
-	}
-	return all
+	o.kinds = strings.Split(*kinds, ",")
+	harness.Main("router", func(ctx context.Context) error { return measure(ctx, &o) })
 }
 
 // target is what is measured.
 type target struct {
 	name    string
 	address string
-	pid     int // of the process between the client and the members; 0 none
+	pids    []int // the process between the client and the members; none if direct
 }
 
 func measure(ctx context.Context, o *options) error {
@@ -83,35 +62,34 @@ func measure(ctx context.Context, o *options) error {
 	if err := w.connections(ctx, targets); err != nil {
 		return err
 	}
-	fmt.Println("| load | size | connections | pipeline | what | requests/s | p50 µs | p99 µs | its CPU µs/request | members' CPU µs/request |")
-	fmt.Println("|---|---:|---:|---:|---|---:|---:|---:|---:|---:|")
+	fmt.Println(harness.Header("load", "size:", "connections:", "pipeline:", "what", "requests/s:", "p50 µs:", "p99 µs:", "its CPU µs/request:", "members' CPU µs/request:"))
 	for _, l := range o.loads() {
 		results := map[string][]result{}
-		for range o.rounds {
-			for _, t := range targets {
-				r, err := w.run(ctx, t, l)
-				if err != nil {
-					return fmt.Errorf("%s: %w", t.name, err)
-				}
-				results[t.name] = append(results[t.name], r)
+		err := harness.InTurn(o.rounds, targets, func(t target) error {
+			r, err := w.run(ctx, t, l)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
 			}
+			results[t.name] = append(results[t.name], r)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		for _, t := range targets {
-			m := median(results[t.name])
-			fmt.Printf("| %s | %d | %d | %d | %s | %.0f | %.0f | %.0f | %.1f | %.1f |\n", l.kind, l.size, l.connections, l.pipeline, t.name,
-				m.rate, m.p50, m.p99, m.cpu, m.members)
+			fmt.Println(harness.Row(append([]any{l.kind, l.size, l.connections, l.pipeline, t.name}, cells(results[t.name])...)...))
 		}
 	}
 	return nil
 }
 
-// loads are those that are asked for, in the table's order. A miss has no size, and a pipeline of
-// twenty 10 kB values on a thousand connections measures memory only: both are left out.
+// loads returns the loads in the table's order. It leaves out misses of a second size, because a miss has no
+// size, and pipelines of twenty 10 kB values on a thousand connections, which would measure memory only.
 func (o *options) loads() (all []load) {
 	for _, kind := range o.kinds {
-		for i, size := range o.sizes {
-			for _, connections := range o.connections {
-				for _, pipeline := range o.pipelines {
+		for i, size := range *o.sizes {
+			for _, connections := range *o.connections {
+				for _, pipeline := range *o.pipelines {
 					if kind == "misses" && i > 0 || size*connections*pipeline > 100<<20 {
 						continue
 					}
@@ -123,21 +101,21 @@ func (o *options) loads() (all []load) {
 	return all
 }
 
-// result of one row in one round: requests a second, and microseconds.
+// result is that of one row in one round: requests a second, and microseconds.
 type result struct{ rate, p50, p99, cpu, members float64 }
 
-func median(all []result) (m result) {
-	of := func(field func(result) float64) float64 {
+// cells are those of a row's figures: medians of all rounds.
+func cells(rounds []result) []any {
+	of := func(format string, field func(result) float64) any {
 		var values []float64
-		for _, r := range all {
+		for _, r := range rounds {
 			values = append(values, field(r))
 		}
-		slices.Sort(values)
-		return values[len(values)/2]
+		return fmt.Sprintf(format, harness.Median(values))
 	}
-	return result{
-		of(func(r result) float64 { return r.rate }), of(func(r result) float64 { return r.p50 }),
-		of(func(r result) float64 { return r.p99 }), of(func(r result) float64 { return r.cpu }),
-		of(func(r result) float64 { return r.members }),
+	return []any{
+		of("%.0f", func(r result) float64 { return r.rate }), of("%.0f", func(r result) float64 { return r.p50 }),
+		of("%.0f", func(r result) float64 { return r.p99 }), of("%.1f", func(r result) float64 { return r.cpu }),
+		of("%.1f", func(r result) float64 { return r.members }),
 	}
 }

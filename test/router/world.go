@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,21 +10,20 @@ import (
 	"strings"
 	"time"
 
-	"example.com/memcached-operator/drainer/linux"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // world has the processes that take part.
 type world struct {
 	o       *options
 	dir     string
-	running []*exec.Cmd
+	running []*harness.Process
 	members []int // process ids
 }
 
 func (w *world) end() {
-	for _, cmd := range w.running {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+	for _, p := range w.running {
+		p.Kill()
 	}
 	if w.dir != "" {
 		_ = os.RemoveAll(w.dir)
@@ -34,22 +32,13 @@ func (w *world) end() {
 
 func (w *world) spawn(program string, args ...string) (pid int, err error) {
 	cmd := exec.Command(program, args...)
-	cmd.SysProcAttr = linux.DiesWithParent()
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
-	w.running = append(w.running, cmd)
-	return cmd.Process.Pid, nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := harness.Start(cmd)
 	if err != nil {
 		return 0, err
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	w.running = append(w.running, p)
+	return p.PID(), nil
 }
 
 func (w *world) start(ctx context.Context) (targets []target, err error) {
@@ -58,16 +47,16 @@ func (w *world) start(ctx context.Context) (targets []target, err error) {
 	}
 	var servers []string
 	for range w.o.members {
-		port, err := freePort()
+		port, err := harness.FreePort()
 		if err != nil {
 			return nil, err
 		}
-		pid, err := w.spawn(w.o.memcached, "-l", "127.0.0.1", "-U", "0", "-u", "root", "-t", "2", "-m", "1024", "-c", "10000", "-p", strconv.Itoa(port))
+		pid, err := w.spawn(w.o.memcached, harness.MemcachedArgs(port, 1024, "-t", "2", "-c", "10000")...)
 		if err != nil {
 			return nil, err
 		}
 		w.members = append(w.members, pid)
-		servers = append(servers, "127.0.0.1:"+strconv.Itoa(port))
+		servers = append(servers, harness.Loopback(port))
 	}
 	all := []target{{name: "direct", address: servers[0]}}
 	for _, start := range []func([]string) (target, error){w.router, w.twemproxy, w.proxy} {
@@ -83,29 +72,29 @@ func (w *world) start(ctx context.Context) (targets []target, err error) {
 		if w.o.only == "" || t.name == w.o.only {
 			targets = append(targets, t)
 		}
-		if err := w.ready(ctx, t.address); err != nil {
-			return nil, fmt.Errorf("%s: %w", t.name, err)
+		if err := ready(ctx, t); err != nil {
+			return nil, err
 		}
 	}
 	return targets, nil
 }
 
 func (w *world) router(servers []string) (target, error) {
-	port, err := freePort()
+	port, err := harness.FreePort()
 	if err != nil {
 		return target{}, err
 	}
-	admin, err := freePort()
+	admin, err := harness.FreePort()
 	if err != nil {
 		return target{}, err
 	}
-	address := "127.0.0.1:" + strconv.Itoa(port)
-	args := []string{"route", "--client=libmemcached-ketama", "--listen=" + address, "--admin=127.0.0.1:" + strconv.Itoa(admin), "--threads=" + strconv.Itoa(w.o.threads)}
+	address := harness.Loopback(port)
+	args := []string{"route", "--client=libmemcached-ketama", "--listen=" + address, "--admin=" + harness.Loopback(admin), "--threads=" + strconv.Itoa(w.o.threads)}
 	for _, s := range servers {
 		args = append(args, "--server="+s)
 	}
 	pid, err := w.spawn(w.o.drainer, args...)
-	return target{"router", address, pid}, err
+	return target{"router", address, []int{pid}}, err
 }
 
 func (w *world) twemproxy(servers []string) (target, error) {
@@ -114,15 +103,15 @@ func (w *world) twemproxy(servers []string) (target, error) {
 		fmt.Fprintln(os.Stderr, "without twemproxy:", err)
 		return target{}, nil
 	}
-	port, err := freePort()
+	port, err := harness.FreePort()
 	if err != nil {
 		return target{}, err
 	}
-	stats, err := freePort()
+	stats, err := harness.FreePort()
 	if err != nil {
 		return target{}, err
 	}
-	address := "127.0.0.1:" + strconv.Itoa(port)
+	address := harness.Loopback(port)
 	text := "pool:\n  listen: " + address + "\n  hash: fnv1a_64\n  distribution: ketama\n  preconnect: true\n  servers:\n"
 	for _, s := range servers {
 		text += "  - " + s + ":1\n"
@@ -132,10 +121,10 @@ func (w *world) twemproxy(servers []string) (target, error) {
 		return target{}, err
 	}
 	pid, err := w.spawn(program, "-c", config, "-s", strconv.Itoa(stats), "-o", filepath.Join(w.dir, "nutcracker.log"))
-	return target{"twemproxy", address, pid}, err
+	return target{"twemproxy", address, []int{pid}}, err
 }
 
-// proxyConfig is for memcached's proxy: each key is asked of one member.
+// proxyConfig lets memcached's proxy ask one member for each key.
 const proxyConfig = `
 function mcp_config_pools()
   local backends = {}
@@ -158,7 +147,7 @@ func (w *world) proxy(servers []string) (target, error) {
 	if w.o.proxy == "" {
 		return target{}, nil
 	}
-	port, err := freePort()
+	port, err := harness.FreePort()
 	if err != nil {
 		return target{}, err
 	}
@@ -166,80 +155,31 @@ func (w *world) proxy(servers []string) (target, error) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, proxyConfig, strings.Join(servers, " ")), 0o600); err != nil {
 		return target{}, err
 	}
-	pid, err := w.spawn(w.o.proxy, "-l", "127.0.0.1", "-U", "0", "-u", "root", "-c", "10000", "-t", strconv.Itoa(w.o.threads), "-p", strconv.Itoa(port), "-o", "proxy_config="+config)
-	return target{"proxy", "127.0.0.1:" + strconv.Itoa(port), pid}, err
+	pid, err := w.spawn(w.o.proxy, harness.MemcachedArgs(port, 64, "-c", "10000", "-t", strconv.Itoa(w.o.threads), "-o", "proxy_config="+config)...)
+	return target{"proxy", harness.Loopback(port), []int{pid}}, err
 }
 
 // ready waits until sets are stored at all members.
-func (w *world) ready(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+func ready(ctx context.Context, t target) error {
+	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
 	defer cancel()
-	for {
-		err := try(address)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return harness.Until(ctx, 20*time.Millisecond, t.name+" answers", func() error { return try(ctx, t.address) })
 }
 
-func try(address string) error {
-	conn, err := net.Dial("tcp", address)
+func try(ctx context.Context, address string) error {
+	conn, err := harness.Dial(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	b := make([]byte, 100)
-	for i := range 50 { // some for each member
+	for i := range 50 { // some keys for each member
 		if _, err := fmt.Fprintf(conn, "set ready-%d 0 0 1\r\nx\r\n", i); err != nil {
 			return err
 		}
-		n, err := conn.Read(b)
-		if err != nil {
-			return err
-		}
-		if string(b[:n]) != "STORED\r\n" {
-			return fmt.Errorf("it answered %q", b[:n])
+		if line, err := conn.Answers.ReadString('\n'); err != nil || line != "STORED\r\n" {
+			return fmt.Errorf("it answered %q: %w", line, err)
 		}
 	}
 	return nil
-}
-
-// memory of a process that is resident and not a file's, in bytes.
-func memory(pid int) (float64, error) {
-	if pid == 0 {
-		return 0, nil
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text), "RssAnon:")
-	kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-	return kb * 1024, err
-}
-
-// cpu is what a process has used so far.
-func cpu(pid int) (time.Duration, error) {
-	if pid == 0 {
-		return 0, nil
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	const user, system, tick = 11, 12, 10 * time.Millisecond // proc(5)
-	u, err := strconv.Atoi(fields[user])
-	if err != nil {
-		return 0, err
-	}
-	s, err := strconv.Atoi(fields[system])
-	return time.Duration(u+s) * tick, err
 }

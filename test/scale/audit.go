@@ -1,23 +1,18 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"maps"
-	"os"
 	"sync"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// call is what requests are counted by.
+// call is a kind of request.
 type call struct{ verb, resource string }
 
 func (c call) String() string { return c.verb + " " + c.resource }
 
-// write tells whether the call changes something, and read whether it asks for
-// something; a watch is neither.
+// write tells whether the call changes something. A watch is neither a write nor a read.
 func (c call) write() bool {
 	switch c.verb {
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -52,68 +47,32 @@ func (c counts) sum(which func(call) bool) int {
 	return n
 }
 
-// audit counts the manager's requests out of the API server's audit log, which
-// is written before a request is answered.
+// audit counts the manager's requests, from the API server's audit log.
 type audit struct {
 	mu     sync.Mutex
-	path   string
-	offset int64
+	log    harness.AuditLog
 	counts counts
 	failed int // requests that the API server refused
 }
 
-// read counts what came since the last call.
+// read counts the requests since the last call, and returns all counts.
 func (a *audit) read() (counts, int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f, err := os.Open(a.path)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { _ = f.Close() }()
-	if _, err := f.Seek(a.offset, io.SeekStart); err != nil {
-		return nil, 0, err
-	}
-	lines := bufio.NewReaderSize(f, 1<<20)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return maps.Clone(a.counts), a.failed, nil // the rest of a half line comes next time
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		a.offset += int64(len(line))
-		if err := a.count(line); err != nil {
-			return nil, 0, err
-		}
-	}
+	err := a.log.Read(a.count)
+	return maps.Clone(a.counts), a.failed, err
 }
 
-func (a *audit) count(line []byte) error {
-	var event struct {
-		Verb      string `json:"verb"`
-		ObjectRef struct {
-			Resource    string `json:"resource"`
-			Subresource string `json:"subresource"`
-		} `json:"objectRef"`
-		ResponseStatus struct {
-			Code int `json:"code"`
-		} `json:"responseStatus"`
-	}
-	if err := json.Unmarshal(line, &event); err != nil {
-		return fmt.Errorf("audit log: %w", err)
-	}
+func (a *audit) count(event *harness.AuditEvent) {
 	c := call{event.Verb, event.ObjectRef.Resource}
 	if event.ObjectRef.Subresource != "" {
 		c.resource += "/" + event.ObjectRef.Subresource
 	}
 	if c.resource == "" {
-		return nil // discovery
+		return // discovery
 	}
 	a.counts[c]++
 	if c.write() && event.ResponseStatus.Code >= 400 {
 		a.failed++
 	}
-	return nil
 }

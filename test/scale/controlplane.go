@@ -17,10 +17,11 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// controllers of the controller manager that a cluster's life depends on. The
-// nodes are kwok's, who keeps them ready.
+// controllers are those that a cluster needs. kwok keeps the nodes ready.
 var controllers = []string{
 	"deployment-controller",
 	"endpointslice-controller",
@@ -62,7 +63,7 @@ func (c *controlPlane) cert() string     { return filepath.Join(c.dir, "apiserve
 func (c *controlPlane) key() string      { return filepath.Join(c.dir, "apiserver.key") }
 func (c *controlPlane) auditLog() string { return filepath.Join(c.dir, "audit.log") }
 
-// config is that of the administrator.
+// config returns the administrator's.
 func (c *controlPlane) config() *rest.Config {
 	return &rest.Config{
 		Host: c.url(), BearerToken: adminToken, QPS: -1,
@@ -70,7 +71,7 @@ func (c *controlPlane) config() *rest.Config {
 	}
 }
 
-// kubeconfig of the bearer of a token.
+// kubeconfig writes one for the bearer of a token, and returns its path.
 func (c *controlPlane) kubeconfig(token string) (string, error) {
 	path := filepath.Join(c.dir, token+".kubeconfig")
 	text := fmt.Sprintf(`apiVersion: v1
@@ -107,7 +108,7 @@ func (c *controlPlane) startServers(context.Context) error {
 	var ports [3]int
 	for i := range ports {
 		var err error
-		if ports[i], err = freePort(); err != nil {
+		if ports[i], err = harness.FreePort(); err != nil {
 			return err
 		}
 	}
@@ -125,7 +126,7 @@ func (c *controlPlane) startServers(context.Context) error {
 		"--name=scale", "--data-dir="+filepath.Join(c.dir, "etcd"),
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=scale="+peer,
-		// Nothing in here has to survive a crash of the machine.
+		// Its data need not survive a crash of the machine.
 		"--unsafe-no-fsync", "--quota-backend-bytes=8589934592", "--log-level=warn")
 	if err != nil {
 		return err
@@ -149,8 +150,7 @@ func (c *controlPlane) startControllers(context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The clients' default limits (20 to 50 requests a second) would be what
-	// this benchmark measures.
+	// With the clients' default limits (20 to 50 requests a second), this benchmark would measure the limits.
 	const qps, burst = "--kube-api-qps=2000", "--kube-api-burst=4000"
 	return errors.Join(
 		c.start("kube-controller-manager",
@@ -161,22 +161,14 @@ func (c *controlPlane) startControllers(context.Context) error {
 			"--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0", qps, burst))
 }
 
-// awaitReady is where its certificate is, too: the API server makes it.
+// awaitReady waits for the API server, which also makes its certificate.
 func (c *controlPlane) awaitReady(ctx context.Context) error {
-	for {
+	return harness.Until(ctx, 200*time.Millisecond, "the API server is ready", func() error {
 		if err := c.ended(); err != nil {
-			return err
+			return harness.Never(err)
 		}
-		err := c.ready(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the API server is not ready: %w", err)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
+		return c.ready(ctx)
+	})
 }
 
 func (c *controlPlane) ready(ctx context.Context) error {
@@ -200,7 +192,7 @@ func (c *controlPlane) ready(ctx context.Context) error {
 	return nil
 }
 
-// ended tells which part has ended by itself.
+// ended returns an error if a part has ended by itself.
 func (c *controlPlane) ended() error {
 	for _, p := range c.children {
 		if err := p.ended(); err != nil {
@@ -210,7 +202,7 @@ func (c *controlPlane) ended() error {
 	return nil
 }
 
-// stop ends the parts in the opposite order of their start.
+// stop ends the parts in the reverse order of their start.
 func (c *controlPlane) stop() {
 	for _, p := range slices.Backward(c.children) {
 		p.stop()

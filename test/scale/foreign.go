@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// createForeign makes n pods, claims and Jobs each in the first clusters' namespace that belong to no cluster: no
-// scheduler, provisioner or Job controller looks after them.
+// createForeign makes n pods, n claims and n Jobs in the first clusters' namespace. They belong to no cluster,
+// and no scheduler, provisioner or Job controller acts on them.
 func (w *world) createForeign(n int) phase {
 	return func(ctx context.Context, _ *column) (float64, error) {
 		began := time.Now()
@@ -30,7 +30,7 @@ func (w *world) createForeign(n int) phase {
 			err := each(ctx, from, min(n, from+500), func(ctx context.Context, i int) error {
 				for _, o := range foreign(metav1.ObjectMeta{
 					Namespace: key(0).Namespace, Name: fmt.Sprintf("foreign-%d", i),
-					Labels: map[string]string{"app.kubernetes.io/name": "foreign", "app.kubernetes.io/managed-by": "somebody"},
+					Labels: map[string]string{"app.kubernetes.io/name": "foreign", "app.kubernetes.io/managed-by": "another"},
 				}) {
 					if err := w.client.Create(ctx, o); err != nil {
 						return err
@@ -48,7 +48,7 @@ func (w *world) createForeign(n int) phase {
 
 func foreign(about metav1.ObjectMeta) []client.Object {
 	pod := corev1.PodSpec{
-		SchedulerName: "nobody",
+		SchedulerName: "none",
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers:    []corev1.Container{{Name: "foreign", Image: "foreign:scale"}},
 	}
@@ -56,14 +56,14 @@ func foreign(about metav1.ObjectMeta) []client.Object {
 		&corev1.Pod{ObjectMeta: about, Spec: pod},
 		&corev1.PersistentVolumeClaim{ObjectMeta: about, Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			// A volume that never comes keeps the binder quiet.
+			// The binder waits for this volume, which never exists.
 			StorageClassName: ptr.To(""), VolumeName: "nowhere-" + about.Name,
 			Resources: corev1.VolumeResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			},
 		}},
 		&batchv1.Job{ObjectMeta: about, Spec: batchv1.JobSpec{
-			ManagedBy: ptr.To("example.com/nobody"),
+			ManagedBy: ptr.To("example.com/none"),
 			Template:  corev1.PodTemplateSpec{Spec: pod},
 		}},
 	}

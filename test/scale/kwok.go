@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 //go:embed kwok.yaml
 var stages string
 
-// progress is the log of every drainer while it works: a CRI log line with the
-// drainer's own progress line in it.
+// progress is the log of every drainer at work: the drainer's progress line in a CRI log line.
 const progress = `2026-01-01T00:00:00.000000000Z stdout F {"phase":"Adding","itemsDone":500,"itemsTotal":1000,"bytesDone":50000,"bytesTotal":100000}
 `
 
@@ -39,7 +40,7 @@ func startKwok(c *controlPlane, program string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := harness.FreePort()
 	if err != nil {
 		return nil, err
 	}

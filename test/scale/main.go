@@ -1,6 +1,5 @@
-// Command scale measures the manager beside a thousand clusters: a real control
-// plane, kwok (which plays nodes and pods), and the manager, each as processes
-// of their own that end with this one. It prints one table.
+// Command scale measures the manager beside a thousand clusters. A real control plane, kwok (which plays nodes
+// and pods), and the manager are processes of their own that end with this one. It prints one table.
 package main
 
 import (
@@ -10,18 +9,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
+	"example.com/memcached-operator/test/internal/deployed"
+	"example.com/memcached-operator/test/internal/harness"
 	"example.com/memcached-operator/test/internal/watchdog"
 )
 
@@ -32,8 +27,7 @@ type options struct {
 	steps []int
 	// idle is how long the manager is watched at rest.
 	idle time.Duration
-	// resync is how often it resyncs, while it is watched until it has reconciled each cluster
-	// twice.
+	// resync is how often the manager resyncs in the phase in which it reconciles each cluster twice.
 	resync     time.Duration
 	scaleDowns int
 	// largeFrom members of one cluster shrink to largeTo.
@@ -49,13 +43,13 @@ type options struct {
 
 func main() {
 	o := options{limit: 12 * time.Minute}
-	steps := flag.String("clusters", "100,300,1000", "Numbers of clusters, in growing order.")
+	steps := harness.Numbers("clusters", "Numbers of clusters, in growing order.", 100, 300, 1000)
 	flags := flag.String("manager-flags", "", "Further flags of the manager, separated by blanks.")
 	flag.StringVar(&o.root, "root", ".", "The repository.")
 	flag.StringVar(&o.kwok, "kwok", "bin/kwok", "The kwok program.")
 	flag.StringVar(&o.manager, "manager", "bin/manager", "The manager's program: another one than this tree's, to compare.")
 	flag.DurationVar(&o.idle, "idle", 2*time.Minute, "How long the manager is watched at rest.")
-	flag.DurationVar(&o.resync, "resync", 30*time.Second, "How often it resyncs, when it is watched doing so; 0 leaves that out.")
+	flag.DurationVar(&o.resync, "resync", 30*time.Second, "How often it resyncs in the phase resync; 0 leaves the phase out.")
 	flag.IntVar(&o.scaleDowns, "scale-downs", 200, "Clusters that lose a member at once.")
 	flag.IntVar(&o.largeFrom, "large-from", 200, "Members of the large cluster; 0 for none.")
 	flag.IntVar(&o.largeTo, "large-to", 100, "Members that it is scaled to.")
@@ -64,28 +58,13 @@ func main() {
 	flag.StringVar(&o.profiles, "profiles", "", "Directory for profiles and the audit log.")
 	flag.Parse()
 	o.managerFlags = strings.Fields(*flags)
-	var err error
-	if o.steps, err = parseSteps(*steps); err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err = runAndPrint(ctx, o)
-		stop()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
-}
-
-func parseSteps(text string) ([]int, error) {
-	var steps []int
-	for word := range strings.SplitSeq(text, ",") {
-		n, err := strconv.Atoi(word)
-		if err != nil || n <= 0 || len(steps) > 0 && n <= steps[len(steps)-1] {
-			return nil, fmt.Errorf("--clusters=%s: want numbers in growing order", text)
+	o.steps = *steps
+	harness.Main("scale", func(ctx context.Context) error {
+		if !slices.Equal(o.steps, slices.Compact(slices.Sorted(slices.Values(o.steps)))) {
+			return fmt.Errorf("--clusters=%v: want numbers in growing order", o.steps)
 		}
-		steps = append(steps, n)
-	}
-	return steps, nil
+		return runAndPrint(ctx, o)
+	})
 }
 
 func runAndPrint(ctx context.Context, o options) error {
@@ -97,10 +76,9 @@ func runAndPrint(ctx context.Context, o options) error {
 	return err
 }
 
-// run measures all phases. Where one fails, it returns those before.
+// run measures all phases. If one fails, it returns those before it.
 func run(ctx context.Context, o options, out io.Writer) (columns []*column, err error) {
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
+	deployed.QuietLogs()
 	dog, err := watchdog.Start("scale")
 	if err != nil {
 		return nil, err
@@ -140,7 +118,7 @@ func (w *world) keepAudit() error {
 	if w.options.profiles == "" || w.audit == nil {
 		return nil
 	}
-	log, err := os.ReadFile(w.audit.path)
+	log, err := os.ReadFile(w.audit.log.Path)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,12 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // manager is bin/manager, as its own process.
@@ -27,7 +27,7 @@ type manager struct {
 	started                time.Time
 }
 
-// startManager starts it as its service account, with these further flags.
+// startManager starts the manager as its service account, with further flags.
 func startManager(c *controlPlane, program string, flags ...string) (*manager, error) {
 	kubeconfig, err := c.kubeconfig(managerToken)
 	if err != nil {
@@ -35,7 +35,7 @@ func startManager(c *controlPlane, program string, flags ...string) (*manager, e
 	}
 	var addresses [3]string
 	for i := range addresses {
-		port, err := freePort()
+		port, err := harness.FreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -51,19 +51,18 @@ func startManager(c *controlPlane, program string, flags ...string) (*manager, e
 	return m, err
 }
 
-// load is what the manager has done and used since its start.
+// load has what the manager has done and used since its start.
 type load struct {
 	reconciles, errors, cpu float64
 	depth, active           float64
-	// waits is how long keys waited in the queue: cumulative counts by the upper
-	// bound in seconds.
-	waits      map[float64]float64
-	waitedFor  float64
-	waitCount  float64
-	rss, peakM float64 // MiB
+	// waits has how long keys waited in the queue: cumulative counts by the upper bound in seconds.
+	waits     map[float64]float64
+	waitedFor float64
+	waitCount float64
+	memory    harness.Memory
 }
 
-// load reads the manager's metrics and what the kernel says of its memory.
+// load reads the manager's metrics and memory.
 func (m *manager) load(ctx context.Context) (*load, error) {
 	families, err := m.scrape(ctx)
 	if err != nil {
@@ -87,7 +86,7 @@ func (m *manager) load(ctx context.Context) (*load, error) {
 			}
 		}
 	}
-	l.rss, l.peakM, err = m.memory()
+	l.memory, err = harness.MemoryOf(m.PID())
 	return l, err
 }
 
@@ -116,7 +115,7 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// sum of a family's values: queues of several priorities, results of several kinds.
+// sum returns that of a family's values: queues of several priorities, or results of several kinds.
 func sum(f *dto.MetricFamily) float64 {
 	total := 0.0
 	for _, metric := range f.GetMetric() {
@@ -125,35 +124,12 @@ func sum(f *dto.MetricFamily) float64 {
 	return total
 }
 
-// memory is the resident set and its peak since resetPeak, in MiB.
-func (m *manager) memory() (rss, peak float64, err error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	defer func() { _ = f.Close() }()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		fields := bytes.Fields(lines.Bytes())
-		if len(fields) < 2 {
-			continue
-		}
-		kib, _ := strconv.ParseFloat(string(fields[1]), 64)
-		switch string(fields[0]) {
-		case "VmRSS:":
-			rss = kib / 1024
-		case "VmHWM:":
-			peak = kib / 1024
-		}
-	}
-	return rss, peak, nil
-}
-
 // resetPeak makes the kernel forget the peak so far: proc(5), clear_refs.
 func (m *manager) resetPeak() error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", m.cmd.Process.Pid), []byte("5"), 0)
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", m.PID()), []byte("5"), 0)
 }
 
-// waitQuantile is an upper bound of how long a key waited for a worker.
+// waitQuantile returns an upper bound, in seconds, of how long a share q of the keys waited for a worker.
 func waitQuantile(now, before *load, q float64) float64 {
 	total := now.waitCount - before.waitCount
 	for _, bound := range slices.Sorted(maps.Keys(now.waits)) {

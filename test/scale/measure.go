@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // column is what one phase did and cost.
@@ -12,15 +14,15 @@ type column struct {
 	// per is the number of clusters, scale-downs or members that the costs are divided
 	// by; 0 if there is nothing to divide.
 	per int
-	// seconds that the phase took, by its own definition; notes has what else it
-	// tells, by the name of the row.
+	// seconds is how long the phase took, by its own definition. notes has its further figures, by the name of
+	// the row.
 	seconds float64
 	notes   map[string]string
-	// rested is after how many seconds the manager had nothing to do any more.
+	// rested is after how many seconds the manager had nothing left to do.
 	rested float64
 
 	reconciles, errors, cpu float64
-	rss, peak               float64 // MiB
+	memory                  harness.Memory
 	peakDepth               float64
 	waitMean, waitP99       float64 // seconds
 	calls                   counts
@@ -67,7 +69,7 @@ func (w *world) measure(ctx context.Context, name string, per int, settle bool, 
 	return c, w.fill(ctx, c, before, calls, refused)
 }
 
-// fill takes the second look, and the differences.
+// fill reads the figures again, and computes the differences.
 func (w *world) fill(ctx context.Context, c *column, before *load, calls counts, refused int) error {
 	after, err := w.manager().load(ctx)
 	if err != nil {
@@ -79,45 +81,31 @@ func (w *world) fill(ctx context.Context, c *column, before *load, calls counts,
 	}
 	c.calls, c.refused = now.minus(calls), refusedNow-refused
 	c.reconciles, c.errors = after.reconciles-before.reconciles, after.errors-before.errors
-	c.cpu, c.rss, c.peak = after.cpu-before.cpu, after.rss, after.peakM
+	c.cpu, c.memory = after.cpu-before.cpu, after.memory
 	c.waitP99 = waitQuantile(after, before, 0.99)
 	if n := after.waitCount - before.waitCount; n > 0 {
 		c.waitMean = (after.waitedFor - before.waitedFor) / n
 	}
 	w.say("%s: %.1f s, %.0f reconciles, %d writes, %.1f CPU s, peak RSS %.0f MiB",
-		c.name, c.seconds, c.reconciles, c.writes(), c.cpu, c.peak)
+		c.name, c.seconds, c.reconciles, c.writes(), c.cpu, mebibytes(c.memory.Peak))
 	return w.manager().profile(ctx, w.options.profiles, c.name+" heap", "heap")
 }
 
-// sampleDepth watches the queue's depth; the function that it returns ends that
-// and tells the highest. A scrape of a thousand clusters costs the manager 0.1 s,
-// which is in its CPU time: hence no more than one in five seconds.
+// sampleDepth samples the queue's depth until highest. A scrape with a thousand clusters costs the manager 0.1
+// s of CPU time, so there is only one in five seconds.
 func (w *world) sampleDepth(ctx context.Context) (highest func() float64) {
-	ctx, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	depth := 0.0
-	group.Go(func() {
-		for ctx.Err() == nil {
-			if m := w.manager(); m != nil {
-				if l, err := m.load(ctx); err == nil {
-					depth = max(depth, l.depth)
-				}
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(5 * time.Second):
+	return harness.Highest(5*time.Second, func() float64 {
+		if m := w.manager(); m != nil {
+			if l, err := m.load(ctx); err == nil {
+				return l.depth
 			}
 		}
+		return 0
 	})
-	return func() float64 {
-		cancel()
-		group.Wait()
-		return depth
-	}
 }
 
-// profileCPU profiles the first seconds of a phase, if profiles are asked for;
-// the function that it returns waits for the end of that.
+// profileCPU profiles the first seconds of a phase, if profiles are asked for. done waits for the end of the
+// profile.
 func (w *world) profileCPU(ctx context.Context, name string) (done func()) {
 	if w.options.profiles == "" {
 		return func() {}
@@ -137,7 +125,7 @@ func (w *world) settle(ctx context.Context) error {
 	last, since, asked := -1.0, time.Now(), time.Time{}
 	return w.until(ctx, w.options.limit, "the manager rests", func() (string, bool) {
 		if time.Since(asked) < time.Second {
-			return "it was asked a moment ago", false // asking costs it CPU time
+			return "it was asked a moment ago", false // each question costs CPU time
 		}
 		asked = time.Now()
 		l, err := w.manager().load(ctx)

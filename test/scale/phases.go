@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,9 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"golang.org/x/sync/errgroup"
-
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 const (
@@ -23,16 +23,16 @@ const (
 	members = 4
 	// perNamespace is how many clusters share a namespace.
 	perNamespace = 100
-	// writers create and patch at the same time.
+	// writers is how many create and patch at the same time.
 	writers = 16
 )
 
-// key of the i-th cluster.
+// key returns that of the i-th cluster.
 func key(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: fmt.Sprintf("scale-%d", i/perNamespace), Name: fmt.Sprintf("cache-%d", i)}
 }
 
-// claim of a member.
+// claim returns the key of a member's claim.
 func claim(cluster types.NamespacedName, ordinal int) types.NamespacedName {
 	return types.NamespacedName{Namespace: cluster.Namespace, Name: fmt.Sprintf("data-%s-%d", cluster.Name, ordinal)}
 }
@@ -46,15 +46,15 @@ func cluster(key types.NamespacedName, size int) *cachev1alpha1.Memcached {
 				Size:             resource.MustParse("1Gi"),
 				StorageClassName: ptr.To(storageClass),
 			},
-			// Nobody plays movers that wait for clients.
+			// kwok doesn't play movers that wait for clients.
 			Routing: cachev1alpha1.RoutingSpec{Patience: &metav1.Duration{}},
-			// A single cluster drains several volumes at once, all others one.
+			// The large cluster drains several volumes at once, all others one.
 			Drain: cachev1alpha1.DrainSpec{Parallelism: 10},
 		},
 	}
 }
 
-// each calls f for every number below n, several at a time.
+// each calls f for every number from from to to-1, several at a time.
 func each(ctx context.Context, from, to int, f func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
@@ -107,7 +107,7 @@ func (w *world) awaitClusters(ctx context.Context, keys []types.NamespacedName, 
 	})
 }
 
-// rest does nothing for a while.
+// rest lets a while pass.
 func (w *world) rest(d time.Duration) phase {
 	return func(ctx context.Context, _ *column) (float64, error) {
 		end := time.Now().Add(d)
@@ -145,7 +145,7 @@ func (w *world) resync(clusters int) phase {
 	}
 }
 
-// seen waits until the manager has made so many reconciles, and none is left to make.
+// seen waits until the manager has made so many reconciles, and has none left.
 func (w *world) seen(ctx context.Context, reconciles float64) error {
 	return w.until(ctx, w.options.limit, "every cluster is reconciled", func() (string, bool) {
 		l, err := w.manager().load(ctx)
@@ -156,8 +156,7 @@ func (w *world) seen(ctx context.Context, reconciles float64) error {
 	})
 }
 
-// scaleDown lets the clusters below n lose their last member, all at once, and
-// waits until the claims are gone.
+// scaleDown takes the last member off the first n clusters, all at once, and waits until the claims are gone.
 func (w *world) scaleDown(n int) phase {
 	return func(ctx context.Context, c *column) (float64, error) {
 		began := time.Now()
@@ -178,9 +177,9 @@ func (w *world) scaleDown(n int) phase {
 		for i, claim := range claims {
 			took[i] = w.tracker.goneAt(claim).Sub(asked[i]).Seconds()
 		}
-		slices.Sort(took)
-		c.notes[rowMedian], c.notes[rowLast] = fmt.Sprintf("%.1f", took[n/2]), fmt.Sprintf("%.1f", took[n-1])
-		c.notes[rowStarve] = fmt.Sprintf("%.2f", took[n-1]/took[n/2])
+		median, last := harness.Median(took), slices.Max(took)
+		c.notes[rowMedian], c.notes[rowLast] = fmt.Sprintf("%.1f", median), fmt.Sprintf("%.1f", last)
+		c.notes[rowStarve] = fmt.Sprintf("%.2f", last/median)
 		return seconds, w.awaitClusters(ctx, keysBelow(n), "settled", func(s clusterState) bool { return s.settled })
 	}
 }

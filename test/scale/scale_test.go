@@ -14,8 +14,8 @@ import (
 // maxWritesPerScaleDown is how many API writes a scale-down may take.
 const maxWritesPerScaleDown = 15
 
-// maxReadsPerScaleDown is how many API reads it may take, whatever else is in the namespace. In a benchmark it takes
-// 20.7. On a busy machine the cache is behind more often, and each time costs a few.
+// maxReadsPerScaleDown is how many API reads it may take, also beside other objects in the namespace. In a
+// benchmark it takes 20.7. On a busy machine the cache is behind more often, which costs a few reads each time.
 const maxReadsPerScaleDown = 35
 
 // maxReadsPerCreation is how many API reads a new cluster of four members may take. In a benchmark it takes 9.0.
@@ -65,7 +65,7 @@ func measure(t *testing.T, o options) {
 	}
 }
 
-// check holds a phase to its counts.
+// check compares a phase's counts with their bounds.
 func check(t *testing.T, c *column) {
 	t.Helper()
 	if c.errors != 0 {
@@ -73,9 +73,9 @@ func check(t *testing.T, c *column) {
 	}
 	switch {
 	case strings.HasSuffix(c.name, scaledDown):
-		// Details of a status go together every two seconds: a machine that takes
-		// longer than the seven that scale-downs take, with the time of rest, has more of them.
-		// One in two may have to make a write again, whose object Kubernetes has just changed.
+		// Details of a status are written together every two seconds. With the time of rest, scale-downs take
+		// seven seconds; a slower machine writes more details. One scale-down in two may repeat a write,
+		// because Kubernetes has just changed the object.
 		most := maxWritesPerScaleDown + 0.5 + max(0, c.rested-7)/2
 		if got := float64(c.writes()) / float64(c.per); got > most {
 			t.Errorf("%s: %.1f API writes for each, want %.1f at most: %v", c.name, got, most, c.calls)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Names of the phases that the tests ask for.
+// Names of phases, which tests use.
 const (
 	atRest     = "at rest"
 	scaledDown = "scale-downs"
@@ -17,14 +17,14 @@ const (
 type scene struct {
 	name string
 	per  int
-	// before is done first, and not measured.
+	// before runs first, and is not measured.
 	before func(context.Context) error
-	// restless: the manager doesn't come to rest in it.
+	// restless is set if the manager doesn't come to rest in the phase.
 	restless bool
 	phase    phase
 }
 
-// script is what is measured, in this order.
+// script returns the phases, in their order.
 func (w *world) script() []scene {
 	o := w.options
 	var scenes []scene

@@ -6,7 +6,8 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
+
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 // Rows that only some phases have.
@@ -20,18 +21,20 @@ const (
 // printTable prints one table: a column per phase, a row per measure. A number
 // in parentheses is per cluster, scale-down or member.
 func printTable(out io.Writer, columns []*column) {
-	header := []string{"", "seconds", rowReady, rowMedian, rowLast, rowStarve, "reconciles", "errors", "CPU, s",
+	header := []string{"seconds", rowReady, rowMedian, rowLast, rowStarve, "reconciles", "errors", "CPU, s",
 		"RSS, MiB", "RSS, peak, MiB", "queue, deepest", "queue, mean wait, ms", "queue, p99 wait below, ms",
 		"API reads", "API writes", "of these refused"}
 	calls := allCalls(columns)
-	rows := make([][]string, len(header)+len(calls))
+	names := []string{""}
+	rows := make([][]any, len(header)+len(calls))
 	for i, name := range header {
-		rows[i] = []string{name}
+		rows[i] = []any{name}
 	}
 	for i, c := range calls {
-		rows[len(header)+i] = []string{"`" + c.String() + "`"}
+		rows[len(header)+i] = []any{"`" + c.String() + "`"}
 	}
 	for _, c := range columns {
+		names = append(names, c.name+":")
 		for i, cell := range c.cells() {
 			rows[i] = append(rows[i], cell)
 		}
@@ -39,11 +42,9 @@ func printTable(out io.Writer, columns []*column) {
 			rows[len(header)+i] = append(rows[len(header)+i], c.each(float64(c.calls[call])))
 		}
 	}
-	for i, row := range rows {
-		fmt.Fprintf(out, "| %s |\n", strings.Join(row, " | "))
-		if i == 0 {
-			fmt.Fprintln(out, "|---|"+strings.Repeat("---:|", len(columns)))
-		}
+	fmt.Fprintln(out, harness.Header(names...))
+	for _, row := range rows {
+		fmt.Fprintln(out, harness.Row(row...))
 	}
 }
 
@@ -51,16 +52,18 @@ func printTable(out io.Writer, columns []*column) {
 func (c *column) cells() []string {
 	number := func(v float64) string { return fmt.Sprintf("%.0f", v) }
 	return []string{
-		c.name, fmt.Sprintf("%.1f", c.seconds),
+		fmt.Sprintf("%.1f", c.seconds),
 		c.notes[rowReady], c.notes[rowMedian], c.notes[rowLast], c.notes[rowStarve],
 		c.each(c.reconciles), number(c.errors), c.cpuCell(),
-		number(c.rss), number(c.peak), number(c.peakDepth),
+		number(mebibytes(c.memory.Resident)), number(mebibytes(c.memory.Peak)), number(c.peakDepth),
 		c.milliseconds(c.waitMean), c.milliseconds(c.waitP99),
 		c.each(float64(c.reads())), c.each(float64(c.writes())), number(float64(c.refused)),
 	}
 }
 
-// each shows a count, and what that is for each.
+func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
+
+// each shows a count, and the count for each cluster, scale-down or member.
 func (c *column) each(v float64) string {
 	if c.per == 0 || v == 0 {
 		return fmt.Sprintf("%.0f", v)
@@ -68,7 +71,7 @@ func (c *column) each(v float64) string {
 	return fmt.Sprintf("%.0f (%.1f)", v, v/float64(c.per))
 }
 
-// milliseconds that keys waited, where any did.
+// milliseconds shows how long keys waited; empty if there was no reconcile.
 func (c *column) milliseconds(seconds float64) string {
 	if c.reconciles == 0 {
 		return ""
@@ -83,7 +86,7 @@ func (c *column) cpuCell() string {
 	return fmt.Sprintf("%.1f (%.0f ms)", c.cpu, 1000*c.cpu/float64(c.per))
 }
 
-// allCalls of all phases: reads before writes.
+// allCalls returns the calls of all phases, reads before writes.
 func allCalls(columns []*column) []call {
 	all := map[call]bool{}
 	for _, c := range columns {

@@ -16,7 +16,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// tracker knows, by watches, how the clusters and their claims stand.
+// tracker watches the clusters and their claims.
 type tracker struct {
 	mu       sync.Mutex
 	clusters map[types.NamespacedName]clusterState
@@ -24,7 +24,7 @@ type tracker struct {
 	gone     map[types.NamespacedName]time.Time
 }
 
-// clusterState is what its status says of its present spec.
+// clusterState is what a cluster's status says of its present spec.
 type clusterState struct {
 	available, settled bool
 }
@@ -84,7 +84,7 @@ func (t *tracker) remove(o client.Object) {
 	t.gone[key] = time.Now()
 }
 
-// count tells of how many clusters the state is as asked for.
+// count returns how many of the clusters are in such a state.
 func (t *tracker) count(keys []types.NamespacedName, is func(clusterState) bool) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *tracker) count(keys []types.NamespacedName, is func(clusterState) bool)
 	return n
 }
 
-// goneOf tells how many of the claims are gone.
+// goneOf returns how many of the claims are gone.
 func (t *tracker) goneOf(claims []types.NamespacedName) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// storageClass is the one of the benchmark's volumes.
+// storageClass is that of the benchmark's volumes.
 const storageClass = "scale"
 
 const provisioner = "scale.example.com/volumes"
 
-// volumes makes a volume per claim, and deletes those that are released; the
-// controller manager binds the two.
+// volumes makes a volume for each claim, and deletes released volumes. The controller manager binds volumes and
+// claims.
 type volumes struct{ client.Client }
 
 func (v volumes) setUp(mgr ctrl.Manager) error {

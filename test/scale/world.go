@@ -21,9 +21,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	operator "example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// world is all that the phases work with.
+// world has all that the phases use.
 type world struct {
 	options options
 	out     io.Writer
@@ -45,7 +46,7 @@ func newWorld(ctx context.Context, o options, dir string, out io.Writer) (*world
 	if w.plane, err = startControlPlane(ctx, filepath.Join(o.root, "bin", "k8s"), dir); err != nil {
 		return w, err
 	}
-	w.audit = &audit{path: w.plane.auditLog(), counts: counts{}}
+	w.audit = &audit{log: harness.AuditLog{Path: w.plane.auditLog()}, counts: counts{}}
 	if w.client, err = client.New(w.plane.config(), client.Options{Scheme: operator.NewScheme()}); err != nil {
 		return w, err
 	}
@@ -75,7 +76,7 @@ func (w *world) watch(ctx context.Context) error {
 	}
 	go func() { _ = mgr.Start(ctx) }()
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		return errors.New("the benchmark's own watches don't start")
+		return errors.New("the benchmark's own caches don't sync")
 	}
 	return nil
 }
@@ -122,11 +123,10 @@ func managerRole(path string) (*rbacv1.ClusterRole, error) {
 	return role, yaml.Unmarshal(text, role)
 }
 
-// manager is the one that runs, or nil.
+// manager returns the one that runs, or nil.
 func (w *world) manager() *manager { return w.current.Load() }
 
-// startManager starts the manager with these further flags, in place of the one
-// that runs.
+// startManager starts the manager with further flags, in place of the one that runs.
 func (w *world) startManager(ctx context.Context, flags ...string) error {
 	w.stopManager()
 	flags = slices.Concat(w.options.managerFlags, flags)
@@ -147,7 +147,7 @@ func (w *world) stopManager() {
 	}
 }
 
-// ended tells which program has ended by itself.
+// ended returns an error if a program has ended by itself.
 func (w *world) ended() error {
 	err := errors.Join(w.plane.ended(), w.kwok.ended())
 	if m := w.manager(); m != nil {
@@ -163,30 +163,29 @@ func (w *world) close() {
 	w.plane.stop()
 }
 
-// until waits for a state, with a progress line now and then.
+// until waits for a state, and prints a progress line every five seconds.
 func (w *world) until(ctx context.Context, limit time.Duration, what string, is func() (string, bool)) error {
-	deadline, said := time.Now().Add(limit), time.Now()
-	for {
+	said := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %s", limit))
+	defer cancel()
+	err := harness.Until(ctx, 100*time.Millisecond, what, func() error {
 		state, ok := is()
 		if ok {
 			return nil
 		}
 		if err := w.ended(); err != nil {
-			return err
+			return harness.Never(err)
 		}
 		if time.Since(said) > 5*time.Second {
 			said = time.Now()
 			w.say("waiting until %s: %s", what, state)
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waited %s until %s: %s\n%s", limit, what, state, w.manager().tail())
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("while waiting until %s (%s): %w", what, state, context.Cause(ctx))
-		case <-time.After(100 * time.Millisecond):
-		}
+		return errors.New(state)
+	})
+	if m := w.manager(); err != nil && m != nil {
+		return fmt.Errorf("%w\n%s", err, m.tail())
 	}
+	return err
 }
 
 // say prints a progress line.

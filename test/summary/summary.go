@@ -1,4 +1,4 @@
-// Package summary collects what tests have counted, for the end of `make test`.
+// Package summary collects lines of tests for the end of `make test`.
 package summary
 
 import (

@@ -4,4 +4,4 @@ package tied
 
 import "syscall"
 
-func dieWithParent(*syscall.SysProcAttr) {} // only Linux can
+func dieWithParent(*syscall.SysProcAttr) {} // only Linux has it

@@ -16,8 +16,7 @@ import (
 
 const asChild = "TIED_TEST_CHILD"
 
-// TestAKilledTestBinaryLeavesNoProcess: a process goes on while other threads end, and ends when
-// the binary that started it is killed.
+// TestAKilledTestBinaryLeavesNoProcess also shows that a process goes on while other threads end.
 func TestAKilledTestBinaryLeavesNoProcess(t *testing.T) {
 	if os.Getenv(asChild) != "" {
 		startAndStay(t)
@@ -48,7 +47,7 @@ func TestAKilledTestBinaryLeavesNoProcess(t *testing.T) {
 	wait.For(t, "the process to end", func() error { return gone(pid) })
 }
 
-// startAndStay starts a process, ends many threads, and says its number.
+// startAndStay starts a process, ends many threads, and prints the process's number.
 func startAndStay(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
 	if err := Start(cmd); err != nil {
@@ -65,7 +64,7 @@ func startAndStay(t *testing.T) {
 	select {}
 }
 
-// gone tells whether a process has ended; whether it was waited for is up to its new parent.
+// gone returns nil if a process has ended. It may be a zombie, until its new parent waits for it.
 func gone(pid int) error {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil || strings.Contains(string(stat), ") Z ") {

@@ -5,7 +5,7 @@
 // One variable of the environment says what runs:
 //
 //	TESTS           who sets it      the second tier   something a test needs is missing
-//	unset           anybody          is skipped        the test is skipped
+//	unset           a developer      is skipped        the test is skipped
 //	promises        make test        is skipped        the test fails
 //	all             make test-all    runs              the test fails
 package tier
@@ -43,7 +43,7 @@ func Second(tb testing.TB, shownBy string) {
 	}
 }
 
-// Needs skips the test, or fails it where Required, if err says that something is missing.
+// Needs skips the test if err says that something is missing. If Required, it fails the test.
 func Needs(tb testing.TB, what string, err error) {
 	tb.Helper()
 	switch {
@@ -60,7 +60,7 @@ func Missing(what string, err error) string {
 	return fmt.Sprintf("skipped without %s (%v); make test installs it, and runs this", what, err)
 }
 
-// Clients is the folder of the client libraries that no package of Debian's has.
+// Clients is the folder of the client libraries that Debian doesn't have.
 func Clients(tb testing.TB) string {
 	tb.Helper()
 	dir := os.Getenv("CLIENTS")

@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// source is what the test files of this repository say.
+// source is what the test files of this repository have.
 type source struct {
 	// tests are the names of all test functions, and whether each is of the second tier as a whole.
 	tests map[string]bool
-	// shownBy is each name that a call of Second gives, and where.
+	// shownBy has each name that a call of Second gives, and the place of the call.
 	shownBy map[string]string
 }
 
@@ -60,7 +60,7 @@ func (s source) add(path string) error {
 			s.tests[f.Name.Name] = false
 		}
 		for i, stmt := range f.Body.List {
-			// Only a call among the first statements is of the whole test.
+			// Only a call among the first statements is for the whole test.
 			if name, ok := second(stmt); ok && i < 3 {
 				s.tests[f.Name.Name] = !first
 				s.shownBy[name] = files.Position(stmt.Pos()).String()
@@ -80,7 +80,7 @@ func isTest(name string) bool {
 	return strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Example")
 }
 
-// second returns what a call of Second says.
+// second returns the name that a call of Second gives.
 func second(n ast.Node) (shownBy string, ok bool) {
 	if stmt, is := n.(*ast.ExprStmt); is {
 		n = stmt.X
@@ -104,7 +104,7 @@ func second(n ast.Node) (shownBy string, ok bool) {
 	return shownBy, err == nil
 }
 
-// What the second tier has must be shown by the first, too: by a test that is there.
+// The first tier must show what the second shows, by a test that exists.
 func TestEachTestOfTheSecondTierNamesOneOfTheFirst(t *testing.T) {
 	s := read(t)
 	for name, where := range s.shownBy {

@@ -1,6 +1,6 @@
-// Package wait ends the waits of tests: by what they wait for, or else shortly before the test
-// binary's own time-out (go test -timeout), with a message that says what did not come. No wait has a
-// bound of its own, since a machine may be busy.
+// Package wait has the waits of tests. Each ends by what it waits for, or shortly before the test binary's own
+// time-out (go test -timeout), with a message that says what did not come. No wait has a bound of its own,
+// since a machine may be busy.
 package wait
 
 import (
@@ -16,8 +16,8 @@ const Long = 24 * time.Hour
 // started is a moment before the first test begins.
 var started = time.Now()
 
-// Deadline is when waits give up: a twentieth of the time-out, half a minute at most, before the
-// binary is ended. It is far away if there is no time-out.
+// Deadline is when waits give up: before the time-out ends the binary, by a twentieth of the time-out, or by
+// half a minute if that is less. It is far away if there is no time-out.
 func Deadline() time.Time {
 	timeout := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration)
 	if timeout == 0 {
@@ -26,7 +26,7 @@ func Deadline() time.Time {
 	return started.Add(timeout - min(timeout/20, 30*time.Second))
 }
 
-// Context ends at the Deadline. It is not the test's, so cleanups may use it, too.
+// Context ends at the Deadline. It doesn't end with the test, so cleanups may use it, too.
 func Context(tb testing.TB) context.Context {
 	tb.Helper()
 	ctx, cancel := context.WithDeadline(context.Background(), Deadline())
@@ -65,9 +65,9 @@ func Receive[T any](tb testing.TB, what string, from <-chan T) (got T) {
 	return got
 }
 
-// AtSomeSpeed is for code that bounds a wait, with a test that makes it wait for about as long: rest,
-// of which the bound is a multiple. A busy machine is late by a time of its own, so the test tries longer
-// rests until one succeeds, and ends with the last error if half a minute does not.
+// AtSomeSpeed is for a test of code that bounds a wait. The test makes the code wait for a rest, and the bound
+// is a multiple of it. A busy machine is late by a time that doesn't depend on the rest. So AtSomeSpeed tries
+// longer rests until one succeeds. It fails with the last error if a rest of half a minute doesn't.
 func AtSomeSpeed(tb testing.TB, rest time.Duration, try func(rest time.Duration) error) {
 	tb.Helper()
 	for ; ; rest *= 4 {

@@ -1,5 +1,5 @@
-// Command dskit is the client of memcached of Loki, Mimir and Tempo. It looks the name that
-// is the argument up every second.
+// Command dskit is the memcached client of Loki, Mimir and Tempo. Each second it looks up the name that is its
+// argument.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package pipe has a client library answer requests, as test/e2e/testdata/library.py does: a
-// request is a line of JSON, and so is its answer.
+// Package pipe lets a client library answer requests, as test/e2e/testdata/library.py does: a request is a line
+// of JSON, and so is its answer.
 package pipe
 
 import (
@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Library is a client that is asked. Get returns nil for a miss.
+// Library is a client library. Get returns nil for a miss.
 type Library interface {
 	Get(key string) ([]byte, error)
 	Set(key string, value []byte) error
@@ -20,7 +20,7 @@ type answer struct {
 	Error string  `json:"error,omitempty"`
 }
 
-// Answer the requests on standard input, until it ends.
+// Answer answers the requests on standard input, until the input ends.
 func Answer(l Library) error {
 	requests, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {

@@ -1,5 +1,5 @@
-// Command thanos is Thanos' client of memcached with auto_discovery, which asks the address
-// that is the argument every second.
+// Command thanos is Thanos' memcached client with auto_discovery. Each second it asks the address that is its
+// argument.
 package main
 
 import (

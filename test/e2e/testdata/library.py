@@ -24,7 +24,7 @@ def pylibmc(servers):
         servers,
         behaviors={
             "ketama_weighted": True, "tcp_nodelay": True,
-            # Milliseconds. Nothing refuses where nobody is; a server that is there may be slow.
+            # Milliseconds. A server that is gone refuses nothing; one that is there may be slow.
             "connect_timeout": 5000, "_poll_timeout": 600_000, "retry_timeout": 1,
         },
     )
@@ -72,7 +72,7 @@ def main():
             if request["do"] == "use":
                 client = connect(request["servers"])
             reply = answer(client, request)
-        except Exception as e:  # whatever the library raises
+        except Exception as e:  # any exception of the library
             reply = {"error": repr(e)}
         print(json.dumps(reply), flush=True)
 

@@ -1,6 +1,5 @@
-// Package undeploy tests that the operator can be taken out of a cluster, in the
-// middle of its work, without leaving a finalizer behind. It runs after the
-// other end-to-end tests, since it takes the operator away.
+// Package undeploy tests that the operator can be removed from a cluster, in the middle of its work, and leaves
+// no finalizer. It runs after the other end-to-end tests, since it removes the operator.
 package undeploy
 
 import (
@@ -22,13 +21,13 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// phases of a drain, each with spec.drain of what keeps it there: a cluster of its own,
-// named by the phase, that has lost a member. Its members leave at once: what they gave away
-// while they were leaving would not have to be drained.
+// phases are those of a drain, each with the spec.drain that keeps the drain in it. Each has a cluster of its
+// own, named after the phase, that has lost a member. Members leave at once, because items that they gave away
+// while they were leaving would not be drained.
 var phases = map[string]string{
 	held:     `{}`,
-	starting: `{resources: {requests: {cpu: "1000"}}}`, // no node has as much
-	adding:   `{rateLimit: {bytesPerSecond: 1Ki}}`,     // an hour for its items
+	starting: `{resources: {requests: {cpu: "1000"}}}`, // no node has so much
+	adding:   `{rateLimit: {bytesPerSecond: 1Ki}}`,     // this takes an hour for the items
 	failed:   `{}`,
 }
 
@@ -44,10 +43,11 @@ metadata: {name: %s, namespace: %s}
 spec: {size: 2, memory: 64Mi, storage: {size: 128Mi}, routing: {patience: 0s}, drain: %s}
 `
 
-// undeployWait is how long the operator that runs has for its finalizers. Where none runs, it is waited for.
+// undeployWait is how long the running operator has for its finalizers. If none runs, undeploy waits for that
+// long.
 const undeployWait = "UNDEPLOY_WAIT=20s"
 
-// memcachedImage of members, as an argument of make.
+// memcachedImage is that of members, as an argument of make.
 const memcachedImage = "MEMCACHED_IMG=example.com/memcached:debian"
 
 func TestMain(m *testing.M) {
@@ -58,8 +58,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestUndeployInTheMiddleOfADrain removes the operator that is there, while one drain is held and another
-// one goes on.
+// TestUndeployInTheMiddleOfADrain removes the deployed operator while one drain is held and another one goes
+// on.
 func TestUndeployInTheMiddleOfADrain(t *testing.T) {
 	in := []string{held, adding}
 	start(t, in...)
@@ -95,7 +95,7 @@ func TestUndeployLeavesNoFinalizer(t *testing.T) {
 	}
 }
 
-// start brings a drain into each of these phases.
+// start makes a drain in each of these phases.
 func start(t *testing.T, in ...string) {
 	t.Helper()
 	kubectl(t, "create", "namespace", "undeploy")
@@ -126,13 +126,13 @@ func start(t *testing.T, in ...string) {
 func fail(t *testing.T) {
 	t.Helper()
 	await(t, failed, "Held")
-	kubectl(t, "wait", "-n", "undeploy", "--for=delete", "pod/failed-1", longEnough) // it has saved
+	kubectl(t, "wait", "-n", "undeploy", "--for=delete", "pod/failed-1", longEnough) // the member has saved
 	spoil(t, claim(failed))
 	kubectl(t, "annotate", "-n", "undeploy", "pvc", claim(failed), "cache.example.com/drain-")
 }
 
-// What the Helm chart renders for one namespace: an operator without a right
-// outside of it, but for the CRD, which its administrator brings along.
+// The Helm chart renders an operator for one namespace. It has no right outside of the namespace. The
+// administrator installs the CRD.
 func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
 	tier.Second(t, "TestUndeployInTheMiddleOfADrain")
 	manifest := run(t, "../../..", "bin/chart", "--set=namespaced=true", "--set=memcachedImage=example.com/memcached:debian", "charts/memcached-operator")
@@ -141,7 +141,7 @@ func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
 			t.Fatalf("there is a %s", kind)
 		}
 	}
-	const namespace = "memcached-operator-system" // the release's
+	const namespace = "memcached-operator-system" // the namespace of the release
 	kubectl(t, "create", "namespace", namespace)
 	apply(t, manifest)
 	kubectl(t, "wait", "--for=condition=Established", "crd/memcacheds.cache.example.com", longEnough)
@@ -157,7 +157,7 @@ func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
 	kubectl(t, "delete", "namespace", namespace, longEnough)
 }
 
-// What helm install and helm uninstall do, under names that nothing else knows.
+// This does what helm install and helm uninstall do, with names that are used nowhere else.
 func TestHelmUninstallLeavesNoFinalizer(t *testing.T) {
 	tier.Second(t, "TestUndeployInTheMiddleOfADrain")
 	const release, namespace = "ours", "caching"
@@ -181,7 +181,7 @@ func TestHelmUninstallLeavesNoFinalizer(t *testing.T) {
 	remove(t, chart("--set=crd.install=false")) // Helm keeps the CRD
 	expectNoFinalizer(t, in)
 	for _, phase := range in {
-		kubectl(t, "get", "mc", "-n", "undeploy", phase) // it serves on
+		kubectl(t, "get", "mc", "-n", "undeploy", phase) // the cluster goes on serving
 	}
 	kubectl(t, "delete", "namespace", "undeploy", namespace, longEnough)
 	kubectl(t, "delete", "crd", "memcacheds.cache.example.com", longEnough)
@@ -213,7 +213,7 @@ func fillIn(t *testing.T, namespace, cluster string, items int) {
 	}
 }
 
-// spoil cuts the save on a volume, which is a directory of this machine.
+// spoil truncates the save on a volume, which is a directory of this machine.
 func spoil(t *testing.T, claim string) {
 	t.Helper()
 	volume := kubectl(t, "get", "pvc", "-n", "undeploy", claim, "-o", "jsonpath={.spec.volumeName}")

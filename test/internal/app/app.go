@@ -1,7 +1,6 @@
-// Package app is an application that uses a memcached cluster: it finds the
-// server of a key by its client's ring, and talks to that server only. It fills
-// through a client library of its own, so that the drainer's protocol code does
-// not check itself.
+// Package app is an application that uses a memcached cluster. It finds the server of a key by its client's
+// ring, and asks that server only. It stores by a client library, so that the drainer's protocol code does not
+// check itself.
 package app
 
 import (
@@ -23,7 +22,7 @@ import (
 	"example.com/memcached-operator/test/internal/corpus"
 )
 
-// workers that fill or read at the same time.
+// workers is how many fill or read at the same time.
 const workers = 8
 
 // patience bounds one request. It is long, since the machine may be busy.
@@ -31,14 +30,14 @@ const patience = 10 * time.Minute
 
 // App is an application with a list of servers.
 type App struct {
-	// Dialer of the connections.
+	// Dialer makes the connections.
 	Dialer meta.Dialer
-	// Slack is by how many seconds more a TTL may differ: through a router, Check doesn't see
-	// the members' clocks, which may be some seconds behind.
+	// Slack is by how many more seconds a TTL may differ. Through a router, Check doesn't see the members'
+	// clocks, which may be some seconds behind.
 	Slack int64
 
 	owner routing.Owner
-	// addresses that the servers are dialled at, in the order of the ring.
+	// addresses has the servers' addresses, in the order of the ring.
 	addresses []string
 }
 
@@ -79,7 +78,7 @@ func (a *App) Each(f func(net.Addr) error) error {
 	return nil
 }
 
-// Fill stores the objects, and sets the time at which each expires.
+// Fill stores the objects, and sets Expires of each.
 func (a *App) Fill(ctx context.Context, objects []corpus.Object) error {
 	client := memcache.NewFromSelector(a)
 	client.DialContext = a.Dialer.DialContext
@@ -105,13 +104,12 @@ func (a *App) Fill(ctx context.Context, objects []corpus.Object) error {
 type Report struct {
 	Objects, Found, Missing, Wrong int64
 	Bytes                          int64
-	// Examples of what is missing or wrong, at most ten.
+	// Examples are objects that are missing or wrong, ten at most.
 	Examples []string
 }
 
-// Check reads every object from the server where the ring puts it, and compares
-// bytes, flags and TTL. The latter by the server's own clock, which is what
-// makes an item expire: memcached's runs up to three seconds behind.
+// Check reads every object from its owner, and compares bytes, flags and TTL. It compares TTLs by the server's
+// clock, which makes items expire: memcached's clock may be three seconds behind.
 func (a *App) Check(ctx context.Context, objects []corpus.Object) (Report, error) {
 	var (
 		report Report
@@ -146,10 +144,10 @@ func (a *App) Check(ctx context.Context, objects []corpus.Object) (Report, error
 	return report, err
 }
 
-// compare says how a value differs from the object, if it does; now is the
-// server's clock in Unix seconds, more by how many a TTL may differ.
+// compare says how a value differs from the object, or "". now is the server's clock in Unix seconds. more is
+// by how many more seconds a TTL may differ.
 func compare(o *corpus.Object, value *meta.Value, now, more int64) string {
-	slack := 2 + more // memcached's clock ticks once a second, and ours is read apart from it
+	slack := 2 + more // memcached's clock ticks once a second, and this process reads its own at another moment
 	switch {
 	case value == nil:
 		return "missing"
@@ -190,7 +188,7 @@ type pool struct {
 	idle map[string][]*connection
 }
 
-// connection knows how far the server's clock is ahead of ours.
+// connection knows how far the server's clock is ahead of this process's.
 type connection struct {
 	*meta.Conn
 	ahead time.Duration
@@ -240,7 +238,7 @@ func (p *pool) take(address string) (*connection, error) {
 	}
 	clock, err := strconv.ParseInt(stats["time"], 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("server %s tells no time: %w", address, err)
+		return nil, fmt.Errorf("server %s does not tell its time: %w", address, err)
 	}
 	return &connection{conn, time.Until(time.Unix(clock, 0).Add(time.Second / 2))}, nil
 }

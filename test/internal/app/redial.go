@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// redialer makes connections as a library does that dials anew when a server has closed one: it
-// sends the request again of whose answer no byte has come. That is right only for servers that have
-// answered all they have read before they close, as a router that is told to end. If one had carried
-// a request out that it didn't answer, the application would see it: an incr counts twice, and a
-// second add or delete is refused.
+// redialer makes connections as a library does that dials anew when a server has closed a connection: it sends
+// a request again if no byte of its answer has come. This is right only if the server answers all that it has
+// read before it closes, as a router does that is told to end. If a server had carried a request out without an
+// answer, the application would notice: an incr counts twice, and a second add or delete is refused.
 type redialer struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// again is how many requests were sent again.
 	again atomic.Int64
 }
 
-// attempts of one request at most.
+// attempts is how often one request is sent at most.
 const attempts = 4
 
 func (r *redialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -38,18 +37,18 @@ type redialed struct {
 	*redialer
 	network, address string
 	deadline         time.Time
-	// request that was written last. answered: bytes of its answer have come.
+	// request was written last. answered is set if bytes of its answer have come.
 	request  []byte
 	answered bool
 }
 
-// SetDeadline is kept for the connections to come.
+// SetDeadline also holds for later connections.
 func (c *redialed) SetDeadline(t time.Time) error {
 	c.deadline = t
 	return c.Conn.SetDeadline(t)
 }
 
-// Write leaves it to Read to find that the connection is closed.
+// Write returns no error if the server has closed the connection: Read finds that.
 func (c *redialed) Write(b []byte) (int, error) {
 	if c.answered {
 		c.request, c.answered = c.request[:0], false

@@ -12,11 +12,11 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// TestARequestIsSentAgain if the server has closed its connection without an answer, and only then.
+// TestARequestIsSentAgain also shows that no request is sent again that was answered.
 func TestARequestIsSentAgain(t *testing.T) {
 	for name, test := range map[string]struct {
-		// answers of each connection; it is closed after the last one, once another request is there if
-		// late.
+		// answers are those of each connection. The server closes a connection after its last answer, if late
+		// is set when another request has come.
 		answers [][]string
 		late    bool
 		again   int64
@@ -69,7 +69,7 @@ func serve(t *testing.T, connections [][]string, late bool) (address string) {
 				_, _ = io.WriteString(conn, a)
 			}
 			if late {
-				_, _ = r.Peek(1) // a request that nobody reads
+				_, _ = r.Peek(1) // a request that is never read
 			}
 			_ = conn.Close()
 		}

@@ -15,42 +15,41 @@ import (
 	meta "example.com/memcached-operator/drainer/memcache"
 )
 
-// Steady is what an application saw that knows exactly what it has stored: each of its workers has
-// keys of its own, so whatever it reads is what it has written last, unless the cache has lost
-// that, or shows something older.
+// Steady is what an application saw that knows exactly what it has stored. Each of its workers has keys of its
+// own. So it reads what it has written last, unless the cache has lost that, or returns an older value.
 type Steady struct {
 	Requests int64
-	// Misses of keys that are there; Old values; Undone deletes; Errors.
+	// Misses counts keys that should be there, Old values that are not the last one, Undone values that were
+	// deleted.
 	Misses, Old, Undone, Errors int64
 	// Again is how many requests were sent again; see StartRedialing.
 	Again int64
-	// Slowest request.
+	// Slowest is how long the slowest request took.
 	Slowest time.Duration
-	// Examples of what was wrong, at most ten.
+	// Examples are wrong answers, ten at most.
 	Examples []string
 }
 
-// Wrong is how many requests were answered wrongly.
+// Wrong is how many answers were wrong.
 func (s *Steady) Wrong() int64 { return s.Misses + s.Old + s.Undone + s.Errors }
 
 const (
 	steadyWorkers = 8
-	// Few keys, so that each is asked for again and again although the load leaves the machine to others.
-	steadyKeys  = 40 // of each worker
+	// There are few keys, so that each is asked for again and again although the load is small.
+	steadyKeys  = 40 // for each worker
 	steadyPause = 50 * time.Millisecond
-	// steadyLeast is how many requests there are in any case, before it stops.
+	// steadyLeast is how many requests are made before it stops.
 	steadyLeast = 1000
 )
 
-// StartSteady starts such an application, whose library knows one address. dialer has its TLS and
-// its login. stop ends it, when it has made steadyLeast requests.
+// StartSteady starts such an application. Its library knows one address; dialer has its TLS and login. stop
+// ends it when it has made steadyLeast requests, or one answer was wrong.
 func StartSteady(dialer meta.Dialer, address string) (stop func() Steady) {
 	return startSteady(dialer.DialContext, address)
 }
 
-// StartRedialing starts one whose library also dials anew if the server has closed its connection
-// between two requests, and sends the request again that had no answer. (gomemcache itself returns
-// an error, EOF as a rule.)
+// StartRedialing starts one whose library also dials anew if the server has closed the connection between two
+// requests, and sends the request without an answer again. (gomemcache itself returns an error, mostly EOF.)
 func StartRedialing(dialer meta.Dialer, address string) (stop func() Steady) {
 	r := &redialer{dial: dialer.DialContext}
 	end := startSteady(r.DialContext, address)
@@ -95,14 +94,14 @@ type steady struct {
 	saw Steady
 }
 
-// few requests so far, none of them wrong.
+// few tells whether there were few requests so far, and no wrong answer.
 func (s *steady) few() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.saw.Requests < steadyLeast && s.saw.Wrong() == 0
 }
 
-// note counts one request that was wrong, in that count; nil if it was right.
+// note counts one request, and its wrong answer in count, which is nil if the answer was right.
 func (s *steady) note(began time.Time, count *int64, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,13 +119,13 @@ type steadyWorker struct {
 	*steady
 	name   string
 	random *rand.Rand
-	// numbers are the values, 0 is none. unsure are keys whose last write got no answer: they are
-	// set anew before anything else.
+	// numbers are the values; 0 is none. unsure are the keys whose last write got no answer: their next request
+	// is a set.
 	numbers []uint64
 	unsure  map[string]bool
 }
 
-// request makes one, at random: half of them read.
+// request makes a random request. Half of them are reads.
 func (w *steadyWorker) request() {
 	i := w.random.IntN(len(w.numbers))
 	key, n := fmt.Sprintf("%s:%d", w.name, i), &w.numbers[i]
@@ -165,8 +164,8 @@ func unless(holds bool, err error) error {
 	return err
 }
 
-// wrote checks the answer to a write. An error that says that there is an item, or none, is a
-// miss, or an undone delete.
+// wrote checks the answer to a write. If the write found no item, but there is one, that is a miss; if it found
+// an item, but there is none, that is an undone delete.
 func (w *steadyWorker) wrote(began time.Time, key string, got, want error) {
 	delete(w.unsure, key)
 	switch {

@@ -1,5 +1,5 @@
-// Package controlplane starts a real control plane for tests: etcd, the API
-// server and the controller manager, and no kubelet: package player plays it.
+// Package controlplane starts a real control plane for tests: etcd, the API server and the controller manager.
+// It has no kubelet: package player plays one.
 package controlplane
 
 import (
@@ -20,15 +20,15 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// ControlPlane is one that runs.
+// ControlPlane is a control plane that runs.
 type ControlPlane struct {
-	// Config of its administrator.
+	// Config is its administrator's.
 	Config *rest.Config
 
 	env     *envtest.Environment
 	assets  string
 	manager *process
-	// watchdog ends all of it if this process ends without Stop.
+	// watchdog ends all processes if this one ends without Stop.
 	watchdog *watchdog.Watchdog
 }
 
@@ -63,12 +63,13 @@ func Start() (*ControlPlane, error) {
 		return c, fmt.Errorf("start etcd and the API server of %s: %w", assets, err)
 	}
 	c.Config.QPS = -1
-	// After the CRDs, so that the garbage collector watches them from its start.
+	// The controllers start after the CRDs are there, so that the garbage collector watches these from its
+	// start.
 	c.manager, err = startControllerManager(assets, c.env.KubeConfig)
 	return c, err
 }
 
-// Missing returns what keeps Start from starting anything, or nil.
+// Missing returns an error if a program is missing that Start needs.
 func Missing() error {
 	root, err := repository()
 	if err == nil {
@@ -77,7 +78,7 @@ func Missing() error {
 	return err
 }
 
-// Kubectl is a kubectl command of the administrator's, with its kubeconfig in dir.
+// Kubectl is a kubectl command as the administrator. Its kubeconfig is in dir.
 func (c *ControlPlane) Kubectl(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
 	kubeconfig, err := c.kubeconfig(dir)
 	args = append([]string{"--kubeconfig=" + kubeconfig, "--cache-dir=" + filepath.Join(dir, "cache")}, args...)
@@ -89,8 +90,7 @@ func (c *ControlPlane) kubeconfig(dir string) (string, error) {
 	return path, os.WriteFile(path, c.env.KubeConfig, 0o600)
 }
 
-// DNS is CoreDNS for the domain cluster.local, which answers at this address. It is to be
-// started; its files are in dir.
+// DNS is a command that runs CoreDNS for the domain cluster.local, at this address. Its files are in dir.
 func (c *ControlPlane) DNS(ctx context.Context, dir, address string) (*exec.Cmd, error) {
 	kubeconfig, err := c.kubeconfig(dir)
 	if err != nil {
@@ -134,8 +134,7 @@ func assets(root string) (string, error) {
 	return dir, nil
 }
 
-// repository is the root of the source tree that a test runs in, whose directory is its
-// package's, or a command's.
+// repository returns the root of the source tree that a test or a command runs in.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {

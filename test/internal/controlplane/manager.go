@@ -13,9 +13,8 @@ import (
 
 const controllerManager = "kube-controller-manager"
 
-// controllers are those that a cluster needs. None is for nodes and service accounts:
-// the player has one node that is always ready, and the API server asks for no service
-// account.
+// controllers are those that a cluster needs. None is for nodes or service accounts: the player has one node
+// that is always ready, and the API server asks for no service account.
 var controllers = []string{
 	"deployment-controller",
 	"disruption-controller",
@@ -92,5 +91,5 @@ func (p *process) tail() string {
 func (p *process) stop() {
 	defer func() { _ = os.RemoveAll(p.dir) }()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	<-p.done //nolint:errcheck // it ends by a signal, which is an error to Wait
+	<-p.done //nolint:errcheck // it ends by a signal, which Wait returns as an error
 }

@@ -1,5 +1,5 @@
-// Package corpus makes objects to cache out of a folder of real files: names of
-// all lengths, sizes from nothing to over a megabyte.
+// Package corpus makes objects for a cache out of a folder of real files: names of all lengths, sizes from
+// nothing to over a megabyte.
 package corpus
 
 import (
@@ -18,16 +18,16 @@ import (
 type Object struct {
 	Key   string
 	Value []byte
-	// Flags of the client, all 32 bits of them used.
+	// Flags are the client's. All 32 bits are used.
 	Flags uint32
-	// TTL from the time it is stored; 0 never expires.
+	// TTL is counted from when the object is stored; 0 never expires.
 	TTL time.Duration
-	// Expires is when it does, in Unix seconds; set when it is stored.
+	// Expires is when the object expires, in Unix seconds. It is set when the object is stored.
 	Expires int64
 }
 
-// ttls that the objects get in turn: none, an hour, a day, and one that is
-// longer than memcached's limit for relative times.
+// ttls are given to the objects in turn: none, an hour, a day, and one that is longer than memcached's limit
+// for relative times.
 var ttls = []time.Duration{0, time.Hour, 24 * time.Hour, 40 * 24 * time.Hour}
 
 const maxKey = 250
@@ -41,13 +41,13 @@ func GoSource(ctx context.Context) (string, error) {
 	return filepath.Join(strings.TrimSpace(string(root)), "src"), nil
 }
 
-// Load returns an object per file under dir, its path as the key; left counts
-// the files that don't fit an item of maxItem bytes (key, value and header).
+// Load returns an object for each file under dir, with its path as the key. left counts the files that don't
+// fit an item of maxItem bytes (key, value and header).
 func Load(dir string, maxItem int) (objects []Object, left int, err error) {
 	return LoadEach(dir, maxItem, 1)
 }
 
-// LoadEach returns an object per n-th file.
+// LoadEach returns an object for each n-th file.
 func LoadEach(dir string, maxItem, n int) (objects []Object, left int, err error) {
 	const header = 64 // memcached's item header, with CAS and flags
 	files := 0

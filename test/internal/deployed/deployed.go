@@ -1,5 +1,4 @@
-// Package deployed reaches an operator that is deployed on a real cluster: that
-// of KUBECONFIG.
+// Package deployed connects to the cluster of KUBECONFIG, on which the operator is deployed.
 package deployed
 
 import (
@@ -10,15 +9,19 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
 const (
@@ -46,11 +49,11 @@ func Connect(ctx context.Context, target string) (client.WithWatch, *rest.Config
 	return kube, config, nil
 }
 
-// labelRun has the process that a namespace was made by, on this machine.
+// labelRun has the number of the process, on this machine, that has made a namespace.
 const labelRun = "test.example.com/run"
 
-// Namespace is one whose name begins with the prefix, for this process. If that is killed, the next one
-// removes it.
+// Namespace returns a namespace of this process, whose name begins with the prefix. If this process is killed,
+// RemoveLeftovers of the next one removes it.
 func Namespace(prefix string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: map[string]string{labelRun: strconv.Itoa(os.Getpid())}}}
 }
@@ -62,8 +65,8 @@ func MakeNamespace(ctx context.Context, kube client.Client, prefix string) (name
 	return namespace.Name, err
 }
 
-// RemoveLeftovers deletes the namespaces of processes that have ended, and doesn't wait for it. It tells
-// whether another process that is there has one: what it has changed on the nodes is its own.
+// RemoveLeftovers deletes the namespaces of processes that have ended, and doesn't wait until they are gone. It
+// tells whether another process that runs has a namespace: then its changes of the nodes are in use.
 func RemoveLeftovers(ctx context.Context, kube client.Client) (others bool, err error) {
 	var namespaces corev1.NamespaceList
 	if err := kube.List(ctx, &namespaces, client.HasLabels{labelRun}); err != nil {
@@ -99,15 +102,11 @@ func RemoveNamespace(ctx context.Context, kube client.Client, name string) error
 
 // Until repeats the check until it succeeds, or the context ends.
 func Until(ctx context.Context, what string, check func() error) error {
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("it doesn't come true that %s: %w", what, err)
-		case <-time.After(interval):
-		}
-	}
+	return harness.Until(ctx, interval, what, check)
+}
+
+// QuietLogs drops what the client's libraries log of their own accord: each error is returned, too.
+func QuietLogs() {
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 }

@@ -1,5 +1,4 @@
-// Package forward reaches the members of any cluster from outside it, through
-// the API server's port forwarding.
+// Package forward connects to pods of any cluster from outside, through the API server's port forwarding.
 package forward
 
 import (
@@ -17,8 +16,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// Pod forwards a free port on loopback to a port of the pod, until ctx ends,
-// and returns the local address.
+// Pod forwards a free loopback port to a port of the pod, until ctx ends. It returns the local address.
 func Pod(ctx context.Context, config *rest.Config, namespace, pod string, port int) (string, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -53,8 +51,8 @@ func Pod(ctx context.Context, config *rest.Config, namespace, pod string, port i
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), nil
 }
 
-// Pods forwards a free port on loopback to that port of the pods, each connection to the next one,
-// as a Service does, until ctx ends. It returns the local address.
+// Pods forwards a free loopback port to that port of the pods, each connection to the next pod, until ctx ends.
+// It returns the local address.
 func Pods(ctx context.Context, config *rest.Config, namespace string, pods []string, port int) (string, error) {
 	addresses := make([]string, len(pods))
 	for i, pod := range pods {
@@ -66,8 +64,8 @@ func Pods(ctx context.Context, config *rest.Config, namespace string, pods []str
 	return InTurn(ctx, func() []string { return addresses })
 }
 
-// InTurn passes each connection to a free port on loopback on to the next of the addresses that takes
-// it, until ctx ends. It returns the local address.
+// InTurn listens on a free loopback port, and passes each connection on to the next address that takes it,
+// until ctx ends. It returns the local address.
 func InTurn(ctx context.Context, addresses func() []string) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,7 +84,7 @@ func InTurn(ctx context.Context, addresses func() []string) (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// pass a connection's bytes on, in both directions, until one of them ends.
+// pass passes a connection's bytes on, in both directions, until one end closes.
 func pass(ctx context.Context, conn net.Conn, addresses []string, turn int) {
 	defer conn.Close()
 	to, err := DialNext(ctx, addresses, turn)
@@ -102,10 +100,10 @@ func pass(ctx context.Context, conn net.Conn, addresses []string, turn int) {
 	_, _ = io.Copy(conn, to)
 }
 
-// DialNext connects to one of the addresses, to that whose turn it is if it takes the connection.
+// DialNext connects to the address whose turn it is, or to the next one that takes the connection.
 func DialNext(ctx context.Context, addresses []string, turn int) (net.Conn, error) {
 	const (
-		hesitates = 2 * time.Second // a pod that is gone refuses nothing: the next address is tried as well
+		hesitates = 2 * time.Second // a pod that is gone refuses nothing: the next address is tried, too
 		patience  = time.Minute
 	)
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -115,7 +113,7 @@ func DialNext(ctx context.Context, addresses []string, turn int) (net.Conn, erro
 		err  error
 	}
 	results := make(chan result, len(addresses))
-	err := errors.New("there is nobody to connect to")
+	err := errors.New("there is no address to connect to")
 	for tried, answered := 0, 0; answered < len(addresses); {
 		var next <-chan time.Time
 		if tried < len(addresses) {

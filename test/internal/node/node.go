@@ -1,5 +1,5 @@
-// Package node reaches into the nodes of the cluster of test/cluster, which are
-// this machine: their containers' processes, and their kubelets.
+// Package node finds processes on the nodes of the cluster of test/cluster, which are this machine: those of
+// containers, and kubelets.
 package node
 
 import (
@@ -14,8 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ClusterState is where test/cluster keeps the nodes' files, clusterRun their
-// sockets.
+// ClusterState is where test/cluster has the nodes' files, and clusterRun where it has their sockets.
 const (
 	ClusterState = "/var/lib/memcached-operator-cluster"
 	clusterRun   = "/run/memcached-operator-cluster"
@@ -24,14 +23,12 @@ const (
 // Containerd is the address of a node's containerd.
 func Containerd(name string) string { return filepath.Join(clusterRun, name, "containerd.sock") }
 
-// ConfigMap is the directory in which a node's kubelet keeps the volume of a pod that is a
-// ConfigMap.
+// ConfigMap is the directory of a pod's volume that is a ConfigMap.
 func ConfigMap(name string, pod types.UID, volume string) string {
 	return filepath.Join(ClusterState, name, "kubelet", "pods", string(pod), "volumes", "kubernetes.io~configmap", volume)
 }
 
-// ProcessesOf returns the pids of a pod's processes by the program's name; those
-// that have ended and were not reaped are none.
+// ProcessesOf returns the pids of a pod's processes by the program's name, without zombies.
 func ProcessesOf(pod types.UID, program string) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
@@ -61,7 +58,7 @@ func Alive(pid int) bool {
 	return err == nil && !strings.Contains(string(status), "State:\tZ")
 }
 
-// Signal sends to a process, which may be gone by itself.
+// Signal sends a signal to a process. It is no error if the process has ended.
 func Signal(pid int, sig syscall.Signal) error {
 	if err := syscall.Kill(pid, sig); !errors.Is(err, syscall.ESRCH) {
 		return err

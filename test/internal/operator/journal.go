@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// Write is a request of the operator that changes something.
+// Write is a request of the operator that changes an object.
 type Write struct {
 	// Verb is the HTTP method in the API's words: create, patch, update, delete.
 	Verb string
 	// Resource is plural, with its subresource: "jobs", "memcacheds/status".
 	Resource string
-	// Name of the object; empty for a create.
+	// Name is the object's; empty for a create.
 	Name string
-	// Body that was sent.
+	// Body is what was sent.
 	Body string
-	// Status is the answer's, 0 if there was none.
+	// Status is the answer's; 0 if there was none.
 	Status int
 }
 
@@ -26,7 +26,7 @@ func (w Write) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", w.Verb, w.Resource, w.Name))
 }
 
-// Fault is what befalls a write.
+// Fault is what happens to a write.
 type Fault int
 
 // The faults.
@@ -37,32 +37,31 @@ const (
 	DieBefore
 	// DieAfter: the write is applied, and the operator dies before it knows.
 	DieAfter
-	// Conflict: 409, nothing is applied.
+	// Conflict: the answer is 409, and nothing is applied.
 	Conflict
-	// ServerError: 500, nothing is applied.
+	// ServerError: the answer is 500, and nothing is applied.
 	ServerError
-	// AnswerLost: the write is applied, its answer is lost.
+	// AnswerLost: the write is applied, and its answer is lost.
 	AnswerLost
 )
 
-// Journal has the operator's writes in order. Events are kept apart: they are
-// for people, and are sent in the background.
+// Journal has the operator's writes in order. It only counts events, which are sent in the background.
 type Journal struct {
 	mu     sync.Mutex
 	writes []Write
 	events int
-	// fault is asked before each write, with the number of those before it.
+	// fault is asked before each write. n is the number of writes before it.
 	fault func(n int, w Write) Fault
 }
 
-// Inject sets the faults of later writes.
+// Inject sets the function that chooses the faults of later writes.
 func (j *Journal) Inject(fault func(n int, w Write) Fault) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fault = fault
 }
 
-// Writes so far, without events.
+// Writes returns the writes so far, without events.
 func (j *Journal) Writes() []Write {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -76,7 +75,7 @@ func (j *Journal) Events() int {
 	return j.events
 }
 
-// begin records a write and returns its place, and its fault.
+// begin records a write. It returns the write's index and its fault.
 func (j *Journal) begin(w Write) (int, Fault) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -100,7 +99,7 @@ func (j *Journal) answered(n, status int) {
 	}
 }
 
-// writeOf is what a request would change; false if it only reads.
+// writeOf returns the write that a request is; false if it only reads.
 func writeOf(req *http.Request) (Write, bool) {
 	verbs := map[string]string{
 		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
@@ -114,8 +113,8 @@ func writeOf(req *http.Request) (Write, bool) {
 	return w, true
 }
 
-// target is what a request is about: the API group, the resource with its
-// subresource, and the object's name, which is empty for all of them.
+// target returns the object of a request: the API group, the resource with its subresource, and the name, which
+// is empty if the request is for all objects.
 func target(req *http.Request) (group, resource, name string) {
 	// /api/v1/… or /apis/group/v1/…, then namespaces/NS/, then resource/name/subresource.
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")

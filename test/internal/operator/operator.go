@@ -28,7 +28,7 @@ import (
 	testwait "example.com/memcached-operator/test/wait"
 )
 
-// Images of the objects under test.
+// These are the images of the objects under test.
 const (
 	MemcachedImage = "memcached:test"
 	ExporterImage  = "exporter:test"
@@ -41,36 +41,37 @@ const Installation = "operators/memcached-operator"
 // Options of one operator.
 type Options struct {
 	Config *rest.Config
-	// Namespaces to watch; none stands for all.
+	// Namespaces are watched; none stands for all.
 	Namespaces []string
-	// Journal of its writes; operators that follow each other share one.
+	// Journal has its writes. Operators that follow each other share one.
 	Journal  *Journal
 	Progress controllers.ProgressReader
 	// Rings asks routers which table they have acknowledged.
 	Rings controllers.RingReader
-	// Certificates of members and routers; nil asks none.
+	// Certificates asks members and routers for their certificates; nil asks none.
 	Certificates controllers.CertificateReader
-	// Memory of the members; nil asks none.
+	// Memory asks members for their memory; nil asks none.
 	Memory controllers.MemoryReader
-	// Images of the operator's version; MemcachedImage and OperatorImage by default.
+	// Images are those of the operator's version; MemcachedImage and OperatorImage by default.
 	Images Images
-	// RolloutsAtOnce by an upgrade of them.
+	// RolloutsAtOnce is how many clusters an upgrade rolls out at once.
 	RolloutsAtOnce int
-	// Installation of the operator; Installation by default, which all operators of a test share.
+	// Installation is the operator's; the constant Installation by default, which all operators of a test
+	// share.
 	Installation string
 	Log          logr.Logger
-	// Clock of the operator; nil for the machine's.
+	// Clock is the operator's; nil for the machine's.
 	Clock clock.PassiveClock
 }
 
-// Images that come with a version of the operator.
+// Images are those of a version of the operator.
 type Images struct{ Memcached, Operator string }
 
-// Operator is one that runs.
+// Operator is an operator that runs.
 type Operator struct {
-	// Reconciler of the operator, to ask for a reconcile that no event brings.
+	// Reconciler is the operator's, for a reconcile without an event.
 	Reconciler *controllers.MemcachedReconciler
-	// Metrics of this operator alone.
+	// Metrics are this operator's alone.
 	Metrics prometheus.Gatherer
 
 	cancel context.CancelFunc
@@ -155,15 +156,15 @@ func (o *Operator) readable(ctx context.Context) error {
 		}
 		return true, nil
 	})
-	// If a fault has killed it by now, its test wants that.
+	// It is no error if a fault has killed the operator by now.
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("the operator's caches did not come up: %w", err)
 	}
 	return nil
 }
 
-// Stop ends the operator as SIGTERM would, and waits for its end. It may be
-// called again, and after a fault that killed it.
+// Stop ends the operator as SIGTERM would, and waits for its end. It may be called again, or after a fault has
+// killed the operator.
 func (o *Operator) Stop() error {
 	o.cancel()
 	<-o.ended

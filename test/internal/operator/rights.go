@@ -9,7 +9,7 @@ import (
 // Right is what RBAC asks of a request.
 type Right struct{ Group, Resource, Verb string }
 
-// used has the rights that requests of all operators have needed.
+// used has the rights that the requests of all operators needed.
 var used sync.Map
 
 // Used tells whether any request of any operator in this process needed the right. A
@@ -43,6 +43,6 @@ func noteRight(req *http.Request) {
 	}
 	used.Store(Right{Group: group, Resource: resource, Verb: verb}, true)
 	if strings.HasPrefix(req.Header.Get("Content-Type"), "application/apply-patch") {
-		used.Store(Right{Group: group, Resource: resource, Verb: "create"}, true) // of what is not there yet
+		used.Store(Right{Group: group, Resource: resource, Verb: "create"}, true) // the name of a new object is not in the path
 	}
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// lifetime of one operator: a dead one sends nothing any more.
+// lifetime is that of one operator. A dead one sends no request.
 type lifetime struct {
 	dead    atomic.Bool
 	onDeath func()
@@ -70,14 +70,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errAnswerLost
 }
 
-// refusal is an answer of the API server that did nothing.
+// refusal is an answer of an API server that has applied nothing.
 func refusal(req *http.Request, code int32, reason metav1.StatusReason) *http.Response {
 	b, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: "injected by the test",
 	})
 	if err != nil {
-		panic(err) // a Status always has JSON
+		panic(err) // a Status can always be marshalled
 	}
 	return &http.Response{
 		StatusCode: int(code),
@@ -87,7 +87,7 @@ func refusal(req *http.Request, code int32, reason metav1.StatusReason) *http.Re
 	}
 }
 
-// body returns what the request sends, which can be sent all the same.
+// body returns the request's body, and leaves it in the request.
 func body(req *http.Request) string {
 	if req.GetBody == nil {
 		return ""

@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 )
 
-// controllerOptions let players of the same kinds be in one process.
+// controllerOptions allow several players in one process.
 func controllerOptions() config.Controller {
 	return config.Controller{SkipNameValidation: ptr.To(true)}
 }

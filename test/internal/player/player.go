@@ -1,10 +1,8 @@
-// Package player plays what a control plane without a kubelet lacks: it
-// schedules pods to one node, makes members run and drainers do what a script
-// says, ends pods that are deleted, and provisions volumes.
+// Package player does what a control plane without a kubelet lacks: it schedules pods to one node, makes
+// members run and drainers do what a script says, ends pods that are deleted, and provisions volumes.
 //
-// Like a kubelet it starts no pod before each of its claims is bound and not
-// being deleted. What no kubelet could allow (two users of one volume) it
-// writes down: see Violations.
+// Like a kubelet it starts no pod before each of its claims is bound and not being deleted. It writes down what
+// no kubelet could allow (two users of one volume): see Violations.
 package player
 
 import (
@@ -31,10 +29,9 @@ import (
 const (
 	// NodeName is the one node's.
 	NodeName = "node-a"
-	// StorageClass is the default class. Its volumes go with their claims, and may
-	// grow.
+	// StorageClass is the default class. Its volumes are deleted with their claims, and may grow.
 	StorageClass = "player"
-	// FixedClass is another one, whose volumes may not grow.
+	// FixedClass is another class, whose volumes may not grow.
 	FixedClass = "player-fixed"
 
 	provisioner = "player.example.com/volumes"
@@ -49,22 +46,22 @@ type Player struct {
 	stages     map[string]*stage
 	violations map[string][]string
 
-	// addresses counts those that pods were given.
+	// addresses counts the addresses that pods were given.
 	addresses atomic.Uint32
 }
 
 // stage is how the pods of one namespace behave.
 type stage struct {
 	script Script
-	// lingering members stay in their termination.
+	// lingering is set if members don't end when they are terminated.
 	lingering bool
-	// unready members run, and don't get ready.
+	// unready is set if members run, and don't get ready.
 	unready bool
-	// held members have a node, and don't start; heldDrainers neither.
+	// held is set if members have a node, and don't start; heldDrainers if drainers don't.
 	held, heldDrainers bool
-	// afflicted members get this status, and no node; nil for none.
+	// afflicted sets the status of members that get no node; nil for none.
 	afflicted func(*corev1.PodStatus)
-	// fixed volumes don't grow, though they are asked to.
+	// fixed is set if volumes don't grow although they are asked to.
 	fixed bool
 }
 
@@ -130,7 +127,7 @@ func createScenery(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-// stage of the namespace; p.mu is held.
+// stage returns that of the namespace; p.mu is held.
 func (p *Player) stage(namespace string) *stage {
 	s, ok := p.stages[namespace]
 	if !ok {
@@ -140,35 +137,35 @@ func (p *Player) stage(namespace string) *stage {
 	return s
 }
 
-// direct changes what is played in the namespace.
+// direct changes how the pods of the namespace behave.
 func (p *Player) direct(namespace string, change func(*stage)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(p.stage(namespace))
 }
 
-// Play sets the script of the namespace's drainers. Those that run are asked
-// again, so a script can let them wait for another.
+// Play sets the script of the namespace's drainers. Drainers that run get it, too, so a script can let them
+// wait for another one.
 func (p *Player) Play(namespace string, s Script) {
 	p.direct(namespace, func(st *stage) { st.script = s })
 }
 
-// Linger keeps the namespace's members in their termination, or lets them go.
+// Linger keeps terminated members of the namespace from ending, or lets them end.
 func (p *Player) Linger(namespace string, on bool) {
 	p.direct(namespace, func(st *stage) { st.lingering = on })
 }
 
-// Unready keeps members that start from now on from getting ready, or lets them.
+// Unready keeps members that start from now on from getting ready, or lets them get ready.
 func (p *Player) Unready(namespace string, on bool) {
 	p.direct(namespace, func(st *stage) { st.unready = on })
 }
 
-// Hold keeps members that have a node from starting, or lets them.
+// Hold keeps members that have a node from starting, or lets them start.
 func (p *Player) Hold(namespace string, on bool) {
 	p.direct(namespace, func(st *stage) { st.held = on })
 }
 
-// HoldDrainers keeps drainers that have a node from starting, or lets them.
+// HoldDrainers keeps drainers that have a node from starting, or lets them start.
 func (p *Player) HoldDrainers(namespace string, on bool) {
 	p.direct(namespace, func(st *stage) { st.heldDrainers = on })
 }
@@ -179,12 +176,12 @@ func (p *Player) Afflict(namespace string, how func(*corev1.PodStatus)) {
 	p.direct(namespace, func(st *stage) { st.afflicted = how })
 }
 
-// Fix keeps the namespace's volumes from growing, or lets them.
+// Fix keeps the namespace's volumes from growing, or lets them grow.
 func (p *Player) Fix(namespace string, on bool) {
 	p.direct(namespace, func(st *stage) { st.fixed = on })
 }
 
-// Violations are what no kubelet could have allowed, in one namespace.
+// Violations returns what no kubelet could have allowed in the namespace.
 func (p *Player) Violations(namespace string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// again is how soon something is looked at that no watch tells of.
+// again is how soon the player looks again at something that it doesn't watch.
 const again = 25 * time.Millisecond
 
 func (p *Player) pod(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -37,7 +37,7 @@ func (p *Player) pod(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 	case pod.Status.Phase == corev1.PodPending:
 		return ctrl.Result{}, p.run(ctx, &pod)
 	case isDrainer(&pod) && drainerEnded(&pod):
-		return ctrl.Result{}, nil // others in its pod run on
+		return ctrl.Result{}, nil // other containers of the pod run on
 	case isDrainer(&pod):
 		return p.drain(ctx, &pod)
 	case !isReady(&pod):
@@ -96,7 +96,7 @@ func claims(pod *corev1.Pod) []string {
 	return names
 }
 
-// warmUp makes a member ready that runs already, once it may be.
+// warmUp makes a member ready that runs, when it may get ready.
 func (p *Player) warmUp(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	if p.keepsUnready(pod) {
 		return ctrl.Result{RequeueAfter: again}, nil
@@ -115,7 +115,7 @@ func (p *Player) holds(pod *corev1.Pod) bool {
 	return p.stage(pod.Namespace).held
 }
 
-// affliction of the member; nil for none.
+// affliction returns the member's; nil for none.
 func (p *Player) affliction(pod *corev1.Pod) func(*corev1.PodStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +158,7 @@ func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
 	}
 }
 
-// run makes a scheduled pod run, a member ready at once if it may be.
+// run makes a scheduled pod run. A member is ready at once if it may get ready.
 func (p *Player) run(ctx context.Context, pod *corev1.Pod) error {
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
@@ -182,13 +182,13 @@ func (p *Player) run(ctx context.Context, pod *corev1.Pod) error {
 	return client.IgnoreNotFound(p.client.Status().Patch(ctx, pod, client.MergeFrom(before)))
 }
 
-// address for a pod that no other pod has had.
+// address returns one that no other pod has had.
 func (p *Player) address() string {
 	n := p.addresses.Add(1)
 	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}).String()
 }
 
-// endDrainer gives the pod's drainer an end. What was injected beside it runs on.
+// endDrainer ends the pod's drainer. Injected containers run on.
 func (p *Player) endDrainer(ctx context.Context, pod *corev1.Pod, exitCode int32, message string) error {
 	if len(pod.Spec.Containers) == 1 {
 		return p.end(ctx, pod, exitCode, message)
@@ -212,10 +212,10 @@ func drainerEnded(pod *corev1.Pod) bool {
 	})
 }
 
-// drainer is the container that a script is for.
+// drainer is the name of the container that a script plays.
 const drainer = "drainer"
 
-// end gives the pod's containers an end.
+// end ends the pod's containers.
 func (p *Player) end(ctx context.Context, pod *corev1.Pod, exitCode int32, message string) error {
 	before := pod.DeepCopy()
 	started := ptr.Deref(pod.Status.StartTime, metav1.Now())

@@ -12,15 +12,15 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Drainer is a drainer's pod, as a script sees it.
+// Drainer is a drainer's pod, for a script.
 type Drainer struct {
 	Pod string
-	// Claim that it mounts, ReadOnly how.
+	// Claim is the one that it mounts. ReadOnly is set if it mounts it read-only.
 	Claim    string
 	ReadOnly bool
-	// Source that it asks, of a move.
+	// Source is the member that a mover asks.
 	Source string
-	// SourceID and Servers of its arguments.
+	// SourceID and Servers are from its arguments.
 	SourceID string
 	Servers  []string
 }
@@ -30,11 +30,11 @@ type Script func(d Drainer) Act
 
 // Act is what a drainer does.
 type Act struct {
-	// Wait: it runs on, and the script is asked again soon.
+	// Wait lets the drainer run on. The script is asked again soon.
 	Wait bool
-	// Vanish: the pod is lost with its node.
+	// Vanish loses the pod with its node.
 	Vanish bool
-	// ExitCode and Message of its end: neither of the above.
+	// ExitCode and Message are those of the drainer's end, without Wait and Vanish.
 	ExitCode int32
 	Message  string
 }
@@ -55,10 +55,10 @@ func Fail(exitCode int32, reason, message string) Script {
 // Hang runs until another script is set.
 func Hang(Drainer) Act { return Act{Wait: true} }
 
-// Vanish loses each pod.
+// Vanish loses each drainer's pod with its node.
 func Vanish(Drainer) Act { return Act{Vanish: true} }
 
-// Receipt is a good one for n items.
+// Receipt returns one that adds up, for n items.
 func Receipt(d Drainer, n int64) contract.Receipt {
 	return contract.Receipt{
 		Version: 1, Source: d.SourceID, Complete: true, Clean: true,
@@ -70,12 +70,12 @@ func Receipt(d Drainer, n int64) contract.Receipt {
 func Message(r contract.Receipt) string {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // numbers and strings always have JSON
+		panic(err) // numbers and strings can always be marshalled
 	}
 	return string(b)
 }
 
-// isDrainer tells drainers, of moves too, from members.
+// isDrainer tells whether the pod is a drainer's or a mover's, and no member's.
 func isDrainer(pod *corev1.Pod) bool {
 	component := pod.Labels[cachev1alpha1.LabelComponent]
 	return component == cachev1alpha1.ComponentDrainer || component == cachev1alpha1.ComponentMove
@@ -98,7 +98,7 @@ func (p *Player) drain(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error
 	}
 }
 
-// waits tells whether the drainer is prepared, and was not told to begin.
+// waits tells whether a mover is prepared, and was not told to begin.
 func waits(pod *corev1.Pod) bool {
 	for _, arg := range commandOf(pod) {
 		if when, waits := strings.CutPrefix(arg, "--"+contract.FlagBeginWhen+"="); waits {
@@ -108,7 +108,7 @@ func waits(pod *corev1.Pod) bool {
 	return false
 }
 
-// commandOf the pod's drainer.
+// commandOf returns the command of the pod's drainer.
 func commandOf(pod *corev1.Pod) []string {
 	for _, c := range pod.Spec.Containers {
 		if c.Name == drainer {

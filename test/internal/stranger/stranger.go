@@ -21,7 +21,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// namePrefix begins the names of what strangers make, where the name is theirs to choose.
+// namePrefix begins the names of a stranger's objects, if the stranger may choose the name.
 const namePrefix = "stranger-"
 
 // Stranger acts on one cluster.
@@ -33,7 +33,7 @@ type Stranger struct {
 	made      int
 }
 
-// act is one thing that a stranger does, by what it drew. It says what it did.
+// act is one thing that a stranger does, by a random number. It returns what it did.
 type act func(ctx context.Context, random uint64) (string, error)
 
 // New makes a stranger to the cluster.
@@ -43,21 +43,20 @@ func New(c client.Client, namespace, cluster string) *Stranger {
 	return s
 }
 
-// Act does one of the things that strangers do. An object that is gone by then is no
-// error.
+// Act does one of the things that strangers do. It is no error if the object is gone by then.
 func (s *Stranger) Act(ctx context.Context, random uint64) (string, error) {
 	draw := rand.New(rand.NewPCG(random, 0))
 	what, err := s.acts[draw.IntN(len(s.acts))](ctx, draw.Uint64())
 	return what, client.IgnoreAlreadyExists(client.IgnoreNotFound(err))
 }
 
-// Leave deletes all that strangers have made.
+// Leave deletes all objects that strangers have made.
 func (s *Stranger) Leave(ctx context.Context) error {
 	_, err := s.leaveNothing(ctx, 0)
 	return err
 }
 
-// labels are those of a component of the cluster, as anybody can copy them.
+// labels are copies of those of a component of the cluster.
 func (s *Stranger) labels(component string) map[string]string {
 	return map[string]string{
 		cachev1alpha1.LabelCluster: s.cluster, cachev1alpha1.LabelInstance: s.cluster,
@@ -68,7 +67,7 @@ func (s *Stranger) labels(component string) map[string]string {
 
 var components = []string{cachev1alpha1.ComponentMember, cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentMove}
 
-// annotations are those of a drainer, some of which make no sense.
+// annotations are those of a drainer. Some make no sense.
 func (s *Stranger) annotations(ctx context.Context, random uint64) map[string]string {
 	uid := "no-claims"
 	var claims corev1.PersistentVolumeClaimList
@@ -90,14 +89,14 @@ func (s *Stranger) meta(kind string, labels, annotations map[string]string) meta
 	}
 }
 
-// idle is a pod that nobody schedules.
+// idle is a pod that no scheduler schedules.
 func idle() corev1.PodSpec {
 	return corev1.PodSpec{
-		SchedulerName: "nobody", RestartPolicy: corev1.RestartPolicyNever,
+		SchedulerName: "none", RestartPolicy: corev1.RestartPolicyNever,
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		Containers: []corev1.Container{{Name: "drainer", Image: "nobody/nothing", SecurityContext: &corev1.SecurityContext{
+		Containers: []corev1.Container{{Name: "drainer", Image: "none/none", SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}}},
 	}
@@ -116,7 +115,7 @@ func (s *Stranger) makePod(ctx context.Context, random uint64) (string, error) {
 	return "make pod " + pod.Name, s.client.Create(ctx, pod)
 }
 
-// makeClaim makes one of a number that no member has.
+// makeClaim makes a claim with a number that no member has.
 func (s *Stranger) makeClaim(ctx context.Context, random uint64) (string, error) {
 	numbers := [...]string{"512", "99999", "2147483646", "2147483648", "-1", "007"}
 	claim := &corev1.PersistentVolumeClaim{
@@ -130,7 +129,8 @@ func (s *Stranger) makeClaim(ctx context.Context, random uint64) (string, error)
 	return "make claim " + claim.Name, s.client.Create(ctx, claim)
 }
 
-// pick is one of the cluster's own objects, or nil. Those of drains come and go too fast.
+// pick returns one of the cluster's own objects, or nil. Objects of drains are not among them, because they
+// come and go too fast.
 func (s *Stranger) pick(ctx context.Context, random uint64) (client.Object, error) {
 	name := s.cluster
 	objects := []client.Object{
@@ -164,13 +164,13 @@ func (s *Stranger) relabel(ctx context.Context, random uint64) (string, error) {
 		cachev1alpha1.LabelComponent, cachev1alpha1.LabelManagedBy, cachev1alpha1.LabelInstance))
 }
 
-// annotate writes as much as anybody may.
+// annotate writes an annotation that is nearly as long as the API server takes.
 func (s *Stranger) annotate(ctx context.Context, random uint64) (string, error) {
 	const much = 200 << 10
 	return s.change(ctx, random, "write a long annotation", fmt.Sprintf(`{"metadata":{"annotations":{"example.com/notes":%q}}}`, strings.Repeat("x", much)))
 }
 
-// leaveNothing deletes what strangers have made.
+// leaveNothing deletes all objects that strangers have made.
 func (s *Stranger) leaveNothing(ctx context.Context, _ uint64) (string, error) {
 	const what = "delete what strangers made"
 	for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}} {

@@ -1,5 +1,5 @@
-// Package watchdog ends what a process has started, and removes its temporary files, when that
-// process has ended in any way: by Go's own time-out, by SIGKILL, by a panic.
+// Package watchdog ends what a process has started, and removes its temporary files, when the process has ended
+// in any way: by Go's own time-out, by SIGKILL, or by a panic.
 package watchdog
 
 import (
@@ -13,9 +13,9 @@ import (
 
 const variable = "TMPDIR"
 
-// Watchdog is a shell that reads from a pipe which nobody ever writes to: the pipe's end is this
-// process's. Processes are known by the directory in their environment, so that none is missed that
-// starts later, or is started by another one.
+// Watchdog is a shell that reads from a pipe without a writer: the pipe ends with this process. It knows
+// processes by the directory in their environment, so it finds those, too, that start later, or are started by
+// another one.
 type Watchdog struct {
 	// Dir has the temporary files of this process and those that it starts.
 	Dir string
@@ -26,25 +26,25 @@ type Watchdog struct {
 	leash  io.Closer
 }
 
-// script kills each process that has the directory in its environment, until there is none.
-// A killed process that nobody has waited for has an empty environment.
+// script kills each process that has the directory in its environment, until there is none. A zombie has an
+// empty environment.
 const script = `read -r _
 while found=$(grep -lsF "` + variable + `=$WATCHED" /proc/[0-9]*/environ); [ -n "$found" ]; do
   for f in $found; do p=${f#/proc/}; kill -KILL "${p%/environ}" 2>/dev/null; done
 done
 rm -rf "$WATCHED"`
 
-// Start makes a directory, whose name begins with this, for temporary files of this process from
-// now on. What this process has started before is not watched.
+// Start makes a directory for temporary files of this process from now on. The directory's name begins with
+// name. Processes that were started before are not watched.
 func Start(name string) (*Watchdog, error) {
-	dir, err := os.MkdirTemp("", name+"-*.watched") // the end: no other one's name begins with all of it
+	dir, err := os.MkdirTemp("", name+"-*.watched") // the end of the name: no other directory's name begins with all of it
 	if err != nil {
 		return nil, err
 	}
 	w := &Watchdog{Dir: dir, cmd: exec.Command("sh", "-c", script)}
 	w.before, w.was = os.LookupEnv(variable)
 	w.cmd.Env = append(os.Environ(), "WATCHED="+dir)
-	// Whoever ends this process by its group must not end the watchdog first.
+	// A signal to this process's group must not end the watchdog.
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if w.leash, err = w.cmd.StdinPipe(); err == nil {
 		err = w.cmd.Start()
@@ -58,7 +58,7 @@ func Start(name string) (*Watchdog, error) {
 	return w, nil
 }
 
-// Stop lets the watchdog do its work now: nothing is left of what has been started since.
+// Stop lets the watchdog end what was started since Start, and waits for that.
 func (w *Watchdog) Stop() error {
 	if w == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A test that Go's time-out ends runs no cleanup. What it has started must not go on, nor what that
-// has started, and no file of theirs may stay.
+// A test that Go's time-out ends runs no cleanup. The processes that it has started must end, and those that
+// these have started, and their files must go.
 func TestNothingOutlivesAProcessThatIsKilled(t *testing.T) {
 	if os.Getenv("WATCHED_TEST") != "" {
 		watched(t)
@@ -36,7 +36,7 @@ func TestNothingOutlivesAProcessThatIsKilled(t *testing.T) {
 	if _, scan := fmt.Sscanf(line, "%s %d %d", &dir, &child, &grandchild); scan != nil {
 		t.Fatalf("%q: %v, %v", line, err, scan)
 	}
-	wait.For(t, "nobody and nothing", func() error {
+	wait.For(t, "no process and no file", func() error {
 		for _, pid := range []int{child, grandchild} {
 			if syscall.Kill(pid, 0) == nil && !zombie(pid) {
 				return fmt.Errorf("%d lives", pid)
@@ -49,7 +49,7 @@ func TestNothingOutlivesAProcessThatIsKilled(t *testing.T) {
 	})
 }
 
-// watched starts a child that starts another one, and says where their files are, and who they are.
+// watched starts a child that starts another one, and prints where their files are, and their numbers.
 func watched(t *testing.T) {
 	w, err := Start("watched")
 	if err != nil {
@@ -85,10 +85,10 @@ func TestStopEndsWhatHasBeenStartedAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := mine.Wait(); err == nil {
-		t.Error("what has been started was not killed")
+		t.Error("the processes that were started were not killed")
 	}
 	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("what had been started before: %v", err)
+		t.Errorf("the process that was started before: %v", err)
 	}
 	if _, err := os.Stat(w.Dir); !os.IsNotExist(err) || os.TempDir() != before {
 		t.Errorf("%s: %v; temporary files go to %s", w.Dir, err, os.TempDir())
@@ -108,7 +108,7 @@ func sleep(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// zombie tells whether the process has ended and nobody has asked how.
+// zombie tells whether the process has ended, and its parent has not waited for it.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")

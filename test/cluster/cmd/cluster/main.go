@@ -1,6 +1,5 @@
-// Command cluster brings up, shows and removes the Kubernetes cluster that
-// the tests and the demo of this repository run on. `make help` lists how it
-// is meant to be called.
+// Command cluster brings up, shows and removes the Kubernetes cluster that the tests and the demo of this
+// repository run on. `make help` lists the targets that call it.
 package main
 
 import (

@@ -25,7 +25,7 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	// A reader who has seen enough, such as head, stops no step halfway.
+	// If the reader of the output ends early, as head does, no step may stop halfway.
 	signal.Ignore(syscall.SIGPIPE)
 	command, args := args[0], args[1:]
 	if command == "hold" {
@@ -82,7 +82,7 @@ func node(ctx context.Context, source cluster.Source, args []string, report *clu
 	return errors.New(usage)
 }
 
-// hold is what a node's first process runs; people don't call it.
+// hold is for a node's first process, and not for people.
 func hold(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cluster hold", flag.ContinueOnError)
 	ready := flags.String("ready", "", "file to make once the namespaces are set up")

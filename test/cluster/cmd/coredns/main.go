@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	// The order in which a query passes through the plugins.
+	// A query passes through the plugins in this order.
 	dnsserver.Directives = []string{"bind", "ready", "errors", "loadbalance", "cache", "kubernetes", "forward"}
 	coremain.Run()
 }

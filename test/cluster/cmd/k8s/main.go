@@ -1,7 +1,6 @@
-// Command k8s is a whole Kubernetes in one program: it behaves as the
-// component that it is called by (a symbolic link's name is enough). One
-// program instead of seven, because most of their code is the same: it builds
-// in a third of the time and takes a fifth of the disk.
+// Command k8s is a whole Kubernetes in one program: it behaves as the component by whose name it is called,
+// also by a symbolic link. It is one program instead of seven, because most of their code is the same: it
+// builds in a third of the time, and takes a fifth of the disk.
 package main
 
 import (
@@ -11,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	_ "time/tzdata" // time zones of CronJobs, on machines without a database of them
+	_ "time/tzdata" // time zones for CronJobs, on machines without a database of time zones
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
@@ -27,8 +26,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// components maps a program's name to what runs under it. Each value returns
-// the process' exit code.
+// components maps a program's name to its function, which returns the exit code.
 var components = map[string]func() int{
 	"etcd":                    runEtcd,
 	"kube-apiserver":          run(apiserver.NewAPIServerCommand),

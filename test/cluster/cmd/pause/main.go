@@ -18,8 +18,8 @@ func main() {
 	}
 }
 
-// reapOrphans: in a pod that shares its process namespace this is process 1,
-// and the orphans of other containers are its children.
+// reapOrphans waits for orphans: in a pod that shares its process namespace this is process 1, and the parent
+// of other containers' orphans.
 func reapOrphans() {
 	for {
 		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {

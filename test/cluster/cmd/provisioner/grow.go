@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// growVolumes makes volumes as large as their claims ask for, until the context
-// ends, as the resizer of a storage driver does. A directory has no size of its
-// own, so there is nothing else to do; the kubelet tells the claim.
+// growVolumes makes volumes as large as their claims ask for, until the context ends, as the resizer of a
+// storage driver does. A directory has no size of its own, so nothing else is to be done. The kubelet then
+// updates the claim.
 func growVolumes(ctx context.Context, client kubernetes.Interface, name string) error {
 	factory := informers.NewSharedInformerFactory(client, 10*time.Second)
 	_, err := factory.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

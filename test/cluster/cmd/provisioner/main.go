@@ -1,7 +1,6 @@
-// Command provisioner makes a volume of type "local" for each claim of its
-// storage class: a directory on the node that the scheduler chose, with node
-// affinity. Unlike hostPath volumes, the kubelet honours fsGroup on them. They grow
-// when their claims do.
+// Command provisioner makes a volume of type "local" for each claim of its storage class: a directory on the
+// node that the scheduler chose, with node affinity. Unlike for hostPath volumes, the kubelet applies fsGroup.
+// Volumes grow when their claims do.
 package main
 
 import (
@@ -63,9 +62,8 @@ type provisioner struct {
 	root string
 }
 
-// Provision makes the volume's directory, owned by root and closed to others
-// for writing, as a freshly formatted disk is: what a pod gets beyond that
-// comes from its fsGroup.
+// Provision makes the volume's directory. It is owned by root, and only root can write, as on a freshly
+// formatted disk: a pod gets further rights by its fsGroup.
 func (p provisioner) Provision(_ context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	claim := options.PVC
 	if options.SelectedNodeName == "" {
@@ -111,7 +109,7 @@ func onNode(name string) *corev1.VolumeNodeAffinity {
 	}}
 }
 
-// Delete removes the volume's directory and what is in it.
+// Delete removes the volume's directory with its files.
 func (p provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
 	if volume.Spec.Local == nil {
 		return fmt.Errorf("volume %s is not of type local", volume.Name)
@@ -123,8 +121,8 @@ func (p provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume) 
 	return os.RemoveAll(path)
 }
 
-// directory returns the cleaned path, and refuses one that is not exactly a
-// volume's directory: names and paths come from objects that people can edit.
+// directory returns the cleaned path. It refuses a path that is not exactly a volume's directory, because
+// people can edit the objects that names and paths come from.
 func (p provisioner) directory(path string) (string, error) {
 	path = filepath.Clean(path)
 	relative, err := filepath.Rel(p.root, path)

@@ -17,8 +17,7 @@ import (
 //go:embed addons.yaml
 var addons string
 
-// applyAddons creates what a cluster has besides its components: the rights
-// of CoreDNS and the provisioner, the DNS service, the storage class.
+// applyAddons creates the rights of CoreDNS and the provisioner, the DNS service, and the storage class.
 func applyAddons(ctx context.Context) error {
 	var manifest bytes.Buffer
 	err := template.Must(template.New("addons").Option("missingkey=error").Parse(addons)).Execute(&manifest, map[string]any{
@@ -40,7 +39,7 @@ func applyAddons(ctx context.Context) error {
 	return nil
 }
 
-// startDNS runs CoreDNS on the bridge; the service kube-dns leads to it.
+// startDNS runs CoreDNS on the bridge, behind the service kube-dns.
 func startDNS() (*process.Process, error) {
 	corefile := filepath.Join(configDir, "Corefile")
 	if err := os.WriteFile(corefile, corednsConfig("/etc/resolv.conf"), 0o644); err != nil {
@@ -49,8 +48,8 @@ func startDNS() (*process.Process, error) {
 	return start("coredns", "-conf="+corefile)
 }
 
-// corednsConfig answers for the cluster out of memory, and asks the machine's name
-// servers, if there are any, for the rest.
+// corednsConfig lets CoreDNS answer for the cluster from memory, and ask the machine's name servers, if there
+// are any, for other names.
 func corednsConfig(resolvConf string) []byte {
 	forward := ""
 	if text, err := os.ReadFile(resolvConf); err == nil && strings.Contains("\n"+string(text), "\nnameserver ") {

@@ -15,13 +15,12 @@ import (
 	"time"
 )
 
-// api asks the API server a few simple things, as the administrator.
+// api sends simple requests to the API server, as the administrator.
 type api struct {
 	client *http.Client
 }
 
-// newAPI takes the identity out of the administrator's kubeconfig, the one
-// that pki.WriteKubeconfig wrote.
+// newAPI reads the identity from the administrator's kubeconfig, which pki.WriteKubeconfig wrote.
 func newAPI() (*api, error) {
 	text, err := os.ReadFile(Kubeconfig)
 	if err != nil {
@@ -100,8 +99,7 @@ func (a *api) defaultsExist(ctx context.Context) error {
 	return a.get(ctx, "/apis/storage.k8s.io/v1/storageclasses/"+storageClass, nil)
 }
 
-// dnsAnswers asks for a name as a pod would: through the service's address,
-// and so through kube-proxy.
+// dnsAnswers asks for a name as a pod would: at the service's address, and so through kube-proxy.
 func dnsAnswers(ctx context.Context) error {
 	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		dialer := net.Dialer{Timeout: time.Second}

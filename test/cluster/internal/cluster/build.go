@@ -19,12 +19,12 @@ import (
 
 const kubernetesVersion = "v1.37.1"
 
-// components are the names that the multi-call program k8s is called by.
+// components are the names by which the program k8s is called.
 var components = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"}
 
-// Source is a clone of the repository: where the programs come from.
+// Source is a clone of the repository, from which the programs are built.
 type Source struct {
-	// Root is the clone, Bin where its programs are built.
+	// Root is the clone's directory, and Bin the directory of its programs.
 	Root, Bin string
 }
 
@@ -60,7 +60,7 @@ func (s Source) programs() []built {
 	}
 }
 
-// Build builds what is not built yet.
+// Build builds programs that are not built yet.
 func (s Source) Build(ctx context.Context, report *Report) error {
 	ctx, cancel := context.WithTimeout(ctx, buildDeadline)
 	defer cancel()
@@ -104,7 +104,7 @@ func newer(file, other string) bool {
 	return err == nil && !one.ModTime().Before(two.ModTime())
 }
 
-// link makes the path a symbolic link, replacing another one.
+// link makes the path a symbolic link, in place of another one.
 func link(target, path string) error {
 	if current, err := os.Readlink(path); err == nil && current == target {
 		return nil
@@ -113,8 +113,8 @@ func link(target, path string) error {
 	return os.Symlink(target, path)
 }
 
-// build runs go build, unless the program was built from the same sources.
-// Asking go itself takes seconds for a program of this size.
+// build runs go build, unless the program was built from the same sources. go would take seconds to find that
+// out.
 func (b built) build(ctx context.Context, report *Report) error {
 	stamp := b.output + ".sources"
 	sum, err := b.sources()
@@ -129,7 +129,7 @@ func (b built) build(ctx context.Context, report *Report) error {
 		return err
 	}
 	report.say("building %s", b.what)
-	// Not in place: the old program may be running.
+	// The new program gets another name first, because the old one may be running.
 	next := b.output + ".new"
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false",
 		"-ldflags=-s -w "+b.ldflags, "-o", next, b.pkg)
@@ -144,7 +144,7 @@ func (b built) build(ctx context.Context, report *Report) error {
 	return os.WriteFile(stamp, []byte(sum), 0o644)
 }
 
-// sources is a checksum of what determines the program.
+// sources returns a checksum of all files that determine the program.
 func (b built) sources() (string, error) {
 	files, err := filepath.Glob(filepath.Join(b.module, b.pkg, "*.go"))
 	if err != nil {
@@ -210,13 +210,13 @@ func runWithProgress(cmd *exec.Cmd, what string, report *Report) error {
 	return nil
 }
 
-// isPackage tells an import path from a message.
+// isPackage tells whether a line is an import path, and no message.
 func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " :#")
 }
 
-// install puts the programs where they run from, so that a clone can be
-// rebuilt or removed while its cluster runs.
+// install puts the programs into a directory from which they run, so that a clone can be rebuilt or removed
+// while its cluster runs.
 func (s Source) install(directory string) error {
 	for _, path := range []string{
 		s.k8s(), filepath.Join(s.Bin, "k8s", "coredns"), filepath.Join(s.Bin, "k8s", "provisioner"), filepath.Join(s.Bin, "cluster"),

@@ -7,9 +7,8 @@ import (
 	"example.com/memcached-operator/test/cluster/internal/pki"
 )
 
-// identity is somebody who talks to the API server. Nobody but the
-// administrator is in system:masters; all others have what RBAC or the node
-// authorizer give to their name.
+// identity is a client of the API server. Only the administrator is in system:masters; RBAC or the node
+// authorizer give the others their rights by name.
 type identity struct {
 	file    string
 	request pki.Request
@@ -56,8 +55,7 @@ func certificates(nodes []*node) []issued {
 	return list
 }
 
-// writeCertificates makes everything again: a cluster's keys end with it. Nodes that
-// may join later have theirs from the beginning.
+// writeCertificates makes new certificates and keys for each cluster, also for nodes that may join later.
 func writeCertificates() error {
 	nodes := nodesUpTo(maxNodes)
 	if err := os.MkdirAll(pkiDir, 0o700); err != nil {

@@ -21,7 +21,7 @@ func TestOnlyOurProcessesAreEnded(t *testing.T) {
 		"the machine's containerd": {"/usr/bin/containerd", []string{"/usr/bin/containerd"}, false},
 		"the machine's shim":       {"/usr/bin/containerd-shim-runc-v2", []string{"shim", "-address", "/run/containerd/containerd.sock"}, false},
 		"the machine's kubelet":    {"/usr/bin/kubelet", []string{"kubelet", "--kubeconfig=" + Kubeconfig}, false},
-		"somebody reads a log":     {"/usr/bin/tail", []string{"tail", "-f", stateDir + "/logs/etcd.log"}, false},
+		"a person reads a log":     {"/usr/bin/tail", []string{"tail", "-f", stateDir + "/logs/etcd.log"}, false},
 		"a similar name":           {"/usr/bin/containerd", []string{"containerd", "--config=" + stateDir + "-2/c.toml"}, false},
 		"a clone's kubectl":        {"/home/me/clone/bin/k8s/k8s", []string{"kubectl", "--kubeconfig", Kubeconfig}, false},
 	} {

@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/test/cluster/internal/process"
 )
 
-// cniPlugins is where Debian's package containernetworking-plugins puts them.
+// cniPlugins is the directory of Debian's package containernetworking-plugins.
 const cniPlugins = "/usr/lib/cni"
 
 // startContainerd runs a containerd with root, state, socket and network
@@ -44,9 +44,9 @@ func (n *node) startContainerd(ctx context.Context) (*process.Process, error) {
 	})
 }
 
-// servesKubelets asks what a kubelet asks first. containerd accepts connections before it
-// can answer, and a kubelet that comes too early ends. This is gRPC by hand: its library
-// would take longer to compile than all of this program.
+// servesKubelets makes a kubelet's first request. containerd accepts connections before it can answer, and a
+// kubelet that starts too early ends. This is gRPC without its library, which would take longer to compile than
+// the rest of this program.
 func servesKubelets(ctx context.Context, socket string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -56,7 +56,7 @@ func servesKubelets(ctx context.Context, socket string) error {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
 	defer transport.CloseIdleConnections()
-	const emptyMessage = "\x00\x00\x00\x00\x00" // not compressed, no bytes
+	const emptyMessage = "\x00\x00\x00\x00\x00" // not compressed, 0 bytes
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://containerd/runtime.v1.RuntimeService/Version", strings.NewReader(emptyMessage))
 	if err != nil {
 		return err
@@ -118,10 +118,9 @@ disabled_plugins = [
 `, filepath.Join(n.dir(), "containerd"), n.socket(), pauseImage, cniPlugins, cni)
 }
 
-// cniConfig connects each pod by a pair of devices and a route, without a
-// bridge between pods: so all that pods send each other passes iptables, and
-// services work whether or not the kernel filters bridged packets. Pods have
-// no ports of their node.
+// cniConfig connects each pod by a pair of devices and a route, without a bridge between pods. So all packets
+// between pods pass iptables, and services work even if the kernel doesn't filter bridged packets. Pods get no
+// ports of their node.
 func (n *node) cniConfig() []byte {
 	return fmt.Appendf(nil, `{
   "cniVersion": "0.4.0",

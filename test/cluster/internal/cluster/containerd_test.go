@@ -46,6 +46,6 @@ func TestAContainerdThatIsNotInitializedServesNoKubelet(t *testing.T) {
 		})
 	}
 	if err := servesKubelets(t.Context(), filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("nobody listens, and it serves")
+		t.Error("no process listens, and it serves")
 	}
 }

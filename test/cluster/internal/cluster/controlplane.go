@@ -28,15 +28,15 @@ func startEtcd() (*process.Process, error) {
 		"--trusted-ca-file="+cert("etcd-ca"), "--client-cert-auth",
 		"--peer-cert-file="+cert("etcd"), "--peer-key-file="+key("etcd"),
 		"--peer-trusted-ca-file="+cert("etcd-ca"), "--peer-client-cert-auth",
-		// Nothing in here has to survive a crash of the machine.
+		// Its data need not survive a crash of the machine.
 		"--unsafe-no-fsync",
-		// Each commit costs, whatever is in it.
+		// A commit's cost doesn't depend on its size.
 		"--backend-batch-interval=1s", "--backend-batch-limit=100000",
 		"--log-level=warn",
 	)
 }
 
-// auditPolicy logs what the operator writes, and nothing else: benchmarks count it.
+// auditPolicy logs the operator's writes only: benchmarks count them.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -71,7 +71,7 @@ func startAPIServer() (*process.Process, error) {
 		"--service-account-signing-key-file="+key("service-accounts"),
 		"--kubelet-client-certificate="+cert("kubelet-client"), "--kubelet-client-key="+key("kubelet-client"),
 		"--kubelet-certificate-authority="+cert("ca"),
-		// A node's name resolves nowhere.
+		// A node's name can't be resolved.
 		"--kubelet-preferred-address-types=InternalIP",
 		"--requestheader-client-ca-file="+cert("front-proxy-ca"),
 		"--requestheader-allowed-names=front-proxy-client",
@@ -91,7 +91,7 @@ func startControllerManager() (*process.Process, error) {
 		"--service-account-private-key-file="+key("service-accounts"),
 		"--root-ca-file="+cert("ca"),
 		"--cluster-signing-cert-file="+cert("ca"), "--cluster-signing-key-file="+key("ca"),
-		// Tests wait for it.
+		// Tests wait for the autoscaler.
 		"--horizontal-pod-autoscaler-sync-period=2s",
 		"--flex-volume-plugin-dir="+filepath.Join(stateDir, "volume-plugins"),
 		"--profiling=false",
@@ -106,8 +106,8 @@ func startScheduler() (*process.Process, error) {
 	)...)
 }
 
-// client are the flags by which a component finds the API server, and asks it
-// who its own clients are.
+// client returns the flags by which a component finds the API server, and asks it who the component's own
+// clients are.
 func client(who string) []string {
 	return []string{
 		"--kubeconfig=" + userConfig(who),

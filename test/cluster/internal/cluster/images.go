@@ -13,8 +13,7 @@ import (
 	"example.com/memcached-operator/test/cluster/internal/host"
 )
 
-// Load puts the images of the directory that the cluster doesn't have yet
-// into its nodes.
+// Load loads those images of the directory into the nodes that they don't have yet.
 func Load(ctx context.Context, source Source, report *Report) error {
 	ctx, cancel := context.WithTimeout(ctx, startDeadline)
 	defer cancel()
@@ -38,8 +37,7 @@ func loadAll(ctx context.Context, nodes []*node, images []string, report *Report
 	return errors.Join(failed...)
 }
 
-// load imports an image into the node's containerd, unless it has exactly
-// this file already.
+// load imports an image into the node's containerd, unless the node has exactly this file.
 func (n *node) load(ctx context.Context, image string, report *Report) error {
 	sum, err := checksum(image)
 	if err != nil {

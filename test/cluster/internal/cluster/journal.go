@@ -11,18 +11,15 @@ import (
 	"example.com/memcached-operator/test/cluster/internal/process"
 )
 
-// journal is what the machine was like before, so that it can be restored. It
-// is on disk before the first change is made.
+// journal has the machine's former settings, to restore them. It is on disk before the first change is made.
 type journal struct {
-	// Boot is the id of the machine's boot: what the kernel holds in memory is
-	// as it was before again after the next one.
+	// Boot is the id of the machine's boot. After another boot, the kernel's settings are the former ones.
 	Boot         string
 	Settings     []host.Setting
 	UnusedTables []string
-	// Directories are those outside the cluster's own that had to be made.
+	// Directories are those that were made outside the cluster's own.
 	Directories []string
-	// Controllers are those of version 2 control groups that had to be
-	// handed to groups below the root.
+	// Controllers are those of version 2 control groups that were handed to groups below the root.
 	Controllers []string
 }
 
@@ -30,8 +27,8 @@ const journalFile = stateDir + "/machine.json"
 
 const forwarding = "net/ipv4/ip_forward"
 
-// kernelSettings are those that the cluster changes: one to forward the pods'
-// packets, and what the kubelet sets at its start.
+// kernelSettings are those that the cluster changes: one to forward the pods' packets, and those that the
+// kubelet sets when it starts.
 var kernelSettings = map[string]string{
 	forwarding:                  "1",
 	"vm/overcommit_memory":      "1",
@@ -50,8 +47,7 @@ func (j journal) write() error {
 	return os.WriteFile(journalFile, text, 0o644)
 }
 
-// readJournal returns an empty journal if there is none, and no kernel settings from
-// before a reboot.
+// readJournal returns the journal, without kernel settings from before a reboot. It is empty if there is none.
 func readJournal() journal {
 	var j journal
 	if text, err := os.ReadFile(journalFile); err == nil {

@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/test/cluster/internal/process"
 )
 
-// There is one such cluster per machine, whichever clone of the repository
-// started it, so that everything it uses has a fixed name.
+// A machine has one such cluster, for all clones of the repository. So everything that the cluster uses has a
+// fixed name.
 const (
 	name     = "memcached-operator-cluster"
 	stateDir = "/var/lib/" + name
@@ -27,9 +27,8 @@ const (
 	Kubeconfig = stateDir + "/kubeconfig"
 )
 
-// Ports on the machine's own addresses. They are neither Kubernetes' usual
-// ones, which a cluster may use that runs already, nor node ports, nor in the
-// range that the kernel gives to clients.
+// Ports on the machine's own addresses. They are neither Kubernetes' usual ones, which another cluster may use,
+// nor node ports, nor in the range that the kernel gives to clients.
 const (
 	portAPIServer         = 20443
 	portEtcd              = 20379

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lock makes this the only program that changes the cluster. The lock is on
-// the state directory itself, which the holder may remove.
+// lock makes this the only program that changes the cluster. The lock is on the state directory, which the
+// holder may remove.
 func lock(ctx context.Context, report *Report) (release func(), err error) {
 	waiting := false
 	for {
@@ -40,7 +40,7 @@ func lock(ctx context.Context, report *Report) (release func(), err error) {
 	}
 }
 
-// isStill tells whether the open directory is the one that the path leads to.
+// isStill tells whether the open directory is still the one at the path.
 func isStill(directory *os.File) bool {
 	opened, err := directory.Stat()
 	if err != nil {

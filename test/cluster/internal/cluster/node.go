@@ -37,8 +37,8 @@ func (n *node) pods() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 88, byte(16 * n.number), 0}), 20)
 }
 
-// binds are the paths that the kubelet, containerd, the CNI library and mount
-// have built in; a kubelet that the machine runs itself has the same.
+// binds are the paths that are built into the kubelet, containerd, the CNI library and mount. A kubelet of the
+// machine itself has the same paths.
 func (n *node) binds() []host.Bind {
 	return []host.Bind{
 		{Source: filepath.Join(n.dir(), "kubelet"), Target: "/var/lib/kubelet"},
@@ -50,7 +50,7 @@ func (n *node) binds() []host.Bind {
 	}
 }
 
-// create makes the node's namespaces and connects them with the bridge.
+// create makes the node's namespaces, and connects them to the bridge.
 func (n *node) create(ctx context.Context) error {
 	ready := filepath.Join(n.run(), "ready")
 	args := []string{program("cluster"), "hold", "--ready=" + ready}
@@ -111,7 +111,7 @@ func (n *node) startKubelet() (*process.Process, error) {
 		"--kubeconfig="+userConfig(n.name()),
 		"--hostname-override="+n.name(),
 		"--node-ip="+n.address().String(),
-		// How much memory and CPU containers use is asked by few tests, and by the eviction of pods.
+		// Only a few tests, and the eviction of pods, need the memory and CPU that containers use.
 		"--housekeeping-interval=1m",
 	)
 }
@@ -171,10 +171,9 @@ func (n *node) startProxy() (*process.Process, error) {
 	return n.start("kube-proxy", program("kube-proxy"), "--config="+config)
 }
 
-// proxyConfig leaves the kernel's conntrack settings alone: they belong to
-// the whole machine. What doesn't come from a pod of this node, such as the
-// machine's own requests, is masqueraded: an answer from another node's pod
-// would pass this one by.
+// proxyConfig leaves the kernel's conntrack settings alone: they belong to the whole machine. Packets that
+// don't come from a pod of this node, such as the machine's own requests, are masqueraded: otherwise an answer
+// from another node's pod would not pass this node.
 func (n *node) proxyConfig() []byte {
 	return fmt.Appendf(nil, `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
@@ -190,14 +189,14 @@ iptables: {localhostNodePorts: false, minSyncPeriod: 100ms}
 `, n.name(), userConfig("kube-proxy"), n.pods(), n.address())
 }
 
-// environment is what every program gets; nothing of the caller's reaches it.
+// environment is that of every program. It has nothing of the caller's environment.
 func environment() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=/root",
 		// Garbage collection would take a tenth of their CPU time.
 		"GOGC=400",
-		// The lock of iptables' legacy variant would be shared with the machine.
+		// Otherwise the lock of iptables' legacy variant would be shared with the machine.
 		"XTABLES_LOCKFILE=" + runDir + "/xtables.lock",
 	}
 }

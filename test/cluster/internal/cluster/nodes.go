@@ -26,7 +26,7 @@ func nodesUpTo(count int) []*node {
 	return nodes
 }
 
-// presentNodes are those that were brought up, whether or not they run.
+// presentNodes are those that were brought up, even if they are stopped.
 func presentNodes() []*node {
 	return slices.DeleteFunc(nodesUpTo(maxNodes), func(n *node) bool {
 		_, err := os.Stat(n.dir())
@@ -34,7 +34,7 @@ func presentNodes() []*node {
 	})
 }
 
-// runningNodes are those of the present ones that nobody has stopped.
+// runningNodes are the present nodes that were not stopped.
 func runningNodes() []*node { return slices.DeleteFunc(presentNodes(), (*node).stopped) }
 
 func names(nodes []*node) string {
@@ -45,7 +45,7 @@ func names(nodes []*node) string {
 	return strings.Join(list, ", ")
 }
 
-// stoppedMarker is there while a node is stopped.
+// stoppedMarker is a file that exists while the node is stopped.
 func (n *node) stoppedMarker() string { return filepath.Join(n.dir(), "stopped") }
 
 func (n *node) stopped() bool {
@@ -53,9 +53,8 @@ func (n *node) stopped() bool {
 	return err == nil
 }
 
-// StopNode ends a node as a power failure does: all of its processes at once,
-// those of its pods too. Disks keep what they have, memory doesn't; but the
-// kernel is the machine's, so that its page cache and boot id stay.
+// StopNode ends a node as a power failure does: all of its processes at once, also those of its pods. Disks
+// keep their data, memory doesn't. But the kernel is the machine's, so the page cache and the boot id stay.
 func StopNode(ctx context.Context, name string, report *Report) error {
 	return withNode(ctx, name, report, func(ctx context.Context, n *node) error { return n.stop(ctx, report) })
 }
@@ -74,7 +73,7 @@ func StartNode(ctx context.Context, source Source, name string, report *Report) 
 	})
 }
 
-// RemoveNode takes a node out of the cluster for good, with its disks.
+// RemoveNode removes a node with its disks from the cluster.
 func RemoveNode(ctx context.Context, name string, report *Report) error {
 	return withNode(ctx, name, report, func(ctx context.Context, n *node) error {
 		if n.number == 1 {
@@ -110,8 +109,7 @@ func withNode(ctx context.Context, name string, report *Report, do func(context.
 	return do(ctx, present[i])
 }
 
-// stop kills the node's processes until none is left, and forgets what a
-// machine keeps in memory.
+// stop kills the node's processes until none is left, and removes the files that a machine keeps in memory.
 func (n *node) stop(ctx context.Context, report *Report) error {
 	if err := os.WriteFile(n.stoppedMarker(), nil, 0o644); err != nil {
 		return err

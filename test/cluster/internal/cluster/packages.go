@@ -29,7 +29,7 @@ var tools = []struct{ program, pkg string }{
 	{"mount", "mount"},
 }
 
-// elsewhere is what to do on a machine that can't run the cluster.
+// elsewhere says what to do on a machine that can't run the cluster.
 const elsewhere = "use any cluster in KUBECONFIG instead: make demo CLUSTER=existing"
 
 func missingPackages() []string {
@@ -42,8 +42,8 @@ func missingPackages() []string {
 	return packages
 }
 
-// installPackages installs what is missing, and nothing else: it would rather
-// fail than have apt remove a package that the machine's Docker needs.
+// installPackages installs missing packages. It fails if apt would remove a package, such as one that the
+// machine's Docker needs.
 func installPackages(ctx context.Context, report *Report) error {
 	packages := missingPackages()
 	if len(packages) == 0 {
@@ -57,12 +57,12 @@ func installPackages(ctx context.Context, report *Report) error {
 	install := append([]string{"DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--quiet",
 		"--no-install-recommends", "--no-remove"}, packages...)
 	if _, err := host.Run(ctx, "env", install...); err != nil {
-		// The lists of packages may be old, or missing.
+		// The package lists may be old or missing.
 		if _, err := host.Run(ctx, "apt-get", "update", "--quiet"); err != nil {
-			return fmt.Errorf("the packages %s are missing and apt-get can't reach its sources; %s (%s)", list, elsewhere, lastLine(err))
+			return fmt.Errorf("the packages %s are missing, and apt-get can't reach its sources; %s (%s)", list, elsewhere, lastLine(err))
 		}
 		if _, err := host.Run(ctx, "env", install...); err != nil {
-			return fmt.Errorf("the packages %s are missing and can't be had; %s (%s)", list, elsewhere, lastLine(err))
+			return fmt.Errorf("the packages %s are missing, and apt-get can't install them; %s (%s)", list, elsewhere, lastLine(err))
 		}
 	}
 	if left := missingPackages(); len(left) > 0 {
@@ -71,8 +71,8 @@ func installPackages(ctx context.Context, report *Report) error {
 	return stopService(ctx, packages, report)
 }
 
-// stopService: Debian starts the service of a package that it installs. The
-// cluster has a containerd of its own, and nobody asked for another one.
+// stopService stops the containerd that Debian starts when its package is installed. The cluster has a
+// containerd of its own.
 func stopService(ctx context.Context, installed []string, report *Report) error {
 	if _, err := os.Stat("/run/systemd/system"); err != nil || !slices.Contains(installed, "containerd") {
 		return nil

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Report tells a person what is being done, each line with the seconds since
-// the start.
+// Report tells a person what is being done. Each line has the seconds since the start.
 type Report struct {
 	out   io.Writer
 	start time.Time
@@ -24,7 +23,7 @@ func (r *Report) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "%6.1fs  %s\n", time.Since(r.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// plain prints without a time, for what is to be copied.
+// plain prints a line without the time, so that it can be copied.
 func (r *Report) plain(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,8 +22,8 @@ func expected(nodes []*node) []string {
 	return list
 }
 
-// healthy returns what is wrong with the cluster. A machine that is busy gets
-// a few seconds to answer; a program that has ended does not.
+// healthy returns what is wrong with the cluster. It waits a few seconds for the answers of a busy machine, but
+// not if a program has ended.
 func healthy(ctx context.Context, nodes []*node) error {
 	if len(nodes) == 0 {
 		return errors.New("no node runs")
@@ -53,8 +53,7 @@ func healthy(ctx context.Context, nodes []*node) error {
 	})
 }
 
-// endedPrograms names the recorded programs that don't run any more, with the
-// ends of their logs.
+// endedPrograms returns the names of recorded programs that don't run any more, with the ends of their logs.
 func endedPrograms() string {
 	var text strings.Builder
 	for name, id := range programs.Recorded() {

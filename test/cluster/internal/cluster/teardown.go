@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/test/cluster/internal/process"
 )
 
-// Down removes the cluster, whatever state it is in.
+// Down removes the cluster, in any state.
 func Down(ctx context.Context, report *Report) error {
 	ctx, cancel := context.WithTimeout(ctx, lockDeadline)
 	defer cancel()
@@ -28,8 +28,7 @@ func Down(ctx context.Context, report *Report) error {
 	if err := teardown(ctx, report); err != nil {
 		return fmt.Errorf("%w\nsomething is left; `make cluster-down` can be run again", err)
 	}
-	// The directory that the lock is on goes last, and only when all is well:
-	// it holds what another try needs to know.
+	// The directory with the lock is removed last, and only after success: another try needs its files.
 	if err := os.RemoveAll(stateDir); err != nil {
 		return err
 	}
@@ -41,16 +40,16 @@ func Down(ctx context.Context, report *Report) error {
 	return nil
 }
 
-// leftovers tells whether there is anything of a cluster to remove.
+// leftovers tells whether there is something of a cluster to remove.
 func leftovers() bool {
 	entries, _ := os.ReadDir(stateDir)
 	_, run := os.Stat(runDir)
 	return len(entries) > 0 || run == nil || len(ours()) > 0
 }
 
-// teardown removes everything but the state directory itself. Each step finds
-// what is the cluster's by the cluster's name, so that it works without the
-// state directory, too; a step that fails doesn't keep the others from trying.
+// teardown removes everything but the state directory itself. Each step finds the cluster's things by the
+// cluster's name, so that it works without the state directory, too. If a step fails, the others are tried all
+// the same.
 func teardown(ctx context.Context, report *Report) error {
 	before := readJournal()
 	var failed []error
@@ -74,9 +73,8 @@ func teardown(ctx context.Context, report *Report) error {
 	return errors.Join(failed...)
 }
 
-// endProcesses kills: nothing in the cluster is to be kept, and what has been
-// killed starts nothing new. It repeats, because what is found first may have
-// started more in the meantime.
+// endProcesses kills the cluster's processes, because nothing in the cluster is to be kept. It repeats this,
+// because processes may have started others meanwhile.
 func endProcesses(ctx context.Context) error {
 	var ended []process.ID
 	for range 20 {
@@ -93,8 +91,7 @@ func endProcesses(ctx context.Context) error {
 	return errors.New("new processes keep appearing")
 }
 
-// ours returns the cluster's processes: those of the pid files, and whatever
-// else a crash may have left.
+// ours returns the cluster's processes: those of the pid files, and others that a crash may have left.
 func ours() []process.ID {
 	var found []process.ID
 	add := func(pid int) {
@@ -120,10 +117,9 @@ func ours() []process.ID {
 	return found
 }
 
-// isOurs tells by its program and arguments whether a process is the
-// cluster's: our copy of a program, or one of the machine's that was started
-// for the cluster. Anything else that merely names a path of the cluster,
-// such as an editor or a tail of a log, is not.
+// isOurs tells by program and arguments whether a process is the cluster's: the cluster's copy of a program, or
+// a program of the machine that was started for the cluster. Other processes that only name a path of the
+// cluster, such as an editor or a tail of a log, are not.
 func isOurs(exe string, args []string) bool {
 	if strings.HasPrefix(exe, binDir+"/") {
 		return true
@@ -142,8 +138,8 @@ func isOurs(exe string, args []string) bool {
 	return false
 }
 
-// restoreSettings leaves forwarding on when somebody else has come to rely on
-// it, such as a Docker that was started in the meantime.
+// restoreSettings leaves forwarding on if another program relies on it now, such as a Docker that was started
+// meanwhile.
 func restoreSettings(ctx context.Context, settings []host.Setting) error {
 	if host.ForwardsForOthers(ctx) {
 		settings = slices.DeleteFunc(settings, func(s host.Setting) bool { return s.Name == forwarding })
@@ -151,8 +147,8 @@ func restoreSettings(ctx context.Context, settings []host.Setting) error {
 	return host.Restore(settings)
 }
 
-// removeCgroups waits a moment: the kernel lets go of a killed process'
-// group a little after the process is gone.
+// removeCgroups waits a moment: the kernel releases a killed process's group a little after the process has
+// ended.
 func removeCgroups(ctx context.Context, controllers []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -169,12 +165,12 @@ func removeDirectories(made []string) error {
 		return err
 	}
 	for _, entry := range entries {
-		// The journal is needed again when a step has failed.
+		// The journal is needed again if a step has failed.
 		if path := filepath.Join(stateDir, entry.Name()); path != journalFile {
 			failed = append(failed, os.RemoveAll(path))
 		}
 	}
-	// Somebody else may use them by now: then they are not empty.
+	// Other programs may use them now: then they are not empty.
 	for _, path := range made {
 		_ = os.Remove(path)
 	}

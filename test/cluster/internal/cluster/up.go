@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/test/cluster/internal/process"
 )
 
-// Deadlines. What they bound takes seconds on a machine that is not busy.
+// Deadlines of steps that take seconds on a machine that is not busy.
 const (
 	startDeadline = 3 * time.Minute
 	buildDeadline = 60 * time.Minute
@@ -27,8 +27,7 @@ type up struct {
 	api    *api
 }
 
-// Up brings the cluster up with so many nodes at least, or finds that it is. A
-// cluster that is up gets the nodes that it lacks.
+// Up brings the cluster up with so many nodes at least. A cluster that is up gets the missing nodes.
 func Up(ctx context.Context, source Source, count int, report *Report) error {
 	if count < 1 || count > maxNodes {
 		return fmt.Errorf("a cluster has 1 to %d nodes, not %d", maxNodes, count)
@@ -45,10 +44,10 @@ func Up(ctx context.Context, source Source, count int, report *Report) error {
 		return u.grow(ctx, running)
 	}
 	if err := u.run(ctx); err != nil {
-		if os.Remove(stateDir) == nil { // it is empty: nothing was started
+		if os.Remove(stateDir) == nil { // the directory is empty: nothing was started
 			return err
 		}
-		return fmt.Errorf("%w\nwhat was started is left for a look at it, with logs in %s; `make cluster-down` removes it", err, programs.Logs)
+		return fmt.Errorf("%w\nwhat was started is still there, with logs in %s; `make cluster-down` removes it", err, programs.Logs)
 	}
 	printUsage(report)
 	return nil
@@ -137,7 +136,7 @@ func (u *up) run(ctx context.Context) error {
 	return nil
 }
 
-// check finds out, before anything is changed, what would be in the way.
+// check finds obstacles before anything is changed.
 func (u *up) check(context.Context) error {
 	if err := host.CheckSubnet(network, bridge.Name); err != nil {
 		return err
@@ -154,7 +153,7 @@ func (u *up) check(context.Context) error {
 	return nil
 }
 
-// prepare writes everything that the programs need, and the journal.
+// prepare writes the journal, and the files that the programs need.
 func (u *up) prepare(ctx context.Context) error {
 	for _, directory := range []string{programs.Pids, programs.Logs, binDir, runDir} {
 		if err := os.MkdirAll(directory, 0o755); err != nil {
@@ -268,8 +267,7 @@ func (u *up) startNode(ctx context.Context, n *node, apiReady <-chan struct{}) e
 	return err
 }
 
-// wait returns when a pod could be scheduled, started, find names, and get a
-// volume.
+// wait returns when a pod can be scheduled and started, can find names, and can get a volume.
 func (u *up) wait(ctx context.Context) error {
 	checks := []func(context.Context) error{
 		func(ctx context.Context) error { return until(ctx, "DNS", nil, dnsAnswers) },

@@ -9,8 +9,7 @@ import (
 	"example.com/memcached-operator/test/cluster/internal/process"
 )
 
-// until repeats the check until it succeeds, the context ends, or one of the
-// processes that it depends on has ended.
+// until repeats the check until it succeeds, the context ends, or one of the processes that it needs has ended.
 func until(ctx context.Context, what string, needs []*process.Process, check func(context.Context) error) error {
 	for {
 		last := check(ctx)
@@ -38,8 +37,7 @@ func tails(processes []*process.Process) string {
 	return text
 }
 
-// inParallel runs the functions at the same time. The first failure cancels
-// the others; it is what the error says, not that the others were canceled.
+// inParallel runs the functions at the same time. The first failure cancels the others, and is the error.
 func inParallel(ctx context.Context, functions ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

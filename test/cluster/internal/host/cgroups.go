@@ -16,7 +16,7 @@ import (
 // version 1 and 2 alike.
 type Cgroup string
 
-// directories returns where the group is, or would be, in each hierarchy.
+// directories returns the group's path in each hierarchy, even if the group doesn't exist.
 func (c Cgroup) directories() ([]string, error) {
 	all, err := mounts()
 	if err != nil {
@@ -51,8 +51,8 @@ func (c Cgroup) Create(children ...string) error {
 	return nil
 }
 
-// prefer gives the group as much CPU time as many processes outside it together: beside a
-// test run that starts dozens, its pods would miss the deadlines of their probes.
+// prefer gives the group as much CPU time as many processes outside it together. Otherwise, beside a test run
+// that starts dozens of processes, its pods would miss the deadlines of their probes.
 func prefer(directory string) {
 	const processes = 64
 	for file, ofOne := range map[string]int{"cpu.shares": 1024, "cpu.weight": 100} { // version 1, version 2
@@ -71,8 +71,8 @@ func join(directory string, names []string) []string {
 	return paths
 }
 
-// delegate hands a version 2 group's controllers to its children. Those that
-// can't be are left to the kubelet to complain about.
+// delegate hands a version 2 group's controllers to its children. It ignores those that can't be handed on: the
+// kubelet reports them.
 func delegate(parent string) {
 	controllers, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 	if err != nil {
@@ -83,8 +83,8 @@ func delegate(parent string) {
 	}
 }
 
-// inheritCpuset fills in what a new group of the version 1 cpuset controller
-// lacks; no process can enter it before.
+// inheritCpuset sets what a new group of the version 1 cpuset controller lacks. Before that, no process can
+// enter the group.
 func inheritCpuset(path string) {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(path, file))
@@ -97,7 +97,7 @@ func inheritCpuset(path string) {
 	}
 }
 
-// Processes returns the pids of all processes in the group and below.
+// Processes returns the pids of all processes in the group and in the groups below it.
 func (c Cgroup) Processes() []int {
 	directories, _ := c.directories()
 	found := map[int]bool{}
@@ -122,7 +122,7 @@ func (c Cgroup) Processes() []int {
 	return pids
 }
 
-// Remove removes the group and those below, which must be empty by then.
+// Remove removes the group and the groups below it, which must have no process.
 func (c Cgroup) Remove() error {
 	directories, err := c.directories()
 	if err != nil {
@@ -147,7 +147,7 @@ func (c Cgroup) Remove() error {
 	return errors.Join(failed...)
 }
 
-// unifiedRoot returns where the version 2 hierarchy is, or nothing.
+// unifiedRoot returns the path of the version 2 hierarchy; empty if there is none.
 func unifiedRoot() string {
 	all, err := mounts()
 	if err != nil {
@@ -179,8 +179,7 @@ func (c Cgroup) Undelegated() []string {
 	return missing
 }
 
-// Undelegate takes the controllers back, except those that another group has
-// come to use.
+// Undelegate takes the controllers back, except those that another group uses now.
 func (c Cgroup) Undelegate(controllers []string) error {
 	root := unifiedRoot()
 	for _, controller := range controllers {

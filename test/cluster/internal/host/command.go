@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// Run runs a command and returns what it printed; the error holds what it
-// printed to its standard error.
+// Run runs a command and returns its standard output. The error has its standard error.
 func Run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stdout, stderr bytes.Buffer

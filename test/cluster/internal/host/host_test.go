@@ -24,7 +24,7 @@ func TestOnlyRulesWithOurCommentAreDeleted(t *testing.T) {
 	}
 }
 
-func TestTableIsRemovedOnlyWhenNobodyUsesIt(t *testing.T) {
+func TestATableInUseIsNotRemoved(t *testing.T) {
 	const base = "\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy accept;\n"
 	for name, test := range map[string]struct {
 		listing string
@@ -33,8 +33,8 @@ func TestTableIsRemovedOnlyWhenNobodyUsesIt(t *testing.T) {
 		"empty":                {"table ip filter {\n" + base + "\t}\n}\n", true},
 		"no chain at all":      {"table ip filter {\n}\n", true},
 		"a rule":               {"table ip filter {\n" + base + "\t\tcounter packets 1 bytes 2 accept\n\t}\n}\n", false},
-		"a chain of somebody":  {"table ip filter {\n\tchain DOCKER {\n\t}\n\n" + base + "\t}\n}\n", false},
-		"a policy of somebody": {"table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n}\n", false},
+		"a chain of Docker's":  {"table ip filter {\n\tchain DOCKER {\n\t}\n\n" + base + "\t}\n}\n", false},
+		"a policy of a person": {"table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n}\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := onlyEmptyBaseChains(test.listing); got != test.want {

@@ -9,21 +9,20 @@ import (
 	"strings"
 )
 
-// Firewall holds the machine's own iptables rules of the cluster. Each rule
-// carries the comment, and only rules that carry it are ever removed. (What
-// kube-proxy, the kubelet and the pods need is in the node's own network
-// namespace, and goes with it.)
+// Firewall is the cluster's iptables rules on the machine itself. Each rule has the comment, and only rules
+// with the comment are ever removed. (The rules of kube-proxy, the kubelet and the pods are in a node's own
+// network namespace, and go with it.)
 type Firewall struct {
 	Comment string
 	// Device and Network are the bridge, and all addresses behind it.
 	Device, Network string
 }
 
-// tables are those that rules are put into.
+// tables are those that get rules.
 var tables = []string{"filter", "nat"}
 
-// rules let the pods out to the world, answers back in, and the pods reach
-// the API server on the machine, also where the machine's policy is DROP.
+// rules let the pods' packets out and answers in, and let pods reach the API server on the machine, even if the
+// machine's policy is DROP.
 func (f Firewall) rules() [][]string {
 	comment := []string{"-m", "comment", "--comment", f.Comment}
 	rule := func(table, chain string, match ...string) []string {
@@ -48,8 +47,8 @@ func (f Firewall) Install(ctx context.Context) error {
 	return nil
 }
 
-// UnusedTables returns those of nftables' tables that iptables would make for
-// the rules, because nobody has needed them so far. Remove takes the list.
+// UnusedTables returns the nftables tables that don't exist, and that iptables would make for the rules. Remove
+// takes the list.
 func (f Firewall) UnusedTables(ctx context.Context) []string {
 	var unused []string
 	if !usesNftables(ctx) {
@@ -63,15 +62,14 @@ func (f Firewall) UnusedTables(ctx context.Context) []string {
 	return unused
 }
 
-// Remove deletes the rules that carry the comment, and of the tables named
-// those that hold nothing any more.
+// Remove deletes the rules that have the comment, and those of the named tables that are empty then.
 func (f Firewall) Remove(ctx context.Context, unused []string) error {
 	if _, err := exec.LookPath("iptables"); err != nil {
-		return nil // never installed, so nothing is there
+		return nil // iptables was never installed, so there are no rules
 	}
 	var failed []error
 	for _, table := range tables {
-		// Looking into a table that isn't there would make it, in legacy mode.
+		// In legacy mode, a look into a table that isn't there would make it.
 		if !mayHold(ctx, table) {
 			continue
 		}
@@ -96,8 +94,8 @@ func (f Firewall) Remove(ctx context.Context, unused []string) error {
 	return errors.Join(failed...)
 }
 
-// ForwardsForOthers tells whether iptables holds rules for forwarded packets.
-// Asked when the cluster's own are gone, they are somebody else's.
+// ForwardsForOthers tells whether iptables has rules for forwarded packets. When the cluster's own rules are
+// gone, these are another program's.
 func ForwardsForOthers(ctx context.Context) bool {
 	if !mayHold(ctx, "filter") {
 		return false
@@ -119,8 +117,7 @@ func usesNftables(ctx context.Context) bool {
 	return err == nil && strings.Contains(version, "nf_tables")
 }
 
-// deletions turns the rules of `iptables -S` that carry the comment into
-// arguments that delete them.
+// deletions turns the rules of `iptables -S` that have the comment into arguments that delete them.
 func deletions(rules, comment string) [][]string {
 	var result [][]string
 	for line := range strings.Lines(rules) {
@@ -140,8 +137,8 @@ func deletions(rules, comment string) [][]string {
 	return result
 }
 
-// onlyEmptyBaseChains tells whether nft's listing of a table holds no rule,
-// and no chain but those that iptables makes itself.
+// onlyEmptyBaseChains tells whether nft's listing of a table has no rule, and no chain but those that iptables
+// makes itself.
 func onlyEmptyBaseChains(listing string) bool {
 	for line := range strings.Lines(listing) {
 		line = strings.TrimSpace(line)
@@ -157,8 +154,8 @@ func onlyEmptyBaseChains(listing string) bool {
 	return strings.Count(listing, "chain ") == strings.Count(listing, "type ")
 }
 
-// CheckIptables tries what kube-proxy needs in the network namespace of the
-// process, where it disturbs nobody.
+// CheckIptables tries the rules that kube-proxy needs, in the network namespace of the process, where they
+// affect no other.
 func CheckIptables(ctx context.Context, pid int) error {
 	_, err := Run(ctx, "nsenter", "--target", fmt.Sprint(pid), "--net", "--", "sh", "-ec", `
 		iptables -w -t nat -N MCO-CHECK

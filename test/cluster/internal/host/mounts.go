@@ -36,7 +36,7 @@ func parseMounts(mountinfo string) []mount {
 	return all
 }
 
-// unescape undoes the \ooo of mountinfo.
+// unescape replaces each \ooo of mountinfo by its character.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -71,7 +71,7 @@ func UnmountUnder(directories ...string) error {
 	return errors.Join(failed...)
 }
 
-// unmount tries for a moment, and then detaches what is still busy.
+// unmount tries for a moment, and then detaches a mount that is still busy.
 func unmount(point string) error {
 	for range 10 {
 		if err := syscall.Unmount(point, 0); err != syscall.EBUSY {

@@ -8,25 +8,24 @@ import (
 	"syscall"
 )
 
-// NamespaceFlags are the namespaces that a node has for itself: network, so
-// that kube-proxy's and the kubelet's iptables rules meet nobody else's, and
-// mounts, so that the kubelet's and containerd's fixed paths do neither.
+// NamespaceFlags are the namespaces that a node has for itself: network, so that kube-proxy's and the kubelet's
+// iptables rules don't meet those of other programs, and mounts, for the fixed paths of the kubelet and
+// containerd.
 const NamespaceFlags = syscall.CLONE_NEWNET | syscall.CLONE_NEWNS
 
-// Bind shows the directory Source at the path Target, inside the namespace.
+// Bind mounts the directory Source at the path Target, inside the namespace.
 type Bind struct {
 	Source, Target string
 }
 
-// Hold keeps the namespaces that this process was started in open until the
-// context ends. It puts the binds in place first, and then makes the file
-// ready. Everything inside is gone as soon as the last process in it has
-// ended, however it ended.
+// Hold keeps the namespaces of this process open until the context ends. It first mounts the binds, and then
+// makes the file ready. When the last process in the namespaces has ended, in any way, the mounts and devices
+// inside are gone.
 func Hold(ctx context.Context, binds []Bind, ready string) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	// What the machine mounts later is seen inside, but not the reverse; and
-	// containers may get what is mounted inside later.
+	// Later mounts of the machine appear inside, but not the reverse. Containers may get later mounts from
+	// inside.
 	for _, propagation := range []uintptr{syscall.MS_SLAVE, syscall.MS_SHARED} {
 		if err := syscall.Mount("none", "/", "", syscall.MS_REC|propagation, ""); err != nil {
 			return fmt.Errorf("mount propagation: %w", err)

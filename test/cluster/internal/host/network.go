@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// overlapping finds a device with an address in the network.
+// overlapping finds a device that has an address in the network.
 func overlapping(network netip.Prefix, ignore string) (device string, address netip.Prefix, found bool) {
 	interfaces, _ := net.Interfaces()
 	for _, device := range interfaces {
@@ -29,8 +29,7 @@ func overlapping(network netip.Prefix, ignore string) (device string, address ne
 	return "", netip.Prefix{}, false
 }
 
-// CheckSubnet returns an error when a device other than ours has an address
-// in the network.
+// CheckSubnet returns an error if a device other than ours has an address in the network.
 func CheckSubnet(network netip.Prefix, ours string) error {
 	if device, address, found := overlapping(network, ours); found {
 		return fmt.Errorf("the network %s is taken: device %s has the address %s", network, device, address)
@@ -38,7 +37,7 @@ func CheckSubnet(network netip.Prefix, ours string) error {
 	return nil
 }
 
-// CheckPort returns an error when something listens on the TCP address.
+// CheckPort returns an error if a process listens on the TCP address.
 func CheckPort(address string, purpose string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -60,7 +59,7 @@ type link struct {
 	Alias string `json:"ifalias"`
 }
 
-// links returns the machine's devices whose alias is the given one.
+// links returns the machine's devices that have the alias.
 func links(ctx context.Context, alias string) ([]link, error) {
 	text, err := Run(ctx, "ip", "-json", "link", "show")
 	if err != nil {
@@ -94,7 +93,7 @@ type Uplink struct {
 	Address netip.Prefix
 }
 
-// Route sends what is for the network to the gateway, from inside the namespace.
+// Route routes packets for the network to the gateway, inside the namespace.
 func (up Uplink) Route(ctx context.Context, network netip.Prefix, gateway netip.Addr) error {
 	_, err := Run(ctx, "nsenter", "--target", strconv.Itoa(up.PID), "--net", "--",
 		"ip", "route", "replace", network.String(), "via", gateway.String(), "dev", "eth0")
@@ -115,8 +114,8 @@ func (b Bridge) Connect(ctx context.Context, up Uplink, networks ...netip.Prefix
 		inside("ip", "link", "set", "eth0", "up"),
 		inside("ip", "route", "add", "default", "via", b.Address.Addr().String()),
 		inside("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"),
-		// Otherwise all clients on the host together would be told once a second that a
-		// Service has nobody behind it, and the others would hang.
+		// Otherwise the kernel would tell only one client a second on the whole host that a Service has no
+		// endpoint, and the others would hang.
 		inside("sh", "-c", "echo 0 > /proc/sys/net/ipv4/icmp_ratelimit"),
 	}
 	for _, network := range networks {
@@ -134,7 +133,7 @@ func RemoveLinks(ctx context.Context, alias string) error {
 	}
 	var failed []error
 	for _, device := range ours {
-		// One end of a pair may be gone already with the other.
+		// One end of a pair may be gone with the other.
 		if _, err := Run(ctx, "ip", "link", "delete", device.Name); err != nil && !strings.Contains(err.Error(), "Cannot find device") {
 			failed = append(failed, err)
 		}

@@ -17,12 +17,12 @@ type Setting struct {
 	Name string
 	// Wanted is what the cluster sets it to.
 	Wanted string
-	// Before is what it was, to be restored.
+	// Before is the former value, to be restored.
 	Before string
 }
 
-// Record reads what the settings are now; those that the kernel doesn't have,
-// or that have the wanted value already, are left out.
+// Record reads the present settings. It leaves out those that the kernel doesn't have, or that have the wanted
+// value.
 func Record(wanted map[string]string) []Setting {
 	var settings []Setting
 	for name, value := range wanted {
@@ -43,8 +43,7 @@ func SetSysctl(name, value string) error {
 	return nil
 }
 
-// Restore puts the settings back, except those that somebody else has changed
-// since.
+// Restore restores the settings, except those that were changed since.
 func Restore(settings []Setting) error {
 	var failed []error
 	for _, setting := range settings {

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// validity is that of every certificate. A test cluster lives for hours; a
-// year leaves room for one that somebody forgot.
+// validity is that of every certificate. A test cluster lives for hours, and a forgotten one perhaps for a
+// year.
 const validity = 365 * 24 * time.Hour
 
 // Pair is a certificate and its private key, both as PEM.
@@ -33,7 +33,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Request says whom a certificate is for. Organizations are a client's groups.
+// Request describes the subject of a certificate. Organizations are a client's groups.
 type Request struct {
 	CommonName    string
 	Organizations []string
@@ -95,7 +95,7 @@ func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey, now
 		return Pair{}, nil, err
 	}
 	template.SerialNumber = serial
-	// A minute back, for a clock that is being set right now.
+	// This is a minute ago, in case the clock is being set.
 	template.NotBefore = now.Add(-time.Minute)
 	template.NotAfter = now.Add(validity)
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
@@ -121,8 +121,8 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// NewSigningKey makes a key pair without a certificate, such as the one that
-// service account tokens are signed with. Cert holds the public key.
+// NewSigningKey makes a key pair without a certificate, for the signatures of service account tokens. Cert has
+// the public key.
 func NewSigningKey() (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package process starts programs that outlive the one that starts them, each
-// with its own pid file and log, and ends exactly those again.
+// Package process starts programs that outlive this one, each with its own pid file and log, and ends exactly
+// these.
 package process
 
 import (
@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// ID names one process for good. A pid alone does not: the kernel hands it
-// out again. Together with the time it started, in clock ticks after the
-// boot, and the boot's own id, it does.
+// ID identifies one process for ever: by its pid, its start in clock ticks after the boot, and the boot's id.
+// The kernel uses a pid again.
 type ID struct {
 	PID   int
 	Start uint64
@@ -41,7 +40,7 @@ type Process struct {
 	err       error
 }
 
-// Dir is where pid files and logs are kept.
+// Dir has the directories of pid files and logs.
 type Dir struct {
 	Pids, Logs string
 }
@@ -86,8 +85,8 @@ func (d Dir) Start(spec Spec) (*Process, error) {
 	return process, nil
 }
 
-// keepInherited keeps what this program's caller has left open, such as a
-// lock that it runs under, from the programs that outlive it.
+// keepInherited keeps the files that this program's caller has left open, such as a lock, from the programs
+// that outlive this one.
 func keepInherited() {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	for _, entry := range entries {
@@ -97,7 +96,7 @@ func keepInherited() {
 	}
 }
 
-// Ended returns an error when the process has ended, and nil while it runs.
+// Ended returns an error if the process has ended, and nil while it runs.
 func (p *Process) Ended() error {
 	select {
 	case <-p.done:
@@ -145,7 +144,7 @@ func ParseID(text string) (ID, error) {
 	return ID{PID: pid, Start: start, Boot: fields[2]}, nil
 }
 
-// Identify names the process that has this pid now.
+// Identify returns the ID of the process that has this pid now.
 func Identify(pid int) (ID, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -161,7 +160,7 @@ func Identify(pid int) (ID, error) {
 	return ID{PID: pid, Start: start, Boot: BootID()}, nil
 }
 
-// BootID names the time since the kernel has started.
+// BootID is the id of the machine's boot.
 func BootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -170,8 +169,8 @@ func BootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// parseStat reads the state and the start time out of /proc/PID/stat. The
-// program's name, in parentheses, may hold spaces and parentheses itself.
+// parseStat reads the state and the start time from /proc/PID/stat. The program's name, in parentheses, may
+// have spaces and parentheses itself.
 func parseStat(stat string) (state string, start uint64, err error) {
 	_, rest, _ := cutLast(stat, ")")
 	fields := strings.Fields(rest)
@@ -197,8 +196,8 @@ func (id ID) Alive() bool {
 	return err == nil && now == id
 }
 
-// signal sends to exactly this process, or to none: the handle is taken
-// first, so a pid that is reused in between can't be hit.
+// signal sends a signal to exactly this process, or to none: it takes a handle of the process first, so it
+// can't hit a process that has the same pid later.
 func (id ID) signal(sig os.Signal) {
 	handle, err := os.FindProcess(id.PID)
 	if err != nil {
@@ -210,8 +209,7 @@ func (id ID) signal(sig os.Signal) {
 	}
 }
 
-// End asks the processes to end, and kills what is left after the grace.
-// Zero grace kills at once.
+// End asks the processes to end, and kills those that are left after the grace. Zero grace kills at once.
 func End(ctx context.Context, grace time.Duration, ids ...ID) error {
 	if grace > 0 {
 		for _, id := range ids {
@@ -253,8 +251,8 @@ func waitGone(ctx context.Context, limit time.Duration, ids []ID) bool {
 	}
 }
 
-// AwaitReaped waits until the ended processes are gone from ps, too, which is
-// for their parents to do, and bounded because it can't be forced.
+// AwaitReaped waits until the ended processes are gone from the process table. The wait is bounded, because it
+// depends on their parents.
 func AwaitReaped(ctx context.Context, limit time.Duration, ids []ID) {
 	deadline := time.Now().Add(limit)
 	for _, id := range ids {
@@ -264,8 +262,7 @@ func AwaitReaped(ctx context.Context, limit time.Duration, ids []ID) {
 	}
 }
 
-// inTable tells whether the process has an entry in the process table: it
-// runs, or has ended and its parent hasn't noticed.
+// inTable tells whether the process has an entry in the process table: it runs, or is a zombie.
 func (id ID) inTable() bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id.PID))
 	if err != nil {

@@ -62,7 +62,7 @@ func TestProgramDoesNotKeepItsCallersFilesOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	// As a file that a shell hands down, this one is not close-on-exec.
+	// Like a file that a shell hands down, this one is not close-on-exec.
 	inherited, err := dupWithoutCloseOnExec(writer)
 	if err != nil {
 		t.Fatal(err)

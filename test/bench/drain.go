@@ -13,10 +13,11 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/volume"
+	"example.com/memcached-operator/test/internal/harness"
 )
 
-// drain measures a drain of the population, to one survivor and to three,
-// beside the fill that bounds it and the tools that people use.
+// drain measures a drain of the population, to one, three and eight survivors, beside the fill that bounds it
+// and the tools that people use.
 func (p population) drain(ctx context.Context, b *bench) ([]*row, error) {
 	dir, err := p.saved(ctx, b)
 	if err != nil {
@@ -66,8 +67,7 @@ func (p population) scale(ctx context.Context, b *bench) ([]*row, error) {
 // of mode Saved.
 type volumes struct{ mapped, saved string }
 
-// packed makes the volume of a member of mode Saved, of one of mode Mapped. The caller
-// removes it.
+// packed makes the volume of a member of mode Saved out of one of mode Mapped. The caller removes it.
 func (p population) packed(ctx context.Context, b *bench, mapped string) (string, error) {
 	dir, err := b.volume(p.String() + " saved")
 	if err != nil {
@@ -79,26 +79,25 @@ func (p population) packed(ctx context.Context, b *bench, mapped string) (string
 	return dir, nil
 }
 
-// compare fills, and drains both volumes into, as many servers that start empty, in
-// turn.
+// compare measures, in turn, a fill of so many empty servers, and a drain of each volume into as many.
 func (p population) compare(ctx context.Context, b *bench, from volumes, survivors int, tool *row) ([]*row, error) {
 	what := fmt.Sprintf("%s to %d", p, survivors)
 	limit := &row{what: what, how: "raw fill: the limit", items: p.items, bytes: p.bytes(), tool: tool}
 	saved := &row{what: what, how: "**drainer drain**, Saved", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
 	mapped := &row{what: what, how: "drainer drain, Mapped", items: p.items, bytes: p.bytes(), limit: limit, tool: tool}
 	rows := []*row{limit, saved, mapped}
-	for range b.rounds {
-		if err := p.fillRound(ctx, limit, survivors); err != nil {
-			return rows, err
+	err := harness.InTurn(b.rounds, rows, func(r *row) error {
+		switch r {
+		case limit:
+			return p.fillRound(ctx, r, survivors)
+		case saved:
+			return p.drainRound(ctx, b, r, from.saved, survivors)
+		default:
+			return p.drainRound(ctx, b, r, from.mapped, survivors)
 		}
-		for _, drain := range []struct {
-			row *row
-			dir string
-		}{{saved, from.saved}, {mapped, from.mapped}} {
-			if err := p.drainRound(ctx, b, drain.row, drain.dir, survivors); err != nil {
-				return rows, err
-			}
-		}
+	})
+	if err != nil {
+		return rows, err
 	}
 	b.progressf("%s: %.2f of the limit, %.2f Mapped", what, saved.rate()/limit.rate(), mapped.rate()/limit.rate())
 	return rows, nil
@@ -115,7 +114,7 @@ func (p population) fillRound(ctx context.Context, r *row, servers int) error {
 		return err
 	}
 	used, err := fill(ctx, f, p.commands(servers, owner.Owner))
-	debug.FreeOSMemory() // the commands: as much as the items
+	debug.FreeOSMemory() // the commands took as much memory as the items
 	if err != nil {
 		return err
 	}
@@ -139,20 +138,21 @@ func (p population) drainRound(ctx context.Context, b *bench, r *row, dir string
 	return err
 }
 
-// receipted runs a command that moves items among the servers of f, and looks at its
-// receipt.
+// receipted runs a command that moves items among the servers of f, and checks its receipt.
 func (b *bench) receipted(ctx context.Context, name string, f fleet, args ...string) (usage, error) {
 	receipt := filepath.Join(b.scratch, "receipt-"+strings.ReplaceAll(name, " ", "-")+".json")
 	args = append(args, "--client="+client, "--source-id=bench", "--receipt="+receipt)
 	for _, s := range f {
 		args = append(args, "--server="+s.address())
 	}
-	cmd, before := b.drain(ctx, name, args), f.cpu()
+	cmd, servers := b.drain(ctx, name, args), f.meter()
 	used, err := runWatched(cmd)
 	if err != nil {
 		return used, fmt.Errorf("%v: %w", cmd.Args, err)
 	}
-	used.servers = f.cpu() - before
+	if err := seconds(servers, &used.servers); err != nil {
+		return used, err
+	}
 	var got contract.Receipt
 	if data, err := os.ReadFile(receipt); err != nil {
 		return used, err
