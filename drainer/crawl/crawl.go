@@ -17,6 +17,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 )
 
 // Attempts to get the crawler: it is busy after a start and with another listing, and locked while the hash
@@ -116,10 +117,8 @@ func Patiently(ctx context.Context, try func() error) error {
 		if !errors.Is(err, ErrBusy) || time.Now().After(deadline) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(busyPause):
+		if err := pace.Sleep(ctx, busyPause); err != nil {
+			return err
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -89,7 +88,7 @@ func (r *reload) run(ctx context.Context) {
 func (r *reload) complain(ctx context.Context, err error) {
 	complaint := ""
 	if err != nil {
-		complaint = args.OneLine(err)
+		complaint = contract.OneLine(err)
 	}
 	if ctx.Err() == nil && complaint != "" && complaint != r.complaint {
 		r.s.std.Logf("memcached continues with its present files of the Secret: %s", complaint)

@@ -230,18 +230,7 @@ func (l *runningMember) another(ctx context.Context, passes int, last found) (bo
 	case passes < atOnce:
 		return true, nil
 	}
-	return true, sleep(ctx, l.rest<<(passes-atOnce))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return true, pace.Sleep(ctx, l.rest<<(passes-atOnce))
 }
 
 // round moves the items that a listing finds, and tells whether the listing was cut.
