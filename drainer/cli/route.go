@@ -18,8 +18,8 @@ import (
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/httpserver"
 	"example.com/memcached-operator/drainer/linux"
+	"example.com/memcached-operator/drainer/listen"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router"
 )
@@ -222,9 +222,9 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 		}
 		say(w, q)
 	})
-	server := httpserver.New(mux)
+	server := listen.HTTP(mux)
 	go func() {
-		if err := server.Serve(httpserver.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(listen.Bounded(listener)); !errors.Is(err, http.ErrServerClosed) {
 			panic(err) // no other goroutine closes the listener
 		}
 	}()
