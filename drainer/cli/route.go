@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -135,7 +136,7 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 	}
 	if f.clientTLS != "" {
 		files := memcache.Dialer{Connection: contract.Connection{TLSDir: f.clientTLS}}
-		c.TLS = files.ServerTLSKept(f.clientVerify)
+		c.TLS = func() (*tls.Config, error) { return files.ServerTLS(f.clientVerify) }
 		if _, err := c.TLS(); err != nil {
 			return nil, err
 		}

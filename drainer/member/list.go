@@ -198,7 +198,7 @@ func (l *list) serve(ctx context.Context) {
 	}
 }
 
-// server uses the members' TLS and logins. It reads their files for each connection.
+// server uses the members' TLS and logins. It looks at their files for each connection.
 func (l *list) server() *discovery.Server {
 	d := l.s.Dialer
 	s := &discovery.Server{List: l.now.Load, Version: l.s.version}
