@@ -1,5 +1,4 @@
-// Package args has what the commands and the move engine share: parsing of flags, usage errors, the standard
-// streams, and messages of one line.
+// Package args has what the commands share: parsing of flags, usage errors, and the standard streams.
 package args
 
 import (
@@ -8,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -88,13 +85,4 @@ func Directory(name, path string) error {
 		return Usagef("--%s: %s is not a directory", name, path)
 	}
 	return nil
-}
-
-// OneLine returns an error's text in one line, without the path where the volume is mounted.
-func OneLine(err error) string {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return filepath.Base(p.Path) + ": " + p.Err.Error()
-	}
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -18,8 +19,8 @@ import (
 
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/httpserver"
 	"example.com/memcached-operator/drainer/linux"
+	"example.com/memcached-operator/drainer/listen"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router"
 )
@@ -135,7 +136,7 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 	}
 	if f.clientTLS != "" {
 		files := memcache.Dialer{Connection: contract.Connection{TLSDir: f.clientTLS}}
-		c.TLS = files.ServerTLSKept(f.clientVerify)
+		c.TLS = func() (*tls.Config, error) { return files.ServerTLS(f.clientVerify) }
 		if _, err := c.TLS(); err != nil {
 			return nil, err
 		}
@@ -222,9 +223,9 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 		}
 		say(w, q)
 	})
-	server := httpserver.New(mux)
+	server := listen.HTTP(mux)
 	go func() {
-		if err := server.Serve(httpserver.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(listen.Bounded(listener)); !errors.Is(err, http.ErrServerClosed) {
 			panic(err) // no other goroutine closes the listener
 		}
 	}()

@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/certtest"
 	"example.com/memcached-operator/test/wait"
 )
 

@@ -15,11 +15,11 @@ import (
 	"syscall"
 	"testing"
 
-	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/certtest"
 	"example.com/memcached-operator/test/wait"
 )
 

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/certtest"
 	"example.com/memcached-operator/test/wait"
 )
 

@@ -12,6 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -68,10 +69,8 @@ func (f *routingFlags) resolve(ctx context.Context, patience time.Duration) erro
 		if time.Now().Add(pause).After(deadline) {
 			return fmt.Errorf("%w: %w", memcache.ErrUnreachable, err)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
+		if err := pace.Sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }

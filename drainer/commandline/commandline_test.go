@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/memcached-operator/drainer/commandline"
-	"example.com/memcached-operator/drainer/commandline/forms"
 )
 
 // This tests each form that getopt_long takes.
@@ -63,7 +62,7 @@ func TestTheLastOneCounts(t *testing.T) {
 
 // The arguments alone show such a layout. The tests of the API's rules use the same table.
 func TestLayoutsThatMemcachedNeverRestartsFrom(t *testing.T) {
-	for _, f := range forms.ShortPages {
+	for _, f := range commandline.ShortPagesForms() {
 		if got := commandline.Parse(f.Arguments).ShortPages(); got != f.Refused {
 			t.Errorf("%q: short pages %t, want %t", f.Arguments, got, f.Refused)
 		}
@@ -72,7 +71,7 @@ func TestLayoutsThatMemcachedNeverRestartsFrom(t *testing.T) {
 
 // They are found in each form, and other options are not. The tests of the API's rules use the same table.
 func TestOptionsOfTheSupervisorAreFound(t *testing.T) {
-	for _, f := range forms.Supervisors {
+	for _, f := range commandline.SupervisorsForms() {
 		o := commandline.Parse(f.Arguments)
 		if got := slices.ContainsFunc(o, commandline.Option.IsSupervisors); got != f.Refused {
 			t.Errorf("%q: the supervisor's %t, want %t: %v", f.Arguments, got, f.Refused, o)

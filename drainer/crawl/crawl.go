@@ -1,4 +1,5 @@
-// Package crawl lists the items of a running memcached with memcached's LRU crawler.
+// Package crawl reads a running memcached by its protocol: its LRU crawler lists the keys, and then the items of
+// the list are fetched.
 package crawl
 
 import (
@@ -16,13 +17,14 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 )
 
 // Attempts to get the crawler: it is busy after a start and with another listing, and locked while the hash
 // table grows.
 const (
-	pause = 50 * time.Millisecond
-	wait  = 5 * time.Minute
+	busyPause = 50 * time.Millisecond
+	busyFor   = 5 * time.Minute
 	// silence bounds the time without an answer during a listing.
 	silence = time.Minute
 )
@@ -109,16 +111,14 @@ func (l *List) dump(ctx context.Context, dial Dial, command string, keep func(*E
 
 // Patiently repeats try while it returns ErrBusy, for a few minutes.
 func Patiently(ctx context.Context, try func() error) error {
-	deadline := time.Now().Add(wait)
+	deadline := time.Now().Add(busyFor)
 	for {
 		err := try()
 		if !errors.Is(err, ErrBusy) || time.Now().After(deadline) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
+		if err := pace.Sleep(ctx, busyPause); err != nil {
+			return err
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/listen"
 )
 
 // Bounds of the resources that clients can take, even before they log in.
@@ -50,25 +50,13 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	defer clients.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	slots := make(chan struct{}, maxConnections)
-	for {
-		conn, err := listener.Accept()
-		if err != nil && ctx.Err() != nil {
-			return nil
-		}
-		if err != nil && errors.Is(err, net.ErrClosed) {
-			return fmt.Errorf("listen for discovery: %w", err)
-		}
-		if err != nil {
-			pause(ctx) // for example, there may be no free file descriptors
-			continue
-		}
+	err := listen.Each(ctx, listener, func(conn net.Conn) {
 		select {
 		case slots <- struct{}{}:
 		default:
 			_ = conn.Close()
-			continue
+			return
 		}
 		clients.Go(func() {
 			defer func() { <-slots }()
@@ -76,14 +64,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 			s.converse(ctx, conn)
 		})
+	})
+	if err != nil {
+		return fmt.Errorf("listen for discovery: %w", err)
 	}
-}
-
-func pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Second):
-	}
+	return nil
 }
 
 // conversation is the state of a connection with one client.

@@ -18,6 +18,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/listen"
 )
 
 const (
@@ -52,20 +53,8 @@ type Server struct {
 func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	defer context.AfterFunc(ctx, func() { listener.Close() })()
 	free := make(chan struct{}, mostConns)
-	for {
-		conn, err := listener.Accept()
-		switch {
-		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
-			return
-		case err != nil: // for example, too many open files
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
-			continue
-		}
+	_ = listen.Each(ctx, listener, func(conn net.Conn) { // no other goroutine closes the listener
 		select {
 		case free <- struct{}{}:
 		default:
@@ -74,7 +63,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 			case free <- struct{}{}:
 			case <-time.After(time.Second):
 				conn.Close()
-				continue
+				return
 			}
 		}
 		s.isSilent(conn, true)
@@ -87,7 +76,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 				s.complain(conn, err)
 			}
 		})
-	}
+	})
 }
 
 func (s *Server) complain(conn net.Conn, err error) {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/start"
 )
 
@@ -78,7 +79,7 @@ func (j *startJudgement) look(s stage, since time.Duration) (why string) {
 func (s *supervisor) watchStart(ctx context.Context) {
 	gib := time.Duration(start.MemoryLimit(s.Command) >> 30)
 	j := startJudgement{after: s.HangAfter, most: (startSpins + gib) * s.HangAfter}
-	for last := time.Now(); wait(ctx, lookAtVitals) == nil; {
+	for last := time.Now(); pace.Sleep(ctx, lookAtVitals) == nil; {
 		now := time.Now()
 		seen, err := lookAtStart(s.child.pid)
 		if err != nil || s.saving.Load() {

@@ -15,6 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -93,10 +94,7 @@ func askFlags(ctx context.Context, program string) int {
 		if settings, ok := settingsOf(ctx, address, cmd.Process.Pid); ok {
 			return item.FlagsBytes(settings)
 		}
-		select {
-		case <-time.After(firstLook):
-		case <-ctx.Done():
-		}
+		_ = pace.Sleep(ctx, firstLook)
 	}
 	return 0
 }

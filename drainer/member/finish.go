@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/start"
 	"example.com/memcached-operator/drainer/volume"
@@ -91,7 +90,7 @@ func (s *supervisor) saveMemory() error {
 }
 
 func (s *supervisor) uncounted(why error) {
-	s.std.Logf("the saved items can't be counted, and are saved all the same: %s", args.OneLine(why))
+	s.std.Logf("the saved items can't be counted, and are saved all the same: %s", contract.OneLine(why))
 }
 
 // saveToVolume writes the save, which was in memory until now, to the volume. saved tells whether memcached

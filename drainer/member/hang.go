@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 )
 
 // The supervisor kills a memcached that hangs. Then its container ends, as after a crash: the kubelet starts
@@ -117,7 +118,7 @@ func (p *pulse) answers(now time.Time) bool {
 // run asks until ctx ends, and connects again when a connection is lost.
 func (p *pulse) run(ctx context.Context, d memcache.Dialer, address string) {
 	pause := firstLook
-	for err := ctx.Err(); err == nil; err = wait(ctx, pause) {
+	for err := ctx.Err(); err == nil; err = pace.Sleep(ctx, pause) {
 		pause = min(2*pause, dialEvery)
 		if p.askOn(ctx, d, address) {
 			pause = firstLook
@@ -148,20 +149,9 @@ func (p *pulse) askOn(ctx context.Context, d memcache.Dialer, address string) (a
 		answered = true
 		p.set(true, false)
 		onPulse(false)
-		if wait(ctx, askEvery) != nil {
+		if pace.Sleep(ctx, askEvery) != nil {
 			return answered
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -218,7 +208,7 @@ func (s *supervisor) untilItHangs(ctx context.Context, j judgement, of threads, 
 // control this clock.
 var untilNextLook = func(ctx context.Context, _ threads) (time.Duration, error) {
 	began := time.Now()
-	err := wait(ctx, lookAtVitals)
+	err := pace.Sleep(ctx, lookAtVitals)
 	return time.Since(began), err
 }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/commandline/forms"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
@@ -25,7 +25,7 @@ import (
 func TestArgumentsOfMemcachedAreReadAsMemcachedReadsThem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for what, all := range map[string][]forms.Form{"not for the user to set": forms.Supervisors, "memcached never restarts": forms.ShortPages} {
+	for what, all := range map[string][]commandline.Form{"not for the user to set": commandline.SupervisorsForms(), "memcached never restarts": commandline.ShortPagesForms()} {
 		for _, f := range all {
 			if !f.Refused {
 				continue // package commandline tests these

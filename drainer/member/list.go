@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/discovery"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/volume"
 )
 
@@ -58,7 +58,7 @@ func (l *list) run(ctx context.Context) {
 	defer l.disconnect()
 	for {
 		l.complain(ctx, errors.Join(l.read(ctx, false), l.keepItem(ctx)))
-		if wait(ctx, listPeriod) != nil {
+		if pace.Sleep(ctx, listPeriod) != nil {
 			return
 		}
 	}
@@ -68,7 +68,7 @@ func (l *list) run(ctx context.Context) {
 func (l *list) complain(ctx context.Context, err error) {
 	complaint := ""
 	if err != nil {
-		complaint = args.OneLine(err)
+		complaint = contract.OneLine(err)
 	}
 	if complaint != "" && complaint != l.complaint && ctx.Err() == nil && !l.s.saving.Load() {
 		l.s.std.Logf("clients' list: %s", complaint)
@@ -194,11 +194,11 @@ func (l *list) serve(ctx context.Context) {
 			complained = true
 			l.s.std.Logf("no discovery: %v", err)
 		}
-		_ = wait(ctx, listPeriod)
+		_ = pace.Sleep(ctx, listPeriod)
 	}
 }
 
-// server uses the members' TLS and logins. It reads their files for each connection.
+// server uses the members' TLS and logins. It looks at their files for each connection.
 func (l *list) server() *discovery.Server {
 	d := l.s.Dialer
 	s := &discovery.Server{List: l.now.Load, Version: l.s.version}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/httpserver"
+	"example.com/memcached-operator/drainer/listen"
 )
 
 // The kubelet's probe of a TCP port opens a connection and closes it. If memcached uses TLS, each probe is a
@@ -33,9 +33,9 @@ func (s *supervisor) answerProbes(ctx context.Context) {
 		}
 	})
 	mux.Handle("GET "+contract.CertificatePath, s.Dialer.CertificateHandler(func() error { return s.Dialer.Check(s.usages()...) }))
-	server := httpserver.New(mux)
+	server := listen.HTTP(mux)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
-	if err := server.Serve(httpserver.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(listen.Bounded(listener)); !errors.Is(err, http.ErrServerClosed) {
 		s.std.Logf("the kubelet's probe is no longer answered: %v", err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"example.com/memcached-operator/drainer/listen"
 )
 
 // A member is warm when its memcached has answered and nothing is left to replay. From then on the supervisor
@@ -22,13 +24,8 @@ func (s *supervisor) announce(ctx context.Context) {
 		s.std.Logf("the kubelet can't be told that the member is warm: %v", err)
 		return
 	}
-	context.AfterFunc(ctx, func() { listener.Close() })
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		conn.Close()
+	if err := listen.Each(ctx, listener, func(conn net.Conn) { conn.Close() }); err != nil {
+		s.std.Logf("the kubelet is no longer told that the member is warm: %v", err)
 	}
 }
 

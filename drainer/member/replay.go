@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
@@ -77,11 +76,11 @@ func (r *replay) all(ctx context.Context) {
 		switch {
 		case err == nil:
 		case r.left.Load():
-			r.s.std.Logf("the rest of %s is lost: %s", name, args.OneLine(err))
+			r.s.std.Logf("the rest of %s is lost: %s", name, contract.OneLine(err))
 		case ctx.Err() != nil:
 			r.s.std.Logf("the replay of %s was interrupted: the next start goes on", name)
 		default:
-			r.s.std.Logf("%s stays on the volume: %s", name, args.OneLine(err))
+			r.s.std.Logf("%s stays on the volume: %s", name, contract.OneLine(err))
 		}
 		if ctx.Err() != nil || err != nil || !goOn {
 			return
@@ -95,7 +94,7 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	reader, err := volume.Open(g.Dir, volume.Options{})
 	switch {
 	case start.Undescribed(err):
-		r.s.std.Logf("%s can't be replayed and is removed, with all that is older: %s", name, args.OneLine(err))
+		r.s.std.Logf("%s can't be replayed and is removed, with all that is older: %s", name, contract.OneLine(err))
 		return false, volume.DiscardAll(append([]volume.Generation{g}, older...))
 	case errors.Is(err, warmfile.ErrUnrecoverable):
 		return false, errors.Join(err, volume.GiveUp(g))
@@ -125,8 +124,8 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	}
 	r.s.std.Logf("replayed %s: %s", name, receipt.Summary())
 	if lacking != nil {
-		r.s.std.Logf("%s: %s", name, args.OneLine(lacking))
-		r.s.manifest.note("the replay is not of all items: " + args.OneLine(lacking))
+		r.s.std.Logf("%s: %s", name, contract.OneLine(lacking))
+		r.s.manifest.note("the replay is not of all items: " + contract.OneLine(lacking))
 	}
 	if receipt.Rejected > 0 {
 		r.s.std.Logf("%s", receipt.Message)
@@ -160,7 +159,7 @@ type notes struct {
 func (r *replay) notesOn(g volume.Generation, older []volume.Generation, size int64) (*notes, error) {
 	name := filepath.Base(g.Dir)
 	n := &notes{leave: func(why error) error {
-		r.s.std.Logf("%s leaves the volume during its replay, because its replayed items can't be recorded: %s", name, args.OneLine(why))
+		r.s.std.Logf("%s leaves the volume during its replay, because its replayed items can't be recorded: %s", name, contract.OneLine(why))
 		if err := volume.DiscardAll(append([]volume.Generation{g}, older...)); err != nil {
 			return fmt.Errorf("record which items have been replayed: %w", errors.Join(why, err))
 		}

@@ -2,20 +2,15 @@ package member
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -64,7 +59,7 @@ type reload struct {
 // newReload records the files that memcached is started with.
 func newReload(s *supervisor, address string) *reload {
 	r := &reload{s: s, address: address}
-	r.tls, r.auth = r.sums()
+	r.tls, r.auth = s.Dialer.Sums()
 	return r
 }
 
@@ -89,7 +84,7 @@ func (r *reload) run(ctx context.Context) {
 func (r *reload) complain(ctx context.Context, err error) {
 	complaint := ""
 	if err != nil {
-		complaint = args.OneLine(err)
+		complaint = contract.OneLine(err)
 	}
 	if ctx.Err() == nil && complaint != "" && complaint != r.complaint {
 		r.s.std.Logf("memcached continues with its present files of the Secret: %s", complaint)
@@ -97,33 +92,10 @@ func (r *reload) complain(ctx context.Context, err error) {
 	r.complaint = complaint
 }
 
-// sums returns checksums of the present files, "" for files that are not in use.
-func (r *reload) sums() (tls, auth string) {
-	c := r.s.Dialer.Connection
-	if c.TLSDir != "" {
-		tls = sum(filepath.Join(c.TLSDir, contract.CertFile), filepath.Join(c.TLSDir, contract.KeyFile), filepath.Join(c.TLSDir, contract.CAFile))
-	}
-	if c.AuthFile != "" {
-		auth = sum(c.AuthFile)
-	}
-	return tls, auth
-}
-
-// sum returns a checksum of the files' contents; a file that can't be read counts as empty.
-func sum(paths ...string) string {
-	h := sha256.New()
-	for _, path := range paths {
-		text, _ := os.ReadFile(path)
-		fmt.Fprintf(h, "%d ", len(text))
-		_, _ = h.Write(text)
-	}
-	return string(h.Sum(nil))
-}
-
 // look makes memcached load files that have changed and are complete. The logins are loaded first, because
 // the supervisor itself logs in with the new ones.
 func (r *reload) look(ctx context.Context) error {
-	tls, auth := r.sums()
+	tls, auth := r.s.Dialer.Sums()
 	if tls == r.tls && auth == r.auth {
 		return nil
 	}

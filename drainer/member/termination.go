@@ -67,7 +67,7 @@ func (t *termination) trouble(err error) error {
 // refuse writes why the member does not start, or could not save.
 func (t *termination) refuse(reason string, why error) error {
 	const most = 1 << 10
-	message, err := json.Marshal(contract.Refusal{Reason: reason, Message: fmt.Sprintf("%.*s", most, args.OneLine(why))})
+	message, err := json.Marshal(contract.Refusal{Reason: reason, Message: fmt.Sprintf("%.*s", most, contract.OneLine(why))})
 	return errors.Join(err, t.write(string(message)))
 }
 

@@ -11,6 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -71,9 +72,7 @@ func (w *watch) run(ctx context.Context) {
 		if w.last == nil {
 			pause = firstLook
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if pace.Sleep(ctx, pause) != nil {
 			return
 		}
 	}
@@ -147,7 +146,6 @@ func (w *watch) look(ctx context.Context) (err error) {
 
 // differs tells whether the old image would be misread after a crash right now: another flush, a change of
 // the node's clock, or a number of items that is off by more than a tenth.
-// more than a tenth.
 func differs(a, b *warmfile.Image) bool {
 	const exact = 2 // in seconds: the two clocks are read one after the other
 	set := (a.Clock - a.NodeClock) - (b.Clock - b.NodeClock)

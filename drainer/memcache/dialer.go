@@ -19,7 +19,7 @@ import (
 var ErrLogin = errors.New("the login was refused")
 
 // Dialer connects to servers: by TLS if there are certificates, with a login if there is an auth file. The
-// zero value uses plain text. The files are read for each connection, so a new connection uses new files.
+// zero value uses plain text. The files are looked at for each connection, so a new connection uses new files.
 type Dialer struct {
 	contract.Connection
 	// Unverified accepts any certificate of a server. It is for this process's own child: the certificate
@@ -151,24 +151,39 @@ func (d Dialer) tlsConfig(address string) (*tls.Config, error) {
 
 // authorities returns the authorities that verify the servers' certificates.
 func (d Dialer) authorities() (*x509.CertPool, error) {
-	pem, err := os.ReadFile(filepath.Join(d.TLSDir, contract.CAFile))
-	if err != nil {
-		return nil, err
-	}
+	return keptAuthorities.get("", authoritiesOf, d.tlsFile(contract.CAFile))
+}
+
+func authoritiesOf(texts [][]byte) (*x509.CertPool, error) {
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
+	if !roots.AppendCertsFromPEM(texts[0]) {
 		return nil, fmt.Errorf("%s holds no certificate in PEM", contract.CAFile)
 	}
 	return roots, nil
 }
 
+func (d Dialer) tlsFile(name string) string { return filepath.Join(d.TLSDir, name) }
+
 func (d Dialer) certificate() (tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(filepath.Join(d.TLSDir, contract.CertFile), filepath.Join(d.TLSDir, contract.KeyFile))
+	pair, err := keptCertificates.get("", certificateOf, d.tlsFile(contract.CertFile), d.tlsFile(contract.KeyFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return pair, fmt.Errorf("%s and %s: %w", contract.CertFile, contract.KeyFile, err)
 	}
 	return pair, err
 }
+
+func certificateOf(texts [][]byte) (tls.Certificate, error) {
+	return tls.X509KeyPair(texts[0], texts[1])
+}
+
+// What is kept of the files of Secrets.
+var (
+	keptAuthorities  kept[*x509.CertPool]
+	keptCertificates kept[tls.Certificate]
+	keptConfigs      kept[*tls.Config]
+	keptLogins       kept[[]contract.Login]
+	keptSums         kept[string]
+)
 
 // Check returns what is wrong with the files. If usages are given, there must be a certificate that the
 // authorities verify for each usage. Check ignores the period of validity, which the peers check.
@@ -219,12 +234,11 @@ type login struct{ contract.Login }
 
 // readLogin returns the first login of an auth file.
 func readLogin(path string) (login, error) {
-	text, err := os.ReadFile(path)
+	all, err := loginsIn(path)
 	if err != nil {
 		return login{}, err
 	}
-	first, err := contract.FirstLogin(filepath.Base(path), text)
-	return login{first}, err
+	return login{all[0]}, nil
 }
 
 // present logs in if the server asks for a login. A server that doesn't ask, because it has not been

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"example.com/memcached-operator/drainer/pace"
 )
 
 // A meta add that finds no memory deletes the present value, which may be newer than the item. A classic add
@@ -50,10 +52,8 @@ func (w *Writer) watchMemory() {
 		if free, err = conn.free(time.Now().Add(w.options.UnreachableTimeout)); err != nil || free < freeEnough {
 			break
 		}
-		select {
-		case <-w.ctx.Done():
+		if pace.Sleep(w.ctx, memoryInterval) != nil {
 			return
-		case <-time.After(memoryInterval):
 		}
 	}
 	w.careful.Store(true)

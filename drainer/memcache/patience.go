@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"example.com/memcached-operator/drainer/pace"
 )
 
 // Bounds of the pause between two attempts to reach a server.
@@ -45,15 +47,9 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	if left <= 0 {
 		return fmt.Errorf("%w for %s: %w", ErrUnreachable, p.limit, err)
 	}
-	timer := time.NewTimer(min(left, p.pause))
-	defer timer.Stop()
+	pause := min(left, p.pause)
 	p.pause = min(2*p.pause, lastPause)
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pace.Sleep(ctx, pause)
 }
 
 // Insist repeats try until it succeeds: for limit at most, counted from the first

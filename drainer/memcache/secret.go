@@ -3,14 +3,13 @@ package memcache
 import (
 	"crypto/x509"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // SecretError is about the files of a Secret: other files can fix it.
 type SecretError struct{ err error }
 
-func (e *SecretError) Error() string { return args.OneLine(e.err) }
+func (e *SecretError) Error() string { return contract.OneLine(e.err) }
 func (e *SecretError) Unwrap() error { return e.err }
 
 // Failure returns the receipt's reason and the exit code.

@@ -1,70 +1,75 @@
 package memcache
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
-	"os"
+	"fmt"
 	"path/filepath"
-	"sync"
+	"strconv"
 
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // ServerTLS returns the configuration of a server beside memcached that shows the same certificate, and asks
-// clients for a certificate if memcached does. It reads the files now.
+// clients for a certificate if memcached does. As long as the files are the same, so is the configuration, with which
+// clients can resume their sessions.
 func (d Dialer) ServerTLS(verifyClients bool) (*tls.Config, error) {
-	pair, err := d.certificate()
-	if err != nil {
+	// Looked at first, because their errors say which file is wrong.
+	if _, err := d.certificate(); err != nil {
 		return nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	paths := []string{d.tlsFile(contract.CertFile), d.tlsFile(contract.KeyFile)}
 	if verifyClients {
-		if config.ClientCAs, err = d.authorities(); err != nil {
+		paths = append(paths, d.tlsFile(contract.CAFile))
+	}
+	return keptConfigs.get(strconv.FormatBool(verifyClients), func(texts [][]byte) (*tls.Config, error) {
+		pair, err := certificateOf(texts)
+		if err != nil {
 			return nil, err
 		}
-		config.ClientAuth = tls.RequireAndVerifyClientCert
-	}
-	return config, nil
-}
-
-// ServerTLSKept is ServerTLS for many connections: it reads the files again only if one of them has changed.
-func (d Dialer) ServerTLSKept(verifyClients bool) func() (*tls.Config, error) {
-	var mu sync.Mutex
-	var kept *tls.Config
-	var of [3]os.FileInfo
-	return func() (*tls.Config, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		// If the files change while they are read, the next connection notices it.
-		now, same := [3]os.FileInfo{}, kept != nil
-		for i, name := range []string{contract.CertFile, contract.KeyFile, contract.CAFile} {
-			now[i], _ = os.Stat(filepath.Join(d.TLSDir, name))
-			same = same && sameFile(now[i], of[i])
+		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+		if verifyClients {
+			if config.ClientCAs, err = authoritiesOf(texts[2:]); err != nil {
+				return nil, err
+			}
+			config.ClientAuth = tls.RequireAndVerifyClientCert
 		}
-		if same {
-			return kept, nil
-		}
-		config, err := d.ServerTLS(verifyClients)
-		if err == nil {
-			kept, of = config, now
-		}
-		return config, err
-	}
-}
-
-// sameFile tells whether a file has not changed; nil is a missing file. An update of a Secret replaces its
-// files.
-func sameFile(a, b os.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+		return config, nil
+	}, paths...)
 }
 
 // Logins returns the logins that memcached accepts.
-func (d Dialer) Logins() ([]contract.Login, error) {
-	text, err := os.ReadFile(d.AuthFile)
-	if err != nil {
-		return nil, err
+func (d Dialer) Logins() ([]contract.Login, error) { return loginsIn(d.AuthFile) }
+
+func loginsIn(path string) ([]contract.Login, error) {
+	return keptLogins.get("", func(texts [][]byte) ([]contract.Login, error) {
+		return contract.Logins(filepath.Base(path), texts[0])
+	}, path)
+}
+
+// Sums returns checksums of the contents of the present files, "" for files that are not in use. Files of which one can't
+// be read have a checksum of their own.
+func (d Dialer) Sums() (tls, auth string) {
+	if d.TLSDir != "" {
+		tls = sum(d.tlsFile(contract.CertFile), d.tlsFile(contract.KeyFile), d.tlsFile(contract.CAFile))
 	}
-	return contract.Logins(filepath.Base(d.AuthFile), text)
+	if d.AuthFile != "" {
+		auth = sum(d.AuthFile)
+	}
+	return tls, auth
+}
+
+func sum(paths ...string) string {
+	got, err := keptSums.get("", func(texts [][]byte) (string, error) {
+		h := sha256.New()
+		for _, text := range texts {
+			fmt.Fprintf(h, "%d ", len(text))
+			_, _ = h.Write(text)
+		}
+		return string(h.Sum(nil)), nil
+	}, paths...)
+	if err != nil {
+		return "unreadable"
+	}
+	return got
 }

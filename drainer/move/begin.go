@@ -11,6 +11,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 )
 
 const (
@@ -71,7 +72,7 @@ func (l *runningMember) start(ctx context.Context, atMost time.Duration) (begun 
 		case now.After(end):
 			return false, nil
 		}
-		if err := sleep(ctx, readEvery); err != nil {
+		if err := pace.Sleep(ctx, readEvery); err != nil {
 			return false, err
 		}
 	}

@@ -349,12 +349,7 @@ func (e *Engine) pause(ctx context.Context, d time.Duration) error {
 	if err := e.each(func(_ int, w *memcache.Writer) error { return w.Send() }); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pace.Sleep(ctx, d)
 }
 
 // expiresSoon tells whether the item expires too soon to be added. It reads the clock only for items that

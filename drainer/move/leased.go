@@ -137,7 +137,7 @@ func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]
 			}
 			if v.l.limit != (pace.Limit{}) {
 				if ahead := spread.Next(time.Now(), int(k.Size)); ahead > 0 {
-					err = sleep(ctx, ahead)
+					err = pace.Sleep(ctx, ahead)
 				}
 			}
 			if k.Owner = v.l.owner.Owner(k.Key); k.Owner == v.l.self {

@@ -12,6 +12,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -95,7 +96,7 @@ func (v *leaving) another(ctx context.Context, passes int, last found) (more boo
 	if last == nothing || passes >= listings {
 		return false, nil
 	}
-	return true, sleep(ctx, rest)
+	return true, pace.Sleep(ctx, rest)
 }
 
 // since returns how long ago the move began.
@@ -117,7 +118,7 @@ func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (m
 	heard, before := calls{first, first}, first
 	for {
 		wait := min(lookEvery, rest, time.Until(v.until), time.Until(heard.quietAt()))
-		if err := sleep(ctx, max(0, wait)); err != nil {
+		if err := pace.Sleep(ctx, max(0, wait)); err != nil {
 			return false, err
 		}
 		now, err := v.look(ctx)

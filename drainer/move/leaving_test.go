@@ -18,6 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
@@ -261,7 +262,7 @@ func TestAClientWhoOnlyReads(t *testing.T) {
 			defer client.Wait()
 			defer cancel()
 			client.Go(func() {
-				for sleep(ctx, 100*time.Millisecond) == nil {
+				for pace.Sleep(ctx, 100*time.Millisecond) == nil {
 					if command == "stats" {
 						_, _ = conn.Stats("")
 					} else {
@@ -321,7 +322,7 @@ func TestAClientWhoCallsEveryOtherSecond(t *testing.T) {
 	defer client.Wait()
 	defer cancel()
 	client.Go(func() {
-		for sleep(ctx, 2*time.Second) == nil {
+		for pace.Sleep(ctx, 2*time.Second) == nil {
 			_, _ = ask(conn, "mg nothing\r\n")
 		}
 	})

@@ -14,7 +14,6 @@ import (
 	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
-	"example.com/memcached-operator/drainer/move/fetch"
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 )
@@ -231,18 +230,7 @@ func (l *runningMember) another(ctx context.Context, passes int, last found) (bo
 	case passes < atOnce:
 		return true, nil
 	}
-	return true, sleep(ctx, l.rest<<(passes-atOnce))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return true, pace.Sleep(ctx, l.rest<<(passes-atOnce))
 }
 
 // round moves the items that a listing finds, and tells whether the listing was cut.
@@ -272,7 +260,7 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 
 // asked yields the member's items of a list.
 func (l *runningMember) asked(ctx context.Context, list iter.Seq2[*crawl.Entry, error]) iter.Seq2[*item.Item, error] {
-	f := fetch.Fetcher{Limit: l.limit, Behind: l.behind.Load,
+	f := crawl.Fetcher{Limit: l.limit, Behind: l.behind.Load,
 		Ask: func(ctx context.Context, do func(*memcache.Conn) error) error { return l.ask(ctx, &l.reader, do) }}
 	items := f.Items(ctx, func(yield func(*crawl.Entry, error) bool) {
 		for e, err := range list {

@@ -3,6 +3,8 @@ package move
 import (
 	"context"
 	"time"
+
+	"example.com/memcached-operator/drainer/pace"
 )
 
 // staying is a member that stays. The list has just changed, and clients that have not got it yet still store
@@ -42,7 +44,7 @@ func (s *staying) another(ctx context.Context, l *runningMember, passes int, las
 		return false, errStillStored
 	}
 	l.closeLinks() // memcached may close idle connections
-	return true, sleep(ctx, l.pause(took, now.Sub(s.begin)))
+	return true, pace.Sleep(ctx, l.pause(took, now.Sub(s.begin)))
 }
 
 // pause returns the time without a pass after a pass that took took, at since after the beginning. It is

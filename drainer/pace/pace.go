@@ -1,15 +1,30 @@
-// Package pace limits a move to a number of items, or bytes, per second. It is pure: the caller has the
-// clock, and waits.
+// Package pace limits a move to a number of items, or bytes, per second, and has the pause between two attempts
+// at something.
 package pace
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// Sleep pauses for d. If ctx ends before that, it returns ctx's error.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // Limit bounds what a move adds per second: items, and bytes of keys and values; 0 is no limit. If both are
 // set, both apply.
 type Limit struct{ Items, Bytes int64 }
 
 // Pace spreads items over time, so that in no second there are more of them than the limit plus a burst of at
-// most 50 ms' worth.
+// most 50 ms' worth. It is pure: the caller has the clock, and waits.
 type Pace struct {
 	limit Limit
 	// due is when the next item may go at the limit's exact rate.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/test/certtest"
 	"example.com/memcached-operator/test/wait"
 )
 

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/router/eventloop"
+	"example.com/memcached-operator/test/certtest"
 	"example.com/memcached-operator/test/wait"
 )
 

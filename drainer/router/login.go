@@ -32,8 +32,8 @@ func (c *client) logIn(b []byte) int {
 	return n + block
 }
 
-// loginPeriod is how often the logins are read again. They are not read at a login, because an event loop
-// does not wait for files.
+// loginPeriod is how often the file with the logins is looked at, and read if it has changed. That doesn't happen at a
+// login, because an event loop does not wait for files.
 const loginPeriod = time.Second
 
 // logins are the accepted logins.

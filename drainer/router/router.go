@@ -18,6 +18,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/router/eventloop"
 	"example.com/memcached-operator/drainer/router/fence"
 )
@@ -187,7 +188,7 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 	case err = <-failed:
 	case <-ctx.Done():
 		r.ending.Store(true)
-		pause(r.serving, r.config.Linger)
+		_ = pace.Sleep(r.serving, r.config.Linger)
 	}
 	_ = listener.Close()
 	r.drain()
@@ -212,12 +213,5 @@ func (r *Router) drain() {
 			return
 		}
 		time.Sleep(tick / 10)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -118,7 +117,7 @@ func (f *Facts) decideMappedWithoutFile() (*Decision, error) {
 	case !f.InUse && !f.Save.Exists:
 		return f.fresh(""), nil
 	case f.outdated():
-		d = cold("memcached starts cold: "+args.OneLine(f.Refused), DropAll)
+		d = cold("memcached starts cold: "+contract.OneLine(f.Refused), DropAll)
 	case unrecoverable(f.Refused):
 		d = f.giveUp()
 	case f.Refused != nil:
@@ -136,7 +135,7 @@ func (f *Facts) decideMappedWithoutFile() (*Decision, error) {
 func (f *Facts) keepInRoom(refusal error) *Decision {
 	if f.Need > f.Free {
 		return cold(fmt.Sprintf("memcached starts cold: %s; to replay its items, the volume lacks %d MiB of room for a second file of %d MiB",
-			args.OneLine(refusal), volume.Mebibytes(f.Need-f.Free), f.Need>>20), DropAll)
+			contract.OneLine(refusal), volume.Mebibytes(f.Need-f.Free), f.Need>>20), DropAll)
 	}
 	return f.keep(refusal, MakeRoom)
 }
@@ -153,13 +152,13 @@ func (f *Facts) keep(refusal error, before ...Step) *Decision {
 	}
 	if unrecoverable(refusal) {
 		d.How, d.Steps[len(before)] = Cold, KeepAsFailed
-		d.Warning = &contract.ColdStart{Unreadable: fmt.Sprintf("%.*s", maxUnreadable, args.OneLine(refusal))}
+		d.Warning = &contract.ColdStart{Unreadable: fmt.Sprintf("%.*s", maxUnreadable, contract.OneLine(refusal))}
 		d.Reason = fmt.Sprintf("memcached starts cold: %s; the file stays in %s for a drain to look at",
-			args.OneLine(refusal), volume.GenerationName(d.Number, true))
+			contract.OneLine(refusal), volume.GenerationName(d.Number, true))
 		return d
 	}
 	d.Reason = fmt.Sprintf("memcached would start cold: %s; the items are replayed from %s",
-		args.OneLine(refusal), volume.GenerationName(d.Number, false))
+		contract.OneLine(refusal), volume.GenerationName(d.Number, false))
 	return d
 }
 
@@ -172,7 +171,7 @@ func (f *Facts) giveUp() *Decision {
 	if f.Save.Exists {
 		return f.keep(f.Refused)
 	}
-	d := cold("memcached starts cold: " + args.OneLine(f.Refused))
+	d := cold("memcached starts cold: " + contract.OneLine(f.Refused))
 	if volume.Replayable(f.Kept) {
 		d.Steps = append(d.Steps, GiveUpNewest)
 	}
@@ -201,7 +200,7 @@ func (f *Facts) decideSaved() (*Decision, error) {
 		return cold(unread("warm file", refusal), DropAll, DropFile), nil
 	case f.Need > f.Free:
 		return cold(fmt.Sprintf("memcached starts cold: %s; to replay its items, %v",
-			args.OneLine(refusal), &volume.RoomError{Need: f.Need, Lacking: f.Need - f.Free}), DropAll, DropFile), nil
+			contract.OneLine(refusal), &volume.RoomError{Need: f.Need, Lacking: f.Need - f.Free}), DropAll, DropFile), nil
 	}
 	return f.keep(refusal, SaveFile, DropFile), nil
 }
@@ -223,10 +222,10 @@ func (f *Facts) decideByVolume() (*Decision, error) {
 		// is still to be replayed.
 		return f.fresh(""), nil
 	case f.outdated():
-		d := cold("memcached starts cold: "+args.OneLine(f.Refused), DropAll)
+		d := cold("memcached starts cold: "+contract.OneLine(f.Refused), DropAll)
 		d.Warning = &contract.ColdStart{SaveOutdated: true}
 		if warmfile.IsReason(f.Refused, warmfile.ReasonSaveFailed) {
-			d.Warning.SaveError = args.OneLine(f.Refused)
+			d.Warning.SaveError = contract.OneLine(f.Refused)
 		}
 		return d, nil
 	case unrecoverable(f.Refused):
@@ -247,7 +246,7 @@ func (f *Facts) decideByVolume() (*Decision, error) {
 	}
 	d := f.keep(refusal)
 	if f.Save.Incomplete != nil {
-		d.Warning = &contract.ColdStart{SaveIncomplete: args.OneLine(f.Save.Incomplete)}
+		d.Warning = &contract.ColdStart{SaveIncomplete: contract.OneLine(f.Save.Incomplete)}
 	}
 	return d, nil
 }
@@ -282,7 +281,7 @@ func (f *Facts) foreign() *Decision {
 }
 
 func unread(what string, refusal error) string {
-	return "memcached starts cold: nothing of its " + what + " can be read: " + args.OneLine(refusal)
+	return "memcached starts cold: nothing of its " + what + " can be read: " + contract.OneLine(refusal)
 }
 
 func cold(reason string, steps ...Step) *Decision {

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -58,7 +59,7 @@ func decideAndDo(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (
 			return d, err
 		}
 		if warmfile.IsReason(damage, warmfile.ReasonSaveIncomplete) {
-			f.Save.Incomplete = fmt.Errorf("its save is damaged: %s", args.OneLine(damage)) // its other pages are right
+			f.Save.Incomplete = fmt.Errorf("its save is damaged: %s", contract.OneLine(damage)) // its other pages are right
 		} else {
 			f.Save.Unreadable = damage.error
 		}
@@ -194,8 +195,5 @@ func awaitClock(ctx context.Context, m Member, logf func(string, ...any)) {
 		logf("the last save is %v in the future by this node's clock", wait.Round(time.Second))
 		return
 	}
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
-	}
+	_ = pace.Sleep(ctx, wait)
 }

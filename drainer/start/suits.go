@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/commandline"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // suits returns why memcached might not resume from a readable warm file, nil if it will. A memcached that
@@ -19,7 +19,7 @@ func (f *Facts) suits(file *File) error {
 	known := file.latest()
 	switch {
 	case file.MetaErr != nil:
-		return fmt.Errorf("it had not saved: %s", args.OneLine(file.MetaErr))
+		return fmt.Errorf("it had not saved: %s", contract.OneLine(file.MetaErr))
 	case known == nil:
 		return errors.New("no manifest says how the save was made")
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -91,7 +90,7 @@ func NoteUnsaved(dir string, why error) error {
 		return err
 	}
 	const most = 512 // in bytes: the note is a small file
-	note.Unsaved = fmt.Sprintf("%.*s", most, args.OneLine(why))
+	note.Unsaved = fmt.Sprintf("%.*s", most, contract.OneLine(why))
 	return writeNote(dir, *note)
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/pace"
 )
 
 // A volume has one user at a time: its member, or the drainer after it. Kubernetes ensures that, unless a pod
@@ -78,9 +79,7 @@ func await(ctx context.Context, file *os.File, how int, logf func(string, ...any
 			logf("%v: waiting for its end", ErrInUse)
 			told = true
 		}
-		select {
-		case <-time.After(lockInterval):
-		case <-ctx.Done():
+		if pace.Sleep(ctx, lockInterval) != nil {
 			return nil, errors.Join(fmt.Errorf("wait for the volume: %w", context.Cause(ctx)), file.Close())
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/snapshot"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -117,9 +116,9 @@ func SyncMarks(dir string, logf func(string, ...any)) error {
 		if err == nil {
 			continue
 		}
-		logf("%s is removed, with all that is older: which of its items have been replayed does not reach the disk: %s", filepath.Base(g.Dir), args.OneLine(err))
+		logf("%s is removed, with all that is older: which of its items have been replayed does not reach the disk: %s", filepath.Base(g.Dir), contract.OneLine(err))
 		if err := DiscardAll(kept[i:]); err != nil {
-			logf("it can't be removed: %s", args.OneLine(err))
+			logf("it can't be removed: %s", contract.OneLine(err))
 		}
 		return nil
 	}

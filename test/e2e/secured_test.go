@@ -25,9 +25,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/certtest"
 	"example.com/memcached-operator/test/tier"
 )
 

@@ -7,15 +7,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/api/v1alpha1/apitest"
-	"example.com/memcached-operator/drainer/commandline/forms"
+	"example.com/memcached-operator/drainer/commandline"
 )
 
 // TestTheAPIRefusesTheArgumentsThatTheSupervisorRefuses has the tables of package commandline.
 func TestTheAPIRefusesTheArgumentsThatTheSupervisorRefuses(t *testing.T) {
 	w := newNamespace(t)
-	for want, all := range map[string][]forms.Form{
-		"extraArgs must not have a flag that the operator sets itself": forms.Supervisors,
-		"memcached never restarts from the file":                       forms.ShortPages,
+	for want, all := range map[string][]commandline.Form{
+		"extraArgs must not have a flag that the operator sets itself": commandline.SupervisorsForms(),
+		"memcached never restarts from the file":                       commandline.ShortPagesForms(),
 	} {
 		for _, f := range all {
 			object := apitest.MakeMemcached(name).Memory("64Mi").Storage("128Mi").ExtraArgs(f.Arguments...).Namespace(w.namespace).Obj()

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"testing"
 
-	"example.com/memcached-operator/drainer/certtest"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/certtest"
 )
 
 // Secret is a directory with the files of a Secret, as a kubelet keeps it.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/volume"
 )
 
@@ -110,10 +111,8 @@ func (r *Reader) copyMeta(ctx context.Context, work string) error {
 		data = []byte(strings.Replace(string(data), "\nKstop_time "+strconv.FormatInt(r.image.StopTime, 10)+"\n",
 			"\nKstop_time "+strconv.FormatInt(before, 10)+"\n", 1))
 	case behind > 0:
-		select {
-		case <-time.After(behind):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pace.Sleep(ctx, behind); err != nil {
+			return err
 		}
 	}
 	return os.WriteFile(filepath.Join(work, contract.MetaFile), data, 0o600)

@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"example.com/memcached-operator/drainer/listen"
 )
 
 const (
 	// handshake bounds how long a client may take for TLS.
 	handshake = 10 * time.Second
-	// rest bounds the time for a refused client, and is the pause after a failure of the listener.
-	rest = 100 * time.Millisecond
+	// refusal bounds the time for a refused client.
+	refusal = 100 * time.Millisecond
 )
 
 // The memory of the goroutines that carry a connection, in bytes, with their stacks. The values for TLS are
@@ -147,23 +149,16 @@ func (c *Clients) come() bool {
 // true.
 func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func() bool) error {
 	for {
-		conn, err := listener.Accept()
+		conn, err := listen.Accept(listener, func(err error) { c.Logf("a client can't connect: %v", err) })
 		switch {
 		case err != nil && (ending() || ctx.Err() != nil):
 			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("listen for clients: %w", err)
 		case err != nil:
-			c.Logf("accept: %v", err)
-			select { // for example, there may be no free file descriptors
-			case <-ctx.Done():
-			case <-time.After(rest):
-			}
-			continue
+			return fmt.Errorf("listen for clients: %w", err)
 		}
 		boundUnsent(conn)
 		if !c.come() {
-			_ = conn.SetDeadline(time.Now().Add(rest))
+			_ = conn.SetDeadline(time.Now().Add(refusal))
 			_, _ = io.WriteString(conn, answerTooMany)
 			_ = conn.Close()
 			continue

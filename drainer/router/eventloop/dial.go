@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 )
 
 // Pauses between two attempts to connect to a member; a random time of up to the same length is added.
@@ -52,10 +53,7 @@ func (m *Members) Keep(ctx context.Context, address string, lost <-chan struct{}
 				said = why
 			}
 			loop.Failed(why)
-			select {
-			case <-ctx.Done():
-			case <-time.After(wait + rand.N(wait)):
-			}
+			_ = pace.Sleep(ctx, wait+rand.N(wait))
 			wait = min(2*wait, lastPause)
 			continue
 		}

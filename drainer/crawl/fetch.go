@@ -1,6 +1,4 @@
-// Package fetch reads those items of a running memcached whose keys were listed, by memcached's protocol. It
-// reads ahead, in portions whose memory is reused.
-package fetch
+package crawl
 
 import (
 	"context"
@@ -9,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
@@ -22,7 +19,7 @@ const (
 	portions     = 2 // one is read while the other is yielded
 )
 
-// Fetcher reads from one memcached.
+// Fetcher reads the items of a list from one memcached. It reads ahead, in portions whose memory is reused.
 type Fetcher struct {
 	// Ask calls do with a connection to memcached, and repeats it until it succeeds.
 	Ask func(ctx context.Context, do func(*memcache.Conn) error) error
@@ -36,7 +33,7 @@ type Fetcher struct {
 // Items yields what memcached has for the entries, each valid until the next one, with the times of
 // memcached's own clock. An item whose CAS is 0 no longer exists, or its key can't be asked for, which
 // memcache.HasTextForm tells. An error is the last thing yielded.
-func (f *Fetcher) Items(ctx context.Context, entries iter.Seq2[*crawl.Entry, error]) iter.Seq2[*item.Item, error] {
+func (f *Fetcher) Items(ctx context.Context, entries iter.Seq2[*Entry, error]) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		free, full := make(chan *portion, portions), make(chan *portion)
@@ -66,7 +63,7 @@ func (f *Fetcher) Items(ctx context.Context, entries iter.Seq2[*crawl.Entry, err
 }
 
 // read fills portions.
-func (f *Fetcher) read(ctx context.Context, entries iter.Seq2[*crawl.Entry, error], free <-chan *portion, full chan<- *portion) error {
+func (f *Fetcher) read(ctx context.Context, entries iter.Seq2[*Entry, error], free <-chan *portion, full chan<- *portion) error {
 	mostItems, mostBytes := int64(portionItems), int64(portionBytes)
 	if f.Limit.Items > 0 {
 		mostItems = min(mostItems, f.Limit.Items)
@@ -137,7 +134,7 @@ func (p *portion) reset() {
 	}
 }
 
-func (p *portion) add(e *crawl.Entry) {
+func (p *portion) add(e *Entry) {
 	p.keys = append(p.keys, e.Key...)
 	p.listed = append(p.listed, listed{e.ExpireAt, e.LastAccess, len(p.keys), memcache.HasTextForm(e.Key)})
 	p.size += e.Size

@@ -1,4 +1,4 @@
-package httpserver
+package listen
 
 import (
 	"errors"
@@ -19,8 +19,8 @@ func TestManyConnectionsKeepNoClientOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
-	bounded := Listener(plain).(*listener)
+	server := HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	bounded := Bounded(plain).(*bounded)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(bounded) }()
 	t.Cleanup(func() {
@@ -87,10 +87,10 @@ func TestAConnectionThatFailsEndsNoServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	server := HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- server.Serve(Listener(&failing{plain, []error{syscall.ENOBUFS, syscall.ENOMEM, syscall.EMFILE, syscall.EPROTO, syscall.EPERM}}))
+		ended <- server.Serve(Bounded(&failing{plain, []error{syscall.ENOBUFS, syscall.ENOMEM, syscall.EMFILE, syscall.EPROTO, syscall.EPERM}}))
 	}()
 	answer, err := http.Get("http://" + plain.Addr().String())
 	if err != nil {

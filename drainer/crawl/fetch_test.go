@@ -1,4 +1,4 @@
-package fetch
+package crawl
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
@@ -51,8 +50,8 @@ func fetcher(t *testing.T, address string, broken *int) *Fetcher {
 	}
 }
 
-func list(entries []crawl.Entry) iter.Seq2[*crawl.Entry, error] {
-	return func(yield func(*crawl.Entry, error) bool) {
+func list(entries []Entry) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
 		for i := range entries {
 			e := entries[i]
 			e.Key = bytes.Clone(e.Key)
@@ -70,7 +69,7 @@ func TestWhateverIsListedIsRead(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		m := memcachedtest.Start(t, "-m", "128")
 		all := map[string]drainertest.Object{}
-		var entries []crawl.Entry
+		var entries []Entry
 		for i := range r.IntN(3 * portionItems) {
 			key := fmt.Sprintf("key:%d", i)
 			switch r.IntN(20) {
@@ -79,7 +78,7 @@ func TestWhateverIsListedIsRead(t *testing.T) {
 			case 1: // the text protocol can't carry it
 				key = strings.Repeat(" ", 200) + key
 			}
-			e := crawl.Entry{Key: []byte(key)}
+			e := Entry{Key: []byte(key)}
 			if o := (drainertest.Object{Value: bytes.Repeat([]byte{byte(i)}, r.IntN(100)), Flags: r.Uint64N(1 << 32), TTL: []int64{0, 2000}[r.IntN(2)]}); r.IntN(10) > 0 && memcache.HasTextForm(e.Key) {
 				if r.IntN(500) == 0 {
 					o.Value = make([]byte, r.IntN(900_000))
@@ -127,9 +126,9 @@ func TestWhatBecameOfAnItem(t *testing.T) {
 	}
 	want := map[string]outcome{"there": {item.Live, true}, "stale": {item.Invalidated, true}, "claimed": {item.Invalidated, true},
 		"gone": {item.Invalidated, false}, "expired": {item.Expired, false}}
-	var entries []crawl.Entry
+	var entries []Entry
 	for key := range want {
-		e := crawl.Entry{Key: []byte(key), ExpireAt: now + 1000}
+		e := Entry{Key: []byte(key), ExpireAt: now + 1000}
 		if key == "expired" {
 			e.ExpireAt = now - 1
 		}
@@ -152,9 +151,9 @@ func TestWhatBecameOfAnItem(t *testing.T) {
 // It ends when the consumer stops, and with the list's error.
 func TestTheReadingEnds(t *testing.T) {
 	m := memcachedtest.Start(t)
-	var entries []crawl.Entry
+	var entries []Entry
 	for i := range 10 * portionItems {
-		entries = append(entries, crawl.Entry{Key: fmt.Appendf(nil, "key:%d", i)})
+		entries = append(entries, Entry{Key: fmt.Appendf(nil, "key:%d", i)})
 	}
 	broken, before := 0, runtime.NumGoroutine()
 	for _, err := range fetcher(t, m.Address(), &broken).Items(t.Context(), list(entries)) {
@@ -170,7 +169,7 @@ func TestTheReadingEnds(t *testing.T) {
 		return nil
 	})
 	wrong, n, got := errors.New("the list is torn"), 0, error(nil)
-	for _, err := range fetcher(t, m.Address(), &broken).Items(t.Context(), func(yield func(*crawl.Entry, error) bool) {
+	for _, err := range fetcher(t, m.Address(), &broken).Items(t.Context(), func(yield func(*Entry, error) bool) {
 		for i := range portionItems + 1 {
 			if !yield(&entries[i], nil) {
 				return
@@ -191,18 +190,18 @@ func TestTheReadingEnds(t *testing.T) {
 func TestAnItemTakesNoMemoryOfItsOwn(t *testing.T) {
 	m := memcachedtest.Start(t, "-m", "128")
 	all := map[string]drainertest.Object{}
-	var entries []crawl.Entry
+	var entries []Entry
 	for i := range 20 * portionItems {
 		key := fmt.Sprintf("key:%d", i)
 		all[key] = drainertest.Object{Value: []byte("value")}
-		entries = append(entries, crawl.Entry{Key: []byte(key), Size: 60})
+		entries = append(entries, Entry{Key: []byte(key), Size: 60})
 	}
 	drainertest.Store(t, m.Address(), all)
 	broken, n := 0, 0
 	f := fetcher(t, m.Address(), &broken)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	for it, err := range f.Items(t.Context(), func(yield func(*crawl.Entry, error) bool) {
+	for it, err := range f.Items(t.Context(), func(yield func(*Entry, error) bool) {
 		for i := range entries {
 			if !yield(&entries[i], nil) {
 				return

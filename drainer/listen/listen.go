@@ -1,0 +1,45 @@
+// Package listen accepts connections: it outlives what the kernel refuses for a moment, and serves HTTP within
+// bounds.
+package listen
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// rest is how long a listener that fails is left alone.
+const rest = 100 * time.Millisecond
+
+// Accept returns the next connection. It fails only when the listener is closed. Whatever else the kernel says of a
+// connection (its client is gone, there is no memory or no open file for it) passes: failed, which may be nil, is told of
+// it, and Accept tries again.
+func Accept(l net.Listener, failed func(error)) (net.Conn, error) {
+	for {
+		conn, err := l.Accept()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return conn, err
+		}
+		if failed != nil {
+			failed(err)
+		}
+		time.Sleep(rest)
+	}
+}
+
+// Each calls do with each connection until ctx ends, and closes the listener then. It returns an error if the listener
+// was closed before that.
+func Each(ctx context.Context, l net.Listener, do func(net.Conn)) error {
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	for {
+		conn, err := Accept(l, nil)
+		if err != nil && ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		do(conn)
+	}
+}
