@@ -433,7 +433,9 @@ type PodTemplate struct {
 	// labelSelector counts the pods of this kind and cluster. Defaults to the constraints of
 	// spread. Drainers have none.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=topologyKey
+	// +listMapKey=whenUnsatisfiable
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 	// priorityClassName of the pods. The class must exist. Defaults to the cluster's default class, if it has one.
@@ -443,7 +445,8 @@ type PodTemplate struct {
 	// imagePullSecrets of the pods, in the same namespace. Defaults to those of their
 	// service account.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 	// serviceAccountName of the pods. The account's token is not mounted, because no pod needs it.
