@@ -23,4 +23,9 @@ deployment=$("$kubectl" kustomize "$overlay" | awk '
   END {print found}')
 
 "$manager" uninstall --deployment="$deployment" --memcacheds=Delete --timeout="$wait"
+# The overlay has the CRD, and every Memcached goes with it.
+if left=$("$kubectl" get memcacheds.cache.example.com --all-namespaces --no-headers 2>/dev/null) && [[ -n $left ]]; then
+  printf 'Memcacheds are left, so the CRD and the rest of %s stay:\n%s\n' "$overlay" "$left" >&2
+  exit 1
+fi
 "$kubectl" delete -k "$overlay" --ignore-not-found --timeout="$wait"

@@ -409,7 +409,9 @@ type PodTemplate struct {
 	// topologySpreadConstraints of the pods, in place of spread; drainers have none. One without a
 	// labelSelector counts the pods of this kind and cluster. Defaults to those of spread.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=topologyKey
+	// +listMapKey=whenUnsatisfiable
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 	// priorityClassName of the pods. The class must exist. Defaults to the cluster's default class,
@@ -419,7 +421,8 @@ type PodTemplate struct {
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// imagePullSecrets of the pods. Defaults to those of their service account.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 	// serviceAccountName of the pods. Its token is not mounted. Defaults to the namespace's default

@@ -21,7 +21,8 @@ const uninstallText = `manager uninstall removes the operator from a cluster, wi
 
 It waits until the running operator has released what is being deleted and has ended
 drains, stops the operator, and removes the finalizers that are left. Claims and volumes
-stay, except those of clusters that are deleted with whenDeleted: Delete.
+stay, except those of clusters that are deleted with whenDeleted: Delete. With --deployment,
+what another installation of the operator manages stays as it is.
 
 `
 
@@ -81,7 +82,7 @@ func runUninstall(args []string, out io.Writer) error {
 		return fmt.Errorf("find the API server (--kubeconfig, KUBECONFIG, or inside a pod): %w", err)
 	}
 	kubernetes.Timeout = 30 * time.Second // of one request
-	options.Out = out
+	options.Out, options.Lease = out, leaseName
 	if options.Client, err = client.New(kubernetes, client.Options{Scheme: controllers.NewScheme()}); err != nil {
 		return fmt.Errorf("set up the client: %w", err)
 	}

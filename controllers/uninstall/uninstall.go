@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/installation"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -36,6 +38,10 @@ type Options struct {
 	// Deployment is the operator's, which is scaled to zero; empty if the caller stops the
 	// operator.
 	Deployment client.ObjectKey
+	// Lease is the name of the operator's lease. With it and the Deployment, the name of the
+	// installation that is removed is known, and what another installation manages stays as it is.
+	// Without them everything counts as this installation's.
+	Lease string
 	// DeleteClusters deletes every Memcached first. Otherwise the Memcacheds stay, and their
 	// members continue to serve.
 	DeleteClusters bool
@@ -46,6 +52,9 @@ type Options struct {
 	Interval time.Duration
 	// Out gets a line for each step.
 	Out io.Writer
+
+	// installation is the name of the installation that is removed; empty if it is not known.
+	installation string
 }
 
 // pageSize is the page size of lists, which also have other owners' claims.
@@ -58,6 +67,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if o.Interval == 0 {
 		o.Interval = time.Second
+	}
+	if err := o.findInstallation(ctx); err != nil {
+		return fmt.Errorf("read the operator's Deployment %s: %w", o.Deployment, err)
 	}
 	if o.DeleteClusters {
 		if err := o.deleteClusters(ctx); err != nil {
@@ -73,8 +85,66 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.removeFinalizers(ctx); err != nil {
 		return fmt.Errorf("remove the finalizers: %w", err)
 	}
-	o.say("No object has a finalizer of the operator any more.")
+	return o.sayWhatStays(ctx)
+}
+
+// sayWhatStays names the Memcacheds of other installations.
+func (o *Options) sayWhatStays(ctx context.Context) error {
+	all, err := o.allClusters(ctx)
+	if err != nil {
+		return err
+	}
+	others := false
+	for i := range all {
+		if by := o.managedByOther(&all[i]); by != "" {
+			others = true
+			o.say("Memcached %s stays, with its claims: installation %s of the operator manages it. "+
+				"If that is gone, run manager uninstall without --deployment.", client.ObjectKeyFromObject(&all[i]), by)
+		}
+	}
+	if !others {
+		o.say("No object has a finalizer of the operator any more.")
+	}
 	return nil
+}
+
+// leaseNamespace is the manager's flag for the namespace of the lease.
+const leaseNamespace = "--leader-election-namespace"
+
+// findInstallation finds the name of the installation that is removed (package installation), by the
+// operator's Deployment and its arguments.
+func (o *Options) findInstallation(ctx context.Context) error {
+	if o.Deployment.Name == "" || o.Lease == "" {
+		return nil
+	}
+	deployment := &appsv1.Deployment{}
+	if err := o.Client.Get(ctx, o.Deployment, deployment); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	namespace := o.Deployment.Namespace
+	for i := range deployment.Spec.Template.Spec.Containers {
+		c := &deployment.Spec.Template.Spec.Containers[i]
+		args := slices.Concat(c.Command, c.Args)
+		for j, a := range args {
+			if given, is := strings.CutPrefix(a, leaseNamespace+"="); is && given != "" {
+				namespace = given
+			}
+			if a == leaseNamespace && j+1 < len(args) {
+				namespace = args[j+1]
+			}
+		}
+	}
+	o.installation = namespace + "/" + o.Lease
+	return nil
+}
+
+// managedByOther is the name of another installation that manages the Memcached; empty if there is
+// none.
+func (o *Options) managedByOther(c *cachev1alpha1.Memcached) string {
+	if by := installation.See(c, 0).Operator; o.installation != "" && by != o.installation {
+		return by
+	}
+	return ""
 }
 
 func (o *Options) say(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
@@ -136,7 +206,7 @@ func (o *Options) underWay(ctx context.Context) ([]string, error) {
 			names = append(names, "Memcached "+client.ObjectKeyFromObject(c).String())
 		}
 	}
-	claims, err := o.claimsWithFinalizer(ctx)
+	claims, err := o.claims(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +309,7 @@ func (o *Options) removeFinalizersOnce(ctx context.Context) (int, error) {
 		n++
 		failed = errors.Join(failed, o.removeFinalizer(ctx, "Memcached", c, cachev1alpha1.ClusterFinalizer))
 	}
-	claims, err := o.claimsWithFinalizer(ctx)
+	claims, err := o.claims(ctx)
 	if err != nil {
 		return n, errors.Join(failed, err)
 	}
@@ -324,8 +394,33 @@ func (o *Options) removeFinalizer(ctx context.Context, kind string, object clien
 	return nil
 }
 
-// clusters returns all Memcacheds; none if their kind doesn't exist any more.
+// clusters returns the Memcacheds that no other installation manages.
 func (o *Options) clusters(ctx context.Context) ([]cachev1alpha1.Memcached, error) {
+	all, err := o.allClusters(ctx)
+	return slices.DeleteFunc(all, func(c cachev1alpha1.Memcached) bool { return o.managedByOther(&c) != "" }), err
+}
+
+// claims returns the claims with our finalizer, with any labels, except those of Memcacheds that
+// another installation manages.
+func (o *Options) claims(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	held, err := o.claimsWithFinalizer(ctx)
+	if err != nil || o.installation == "" {
+		return held, err
+	}
+	// The Memcacheds are read after the claims: a claim of one that was created meanwhile is known.
+	all, err := o.allClusters(ctx)
+	others := map[client.ObjectKey]bool{}
+	for i := range all {
+		others[client.ObjectKeyFromObject(&all[i])] = o.managedByOther(&all[i]) != ""
+	}
+	return slices.DeleteFunc(held, func(c metav1.PartialObjectMetadata) bool {
+		cluster, is := build.ClaimCluster(c.Name)
+		return is && others[client.ObjectKey{Namespace: c.Namespace, Name: cluster}]
+	}), err
+}
+
+// allClusters returns all Memcacheds; none if their kind doesn't exist any more.
+func (o *Options) allClusters(ctx context.Context) ([]cachev1alpha1.Memcached, error) {
 	var all []cachev1alpha1.Memcached
 	for _, namespace := range o.Namespaces {
 		var list cachev1alpha1.MemcachedList

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,7 @@ func TestWhatTheOperatorOwnsInAPodIsRefusedByName(t *testing.T) {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
 		}})
 	}
+	apart := corev1.TopologySpreadConstraint{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule}
 	const (
 		owned   = "mountPath must not be one of the operator's own"
 		clean   = "mountPath must be an absolute path"
@@ -71,6 +73,8 @@ func TestWhatTheOperatorOwnsInAPodIsRefusedByName(t *testing.T) {
 		"a member's claim":      {claim("data-cache-3"), map[string]string{"": "podTemplate.volumes must not have a claim of the members"}},
 		"a claim of another's":  {claim("data-cacher-3"), map[string]string{"": ""}},
 		"a variable twice":      {cachev1alpha1.PodTemplate{Env: []corev1.EnvVar{{Name: "A"}, {Name: "A"}}}, map[string]string{"": "Duplicate value"}},
+		"a pull Secret twice":   {cachev1alpha1.PodTemplate{ImagePullSecrets: []corev1.LocalObjectReference{{Name: "a"}, {Name: "a"}}}, map[string]string{"": "Duplicate value"}},
+		"a constraint twice":    {cachev1alpha1.PodTemplate{TopologySpreadConstraints: slices.Repeat([]corev1.TopologySpreadConstraint{apart}, 2)}, map[string]string{"": "Duplicate value"}},
 		"a container that fits": {sidecar(func(*corev1.Container) {}), map[string]string{"": ""}},
 	} {
 		for kind, of := range kinds {

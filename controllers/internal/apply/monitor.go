@@ -63,7 +63,7 @@ func (m *Monitors) apply(ctx context.Context, a access, c *cachev1alpha1.Memcach
 		return found, err
 	case live != nil && !metav1.IsControlledBy(live, c):
 		return found, &identity.NameTakenError{Kind: build.ServiceMonitorKind.Kind, Name: c.Name}
-	case live == nil || !contains(live.Object, desired.Object) && !asSent(live, hash, desired):
+	case live == nil || !monitorAsWanted(live, desired, hash):
 		desired.SetAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 		err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
 		if err != nil {
@@ -96,6 +96,12 @@ func (a access) deleteServiceMonitor(ctx context.Context, c *cachev1alpha1.Memca
 		return err
 	}
 	return a.delete(ctx, live)
+}
+
+// monitorAsWanted tells whether the live ServiceMonitor is what the last write of the desired one left. What is
+// no longer desired, such as an interval, only another write removes.
+func monitorAsWanted(live, desired *unstructured.Unstructured, hash string) bool {
+	return live.GetAnnotations()[cachev1alpha1.AnnotationApplied] == hash && (contains(live.Object, desired.Object) || asSent(live, hash, desired))
 }
 
 // contains tells whether live has all desired fields and values; the server adds fields of its own.

@@ -150,8 +150,8 @@ func NewRouters(read RingReader, changed func(cluster types.NamespacedName)) *Ro
 func (r *Routers) Start(ctx context.Context) error { return r.sampler.Start(ctx) }
 
 // Behind returns the routers that have not acknowledged the table, as far as is known. From now on
-// these routers are asked, at this port, and given the table; the others are not.
-func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.RingTable, pods ...*corev1.Pod) (behind []Behind) {
+// these routers are asked, each at its port, and given the table; the others are not.
+func (r *Routers) Behind(cluster types.NamespacedName, port func(*corev1.Pod) int32, t *contract.RingTable, pods ...*corev1.Pod) (behind []Behind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	number := t.Number
@@ -168,7 +168,7 @@ func (r *Routers) Behind(cluster types.NamespacedName, port int32, t *contract.R
 		is := processOf(pod)
 		kept[is] = last[is]
 		if last[is] != number {
-			address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port)))
+			address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port(pod))))
 			targets = append(targets, routerTarget{address, is, r.tables[cluster]})
 			names[is] = pod.Name
 		}

@@ -156,7 +156,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	until := func(what string, done func([]Behind) bool) {
 		t.Helper()
 		for deadline := wait.Over(); ; {
-			behind := r.Behind(key, port, &contract.RingTable{Number: number, Key: "key"}, pods...)
+			behind := r.Behind(key, atPort(port), &contract.RingTable{Number: number, Key: "key"}, pods...)
 			if done(behind) {
 				return
 			}
@@ -193,7 +193,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	set("10.0.0.1", contract.RingAcknowledged{Number: 7, Acknowledged: 7})
 	until("it has the table again", func(b []Behind) bool { return len(b) == 1 && silent(b[0]) })
 	number = 8
-	if b := r.Behind(key, port, &contract.RingTable{Number: number, Key: "key"}, pods...); len(b) != 3 || b[0].Why+b[1].Why+b[2].Why != "" {
+	if b := r.Behind(key, atPort(port), &contract.RingTable{Number: number, Key: "key"}, pods...); len(b) != 3 || b[0].Why+b[1].Why+b[2].Why != "" {
 		t.Errorf("no router has answered about the next table, and behind are %+v", b)
 	}
 	until("they say that they are behind the next table", func(b []Behind) bool { return len(b) == 3 && b[0].Why != "" && b[1].Why != "" && silent(b[2]) })
@@ -203,7 +203,7 @@ func TestRoutersAreAskedUntilTheyHaveTheTable(t *testing.T) {
 	if given := r.Given(key, "other"); given != nil {
 		t.Errorf("another cluster's routers are given %+v", given)
 	}
-	r.Behind(key, port, &contract.RingTable{Number: number, Key: "other"}, pods...)
+	r.Behind(key, atPort(port), &contract.RingTable{Number: number, Key: "other"}, pods...)
 	if given := r.Given(key, "other"); given == nil || r.Given(key, "key") != nil {
 		t.Errorf("a cluster with the same name is given %+v", given)
 	}
@@ -224,7 +224,7 @@ func TestATableOfAStranger(t *testing.T) {
 	key := types.NamespacedName{Name: "cache"}
 	table := func(signer string) *contract.RingTable {
 		t := &contract.RingTable{Number: 7, Signer: signer}
-		r.Behind(key, 11212, t)
+		r.Behind(key, atPort(11212), t)
 		return t
 	}
 	for _, test := range []struct {
@@ -249,3 +249,6 @@ func TestATableOfAStranger(t *testing.T) {
 		t.Error("the first table that is found is strange")
 	}
 }
+
+// atPort is the port of every pod.
+func atPort(port int32) func(*corev1.Pod) int32 { return func(*corev1.Pod) int32 { return port } }

@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -271,18 +272,19 @@ func MemoryOf(command []string) int64 {
 
 // MemberArgs are the parts of a member's command that the operator reads: its ports and its memory.
 func MemberArgs(command []string) []string {
-	const most = 32 // bytes of one argument
 	var kept []string
 	for i, a := range command {
-		if strings.HasPrefix(a, exportFlag) && len(a) <= most && len(kept) == 0 {
-			kept = append(kept, a)
+		for _, flag := range []string{exportFlag, probeFlag} {
+			if strings.HasPrefix(a, flag) && len(a) <= maxArg && !slices.ContainsFunc(kept, func(k string) bool { return strings.HasPrefix(k, flag) }) {
+				kept = append(kept, a)
+			}
 		}
 		if a != "memcached" {
 			continue
 		}
 		if memory := memoryArgs(command[i:]); memory != nil {
 			kept = append(kept, memory...)
-			if port := command[i+len(memory):]; len(port) > 1 && port[0] == portFlag && len(port[1]) <= most {
+			if port := command[i+len(memory):]; len(port) > 1 && port[0] == portFlag && len(port[1]) <= maxArg {
 				kept = append(kept, port[:2]...)
 			}
 			return kept
@@ -290,6 +292,17 @@ func MemberArgs(command []string) []string {
 	}
 	return nil
 }
+
+// RouterArgs is the part of a router's command that the operator reads: the port at which it is asked.
+func RouterArgs(command []string) []string {
+	if i := slices.IndexFunc(command, func(a string) bool { return strings.HasPrefix(a, adminFlag) && len(a) <= maxArg }); i >= 0 {
+		return command[i : i+1]
+	}
+	return nil
+}
+
+// maxArg is the longest argument of a command that is kept, in bytes.
+const maxArg = 32
 
 // memoryArgs are the part of a member's command that MemoryOf reads; nil if it is missing.
 func memoryArgs(command []string) []string {

@@ -90,8 +90,30 @@ func portsInCommand(args []string) (p MemberPorts, ok bool) {
 
 const (
 	exportFlag = "--" + contract.FlagExportPort + "="
+	probeFlag  = "--" + contract.FlagProbePort + "="
+	adminFlag  = "--" + contract.FlagAdmin + "=:"
 	portFlag   = "-p"
 )
+
+// AskedAt is the port at which the operator asks the pod of a member or a router about itself: the one
+// in its command, because a change of the spec may have moved that port, and pods are replaced one by
+// one; or else bySpec.
+func AskedAt(pod *corev1.Pod, bySpec int32) int32 {
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if c.Name != ContainerMemcached && c.Name != ContainerRouter {
+			continue
+		}
+		for _, a := range c.Command {
+			for _, flag := range []string{probeFlag, adminFlag} {
+				if text, is := strings.CutPrefix(a, flag); is && parsePort(text) > 0 {
+					return parsePort(text)
+				}
+			}
+		}
+	}
+	return bySpec
+}
 
 // parsePort returns 0 if the text is not a port.
 func parsePort(text string) int32 {

@@ -23,7 +23,7 @@ func (r *Reader) observeCertificates(key client.ObjectKey, o *State) {
 	add := func(all []corev1.Pod, port int32) {
 		for i := range all {
 			if p := &all[i]; p.DeletionTimestamp == nil && p.Status.PodIP != "" && status.PodReady(p) {
-				pods, ports[p] = append(pods, p), port
+				pods, ports[p] = append(pods, p), build.AskedAt(p, port)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/status"
 )
 
 // Other software injects containers beside the drainer, such as a mesh's proxy or a log shipper.
@@ -31,13 +32,18 @@ func drainerOf(pod *corev1.Pod) corev1.ContainerState {
 func drainerRuns(pod *corev1.Pod) bool { return !podEnded(pod) && drainerOf(pod).Running != nil }
 
 // atWork tells whether the pod's drainer is at work, as far as its node reports. The pod of a node
-// that is gone seems to run, but Kubernetes soon marks it as not ready.
+// that is gone seems to run, but Kubernetes soon marks it as not ready. A kubelet does so, too, if a
+// container beside the drainer isn't ready or has ended, and gives a reason then.
 func atWork(pod *corev1.Pod) bool {
 	away := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue
+		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && !slices.Contains(kubeletsReasons, c.Reason)
 	})
 	return drainerRuns(pod) && pod.DeletionTimestamp == nil && !away
 }
+
+// kubeletsReasons are the kubelet's reasons why a pod that runs isn't ready. The controller that marks
+// the pods of a node that is gone keeps the reason, and a ready pod has none.
+var kubeletsReasons = []string{"ContainersNotReady", "ReadinessGatesNotReady"}
 
 // DrainerEnded tells whether the pod's drainer has ended.
 func DrainerEnded(pod *corev1.Pod) bool { return podEnded(pod) || drainerOf(pod).Terminated != nil }
@@ -76,3 +82,41 @@ func failAbandoned(out *claims.Job, job *batchv1.Job, pods []corev1.Pod) {
 	out.Message = fmt.Sprintf("Job %s: the drainer ended with exit code %d, and another container keeps its pod running", job.Name, ended.ExitCode)
 	out.Receipt, out.ReceiptErr = podReceipt(ended)
 }
+
+// initRuns returns the init container that the pod's drainer waits for, or nil. An init container that
+// goes on running beside the drainer is ready then.
+func initRuns(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.InitContainerStatuses {
+		if c := &pod.Status.InitContainerStatuses[i]; c.State.Running != nil && !c.Ready {
+			return c
+		}
+	}
+	return nil
+}
+
+// initFailed says which init container made the last of the Job's pods fail before its drainer
+// started, and how; empty if none did.
+func initFailed(pods []corev1.Pod, job *batchv1.Job) (why string) {
+	var last metav1.Time
+	for i := range pods {
+		pod := &pods[i]
+		if !podEnded(pod) || !metav1.IsControlledBy(pod, job) {
+			continue
+		}
+		for j := range pod.Status.InitContainerStatuses {
+			c := &pod.Status.InitContainerStatuses[j]
+			ended := c.State.Terminated
+			if ended == nil || ended.ExitCode == 0 || ended.FinishedAt.Before(&last) {
+				continue
+			}
+			last, why = ended.FinishedAt, fmt.Sprintf("init container %s of pod %s ended with exit code %d", c.Name, pod.Name, ended.ExitCode)
+			if ended.Message != "" {
+				why += ": " + status.Printable(ended.Message, maxInitWords)
+			}
+		}
+	}
+	return why
+}
+
+// maxInitWords bounds a quotation of an init container's message, in bytes.
+const maxInitWords = 256

@@ -119,6 +119,10 @@ func podWaits(pod *corev1.Pod, now time.Time) status.Wait {
 	switch slow := now.Sub(pod.CreationTimestamp.Time) >= slowStart; {
 	case wait.Message != "":
 		wait.Message = fmt.Sprintf("pod %s: %s", pod.Name, wait.Message)
+	case slow && initRuns(pod) != nil:
+		c := initRuns(pod)
+		wait.Message = fmt.Sprintf("pod %s: init container %s has been running since %s, and the drainer starts after it",
+			pod.Name, c.Name, c.State.Running.StartedAt.UTC().Format(time.RFC3339))
 	case slow && pod.Spec.NodeName != "":
 		wait.Message = fmt.Sprintf("node %s has not started the drainer, which has been waiting since %s", pod.Spec.NodeName, since)
 	case wait.Reason != "":
@@ -133,7 +137,7 @@ func lastAttempt(cluster *cachev1alpha1.Memcached, job *batchv1.Job, pods []core
 	if failed == 0 {
 		return ""
 	}
-	why := "its pod is gone"
+	why := cmp.Or(initFailed(pods, job), "its pod is gone")
 	if ended := lastEnded(pods, job); ended != nil {
 		why = fmt.Sprintf("exit code %d", ended.ExitCode)
 		if r, err := podReceipt(ended); err == nil && r.Reason != "" {

@@ -59,6 +59,12 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 	good := func(s *corev1.PodStatus) {
 		s.ContainerStatuses = []corev1.ContainerStatus{{Name: build.ContainerDrainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 	}
+	initEnded := func(code int32, at time.Time, message string) func(*corev1.PodStatus) {
+		return func(s *corev1.PodStatus) {
+			waiting("PodInitializing", "")(s)
+			s.InitContainerStatuses = []corev1.ContainerStatus{{Name: "fetch", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(at), Message: message}}}}
+		}
+	}
 	proxyRuns := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	proxyWaits := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such proxy"}}
 	unreachable := ended(`{"version":1,"reason":"SurvivorUnreachable","message":"cache-0 is silent"}`)
@@ -110,6 +116,15 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 			status.Wait{Reason: "Retrying", Message: "failed attempts: 1, the last one: exit code 4"}, true},
 		"the next one waits": {1, []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodPending, unschedulable)},
 			status.Wait{Reason: "Unschedulable", Message: "failed attempts: 1, the last one: SurvivorUnreachable: cache-0 is silent; now: the drainer has been waiting for a node since 1970-01-01T01:23:20Z: no node"}, true},
+		"an init container runs on": {0, []corev1.Pod{slow(pod(corev1.PodPending, func(s *corev1.PodStatus) {
+			waiting("PodInitializing", "")(s)
+			s.InitContainerStatuses = []corev1.ContainerStatus{
+				{Name: "proxy", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}}},
+				{Name: "fetch", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}}},
+			}
+		}))}, status.Wait{Reason: "PodInitializing", Message: "pod p: init container fetch has been running since 1970-01-01T01:23:20Z, and the drainer starts after it"}, true},
+		"an init container failed": {2, []corev1.Pod{pod(corev1.PodFailed, initEnded(3, now, "no\nroute")), pod(corev1.PodFailed, initEnded(7, now.Add(-time.Minute), ""))},
+			status.Wait{Reason: "Retrying", Message: "failed attempts: 2, the last one: init container fetch of pod p ended with exit code 3: no route"}, true},
 		"its node is lost": {1, nil, status.Wait{Reason: "Retrying", Message: "failed attempts: 1, the last one: its pod is gone"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,5 +184,18 @@ func TestADrainerThatRunsOutOfMemorySaysSo(t *testing.T) {
 		if got, _ := jobWaits(c, job, []corev1.Pod{pod}, time.Unix(5000, 0)); !strings.Contains(got.Message, "OOMKilled, exit code 137; ") || !strings.Contains(got.Message, want) {
 			t.Errorf("%+v, want %s", got, want)
 		}
+	}
+}
+
+// The Job's own words say only that its pods failed again and again.
+func TestAJobWhoseInitContainerFailedSaysWhich(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job"}}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "True", Reason: "BackoffLimitExceeded", Message: "too often"}}
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: ptr.To(true)}}}}
+	pod.Status.Phase = corev1.PodFailed
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "fetch", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "drainer", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
+	if got, want := PlanJob(job, []corev1.Pod{pod}).Message, "Job job: BackoffLimitExceeded: too often: init container fetch of pod p ended with exit code 3"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

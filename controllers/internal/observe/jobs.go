@@ -52,7 +52,7 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 		if jobState(job) == claims.JobActive {
 			continue
 		}
-		if lastEnded(o.DrainerPods, job) == nil {
+		if lastEnded(o.DrainerPods, job) == nil && initFailed(o.DrainerPods, job) == "" {
 			// The cache may have the end of the Job before the end of its pod.
 			var pods corev1.PodList
 			err := r.Live.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name})
@@ -136,7 +136,11 @@ func PlanJob(job *batchv1.Job, pods []corev1.Pod) claims.Job {
 		return out
 	}
 	out.Message, out.Ended = jobMessage(job), jobEnded(job)
-	out.Receipt, out.ReceiptErr = podReceipt(lastEnded(pods, job))
+	ended := lastEnded(pods, job)
+	if why := initFailed(pods, job); ended == nil && out.Message != "" && why != "" {
+		out.Message += ": " + why
+	}
+	out.Receipt, out.ReceiptErr = podReceipt(ended)
 	return out
 }
 

@@ -204,7 +204,8 @@ func TestJobIsCompleteWhenItsDrainerLeftAReceiptThatAddsUp(t *testing.T) {
 	}
 }
 
-// The pod of a node that is gone seems to run until it is deleted.
+// The pod of a node that is gone seems to run until it is deleted. What runs beside the drainer doesn't
+// count: an init script of a mesh that has ended, a log shipper that isn't ready.
 func TestADrainerWhoseNodeIsGoneIsNotAtWork(t *testing.T) {
 	running := func(change func(*corev1.Pod)) *corev1.Pod {
 		pod := &corev1.Pod{Status: corev1.PodStatus{
@@ -224,6 +225,12 @@ func TestADrainerWhoseNodeIsGoneIsNotAtWork(t *testing.T) {
 		"its node doesn't answer":  {running(func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }), false},
 		"it has not started":       {running(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }), false},
 		"no condition was written": {running(func(p *corev1.Pod) { p.Status.Conditions = nil }), true},
+		"a container beside it isn't ready": {running(func(p *corev1.Pod) {
+			p.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady", Message: "containers with unready status: [shipper]"}
+		}), true},
+		"a readiness gate is not passed": {running(func(p *corev1.Pod) {
+			p.Status.Conditions[0].Status, p.Status.Conditions[0].Reason = corev1.ConditionFalse, "ReadinessGatesNotReady"
+		}), true},
 	} {
 		if got := atWork(test.pod); got != test.want {
 			t.Errorf("%s: at work is %t", what, got)

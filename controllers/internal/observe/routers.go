@@ -118,7 +118,7 @@ func (r *Reader) observeRings(key client.ObjectKey, o *State) {
 	run, silent := o.routersServe()
 	t := o.Routers.Told
 	t.Key = string(o.Cluster.UID) // another client may have written another key
-	o.Routers.Behind = r.Rings.Behind(key, build.RouterAdminPort(o.Cluster), t, run...)
+	o.Routers.Behind = r.Rings.Behind(key, func(p *corev1.Pod) int32 { return build.AskedAt(p, build.RouterAdminPort(o.Cluster)) }, t, run...)
 	if t.State != contract.RingStable {
 		for _, p := range silent {
 			since := o.Routers.Since

@@ -32,7 +32,7 @@ func certificateValid(in *Input, w *waits) *metav1.Condition {
 		return says(kind, false, t.reason, "%s", t.message)
 	}
 	if !certificatesAsked(in) {
-		return meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
+		return saidOfCertificate(in)
 	}
 	first := firstToEnd(in)
 	switch {
@@ -74,9 +74,11 @@ func certificateTrouble(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// saidOfCertificate is what was said before, if no pod has been asked since.
+// saidOfCertificate is what was said before, if no pod has been asked since. It counts no more in a
+// cluster that hibernates: no pod has the certificate, and those that return read the Secret.
 func saidOfCertificate(in *Input) *metav1.Condition {
-	if in.Cluster.Spec.TLS == nil || certificatesAsked(in) {
+	hibernates := *in.Cluster.Spec.Size == 0 && len(in.Pods) == 0 && len(in.RouterPods) == 0
+	if in.Cluster.Spec.TLS == nil || certificatesAsked(in) || hibernates {
 		return nil
 	}
 	return meta.FindStatusCondition(in.Cluster.Status.Conditions, cachev1alpha1.ConditionCertificateValid)

@@ -73,3 +73,26 @@ func TestWithoutTLSThereIsNoConditionOfACertificate(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 }
+
+// A person may renew the certificate while no pod runs that could tell.
+func TestACertificateThatNoPodHasAnyMoreIsForgotten(t *testing.T) {
+	in := certified(Certificate{Pod: "cache-0", NotAfter: now.Add(-time.Hour)})
+	in.Cluster.Status = Compute(in)
+	in.Certificates, in.Plan.Replicas, *in.Cluster.Spec.Size = nil, 0, 0
+	said := func() bool {
+		s := Compute(in)
+		return meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionCertificateValid) != nil && meta.IsStatusConditionTrue(s.Conditions, cachev1alpha1.ConditionDegraded)
+	}
+	if !said() {
+		t.Error("members are still ending, and it is forgotten")
+	}
+	pods := in.Pods
+	in.Pods, in.RouterPods = nil, pods[:1]
+	if !said() {
+		t.Error("routers have the certificate, too, and it is forgotten")
+	}
+	in.RouterPods = nil
+	if said() {
+		t.Error("no pod has it, and it is still said")
+	}
+}

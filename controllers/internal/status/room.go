@@ -11,15 +11,16 @@ import (
 // the spec asks to wait for room; if the spec doesn't, the answer changes nothing. The answer is from the beginning of the scale-down, and stays until the volumes are gone. While the
 // size waits for room, Degraded says so instead.
 func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Advice {
+	begins := in.Room != nil && in.Plan.SizeBlocked == plan.NotBlocked // otherwise the numbers change while the size waits
 	switch room := in.Room; {
 	case in.Plan.SizeBlocked == plan.BlockedByShortage:
 		return nil
-	case room.Short():
+	case begins && room.Short():
 		return advise(cachev1alpha1.ReasonShortOfMemory, "%s: what was used least recently will be evicted", itemsAndRoom(room))
-	case room != nil && room.Unknown != "" && in.Cluster.Spec.Drain.OnShortage == cachev1alpha1.ShortageWait:
+	case begins && room.Unknown != "" && in.Cluster.Spec.Drain.OnShortage == cachev1alpha1.ShortageWait:
 		return advise(cachev1alpha1.ReasonMemoryUnknown,
 			"the scale-down doesn't wait for room, because it is not known whether the items of the leaving members fit on the survivors: %s", room.Unknown)
-	case room == nil && (len(s.Drains) > 0 || s.Size > in.Plan.Replicas): // the scale-down has begun
+	case !begins && (len(s.Drains) > 0 || s.Size > in.Plan.Replicas): // the scale-down has begun
 		return said(s.Advice, cachev1alpha1.ReasonShortOfMemory, cachev1alpha1.ReasonMemoryUnknown)
 	}
 	return nil

@@ -16,6 +16,7 @@ func TestAdviceTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
 	room := func(r plan.Room) func(*Input) { return func(in *Input) { in.Room = &r } }
 	waits := func(in *Input) { in.Cluster.Spec.Drain.OnShortage = cachev1alpha1.ShortageWait }
 	before := func(in *Input) { in.Cluster.Status.Advice = []cachev1alpha1.Advice{{Reason: short, Message: "told"}} }
+	blocked := func(in *Input) { in.Plan.SizeBlocked = plan.BlockedByDrain }
 	for name, test := range map[string]struct {
 		in      *Input
 		reason  string
@@ -35,7 +36,13 @@ func TestAdviceTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
 		"a pod is on its way":                        {input(3).with(before).with(func(in *Input) { in.Plan.Replicas = 2 }), short, "told"},
 		"a drain runs":                               {input(2).with(before).leaving(2, claims.Draining, "", ""), short, "told"},
 		"the volumes are gone":                       {input(2).with(before), "", ""},
-		"the next ones have room":                    {input(3).with(before).with(room(plan.Room{Leaving: 1, Free: 2})), "", ""},
+		"they don't, and the size waits for another drain": {
+			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})).with(blocked), "", "",
+		},
+		"a drain runs, and the next size waits for it": {
+			input(2).with(before).leaving(2, claims.Draining, "", "").with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})).with(blocked), short, "told",
+		},
+		"the next ones have room": {input(3).with(before).with(room(plan.Room{Leaving: 1, Free: 2})), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			advice := compute(t, test.in).Advice

@@ -19,7 +19,7 @@ func keysElsewhere(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.A
 	case share == 0 && after.Fragile():
 		return advise(cachev1alpha1.ReasonAddressesHashed,
 			"clients of %s hash the members' IP addresses, so they look elsewhere for some keys when a member gets a new pod", client)
-	case share == 0:
+	case share == 0 || routersFindAll(in.Cluster):
 		return nil
 	}
 	then := "these keys are misses until their items are moved"
@@ -29,6 +29,12 @@ func keysElsewhere(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.A
 	return advise(cachev1alpha1.ReasonOtherKeysMove,
 		"from %d to %d members, clients of %s look elsewhere for about %.0f%% of all keys although the members that have them stay: %s",
 		from, to, client, math.Max(1, 100*share), then)
+}
+
+// routersFindAll tells whether only routers call the members, and look at the old owner of a key, too,
+// until its item is moved.
+func routersFindAll(c *cachev1alpha1.Memcached) bool {
+	return build.RoutersExclusive(c) && c.Spec.Routing.Moves != cachev1alpha1.MovesOff && build.Patience(c) > 0
 }
 
 // scaleDown returns the numbers of members before and after the present scale-down, or else before

@@ -2,6 +2,9 @@ package status
 
 import (
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/memcached-operator/controllers/internal/claims"
 
@@ -12,6 +15,9 @@ import (
 func TestAdviceTellsWhichKeysAScaleDownLoses(t *testing.T) {
 	routedBy := func(client string) func(*Input) {
 		return func(in *Input) { in.Cluster.Spec.Routing.Client = cachev1alpha1.Client(client) }
+	}
+	exclusive := func(in *Input) {
+		in.Cluster.Spec.Router, in.Cluster.Spec.Routing.Patience = &cachev1alpha1.RouterSpec{Exclusive: true}, &metav1.Duration{Duration: time.Minute}
 	}
 	stable := func(in *Input) { in.Cluster.Spec.Routing.Addresses = cachev1alpha1.AddressesStable }
 	for name, test := range map[string]struct {
@@ -30,6 +36,14 @@ func TestAdviceTellsWhichKeysAScaleDownLoses(t *testing.T) {
 		"of two, nothing is to mix": {input(2).with(routedBy("gomemcache")), "", ""},
 		"of one":                    {input(1).with(routedBy("gomemcache")), "", ""},
 		"to none":                   {input(0).with(routedBy("gomemcache")), "", ""},
+		"routers find all":          {input(10).with(routedBy("gomemcache")).with(exclusive), "", ""},
+		"beside routers":            {input(10).with(routedBy("gomemcache")).with(func(in *Input) { in.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{} }), cachev1alpha1.ReasonOtherKeysMove, "from 10 to 9"},
+		"routers, and nothing is moved": {
+			input(10).with(routedBy("gomemcache")).with(exclusive).with(func(in *Input) { in.Cluster.Spec.Routing.Moves = cachev1alpha1.MovesOff }), cachev1alpha1.ReasonOtherKeysMove, "stored again",
+		},
+		"routers, and members leave at once": {
+			input(10).with(routedBy("gomemcache")).with(exclusive).with(func(in *Input) { in.Cluster.Spec.Routing.Patience = &metav1.Duration{} }), cachev1alpha1.ReasonOtherKeysMove, "from 10 to 9",
+		},
 		"a ring that is denser now": {input(25).with(routedBy("twemproxy")), cachev1alpha1.ReasonOtherKeysMove, "about 2%"},
 	} {
 		t.Run(name, func(t *testing.T) {

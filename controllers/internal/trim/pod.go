@@ -26,7 +26,7 @@ const (
 const maxPodIPs = 2
 
 // Pod keeps the parts of a pod that a reconcile reads: metadata, node, memcached's ports and
-// memory, and the states of its containers. The cache also passes tombstones, which are not pods
+// memory, a router's port, and the states of its containers. The cache also passes tombstones, which are not pods
 // and are returned unchanged.
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
@@ -34,7 +34,7 @@ func Pod(object any) (any, error) {
 		return object, nil
 	}
 	metadata(&pod.ObjectMeta, ofPods)
-	pod.Spec = corev1.PodSpec{NodeName: name(pod.Spec.NodeName), Containers: memcached(pod.Spec.Containers)}
+	pod.Spec = corev1.PodSpec{NodeName: name(pod.Spec.NodeName), Containers: served(pod.Spec.Containers)}
 	s := pod.Status
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPhase(name(string(s.Phase))), PodIP: name(s.PodIP)}
 	for _, ip := range s.PodIPs[:min(len(s.PodIPs), maxPodIPs)] {
@@ -47,11 +47,15 @@ func Pod(object any) (any, error) {
 	return pod, nil
 }
 
-// memcached keeps the container's name, and the parts of its command that have its ports and its memory.
-func memcached(all []corev1.Container) []corev1.Container {
+// served keeps the name of memcached's or the router's container, and the parts of its command that a
+// reconcile reads.
+func served(all []corev1.Container) []corev1.Container {
 	for i := range all {
-		if c := &all[i]; c.Name == build.ContainerMemcached {
+		switch c := &all[i]; c.Name {
+		case build.ContainerMemcached:
 			return []corev1.Container{{Name: c.Name, Command: build.MemberArgs(c.Command)}}
+		case build.ContainerRouter:
+			return []corev1.Container{{Name: c.Name, Command: build.RouterArgs(c.Command)}}
 		}
 	}
 	return nil
