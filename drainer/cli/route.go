@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -198,21 +197,15 @@ func serveAdmin(address string, r *router.Router, ring *ringFile, certificate ht
 		_ = json.NewEncoder(w).Encode(ring.acknowledged(r))
 	}
 	mux.HandleFunc("GET /ring", say)
-	const ( // tables may be large, and any client can send one
-		atOnce       = 4
-		tableTimeout = time.Second
-	)
-	places := make(chan struct{}, atOnce)
+	var tables arriving
 	mux.HandleFunc("PUT /ring", func(w http.ResponseWriter, q *http.Request) {
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-		default:
-			http.Error(w, "other tables are read", http.StatusServiceUnavailable)
+		table := tables.begin(w)
+		if table == nil {
+			http.Error(w, "other tables are taken", http.StatusServiceUnavailable)
 			return
 		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(tableTimeout))
-		text, err := io.ReadAll(http.MaxBytesReader(w, q.Body, contract.MaxRingTable))
+		defer tables.end(table)
+		text, err := tables.read(table, w, q)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,6 +136,39 @@ func TestARouterWithoutASignerIsGivenNothing(t *testing.T) {
 		if status := r.give(t, string(text), contract.NewRingSigner().Sign(text, "")); status != http.StatusForbidden {
 			t.Errorf("status %d", status)
 		}
+	}
+}
+
+// Any pod may be able to send tables that never arrive in full. They don't keep the operator's out.
+func TestTablesThatDoNotComeKeepNoOtherOut(t *testing.T) {
+	t.Parallel()
+	const key = "uid"
+	signer := contract.NewRingSigner()
+	path, first := filepath.Join(t.TempDir(), "ring"), contract.NumberAt(time.Now())-100
+	table := contract.RingTable{Number: first, State: contract.RingStable, Key: key, Signer: signer.Public(),
+		New: contract.Ring{Client: "gomemcache", Servers: []string{memcachedtest.Start(t).Address()}}}
+	writeRing(t, path, table)
+	r := route(t, "--ring-file="+path)
+	for range 8 {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", r.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte("PUT /ring HTTP/1.1\r\nHost: router\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
+			t.Errorf("the router does not read it: %q, %v", line, err)
+		}
+	}
+	table.Number, table.Key = first+1, ""
+	text, err := json.Marshal(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status := r.give(t, string(text), signer.Sign(text, key)); status != http.StatusOK {
+		t.Errorf("status %d", status)
 	}
 }
 

@@ -70,10 +70,12 @@ type Dial func(ctx context.Context) (*memcache.Conn, error)
 func Items(ctx context.Context, dial Dial, dir string, most int64, keep func(*Entry) bool) (*List, error) {
 	file, err := os.CreateTemp(dir, "keys-")
 	if err != nil {
-		return nil, err
+		return nil, &FileError{err}
 	}
 	l := &List{file: file, most: most}
-	if err = os.Remove(file.Name()); err == nil {
+	if err = os.Remove(file.Name()); err != nil {
+		err = &FileError{err}
+	} else {
 		err = l.dump(ctx, dial, "lru_crawler metadump hash", keep)
 	}
 	if errors.As(err, new(*RefusedError)) {
@@ -96,10 +98,10 @@ func (l *List) dump(ctx context.Context, dial Dial, command string, keep func(*E
 		defer conn.Close()
 		defer context.AfterFunc(ctx, func() { conn.Close() })()
 		if err := l.file.Truncate(0); err != nil {
-			return err
+			return &FileError{err}
 		}
 		if _, err := l.file.Seek(0, 0); err != nil {
-			return err
+			return &FileError{err}
 		}
 		l.len, l.bytes, l.cut = 0, 0, false
 		if err := conn.Send([]byte(command + "\r\n")); err != nil {
@@ -143,7 +145,7 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 			return err
 		}
 		if end {
-			return w.Flush()
+			return written(w.Flush())
 		}
 		if string(line) == "OK" {
 			continue // precedes the listing from 1.6.43 on
@@ -156,12 +158,32 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 		}
 		record = e.appendTo(record[:0])
 		if l.cut = l.bytes+int64(len(record)) > l.most; l.cut {
-			return w.Flush() // the crawler ends with the connection
+			return written(w.Flush()) // the crawler ends with the connection
 		}
 		l.len++
 		l.bytes += int64(len(record))
-		w.Write(record) // Flush returns the first error
+		if _, err := w.Write(record); err != nil {
+			return written(err)
+		}
 	}
+}
+
+// FileError is about the list's file, not about memcached: asking that again would not help.
+type FileError struct{ err error }
+
+func written(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &FileError{err}
+}
+
+func (e *FileError) Error() string { return "the list of keys to be moved: " + e.err.Error() }
+func (e *FileError) Unwrap() error { return e.err }
+
+// Failure returns the receipt's reason and the exit code. There may be room for the next attempt.
+func (e *FileError) Failure() (reason string, exitCode int) {
+	return "ListNotWritten", contract.ExitFailed
 }
 
 // appendTo writes an entry in the form that readFrom reads: the key after its length, and the numbers.
@@ -235,7 +257,7 @@ func End(line []byte) (bool, error) {
 func (l *List) All() iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		if _, err := l.file.Seek(0, 0); err != nil {
-			yield(nil, err)
+			yield(nil, &FileError{err})
 			return
 		}
 		r := bufio.NewReaderSize(l.file, 64<<10)
@@ -245,7 +267,7 @@ func (l *List) All() iter.Seq2[*Entry, error] {
 			case err == io.EOF: //nolint:errorlint // a record that ends too early is another error
 				return
 			case err != nil:
-				yield(nil, fmt.Errorf("read the list of items: %w", err))
+				yield(nil, &FileError{err})
 				return
 			}
 			if !yield(&e, nil) {

@@ -324,6 +324,7 @@ func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) 
 	k := l.link(l.member)
 	defer k.close()
 	restarted := false
+	var file *crawl.FileError
 	err = l.ask(ctx, &k, func(c *memcache.Conn) (err error) {
 		if restarted, err = l.restarted(c); restarted || err != nil {
 			return err
@@ -336,8 +337,14 @@ func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) 
 		}, l.scratch, l.longest, func(e *crawl.Entry) bool {
 			return l.owner.Owner(e.Key) != l.self && !contract.IsMembersOwn(e.Key) && (l.leased == nil || !l.leased.leavesOut(e.Key))
 		})
+		if errors.As(err, &file) {
+			return nil // the member has answered
+		}
 		return err
 	})
+	if file != nil && err == nil {
+		return nil, file
+	}
 	if restarted && err == nil {
 		return nil, &sourceError{l.member.String(), errRestarted}
 	}

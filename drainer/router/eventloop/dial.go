@@ -43,9 +43,10 @@ type Loop struct {
 // Keep gives a loop a connection to a member, and another one when it is lost, until ctx ends.
 func (m *Members) Keep(ctx context.Context, address string, lost <-chan struct{}, loop Loop) {
 	said := ""
-	defer loop.Places.Leave(address)
+	holder := &Holder{address}
+	defer loop.Places.Leave(holder)
 	for wait := firstPause; ctx.Err() == nil; {
-		fd, version, err := m.connect(ctx, address, &loop)
+		fd, version, err := m.connect(ctx, holder, &loop)
 		if err != nil {
 			why := err.Error()
 			if why != said && ctx.Err() == nil {
@@ -74,15 +75,15 @@ func (m *Members) Keep(ctx context.Context, address string, lost <-chan struct{}
 }
 
 // connect returns a socket for the loop.
-func (m *Members) connect(ctx context.Context, address string, loop *Loop) (fd int, version string, err error) {
+func (m *Members) connect(ctx context.Context, holder *Holder, loop *Loop) (fd int, version string, err error) {
 	connecting, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
-	conn, version, err := m.Dialer.DialMember(connecting, "tcp", address)
+	conn, version, err := m.Dialer.DialMember(connecting, "tcp", holder.Address)
 	if err != nil {
-		loop.Places.Leave(address)
+		loop.Places.Leave(holder)
 		return -1, "", err
 	}
-	if twin, why := loop.Places.Take(address, conn.RemoteAddr().String(), time.Now()); why != "" {
+	if twin, why := loop.Places.Take(holder, conn.RemoteAddr().String(), time.Now()); why != "" {
 		if twin != "" {
 			loop.Doubted(twin, why)
 		}

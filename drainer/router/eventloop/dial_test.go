@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/router/eventloop"
+	"example.com/memcached-operator/test/wait"
 )
 
 // A loop gets a connection only to a memcached that answers, and another one when it is lost.
@@ -60,4 +61,81 @@ func TestAMemberIsConnectedWhenItAnswers(t *testing.T) {
 	}
 	cancel()
 	<-ended
+}
+
+// A member may be taken off the list and named again before its last answer has come. Its first connection then
+// ends beside the second one, and must not give up the place of that.
+func TestAMemberThatIsNamedAgainKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "VERSION 1.6.38\r\n")
+		}
+	}()
+	var places eventloop.Places
+	failures, doubted := make(chan string, 10), make(chan string, 10)
+	keep := func(address string) (connected chan struct{}, end func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		connected, ended := make(chan struct{}, 10), make(chan struct{})
+		go func() {
+			defer close(ended)
+			(&eventloop.Members{Timeout: wait.Long, Logf: t.Logf}).Keep(ctx, address, nil, eventloop.Loop{
+				Connected: func(fd int, _ string) bool {
+					_ = unix.Close(fd)
+					connected <- struct{}{}
+					return true
+				},
+				Failed: func(why string) {
+					select {
+					case failures <- why:
+					case <-ctx.Done():
+					}
+				},
+				Places: &places,
+				Doubted: func(address, _ string) {
+					select {
+					case doubted <- address:
+					case <-ctx.Done():
+					}
+				},
+			})
+		}()
+		return connected, func() {
+			cancel()
+			<-ended
+		}
+	}
+	address := listener.Addr().String()
+	first, leave := keep(address)
+	<-first
+	second, end := keep(address)
+	<-second
+	defer end()
+	leave()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin, end := keep("localhost:" + port)
+	defer end()
+	select {
+	case <-twin:
+		t.Error("another name that leads there is asked, too")
+	case why := <-failures:
+		if !strings.Contains(why, "its name leads to") {
+			t.Errorf("the other name failed: %q", why)
+		}
+		if got := <-doubted; got != address {
+			t.Errorf("%s is not asked", got)
+		}
+	}
 }

@@ -15,8 +15,12 @@ import (
 // have had time to change. If they still lead to one address, it belongs to the member that was there first.
 type Places struct {
 	mu sync.Mutex
-	by map[string]place
+	by map[*Holder]place
 }
+
+// Holder is who holds a place: a member, for as long as it is asked. If a member is taken off the list and named
+// again while its last answers are awaited, there are two, of the same address.
+type Holder struct{ Address string }
 
 type place struct {
 	remote string
@@ -26,42 +30,42 @@ type place struct {
 // namesChange is how long an outdated answer of a name server is usually believed.
 const namesChange = time.Minute
 
-// Take takes the address of a member that was dialled. If the member may not be asked there, why is the
+// Take takes the address that a member was reached at. If the member may not be asked there, why is the
 // reason, and twin is the address of another member that may not be asked either, if there is one. A nil
 // Places allows equal addresses.
-func (p *Places) Take(address, remote string, now time.Time) (twin, why string) {
+func (p *Places) Take(h *Holder, remote string, now time.Time) (twin, why string) {
 	if p == nil {
 		return "", ""
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.by == nil {
-		p.by = map[string]place{}
+		p.by = map[*Holder]place{}
 	}
-	own := p.by[address]
+	own := p.by[h]
 	if own.remote != remote {
 		own = place{remote, now}
-		p.by[address] = own
+		p.by[h] = own
 	}
 	for other, its := range p.by {
-		if other == address || its.remote != remote || own.since.Before(its.since) && now.Sub(its.since) >= namesChange {
+		if other.Address == h.Address || its.remote != remote || own.since.Before(its.since) && now.Sub(its.since) >= namesChange {
 			continue
 		}
-		why = fmt.Sprintf("its name leads to %s, where member %s is: which of the two is there is not known", remote, other)
+		why = fmt.Sprintf("its name leads to %s, where member %s is: which of the two is there is not known", remote, other.Address)
 		if its.since.Before(own.since) && now.Sub(own.since) >= namesChange {
 			return "", why
 		}
-		return other, why
+		return other.Address, why
 	}
 	return "", ""
 }
 
-// Leave gives the address up: the member can't be reached, or is no longer asked.
-func (p *Places) Leave(address string) {
+// Leave gives the place up: the member can't be reached, or is no longer asked.
+func (p *Places) Leave(h *Holder) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.by, address)
+	delete(p.by, h)
 }

@@ -28,12 +28,13 @@ func TestTwoMembersAtOnePlaceAreNotAskedUntilNamesHaveChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := &eventloop.Places{}
+			holders := map[string]*eventloop.Holder{a: {Address: a}, b: {Address: b}}
 			for i, want := range takes {
 				if want.remote == "" {
-					p.Leave(want.address)
+					p.Leave(holders[want.address])
 					continue
 				}
-				twin, why := p.Take(want.address, want.remote, after(want.at))
+				twin, why := p.Take(holders[want.address], want.remote, after(want.at))
 				if (why != "") != want.refused || twin != want.twin {
 					t.Errorf("%d: %s at %s: %q, and %q", i, want.address, want.remote, why, twin)
 				}
