@@ -54,6 +54,7 @@ func Start() (*ControlPlane, error) {
 		ControlPlaneStartTimeout: time.Until(wait.Deadline()),
 		ControlPlaneStopTimeout:  wait.Long,
 	}
+	c.env.CRDInstallOptions.MaxTime = time.Until(wait.Deadline())
 	c.env.ControlPlane.GetAPIServer().Configure().
 		Set("service-cluster-ip-range", "10.96.0.0/16"). // the default has 254 addresses for all tests
 		Set("max-requests-inflight", "2000").
