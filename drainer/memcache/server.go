@@ -16,7 +16,7 @@ import (
 // clients for a certificate if memcached does. As long as the files are the same, so is the configuration, with which
 // clients can resume their sessions.
 func (d Dialer) ServerTLS(verifyClients bool) (*tls.Config, error) {
-	// Looked at first, because their errors say which file is wrong.
+	// The certificate comes first, because its errors name the files.
 	if _, err := d.certificate(); err != nil {
 		return nil, err
 	}
