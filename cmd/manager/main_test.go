@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -184,7 +185,7 @@ func TestUninstallsFlagsAreParsedOrRefused(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreUnexported(uninstall.Options{})); err != nil || diff != "" {
 				t.Errorf("%v\n%s", err, diff)
 			}
 		})

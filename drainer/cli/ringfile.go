@@ -169,7 +169,7 @@ func (f *ringFile) watch(ctx context.Context, r *router.Router, logf func(format
 			f.trouble.Store(nil)
 		case err.Error() != said:
 			said = err.Error()
-			logf("the table of the rings: %s", said)
+			logf("the table of the rings can't be used: %s", said)
 			why := said
 			f.trouble.Store(&why)
 		}

@@ -45,7 +45,7 @@ func TestClientsLeaveOpenFilesForMembersAndTables(t *testing.T) {
 				args = append(args, "--client-tls-dir="+dir)
 			}
 			r := routeWith(t, fmt.Sprintf("%s=%d", filesVariable, most), args...)
-			r.WaitFor(fmt.Sprintf("the process may have %d files open", most))
+			r.WaitFor(fmt.Sprintf("the process may have %d open files", most))
 			var taken []net.Conn
 			get := func(c net.Conn) error {
 				if _, err := io.WriteString(c, "get k\r\n"); err != nil {

@@ -10,21 +10,19 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/listen"
+	"example.com/memcached-operator/drainer/memcache"
 )
 
 // Bounds of the resources that clients can take, even before they log in.
 const (
 	maxConnections = 1024
 	maxLine        = 512
-	// maxLogin bounds a login's data block, in bytes.
-	maxLogin = 2048
 	// handshake bounds TLS, and then the login. idle bounds the time between two requests, and answering the
 	// time that a client takes to read an answer.
 	handshake = 10 * time.Second
@@ -160,19 +158,8 @@ func (c *conversation) logIn(words []string) (answer string, last bool) {
 	if words[0] != "set" || len(words) != 5 {
 		return "CLIENT_ERROR unauthenticated\r\n", false
 	}
-	size, err := strconv.Atoi(words[4])
-	if err != nil || size < 0 || size > maxLogin {
-		return refused, true
-	}
-	data := make([]byte, size+2)
-	if _, err := io.ReadFull(c.r, data); err != nil {
-		return "", true
-	}
-	logins, err := c.Logins()
-	if err != nil || string(data[size:]) != "\r\n" {
-		return refused, true
-	}
-	if c.loggedIn = contract.Admits(logins, string(data[:size])); !c.loggedIn {
+	admitted, err := memcache.Admit(words, c.r, c.Logins)
+	if c.loggedIn = admitted && err == nil; !c.loggedIn {
 		return refused, true
 	}
 	return "STORED\r\n", false

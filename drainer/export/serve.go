@@ -11,14 +11,13 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/listen"
+	"example.com/memcached-operator/drainer/memcache"
 )
 
 const (
@@ -29,8 +28,6 @@ const (
 	// complainEvery, and the length of a line, bound the log: any client may connect, and an error may quote much of
 	// what it sent.
 	complainEvery = time.Second
-	// mostLogin bounds a login, in bytes.
-	mostLogin = 1 << 10
 )
 
 // Server streams the items of one memcached. There is one stream at a time: a new one ends the previous one,
@@ -173,7 +170,7 @@ func (s *Server) greet(conn net.Conn, r *bufio.Reader) (*wire.Request, error) {
 			}
 			return &request, nil
 		case bytes.HasPrefix(line, []byte("set ")) && !welcome:
-			if welcome, err = s.login(line, r); err != nil {
+			if welcome, err = memcache.Admit(strings.Fields(string(line)), r, s.Dialer.Logins); err != nil {
 				return nil, err
 			}
 			if answer = "STORED"; !welcome {
@@ -188,31 +185,12 @@ func (s *Server) greet(conn net.Conn, r *bufio.Reader) (*wire.Request, error) {
 			return nil, err
 		}
 	}
-	return nil, errors.New("a mover that asks for nothing")
+	return nil, errors.New("a mover has sent no request")
 }
 
 func write(conn net.Conn, line string) error {
 	_, err := io.WriteString(conn, line+"\r\n")
 	return err
-}
-
-// login reads a login as memcached does: the value of a set is "user password".
-func (s *Server) login(line []byte, r *bufio.Reader) (bool, error) {
-	fields := strings.Fields(string(line))
-	size, err := strconv.ParseUint(fields[len(fields)-1], 10, 31)
-	if err != nil || size > mostLogin {
-		return false, fmt.Errorf("a login of %.20q bytes", fields[len(fields)-1])
-	}
-	given := make([]byte, size+uint64(len("\r\n")))
-	if _, err := io.ReadFull(r, given); err != nil {
-		return false, err
-	}
-	logins, err := s.Dialer.Logins()
-	if err != nil {
-		return false, err
-	}
-	value, ended := bytes.CutSuffix(given, []byte("\r\n"))
-	return ended && contract.Admits(logins, string(value)), nil
 }
 
 // stream answers a request, and then makes a pass for each line that asks for one.
@@ -235,7 +213,7 @@ func (s *Server) stream(ctx context.Context, request *wire.Request, conn net.Con
 			return err
 		}
 		if string(bytes.TrimRight(line, "\r\n")) != wire.Pass {
-			return fmt.Errorf("a mover says %.40q", line)
+			return fmt.Errorf("a mover has sent an unknown request: %.40q", line)
 		}
 		if err := st.pass(ctx); err != nil {
 			return err

@@ -94,7 +94,7 @@ func (s *supervisor) watchStart(ctx context.Context) {
 			return
 		}
 		if why := j.look(seen, now.Sub(last)); why != "" {
-			s.std.Logf("memcached does not start: %s; it is killed, and starts again without its own restart", why)
+			s.std.Logf("memcached does not start: %s; it is killed, and will start again without resuming from its file", why)
 			s.unstarted.Store(true)
 			s.child.signal(syscall.SIGKILL)
 			return

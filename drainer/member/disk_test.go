@@ -78,7 +78,7 @@ func TestManifestCatchesUp(t *testing.T) {
 	detach := trace(s, fault{call: renames, file: contract.Manifest, fail: "ENOSPC"}.on(dir).arguments()...)
 	all := drainertest.Objects(96, 500)
 	drainertest.Store(t, s.Address(), all)
-	s.WaitFor("the manifest can't be kept current")
+	s.WaitFor("the manifest can't be kept up to date")
 	detach()
 	s.Settle(len(all))
 	s.End("saved")

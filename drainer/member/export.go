@@ -24,7 +24,7 @@ func (s *supervisor) export(ctx context.Context, address string) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.std.Logf("no items are streamed, so moves of them take longer: %v", err)
+			s.std.Logf("items can't be streamed to movers, so moves take longer: %v", err)
 		}
 		return
 	}

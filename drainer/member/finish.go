@@ -90,7 +90,7 @@ func (s *supervisor) saveMemory() error {
 }
 
 func (s *supervisor) uncounted(why error) {
-	s.std.Logf("the saved items can't be counted, and are saved all the same: %s", contract.OneLine(why))
+	s.std.Logf("the items are saved, but can't be counted: %s", contract.OneLine(why))
 }
 
 // saveToVolume writes the save, which was in memory until now, to the volume. saved tells whether memcached
@@ -100,7 +100,7 @@ func (s *supervisor) saveToVolume(saved bool) error {
 	if err != nil || written == nil {
 		return err
 	}
-	s.std.Logf("%d MiB are on the volume, at %d MiB/s", volume.Mebibytes(written.Bytes), written.Rate()>>20)
+	s.std.Logf("the save is on the volume: %d MiB, written at %d MiB/s", volume.Mebibytes(written.Bytes), written.Rate()>>20)
 	switch {
 	case written.Counted:
 		s.manifest.counted(written.Items)

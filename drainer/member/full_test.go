@@ -26,7 +26,7 @@ func TestASaveThatFindsNoRoomAtAllSaysSo(t *testing.T) {
 	drainertest.Store(t, s.Address(), all)
 	fault{call: "fallocate", file: unfinishedSave, fail: "ENOSPC"}.on(p.volume).attach(s)
 	s.Signal(syscall.SIGTERM)
-	if code := s.Wait(); code == 0 || !strings.Contains(s.Err.String(), "the outdated save on it is removed") {
+	if code := s.Wait(); code == 0 || !strings.Contains(s.Err.String(), "the outdated save is removed") {
 		t.Errorf("exit code %d: %s", code, s.Err.String())
 	}
 	p.expectAllOrNothing(all, true, warmfile.ReasonSaveFailed)

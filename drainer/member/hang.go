@@ -182,7 +182,7 @@ func (s *supervisor) endHung(ctx context.Context) {
 	began := time.Now()
 	within := max(leastToEnd, s.endWithin()-began.Sub(s.asked))
 	if s.untilItHangs(ctx, judgement{after: min(hangWhenAsked, within), most: within}, allThreads, func() bool { return true }) {
-		s.std.Logf("memcached does not end: it was told to %s ago; it is killed", time.Since(began).Round(time.Second))
+		s.std.Logf("memcached was told to end %s ago, and has not ended: it is killed", time.Since(began).Round(time.Second))
 		s.child.signal(syscall.SIGKILL)
 	}
 }

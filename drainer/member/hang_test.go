@@ -88,7 +88,7 @@ func (c clock) pass(toldToEnd bool) bool {
 		c.s.T.Fatal(err)
 	}
 	wait.For(c.s.T, "the supervisor to look", func() error {
-		if said := c.s.Err.String(); strings.Contains(said, "memcached hangs") || strings.Contains(said, "memcached does not end") {
+		if said := c.s.Err.String(); strings.Contains(said, "memcached hangs") || strings.Contains(said, "memcached was told to end") {
 			killed = true
 			return nil
 		}

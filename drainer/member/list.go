@@ -90,14 +90,14 @@ func (l *list) read(ctx context.Context, atOnce bool) error {
 	case before.Version == told.Version:
 		return nil
 	case before.Version > told.Version:
-		return fmt.Errorf("version %d is ignored: clients have been told version %d", told.Version, before.Version)
+		return fmt.Errorf("version %d is ignored, because clients already have version %d", told.Version, before.Version)
 	case !atOnce && l.holds(told.Version) && !resolves(ctx, before, told):
 		return nil
 	}
 	l.now.Store(told)
 	l.s.std.Logf("clients are told of %d members, version %d", len(told.Nodes), told.Version)
 	if err := volume.KeepList(l.s.Volume, told); err != nil {
-		return fmt.Errorf("keep it on the volume for the next start: %w", err)
+		return fmt.Errorf("store it on the volume for the next start: %w", err)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (l *list) serve(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil && !complained {
 			complained = true
-			l.s.std.Logf("no discovery: %v", err)
+			l.s.std.Logf("discovery is not served: %v", err)
 		}
 		_ = pace.Sleep(ctx, listPeriod)
 	}

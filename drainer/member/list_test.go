@@ -154,7 +154,7 @@ func TestClientsAreToldOfTheListByTheMembersOwnTLSAndLogins(t *testing.T) {
 			tell(t, list, listOf(11, 2))
 			m.says("the second list", listOf(11, 2))
 			tell(t, list, listOf(9, 5))
-			m.WaitFor("clients' list: version 9 is ignored: clients have been told version 11")
+			m.WaitFor("clients' list: version 9 is ignored, because clients already have version 11")
 			if err := os.WriteFile(list, []byte("nonsense"), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -432,7 +432,7 @@ func (s *supervisor) save() {
 		select {
 		case <-s.replayed:
 		case <-time.After(s.endWithin() / 2):
-			s.std.Logf("items of the replay have no answer of memcached yet: they may be lost")
+			s.std.Logf("memcached has not answered for all replayed items yet: some may be lost")
 		}
 	}(s.quiet)
 }

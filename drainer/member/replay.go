@@ -52,14 +52,14 @@ func (r *replay) run(ctx context.Context) {
 		return conn.Replayed()
 	})
 	if err != nil && ctx.Err() == nil {
-		r.s.std.Logf("drains and moves wait: they can't be told that the replay has ended: %v", err)
+		r.s.std.Logf("drains and moves keep waiting, because memcached can't be told that the replay has ended: %v", err)
 	}
 }
 
 func (r *replay) all(ctx context.Context) {
 	kept, err := volume.Kept(r.s.Volume)
 	if err != nil {
-		r.s.std.Logf("no replay: %v", err)
+		r.s.std.Logf("nothing is replayed: %v", err)
 		return
 	}
 	if !volume.Replayable(kept) {
@@ -76,11 +76,11 @@ func (r *replay) all(ctx context.Context) {
 		switch {
 		case err == nil:
 		case r.left.Load():
-			r.s.std.Logf("the rest of %s is lost: %s", name, contract.OneLine(err))
+			r.s.std.Logf("the items of %s that have not been replayed are lost: %s", name, contract.OneLine(err))
 		case ctx.Err() != nil:
-			r.s.std.Logf("the replay of %s was interrupted: the next start goes on", name)
+			r.s.std.Logf("the replay of %s was interrupted: the next start continues it", name)
 		default:
-			r.s.std.Logf("%s stays on the volume: %s", name, contract.OneLine(err))
+			r.s.std.Logf("%s stays on the volume, because its replay failed: %s", name, contract.OneLine(err))
 		}
 		if ctx.Err() != nil || err != nil || !goOn {
 			return
@@ -94,7 +94,7 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	reader, err := volume.Open(g.Dir, volume.Options{})
 	switch {
 	case start.Undescribed(err):
-		r.s.std.Logf("%s can't be replayed and is removed, with all that is older: %s", name, contract.OneLine(err))
+		r.s.std.Logf("%s can't be replayed: it is removed, with all older generations: %s", name, contract.OneLine(err))
 		return false, volume.DiscardAll(append([]volume.Generation{g}, older...))
 	case errors.Is(err, warmfile.ErrUnrecoverable):
 		return false, errors.Join(err, volume.GiveUp(g))
@@ -124,8 +124,8 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	}
 	r.s.std.Logf("replayed %s: %s", name, receipt.Summary())
 	if lacking != nil {
-		r.s.std.Logf("%s: %s", name, contract.OneLine(lacking))
-		r.s.manifest.note("the replay is not of all items: " + contract.OneLine(lacking))
+		r.s.std.Logf("only a part of %s was replayed: %s", name, contract.OneLine(lacking))
+		r.s.manifest.note("the replay restored only a part of the items: " + contract.OneLine(lacking))
 	}
 	if receipt.Rejected > 0 {
 		r.s.std.Logf("%s", receipt.Message)
@@ -159,7 +159,7 @@ type notes struct {
 func (r *replay) notesOn(g volume.Generation, older []volume.Generation, size int64) (*notes, error) {
 	name := filepath.Base(g.Dir)
 	n := &notes{leave: func(why error) error {
-		r.s.std.Logf("%s leaves the volume during its replay, because its replayed items can't be recorded: %s", name, contract.OneLine(why))
+		r.s.std.Logf("%s is removed from the volume during its replay, because its replayed items can't be recorded: %s", name, contract.OneLine(why))
 		if err := volume.DiscardAll(append([]volume.Generation{g}, older...)); err != nil {
 			return fmt.Errorf("record which items have been replayed: %w", errors.Join(why, err))
 		}

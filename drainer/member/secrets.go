@@ -87,7 +87,7 @@ func (r *reload) complain(ctx context.Context, err error) {
 		complaint = contract.OneLine(err)
 	}
 	if ctx.Err() == nil && complaint != "" && complaint != r.complaint {
-		r.s.std.Logf("memcached continues with its present files of the Secret: %s", complaint)
+		r.s.std.Logf("memcached keeps its present certificates and logins, because the Secret's files can't be used: %s", complaint)
 	}
 	r.complaint = complaint
 }

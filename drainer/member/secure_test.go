@@ -150,7 +150,7 @@ func TestNewCertificatesAndLoginsAreTakenUp(t *testing.T) {
 
 			files := secured.Authority.Files(t, []string{"127.0.0.1"})
 			secured.TLS.Write(map[string][]byte{contract.CertFile: files[contract.CertFile], contract.KeyFile: []byte("?"), contract.CAFile: files[contract.CAFile]})
-			p.WaitFor("continues with its present files of the Secret")
+			p.WaitFor("keeps its present certificates and logins")
 			secured.TLS.Write(files)
 			p.WaitFor("memcached serves the new certificate")
 			if after, err := d.Served(t.Context(), address); err != nil || after.Equal(before) {

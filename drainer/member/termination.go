@@ -81,7 +81,7 @@ func (s *supervisor) warn() {
 		err = s.termination.warning(c)
 	}
 	if err != nil {
-		s.std.Logf("the termination message can't be kept: %v", err)
+		s.std.Logf("the termination message can't be kept up to date: %v", err)
 		s.termination.path = ""
 	}
 }

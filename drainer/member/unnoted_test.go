@@ -66,7 +66,7 @@ func TestAReplayThatCannotBeNotedIsNotRepeated(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.WaitFor("generation-1 leaves the volume during its replay")
+			s.WaitFor("generation-1 is removed from the volume during its replay")
 			if test.end == "killed" {
 				s.WaitFor("stalled before item")
 			} else {

@@ -85,7 +85,7 @@ func (w *watch) complain(ctx context.Context, err error) {
 		return
 	}
 	w.complained = true
-	w.s.std.Logf("the manifest can't be kept current: %v", err)
+	w.s.std.Logf("the manifest can't be kept up to date: %v", err)
 }
 
 func (w *watch) disconnect() {
@@ -124,7 +124,7 @@ func (w *watch) look(ctx context.Context) (err error) {
 	}
 	w.complained = false
 	if image.ShortPages() && !w.s.unfit.Swap(true) {
-		w.s.std.Logf("memcached is ended: %v", errShortPages)
+		w.s.std.Logf("memcached is killed: %v", errShortPages)
 		w.s.child.signal(syscall.SIGKILL)
 	}
 	if w.s.unfit.Load() {

@@ -20,7 +20,7 @@ type Places struct {
 type TwinError struct{ place, other string }
 
 func (e *TwinError) Error() string {
-	return fmt.Sprintf("its name leads to %s, where %s was reached", e.place, e.other)
+	return fmt.Sprintf("its name resolves to %s, which was the address of %s", e.place, e.other)
 }
 
 // Is lets it count as a server that can't be reached.

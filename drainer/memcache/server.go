@@ -1,9 +1,11 @@
 package memcache
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strconv"
 
@@ -14,7 +16,7 @@ import (
 // clients for a certificate if memcached does. As long as the files are the same, so is the configuration, with which
 // clients can resume their sessions.
 func (d Dialer) ServerTLS(verifyClients bool) (*tls.Config, error) {
-	// Looked at first, because their errors say which file is wrong.
+	// The certificate comes first, because its errors name the files.
 	if _, err := d.certificate(); err != nil {
 		return nil, err
 	}
@@ -40,6 +42,32 @@ func (d Dialer) ServerTLS(verifyClients bool) (*tls.Config, error) {
 
 // Logins returns the logins that memcached accepts.
 func (d Dialer) Logins() ([]contract.Login, error) { return loginsIn(d.AuthFile) }
+
+// mostLogin bounds the value of a login, in bytes.
+const mostLogin = 2 << 10
+
+// Admit reads a login as memcached does, which is the value of a set, "user password", and tells whether it is one of the
+// logins. words are those of the request's line, which has been read.
+func Admit(words []string, r io.Reader, logins func() ([]contract.Login, error)) (bool, error) {
+	const set = 5 // its words: set, key, flags, expiry, size
+	if len(words) != set {
+		return false, fmt.Errorf("a login of %d words", len(words))
+	}
+	size, err := strconv.ParseUint(words[4], 10, 31)
+	if err != nil || size > mostLogin {
+		return false, fmt.Errorf("a login of %.20q bytes", words[4])
+	}
+	given := make([]byte, size+uint64(len("\r\n")))
+	if _, err := io.ReadFull(r, given); err != nil {
+		return false, err
+	}
+	known, err := logins()
+	if err != nil {
+		return false, err
+	}
+	value, ended := bytes.CutSuffix(given, []byte("\r\n"))
+	return ended && contract.Admits(known, string(value)), nil
+}
 
 func loginsIn(path string) ([]contract.Login, error) {
 	return keptLogins.get("", func(texts [][]byte) ([]contract.Login, error) {

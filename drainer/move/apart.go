@@ -65,7 +65,7 @@ func (e *Engine) twin(places []string) *survivorError {
 	at := map[string]int{}
 	for i, place := range places {
 		if first, taken := at[place]; taken && place != "" {
-			return &survivorError{e.Servers[i].String(), fmt.Errorf("its name leads to %s, where %s is", place, e.Servers[first])}
+			return &survivorError{e.Servers[i].String(), fmt.Errorf("its name resolves to %s, which is the address of %s", place, e.Servers[first])}
 		}
 		at[place] = i
 	}

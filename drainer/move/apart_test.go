@@ -51,7 +51,7 @@ func TestNothingIsMovedWhileTwoNamesLeadToOneMember(t *testing.T) {
 		},
 	} {
 		ctx, cancel := context.WithCancel(wait.Context(t))
-		r := run(ctx, &Engine{Owner: owner, Servers: servers, UnreachableTimeout: wait.Long, Log: &untilSaid{"its name leads to", cancel}})
+		r := run(ctx, &Engine{Owner: owner, Servers: servers, UnreachableTimeout: wait.Long, Log: &untilSaid{"its name resolves to", cancel}})
 		if cancel(); r.Reason != reasonInterrupted || r.Found != 0 {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -122,7 +122,7 @@ func TestAMoveEndsIfANameComesToLeadToAnotherMember(t *testing.T) {
 			between.End()
 			write(t, file, "2")
 			r := wait.Receive(t, "its end", ended)
-			if r.ExitCode != contract.ExitUnreachable || !strings.Contains(r.Message, "its name leads to") || r.Added != 0 || r.Complete {
+			if r.ExitCode != contract.ExitUnreachable || !strings.Contains(r.Message, "its name resolves to") || r.Added != 0 || r.Complete {
 				t.Errorf("%+v", r)
 			}
 			if left := drainertest.Held(t, stays.Address(), all); len(left) != len(all) {

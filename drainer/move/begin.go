@@ -37,7 +37,7 @@ type starting struct {
 type notBegun struct{ contract.Begin }
 
 func (e *notBegun) Error() string {
-	return fmt.Sprintf("%s did not become %.80q within %s: nothing was moved", e.File, e.When, e.Within)
+	return fmt.Sprintf("the file %s did not say %.80q within %s: nothing was moved", e.File, e.When, e.Within)
 }
 
 // Failure returns the receipt's reason and the exit code.

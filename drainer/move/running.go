@@ -31,10 +31,10 @@ const (
 )
 
 // errStillStored: clients still store items where they should no longer look.
-var errStillStored = errors.New("clients still store items here whose owner is another server: they use another list of servers or another client library than --server and --client say")
+var errStillStored = errors.New("clients still store items here that another server owns: they use another list of servers, or another client library, than this move (--server and --client; spec.routing of the cluster)")
 
 // errRestarted: a member's replay after a crash may add items after they were listed.
-var errRestarted = errors.New("it was restarted meanwhile, and its items have to be listed again")
+var errRestarted = errors.New("its memcached restarted during the move, so the move has to begin again")
 
 // runningMember is a Source of the items of a running member that others own. A yielded item is deleted at
 // the member as soon as its owner has answered, unless it has changed there meanwhile. So every key is always

@@ -50,7 +50,7 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 		var broken *brokenStream
 		switch {
 		case errors.As(err, &broken):
-			fmt.Fprintf(l.log, "the member's memcached is asked for the rest of the items: %v\n", err)
+			fmt.Fprintf(l.log, "the member's stream of items ended early, and its memcached is asked for the rest: %v\n", err)
 			return false, nil
 		case err != nil:
 			return false, err
@@ -76,7 +76,7 @@ func (l *runningMember) surveyed(ctx context.Context) (*wire.Stream, error) {
 		s, err := l.open(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				fmt.Fprintf(l.log, "the member's memcached is asked for each item: %v\n", err)
+				fmt.Fprintf(l.log, "the member streams no items, and its memcached is asked for each of them: %v\n", err)
 			}
 			return nil, ctx.Err()
 		}
@@ -144,7 +144,7 @@ func (l *runningMember) misplaced(streamed iter.Seq2[*item.Item, error]) iter.Se
 }
 
 // errOtherRouting: the mover and the supervisor are of different versions.
-var errOtherRouting = errors.New("the supervisor streams items that the member owns")
+var errOtherRouting = errors.New("the member streams items that it owns itself: its supervisor knows another list of servers, or another client library")
 
 // sameProcess returns an error if the member is another process than before the last pass.
 func (l *runningMember) sameProcess(ctx context.Context) error {

@@ -11,7 +11,7 @@ import (
 // Ready returns why clients should not use this router; nil if they can.
 func (r *Router) Ready() error {
 	if r.ending.Load() {
-		return errors.New("it is about to end")
+		return errors.New("it is shutting down")
 	}
 	if err := r.fence.Ready(); err != nil {
 		return err

@@ -52,7 +52,7 @@ func (r *Router) reserveFiles(t *Table) {
 	defer r.files.mu.Unlock()
 	if clients := most / each; clients < int64(c.MaxConnections) && clients != r.files.said {
 		r.files.said = clients
-		c.Logf("clients may have %d connections, and not %d: the process may have %d files open, of which %d are kept for members and for itself",
+		c.Logf("clients may have %d connections instead of %d: the process may have %d open files, and keeps %d of them for members and for itself",
 			clients, c.MaxConnections, c.MaxFiles, c.MaxFiles-most)
 	}
 }

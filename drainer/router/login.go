@@ -54,7 +54,7 @@ func (l *logins) read() {
 		all, why = nil, err.Error()
 	}
 	if why != l.said && why != "" {
-		l.config.Logf("logins: %s", why)
+		l.config.Logf("the logins can't be read, and no client can log in: %s", why)
 	}
 	l.said = why
 	l.known.Store(&all)

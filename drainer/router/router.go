@@ -209,7 +209,7 @@ func (r *Router) drain() {
 	}
 	for end := time.Now().Add(r.config.DrainTimeout); r.clients.Connected() > 0; {
 		if time.Now().After(end) {
-			r.config.Logf("%d connections are closed with requests under way", r.clients.Connected())
+			r.config.Logf("%d connections are closed before their requests were answered: the time for that (--drain-timeout) is over", r.clients.Connected())
 			return
 		}
 		time.Sleep(tick / 10)

@@ -196,9 +196,9 @@ func (l *loop) judge() {
 	refusesAll := left && (t.State == ringchange.Stable || behind >= 2*bound)
 	if refusesAll != l.refusesAll && l == l.router.loops[0] && !unsure {
 		if refusesAll {
-			l.router.config.Logf("table %d is left behind: others have table %d; all requests are refused", number, latest)
+			l.router.config.Logf("this router was left behind: it has table %d, and other routers have table %d; it refuses all requests", number, latest)
 		} else {
-			l.router.config.Logf("table %d is no longer left behind", number)
+			l.router.config.Logf("this router has table %d and is no longer left behind: it serves requests again", number)
 		}
 	}
 	l.refusesAll = refusesAll

@@ -17,13 +17,13 @@ func (c *client) translate(first []byte) {
 	r := c.loop.router
 	application, err := eventloop.Copy(c.fd)
 	if err != nil {
-		r.config.Logf("take a connection for the binary protocol: %v", err)
+		r.config.Logf("a client of the binary protocol can't be served: %v", err)
 		c.gone()
 		return
 	}
 	fd, text, err := eventloop.Pair()
 	if err != nil {
-		r.config.Logf("make a pair of sockets for the binary protocol: %v", err)
+		r.config.Logf("a client of the binary protocol can't be served, because no pair of sockets can be made: %v", err)
 		_ = application.Close()
 		c.gone()
 		return

@@ -37,7 +37,7 @@ func TestTwoNamesOfOneMemberLoseNoValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.For(t, "the router to tell why it does not go on", func() error {
-		if _, why := r.Acknowledged(); !strings.Contains(why, "its name leads to") {
+		if _, why := r.Acknowledged(); !strings.Contains(why, "its name resolves to") {
 			return fmt.Errorf("%q", why)
 		}
 		return nil

@@ -52,7 +52,7 @@ func temporary(e os.DirEntry) bool {
 	return false
 }
 
-// replace renames a file. A directory in its place, which somebody else has made, gives way.
+// replace renames a file. A directory in its place, which is not of this program's making, gives way.
 func replace(file, path string) error {
 	err := rename(file, path)
 	if info, statErr := os.Lstat(path); err == nil || statErr != nil || !info.IsDir() {
@@ -62,6 +62,14 @@ func replace(file, path string) error {
 		return err
 	}
 	return rename(file, path)
+}
+
+// renameDurably renames a file or directory within its directory. The new name has reached the disk when it returns.
+func renameDurably(path, to string) error {
+	if err := os.Rename(path, to); err != nil {
+		return err
+	}
+	return Sync(filepath.Dir(to))
 }
 
 // rename is os.Rename; a test looks at what it is given.

@@ -39,16 +39,16 @@ func weigh(dir string, fileSize int64, bootID string) (*evidence, error) {
 		return nil, err
 	}
 	if manifest != nil && manifest.State == Damaged {
-		return nil, warmfile.Refuse(warmfile.ReasonDamaged, "the disk has not taken all of the warm file (%.200s): parts of it may be older than others", manifest.Note)
+		return nil, warmfile.Refuse(warmfile.ReasonDamaged, "the disk failed to store all of the warm file (%.200s): parts of the file may be outdated", manifest.Note)
 	}
 	if meta != nil && meta.MaxBytes != fileSize {
-		metaErr = fmt.Errorf(".meta speaks of %d bytes, the warm file has %d", meta.MaxBytes, fileSize)
+		metaErr = fmt.Errorf(".meta describes a warm file of %d bytes, but the file has %d", meta.MaxBytes, fileSize)
 		meta = nil
 	}
 	if meta != nil {
 		if manifest.hasTouched(meta, bootID) {
 			return nil, warmfile.Refuse(warmfile.ReasonNodeRestarted, "the node has restarted (or this is another one) after memcached "+
-				"started from this save: the file has changed since, and parts of it may never have reached the disk")
+				"started from this save: the file has changed since then, and some changes may never have reached the disk")
 		}
 		return &evidence{image: completed(meta, manifest), clean: true}, nil
 	}
@@ -58,9 +58,9 @@ func weigh(dir string, fileSize int64, bootID string) (*evidence, error) {
 	image := manifest.Latest()
 	switch {
 	case image == nil:
-		return nil, warmfile.Refuse(warmfile.ReasonNoEvidence, "memcached never answered since the manifest was written, and there is no .meta")
+		return nil, warmfile.Refuse(warmfile.ReasonNoEvidence, "memcached has not answered since the manifest was written, and there is no .meta: nothing describes the file")
 	case image.MaxBytes != fileSize:
-		return nil, warmfile.Refuse(warmfile.ReasonTruncated, "the manifest speaks of %d bytes, the warm file has %d", image.MaxBytes, fileSize)
+		return nil, warmfile.Refuse(warmfile.ReasonTruncated, "the manifest describes a warm file of %d bytes, but the file has %d", image.MaxBytes, fileSize)
 	case manifest.State == Saved:
 		return &evidence{image: *image, clean: true}, nil
 	case manifest.State == Died:
@@ -105,7 +105,7 @@ func completed(meta *warmfile.Image, manifest *Manifest) warmfile.Image {
 
 func noEvidence(metaErr, manifestErr error) error {
 	if errors.Is(metaErr, os.ErrNotExist) && errors.Is(manifestErr, os.ErrNotExist) {
-		return warmfile.Refuse(warmfile.ReasonNoEvidence, "there is neither a .meta nor a manifest beside the warm file: nothing says what it holds")
+		return warmfile.Refuse(warmfile.ReasonNoEvidence, "there is neither a .meta nor a manifest beside the warm file: nothing describes its content")
 	}
 	return warmfile.Refuse(warmfile.ReasonCorrupt, "%v; %v", plain(metaErr), plain(manifestErr))
 }

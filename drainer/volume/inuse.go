@@ -166,14 +166,14 @@ func outdated(dir string, newestFirst []Generation) error {
 		return note.unsaved()
 	}
 	if len(newestFirst) == 0 {
-		return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the member that started at %s ended without a save: what it held was in memory only", since)
+		return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the member that started at %s ended without a save: its items were in memory only, and are lost", since)
 	}
 	s, err := openSave(newestFirst[0].Dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the warm file on the volume is outdated: a member has had its items in memory since %s, and ended without a save", since)
+		return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the warm file on the volume is outdated: a member that started at %s kept its items in memory, and ended without a save", since)
 	}
 	if err != nil {
-		return fmt.Errorf("of the newest save: %w", err)
+		return fmt.Errorf("read the newest save: %w", err)
 	}
 	defer s.Close()
 	switch {
@@ -182,11 +182,11 @@ func outdated(dir string, newestFirst []Generation) error {
 	case note.Unsaved != "":
 		return note.unsaved()
 	}
-	return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the save of %s is outdated: a member started from it at %s, and ended without another one; what clients stored since was in memory only",
+	return warmfile.Refuse(warmfile.ReasonSaveOutdated, "the save of %s is outdated: a member started from it at %s, and ended without a new save; what clients stored since then is lost",
 		s.Made.UTC().Format(time.RFC3339), since)
 }
 
 // unsaved returns the refusal of generations that are older than items that could not be saved.
 func (u *InUse) unsaved() error {
-	return warmfile.Refuse(warmfile.ReasonSaveFailed, "the member that started at %s could not save its items at its end: %s", u.Since.UTC().Format(time.RFC3339), u.Unsaved)
+	return warmfile.Refuse(warmfile.ReasonSaveFailed, "the member that started at %s could not save its items when it ended: %s", u.Since.UTC().Format(time.RFC3339), u.Unsaved)
 }

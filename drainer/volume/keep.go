@@ -33,7 +33,7 @@ func GenerationName(number int, failed bool) string {
 func Keep(dir string, number int, failed bool) error {
 	to := filepath.Join(dir, GenerationName(number, failed))
 	if there, err := (Generation{Dir: to}).exists(); there || err != nil {
-		return errors.Join(err, fmt.Errorf("%s has items already", filepath.Base(to)))
+		return errors.Join(err, fmt.Errorf("%s already has items", filepath.Base(to)))
 	}
 	err := os.RemoveAll(to) // an interrupted Keep may have left it
 	if err == nil {
@@ -105,10 +105,7 @@ func adopt(dir string) error {
 	if outdated {
 		return removeDurably(path)
 	}
-	if err := os.Rename(path, filepath.Join(dir, contract.SaveFile)); err != nil {
-		return err
-	}
-	return Sync(dir)
+	return renameDurably(path, filepath.Join(dir, contract.SaveFile))
 }
 
 // Sweep tidies up what interrupted moves, saves, writes and removals left in dir: directories
@@ -187,8 +184,5 @@ func DiscardAll(newestFirst []Generation) error {
 
 // GiveUp renames a generation so that only a drain reads it.
 func GiveUp(g Generation) error {
-	if err := os.Rename(g.Dir, g.Dir+contract.FailedSuffix); err != nil {
-		return err
-	}
-	return Sync(filepath.Dir(g.Dir))
+	return renameDurably(g.Dir, g.Dir+contract.FailedSuffix)
 }

@@ -38,7 +38,7 @@ func ReadList(path string) (*contract.List, error) {
 	}
 	l, err := contract.ParseList(string(text))
 	if err == nil && l.Version > contract.NumberAt(time.Now().Add(contract.NumbersAhead)) {
-		return nil, fmt.Errorf("a list of version %d, which is more than %v ahead of the clock", l.Version, contract.NumbersAhead)
+		return nil, fmt.Errorf("list version %d is more than %v ahead of this node's clock", l.Version, contract.NumbersAhead)
 	}
 	return l, err
 }

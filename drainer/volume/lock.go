@@ -41,7 +41,7 @@ func LockToServe(ctx context.Context, dir string, logf func(string, ...any)) (*o
 		}
 	}
 	if err != nil {
-		logf("the volume is used without a lock: %v", err)
+		logf("the volume can't be locked, and is used without a lock: %v", err)
 		return nil, nil
 	}
 	return await(ctx, file, unix.LOCK_EX, logf)
@@ -73,10 +73,10 @@ func await(ctx context.Context, file *os.File, how int, logf func(string, ...any
 		case errors.Is(err, unix.EINTR):
 			continue
 		case !errors.Is(err, unix.EWOULDBLOCK):
-			logf("the volume is used without a lock: %v", err)
+			logf("the volume can't be locked, and is used without a lock: %v", err)
 			return file, nil
 		case !told:
-			logf("%v: waiting for its end", ErrInUse)
+			logf("%v: waiting until that pod's processes have ended", ErrInUse)
 			told = true
 		}
 		if pace.Sleep(ctx, lockInterval) != nil {

@@ -116,9 +116,9 @@ func SyncMarks(dir string, logf func(string, ...any)) error {
 		if err == nil {
 			continue
 		}
-		logf("%s is removed, with all that is older: which of its items have been replayed does not reach the disk: %s", filepath.Base(g.Dir), contract.OneLine(err))
+		logf("%s and all older generations are removed, because the disk can't store which of their items have been replayed: %s", filepath.Base(g.Dir), contract.OneLine(err))
 		if err := DiscardAll(kept[i:]); err != nil {
-			logf("it can't be removed: %s", contract.OneLine(err))
+			logf("%s and older generations can't be removed: %s", filepath.Base(g.Dir), contract.OneLine(err))
 		}
 		return nil
 	}

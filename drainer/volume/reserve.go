@@ -23,7 +23,7 @@ var Fallocate = linux.Fallocate
 // with holes would end memcached by SIGBUS at a store when the disk is full. It makes the file if it isn't
 // there. It returns an error if there is not enough room. Then it removes a new file, and an older file keeps
 // what it has.
-// again, and what an older one has stays.
+//
 // Reserved blocks are not written to. On ext4 and xfs the reservation takes a moment for any size, and the
 // blocks read as zeros. A file system in memory would write to them, so there nothing is reserved. If a file
 // system can't reserve, or its reservation guarantees nothing, logf is called.
@@ -32,7 +32,7 @@ func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(stri
 		return err
 	}
 	if linux.CopiesOnWrite(dir) {
-		logf("the volume's file system wants new room for each write, whatever is reserved: memcached dies if the disk fills")
+		logf("the volume's file system needs free space for every write, even to reserved blocks: memcached crashes if the disk fills up")
 	}
 	path := filepath.Join(dir, contract.WarmFile)
 	isNew := Missing(path)
@@ -62,7 +62,7 @@ func reserveSpare(dir string, logf func(string, ...any)) {
 		err = errors.Join(Fallocate(int(file.Fd()), 0, 0, spareBytes), file.Close())
 	}
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		logf("what is written at the end of this member has no room of its own: %v", err)
+		logf("disk space for the files that this member writes when it ends can't be reserved, so it can't write them if the disk is full by then: %v", err)
 	}
 }
 
@@ -87,7 +87,7 @@ func reserve(ctx context.Context, file *os.File, size int64, logf func(string, .
 		case Trouble(err) != "":
 			return fmt.Errorf("reserve %d MiB for the warm file: %w", Mebibytes(size), err)
 		case err != nil: // usually EOPNOTSUPP
-			logf("the volume's file system reserves no room for the warm file (%v): memcached dies if the disk fills", err)
+			logf("the volume's file system can't reserve disk space for the warm file (%v): memcached crashes if the disk fills up", err)
 			return nil
 		}
 	}

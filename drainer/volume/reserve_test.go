@@ -56,7 +56,7 @@ func TestTheRoomOfAWarmFileIsReservedOrRefused(t *testing.T) {
 		if Trouble(err) != test.reason || (err != nil) != (test.reason != "") {
 			t.Errorf("%s: %v, want %q", name, err, test.reason)
 		}
-		if said := strings.Contains(logged, "reserves no room"); said != errors.Is(test.answer, unix.EOPNOTSUPP) {
+		if said := strings.Contains(logged, "can't reserve disk space"); said != errors.Is(test.answer, unix.EOPNOTSUPP) {
 			t.Errorf("%s: it logged %q", name, logged)
 		}
 		var file unix.Stat_t

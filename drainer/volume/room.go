@@ -103,7 +103,7 @@ func (g Generation) sacrifice(logf func(string, ...any)) error {
 	if g.Number == 0 {
 		return DropSave(g.Dir)
 	}
-	logf("%s is removed to make room on the volume: its items that were not replayed are lost", filepath.Base(g.Dir))
+	logf("%s is removed to make room on the volume: its items that have not been replayed yet are lost", filepath.Base(g.Dir))
 	return Discard(g)
 }
 
@@ -111,7 +111,7 @@ func (g Generation) sacrifice(logf func(string, ...any)) error {
 // or else the oldest generation. It returns false if there was nothing to remove.
 func dropOutdated(dir string, logf func(string, ...any)) (dropped bool, err error) {
 	if outdated := filepath.Join(dir, contract.SaveFile); !Missing(outdated) {
-		logf("the volume takes no more: the outdated save on it is removed, and the new one goes on")
+		logf("the volume is full: the outdated save is removed, and the new save continues")
 		return true, removeDurably(outdated)
 	}
 	kept, err := Kept(dir)

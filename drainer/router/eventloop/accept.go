@@ -175,7 +175,7 @@ func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func(
 func (c *Clients) secure(ctx context.Context, conn net.Conn) {
 	config, err := c.TLS()
 	if err != nil {
-		c.Logf("TLS with clients: %v", err)
+		c.Logf("a client is refused, because TLS can't be used: %v", err)
 		c.refuse(conn)
 		return
 	}
@@ -260,7 +260,7 @@ func (c *Clients) give(ctx context.Context, conn net.Conn) {
 	_, isCarried := conn.(*carried)
 	fd, err := HandOver(ctx, conn)
 	if err != nil {
-		c.Logf("take a connection: %v", err)
+		c.Logf("a client's connection can't be served: %v", err)
 		if !isCarried {
 			c.Gone()
 		}

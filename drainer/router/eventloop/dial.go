@@ -50,7 +50,7 @@ func (m *Members) Keep(ctx context.Context, address string, lost <-chan struct{}
 		if err != nil {
 			why := err.Error()
 			if why != said && ctx.Err() == nil {
-				m.Logf("connect to member %s: %s", address, why)
+				m.Logf("can't connect to member %s: %s", address, why)
 				said = why
 			}
 			loop.Failed(why)

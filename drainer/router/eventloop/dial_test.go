@@ -131,7 +131,7 @@ func TestAMemberThatIsNamedAgainKeepsItsPlace(t *testing.T) {
 	case <-twin:
 		t.Error("another name that leads there is asked, too")
 	case why := <-failures:
-		if !strings.Contains(why, "its name leads to") {
+		if !strings.Contains(why, "its name resolves to") {
 			t.Errorf("the other name failed: %q", why)
 		}
 		if got := <-doubted; got != address {

@@ -51,7 +51,7 @@ func (p *Places) Take(h *Holder, remote string, now time.Time) (twin, why string
 		if other.Address == h.Address || its.remote != remote || own.since.Before(its.since) && now.Sub(its.since) >= namesChange {
 			continue
 		}
-		why = fmt.Sprintf("its name leads to %s, where member %s is: which of the two is there is not known", remote, other.Address)
+		why = fmt.Sprintf("its name resolves to %s, which is also the address of member %s: the router can't tell which of the two answers there", remote, other.Address)
 		if its.since.Before(own.since) && now.Sub(own.since) >= namesChange {
 			return "", why
 		}

@@ -334,7 +334,7 @@ func (f *Fence) Begin(ctx context.Context) {
 	f.looked = !holds
 	f.mu.Unlock()
 	if holds {
-		f.config.Logf("members know table %d, and this router has table %d: it waits %v for routers that are behind", f.older, t.Number, f.settled())
+		f.config.Logf("the members have seen table %d, and this router begins with table %d: it waits %v for routers that still have an earlier table", f.older, t.Number, f.settled())
 		f.wait(ctx, began.Add(f.settled()), func() bool { return false })
 		f.mu.Lock()
 		f.looked = true
@@ -380,11 +380,11 @@ func (f *Fence) Ready() error {
 	looked := f.looked
 	f.mu.Unlock()
 	if !looked {
-		return errors.New("it looks whether other routers ask by another ring")
+		return errors.New("it is still checking which table other routers have")
 	}
 	number := f.applied.Load().Number
 	if d, latest := f.Behind(number); latest > 0 && d >= f.config.LeftBehind {
-		return fmt.Errorf("it is left behind: it has table %d of the rings, and other routers have table %d", number, latest)
+		return fmt.Errorf("it was left behind: it has table %d of the rings, and other routers have table %d", number, latest)
 	}
 	return nil
 }

@@ -42,9 +42,9 @@ type Table struct {
 func (t *Table) Follows(before *Table) error {
 	switch {
 	case t.New.Owner == nil || len(t.New.Servers) == 0:
-		return errors.New("a table without servers")
+		return errors.New("the table has no servers")
 	case t.State != ringchange.Stable && t.Old.Owner == nil:
-		return fmt.Errorf("a table in state %s without an old ring", t.State)
+		return fmt.Errorf("the table is in state %s, and has no old ring", t.State)
 	case before != nil && t.Number <= before.Number:
 		return fmt.Errorf("table %d comes after table %d", t.Number, before.Number)
 	}
