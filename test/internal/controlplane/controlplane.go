@@ -53,6 +53,7 @@ func Start() (*ControlPlane, error) {
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: time.Until(wait.Deadline()),
 		ControlPlaneStopTimeout:  wait.Long,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: time.Until(wait.Deadline())}, // 10 s by default
 	}
 	c.env.ControlPlane.GetAPIServer().Configure().
 		Set("service-cluster-ip-range", "10.96.0.0/16"). // the default has 254 addresses for all tests
