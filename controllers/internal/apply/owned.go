@@ -176,6 +176,9 @@ func applyHashed[AC interface {
 	if err := r.mayOwn(ctx); err != nil {
 		return false, err
 	}
+	if live != nil {
+		desired = written.Renamed(desired, live)
+	}
 	return true, r.apply(ctx, desired)
 }
 
