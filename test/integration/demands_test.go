@@ -175,6 +175,38 @@ func TestWhatAdmissionMakesOfAWriteIsWhatWasWritten(t *testing.T) {
 	w.rests()
 }
 
+// Admission may change the key of an element in a list with keys, too. Then the next write would bring the
+// element back beside what admission made of it, and admission would make two equal ones of them.
+func TestWhatAdmissionMakesOfAKeyStaysAsItMadeIt(t *testing.T) {
+	w := newNamespace(t)
+	const path = "/spec/template/spec/topologySpreadConstraints"
+	hard := func(i int) string {
+		return fmt.Sprintf(`(has(object.spec.template.spec.topologySpreadConstraints) && size(object.spec.template.spec.topologySpreadConstraints) > %d ?
+			[JSONPatch{op: "replace", path: "%s/%d/whenUnsatisfiable", value: "DoNotSchedule"}] : [])`, i, path, i)
+	}
+	mutates(t, w.namespace, "apps/v1", []any{"statefulsets", "deployments"}, hard(0)+" + "+hard(1)+" + "+hard(2)+" + "+hard(3))
+	w.eventually("admission changes what is written", func() error {
+		probe := probeDeployment(w.namespace)
+		if err := admin.Create(t.Context(), probe, client.DryRunAll); err != nil {
+			return err
+		}
+		if got := probe.Spec.Template.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable; got != corev1.DoNotSchedule {
+			return fmt.Errorf("the probe has %s", got)
+		}
+		return nil
+	})
+	w.startOperator()
+	w.create(apitest.MakeMemcached(name).Size(2).Storage("128Mi").With(routed).Obj())
+	w.settled(2)
+	w.rests()
+	w.scale(3)
+	w.settled(3)
+	w.change(w.memcached(), `{"spec":{"threads":2,"router":{"podTemplate":{"nodeSelector":{}}}}}`)
+	w.settled(3)
+	w.rests()
+	equal(w, "spread", w.statefulSet().Spec.Template.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable, corev1.DoNotSchedule)
+}
+
 // Status names a policy that sets two replicas everywhere. When the policy is gone, the cluster goes on after
 // the note of what was sent is removed, as the runbook says.
 func TestASizeThatAdmissionChangesIsNamed(t *testing.T) {

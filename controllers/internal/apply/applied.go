@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -83,13 +84,32 @@ func owns(fields map[string]any, value any) bool {
 			}
 		}
 	case []any:
+		renamed := keyed(fields) // an element that was sent under the key that admission gave it (renamed)
+		missing := 0
 		for _, element := range value {
-			if of, ok := elementOf(fields, element); !ok || !owns(of, element) {
+			of, ok := elementOf(fields, element)
+			if !ok {
+				missing++
+				continue
+			}
+			renamed--
+			if !owns(of, element) {
 				return false
 			}
 		}
+		return missing == 0 || missing == renamed
 	}
 	return true
+}
+
+// keyed is how many elements with keys the managed fields of a list have.
+func keyed(fields map[string]any) (n int) {
+	for name := range fields {
+		if strings.HasPrefix(name, "k:") {
+			n++
+		}
+	}
+	return n
 }
 
 // elementOf finds the fields of a list's element: by its keys, or by its value.
@@ -143,4 +163,75 @@ func asWanted[AC interface {
 		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: before})
 	}
 	return equality.Semantic.DeepEqual(desired, current)
+}
+
+// renamed returns the configuration with the elements whose keys admission has changed as they are
+// in the live object: a hook makes all constraints of a spread hard. We own such an element under
+// the key that was sent, and nobody owns it under the one that it has. If it was sent as before,
+// the API server would add it again, and refuse what admission makes of the two.
+func renamed[AC interface {
+	*T
+	configuration[T]
+}, T any](desired AC, live metav1.Object) AC {
+	fields := appliedFields(live)
+	value, object := asMap(desired), asMap(live)
+	if fields == nil || value == nil || !rename(fields, value, object) {
+		return desired
+	}
+	out := AC(new(T))
+	if b, err := json.Marshal(value); err != nil || json.Unmarshal(b, out) != nil {
+		return desired
+	}
+	return out
+}
+
+func asMap(o any) (m map[string]any) {
+	if b, err := json.Marshal(o); err != nil || json.Unmarshal(b, &m) != nil {
+		return nil
+	}
+	return m
+}
+
+// rename changes the lists in the value as renamed does, and tells whether it changed one.
+func rename(fields map[string]any, value, live any) (changed bool) {
+	given, _ := value.(map[string]any)
+	is, _ := live.(map[string]any)
+	for name, inner := range given {
+		of, _ := fields["f:"+name].(map[string]any)
+		if list, ok := inner.([]any); ok {
+			has, _ := is[name].([]any)
+			changed = renameElements(of, list, has) || changed
+		} else {
+			changed = rename(of, inner, is[name]) || changed
+		}
+	}
+	return changed
+}
+
+func renameElements(fields map[string]any, list, live []any) (changed bool) {
+	var lost []int // that have another key now
+	unowned := slices.Clone(live)
+	for name, of := range fields {
+		text, ok := strings.CutPrefix(name, "k:")
+		if !ok {
+			continue
+		}
+		same := func(element any) bool { return hasKeys(text, element) }
+		at, is := slices.IndexFunc(list, same), slices.IndexFunc(live, same)
+		unowned = slices.DeleteFunc(unowned, same)
+		switch inner, _ := of.(map[string]any); {
+		case at >= 0 && is >= 0:
+			changed = rename(inner, list[at], live[is]) || changed
+		case at >= 0:
+			lost = append(lost, at)
+		}
+	}
+	if len(lost) == 0 || len(lost) != len(unowned) {
+		return changed
+	}
+	slices.Sort(lost)
+	for i, at := range lost {
+		list[at] = unowned[i]
+	}
+	return true
 }

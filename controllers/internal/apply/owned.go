@@ -174,6 +174,9 @@ func applyHashed[AC interface {
 	if err := r.mayOwn(ctx); err != nil {
 		return false, err
 	}
+	if live != nil {
+		desired = renamed(desired, live)
+	}
 	return true, r.apply(ctx, desired)
 }
 

@@ -53,6 +53,7 @@ func Start() (*ControlPlane, error) {
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: time.Until(wait.Deadline()),
 		ControlPlaneStopTimeout:  wait.Long,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: time.Until(wait.Deadline())}, // 10 s by default
 	}
 	c.env.CRDInstallOptions.MaxTime = time.Until(wait.Deadline())
 	c.env.ControlPlane.GetAPIServer().Configure().
