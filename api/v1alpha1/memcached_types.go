@@ -1000,11 +1000,11 @@ type DrainStatus struct {
 	// bytesTotal is the size of the file on the volume, in bytes.
 	// +optional
 	BytesTotal int64 `json:"bytesTotal,omitempty"`
-	// secondsLeft is an estimate of the time until the last item is added, in seconds, from the
-	// speed so far. It is unset while nothing is added, in the first second, and while the drainer
-	// waits for a member.
+	// timeLeft is an estimate of the time until the last item is added, from the speed so far, in
+	// whole seconds, such as 1m15s. It is unset while nothing is added, in the first second, and
+	// while the drainer waits for a member.
 	// +optional
-	SecondsLeft int64 `json:"secondsLeft,omitempty"`
+	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
 	// reason why the drain waits, is held or failed, as a CamelCase word; docs/runbook.md has a
 	// section on each. While the drainer's pod does not run, the reason is the scheduler's or the
 	// kubelet's own word: Unschedulable, ImagePullBackOff.
@@ -1055,9 +1055,9 @@ type DrainReceipt struct {
 	// file.
 	// +optional
 	Unclean bool `json:"unclean,omitempty"`
-	// seconds is the time from leavingSince to endedAt, in seconds.
+	// duration is the time from leavingSince to endedAt, in whole seconds, such as 1m15s.
 	// +optional
-	Seconds int64 `json:"seconds,omitempty"`
+	Duration *metav1.Duration `json:"duration,omitempty"`
 	// endedAt is when the finalizer was removed from the claim.
 	EndedAt metav1.Time `json:"endedAt"`
 }
