@@ -3,6 +3,7 @@ package v1alpha1_test
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -117,4 +118,13 @@ func (s *apiServer) refuses(t *testing.T, object, old map[string]any) field.Erro
 		t.Error("the rules take more time than the API server gives them")
 	}
 	return errs
+}
+
+// wants expects that the object is refused with these words, or taken if want is empty.
+func (s *apiServer) wants(t *testing.T, object, old map[string]any, want string) {
+	t.Helper()
+	errs := s.refuses(t, object, old)
+	if want == "" && len(errs) > 0 || want != "" && (len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), want)) {
+		t.Errorf("want %q, got %v", want, errs)
+	}
 }

@@ -950,10 +950,10 @@ type DrainStatus struct {
 	// bytesTotal is the size of the file on the volume, in bytes.
 	// +optional
 	BytesTotal int64 `json:"bytesTotal,omitempty"`
-	// secondsLeft is an estimate of the time until the last item is added, from the speed so far;
-	// unset while nothing is added.
+	// timeLeft is an estimate of the time until the last item is added, from the speed so far, in
+	// whole seconds; unset while nothing is added.
 	// +optional
-	SecondsLeft int64 `json:"secondsLeft,omitempty"`
+	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
 	// reason why the drain waits, is held or failed; docs/runbook.md has a section on each. While
 	// the drainer's pod does not run, it is the scheduler's or the kubelet's own word:
 	// Unschedulable, ImagePullBackOff.
@@ -1003,9 +1003,9 @@ type DrainReceipt struct {
 	// unclean is true if the member had not saved (crash, OOM kill).
 	// +optional
 	Unclean bool `json:"unclean,omitempty"`
-	// seconds is the time from leavingSince to endedAt.
+	// duration is the time from leavingSince to endedAt, in whole seconds.
 	// +optional
-	Seconds int64 `json:"seconds,omitempty"`
+	Duration *metav1.Duration `json:"duration,omitempty"`
 	// endedAt is when the finalizer was removed from the claim.
 	EndedAt metav1.Time `json:"endedAt"`
 }

@@ -167,3 +167,22 @@ func allRules(s *structuralschema.Structural, at string) (all []place) {
 	}
 	return all
 }
+
+// A list with keys has each key once, or the StatefulSet could not be applied.
+func TestAnElementTwiceInAPodTemplateIsRefused(t *testing.T) {
+	t.Parallel()
+	server := theAPIServer(t)
+	const constraint = `{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule}`
+	for what, list := range map[string]string{
+		"a variable":    `env: [{name: A}, {name: A}]`,
+		"a pull Secret": `imagePullSecrets: [{name: a}, {name: a}]`,
+		"a constraint":  `topologySpreadConstraints: [` + constraint + `, ` + constraint + `]`,
+	} {
+		for _, at := range []string{`podTemplate: {%s}`, `storage: {}, router: {podTemplate: {%s}}`, `drain: {podTemplate: {%s}}`} {
+			spec := fmt.Sprintf(at, list)
+			t.Run(what+", "+spec, func(t *testing.T) {
+				server.wants(t, server.named(t, "cache", `{`+spec+`}`), nil, "Duplicate value")
+			})
+		}
+	}
+}

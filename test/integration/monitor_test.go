@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,7 +64,7 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 	w.startOperator()
 	w.create(apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Exporter = &cachev1alpha1.ExporterSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{
-			Labels: map[string]string{"release": "prometheus"}, Interval: duration(30 * time.Second),
+			Labels: map[string]string{"release": "prometheus"}, Interval: &metav1.Duration{Duration: 30 * time.Second},
 		}}
 	}).Obj())
 	w.settled(3)

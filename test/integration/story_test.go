@@ -7,6 +7,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
@@ -87,7 +91,7 @@ func TestStatusTellsTheWholeStoryOfAScaleDown(t *testing.T) {
 
 	now.Store(&contract.Progress{Phase: contract.PhaseAdding, ItemsDone: 10, ItemsTotal: 40, BytesDone: 250, BytesTotal: 1000, Seconds: 20})
 	w.drain(first, cachev1alpha1.DrainAdding, "", func(d *cachev1alpha1.DrainStatus) error {
-		if d.ItemsDone != 10 || d.ItemsTotal != 40 || d.BytesDone != 250 || d.BytesTotal != 1000 || d.SecondsLeft != 60 {
+		if d.ItemsDone != 10 || d.ItemsTotal != 40 || d.BytesDone != 250 || d.BytesTotal != 1000 || ptr.Deref(d.TimeLeft, metav1.Duration{}).Duration != time.Minute {
 			return errors.New("not the progress, or not 60 s left")
 		}
 		if line := w.memcached().Status.Progress; line != "25% (10/40 items, 1m0s left)" {

@@ -32,7 +32,7 @@ func follow(in *Input, d *claims.DrainState, s *cachev1alpha1.DrainStatus) {
 		s.Phase = cachev1alpha1.DrainAdding
 		s.ItemsDone, s.ItemsTotal = p.ItemsDone, p.ItemsTotal
 		s.BytesDone, s.BytesTotal = p.BytesDone, p.BytesTotal
-		s.SecondsLeft = secondsLeft(&p)
+		s.TimeLeft = timeLeft(&p)
 		if p.Message != "" {
 			s.Reason, s.Message = cachev1alpha1.ReasonSurvivorUnreachable, p.Message
 		}
@@ -74,15 +74,19 @@ func itemsMoved(in *Input, d *claims.DrainState) int64 {
 	return 0
 }
 
-// secondsLeft estimates the remaining seconds from the bytes of the volume and the speed so far; 0
-// if they are not known, or while the drain waits for a survivor.
-func secondsLeft(p *contract.Progress) int64 {
+// timeLeft estimates the remaining time from the bytes of the volume and the speed so far, in whole
+// seconds; nil if they are not known, or while the drain waits for a survivor.
+func timeLeft(p *contract.Progress) *metav1.Duration {
 	const enough = 1 // seconds
 	if p.Phase != contract.PhaseAdding || p.Message != "" || p.Seconds < enough || p.BytesDone <= 0 || p.BytesTotal <= p.BytesDone {
-		return 0
+		return nil
 	}
-	return int64(math.Ceil(p.Seconds * float64(p.BytesTotal-p.BytesDone) / float64(p.BytesDone)))
+	seconds := math.Ceil(p.Seconds * float64(p.BytesTotal-p.BytesDone) / float64(p.BytesDone))
+	return &metav1.Duration{Duration: time.Duration(min(seconds, mostLeft.Seconds())) * time.Second}
 }
+
+// mostLeft bounds an estimate: a drainer that has just begun may seem to need longer than a duration can say.
+const mostLeft = 365 * 24 * time.Hour
 
 // since is when the drain entered its phase, for its reason. While no drainer is at work, all
 // reasons count as one wait, because a survivor that doesn't answer ends one attempt after the
@@ -103,13 +107,18 @@ func atWork(s *cachev1alpha1.DrainStatus) bool {
 	return s.Phase != cachev1alpha1.DrainStarting && (s.Phase != cachev1alpha1.DrainAdding || s.Reason == "")
 }
 
-// timeLeft is the longest estimate, for the printer column.
-func timeLeft(drains []cachev1alpha1.DrainStatus) string {
-	longest := slices.MaxFunc(drains, func(a, b cachev1alpha1.DrainStatus) int { return int(a.SecondsLeft - b.SecondsLeft) })
-	if longest.SecondsLeft == 0 {
+// longest is the longest estimate, for the printer column.
+func longest(drains []cachev1alpha1.DrainStatus) string {
+	var left time.Duration
+	for i := range drains {
+		if estimate := drains[i].TimeLeft; estimate != nil {
+			left = max(left, estimate.Duration)
+		}
+	}
+	if left == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %s left", time.Duration(longest.SecondsLeft)*time.Second)
+	return fmt.Sprintf(", %s left", left)
 }
 
 // shown are the drains that status has room for, in their order. Drains that need a person or are

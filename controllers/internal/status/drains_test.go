@@ -25,12 +25,13 @@ func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*contract.Progress)
-		want   int64
+		want   time.Duration // 0: not known
 		line   string
 	}{
-		"a quarter in 25 s":          {func(*contract.Progress) {}, 75, "25% (100/400 items, 1m15s left)"},
-		"part of a second":           {func(p *contract.Progress) { p.BytesDone = 3990 }, 1, "99% (100/400 items, 1s left)"},
-		"the total is unknown":       {func(p *contract.Progress) { p.ItemsTotal = 0 }, 75, "25% (100 items, 1m15s left)"},
+		"a quarter in 25 s":          {func(*contract.Progress) {}, 75 * time.Second, "25% (100/400 items, 1m15s left)"},
+		"part of a second":           {func(p *contract.Progress) { p.BytesDone = 3990 }, time.Second, "99% (100/400 items, 1s left)"},
+		"it seems to take an age":    {func(p *contract.Progress) { p.Seconds, p.BytesTotal = 1e9, 1<<50 }, mostLeft, "0% (100/400 items, 8760h0m0s left)"},
+		"the total is unknown":       {func(p *contract.Progress) { p.ItemsTotal = 0 }, 75 * time.Second, "25% (100 items, 1m15s left)"},
 		"nothing read yet":           {func(p *contract.Progress) { p.BytesDone = 0 }, 0, "0% (100/400 items)"},
 		"it has just begun":          {func(p *contract.Progress) { p.Seconds = 0.5 }, 0, "25% (100/400 items)"},
 		"all is read":                {func(p *contract.Progress) { p.BytesDone = 4000 }, 0, "100% (100/400 items)"},
@@ -42,8 +43,12 @@ func TestTheTimeLeftFollowsFromTheSpeedSoFar(t *testing.T) {
 			p := moving
 			test.change(&p)
 			s := compute(t, input(2).leaving(2, claims.Draining, "", "").with(progress(p)))
-			if got := s.Drains[0].SecondsLeft; got != test.want || s.Progress != test.line {
-				t.Errorf("got %d s, %q; want %d s, %q", got, s.Progress, test.want, test.line)
+			var want *metav1.Duration
+			if test.want > 0 {
+				want = &metav1.Duration{Duration: test.want}
+			}
+			if diff := cmp.Diff(want, s.Drains[0].TimeLeft); diff != "" || s.Progress != test.line {
+				t.Errorf("time left: -want +got:\n%s; got %q, want %q", diff, s.Progress, test.line)
 			}
 		})
 	}

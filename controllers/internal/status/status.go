@@ -222,9 +222,9 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 		words[d.Phase]++
 	}
 	if bytesTotal > 0 {
-		line := fmt.Sprintf("%d%% (%d items%s)", bytes*100/bytesTotal, items, timeLeft(drains))
+		line := fmt.Sprintf("%d%% (%d items%s)", bytes*100/bytesTotal, items, longest(drains))
 		if total > 0 {
-			line = fmt.Sprintf("%d%% (%d/%d items%s)", bytes*100/bytesTotal, items, total, timeLeft(drains))
+			line = fmt.Sprintf("%d%% (%d/%d items%s)", bytes*100/bytesTotal, items, total, longest(drains))
 		}
 		return line
 	}
@@ -275,7 +275,7 @@ func receipt(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
 		Moved:    itemsMoved(in, d),
 	}
 	if at, told := d.Claim.LeavingAt(); told {
-		out.Seconds = int64(in.Now.Sub(at).Seconds())
+		out.Duration = &metav1.Duration{Duration: max(0, in.Now.Sub(at).Truncate(time.Second))}
 	}
 	if r := d.Claim.Receipt; r != nil && d.Why == action.ByReceipt {
 		out.Found, out.Added, out.AlreadyPresent = r.Found, r.Added, r.AlreadyPresent

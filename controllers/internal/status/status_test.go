@@ -342,7 +342,7 @@ func TestLastDrainsHaveEachOnceNewestFirstFiveAtMost(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	want := cachev1alpha1.DrainReceipt{
-		Claim: "data-cache-7", ClaimUID: "uid-7", Result: "Drained", Found: 3, Added: 2, Expired: 1, Seconds: 1000, EndedAt: metav1.NewTime(now),
+		Claim: "data-cache-7", ClaimUID: "uid-7", Result: "Drained", Found: 3, Added: 2, Expired: 1, Duration: &metav1.Duration{Duration: 1000 * time.Second}, EndedAt: metav1.NewTime(now),
 	}
 	last := compute(t, input(1).leaving(7, claims.Releasing, "", "")).LastDrains
 	if diff := cmp.Diff([]cachev1alpha1.DrainReceipt{want}, last); diff != "" {

@@ -1,19 +1,15 @@
-package integration
+package v1alpha1_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 )
 
 // Quantities are compared by their value. The test sends a spec as a person writes it, because a Go client
 // would send the canonical form.
 func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
-	w := newNamespace(t)
+	server := theAPIServer(t)
 	const (
 		inMiB     = "memory must be a whole number of MiB"
 		itemSize  = "maxItemSize must be a whole number of bytes"
@@ -89,25 +85,15 @@ func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 		"extraArgs: [-o, 'ext_path=/dev/shm/a:8M,ext_path=/tmp/b:8M']": writable,
 	} {
 		t.Run(spec, func(t *testing.T) {
-			text := "apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {name: cache}\nspec:\n  " + strings.ReplaceAll("size: 1\n"+spec, "\n", "\n  ")
-			object := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-				t.Fatalf("%v in\n%s", err, text)
-			}
-			object.SetNamespace(w.namespace)
-			err := admin.Create(t.Context(), object, client.DryRunAll)
-			if got := fmt.Sprint(err); want == "" && err != nil || want != "" && !strings.Contains(got, want) {
-				t.Errorf("want %q, got %v", want, err)
-			}
+			server.wants(t, server.named(t, "cache", inBlocks(spec)), nil, want)
 		})
 	}
 }
 
 // Changes are compared as quantities, too.
 func TestChangesOfQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
-	w := newNamespace(t)
+	server := theAPIServer(t)
 	const shrinks = "storage.size can't shrink"
-	n := 0
 	for name, c := range map[string]struct{ before, after, want string }{
 		"the size is named, large enough":     {"memory: 1.5Gi\nstorage: {}", "memory: 1.5Gi\nstorage: {size: 3.5Gi}", ""},
 		"the size is named, too small":        {"memory: 1.5Gi\nstorage: {}", "memory: 1.5Gi\nstorage: {size: 1.6Gi}", shrinks},
@@ -116,28 +102,11 @@ func TestChangesOfQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 		"memory grows with a size of its own": {"memory: 0.5Gi\nstorage: {}", "memory: 1.5Gi\nstorage: {size: 1.6Gi}", ""},
 		"nothing changes":                     {"memory: 1.5Gi\nstorage: {size: 2.5Gi}", "memory: 1.5Gi\nstorage: {size: 2.5Gi}", ""},
 	} {
-		n++
 		t.Run(name, func(t *testing.T) {
-			object := func(spec string) *unstructured.Unstructured {
-				text := fmt.Sprintf("apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {name: cache-%c}\nspec:\n  %s",
-					'a'+n, strings.ReplaceAll("paused: true\nsize: 1\n"+spec, "\n", "\n  "))
-				object := &unstructured.Unstructured{}
-				if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-					t.Fatalf("%v in\n%s", err, text)
-				}
-				object.SetNamespace(w.namespace)
-				return object
-			}
-			was := object(c.before)
-			if err := admin.Create(t.Context(), was); err != nil {
-				t.Fatal(err)
-			}
-			is := object(c.after)
-			is.SetResourceVersion(was.GetResourceVersion())
-			err := admin.Update(t.Context(), is)
-			if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && !strings.Contains(got, c.want) {
-				t.Errorf("want %q, got %v", c.want, err)
-			}
+			server.wants(t, server.named(t, "cache", inBlocks(c.after)), server.named(t, "cache", inBlocks(c.before)), c.want)
 		})
 	}
 }
+
+// inBlocks puts the lines of a spec below it.
+func inBlocks(lines string) string { return "\n  " + strings.ReplaceAll(lines, "\n", "\n  ") }
