@@ -17,32 +17,6 @@ import (
 // At any time the volume names one of the two claims, and the one that it is bound to
 // exists. So its reclaim policy never applies.
 
-// CanBeSetAside tells whether the volume can still be given to another claim.
-func (c *Claim) CanBeSetAside() bool { return c.Finalizer && (c.Where == Here || c.Where == Reserved) }
-
-// WhyNotSetAside says why the volume can't be given to another claim.
-func (c *Claim) WhyNotSetAside() string {
-	switch c.Where {
-	case Gone:
-		return "its volume " + c.Volume + " is gone"
-	case Elsewhere, Reserved:
-		return "its volume " + c.Volume + " was bound to another claim"
-	case NotLookedAt, Forbidden, Here, Promised:
-	}
-	return "the operator has no right to set its volume " + c.Volume + " aside"
-}
-
-// HandsOver tells whether the claim can only be released after its volume was handed over to the
-// aside claim. Until the aside claim has the volume, a person can still skip its drain.
-func (c *Claim) HandsOver(aside *Claim) bool {
-	return aside != nil && (!aside.Pending || c.Request != Skip)
-}
-
-// HasVolumeToHandOver tells whether the claim is being deleted and still has a volume.
-func (c *Claim) HasVolumeToHandOver() bool {
-	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone
-}
-
 // MayReserve is asked before a volume is reserved for another claim: its claim is being deleted,
 // our finalizer keeps the claim, no pod uses it, and the volume is bound to no other claim.
 // Kubernetes removes its own finalizer when no pod uses the claim. MayReserve needs Where.
@@ -82,7 +56,7 @@ func MaySetAside(live *Facts, c *Claim) error {
 
 // MayHandOver guards invariant 1 for a claim whose volume was set aside: another claim with the
 // finalizer is bound to that volume. It guards invariant 11 for the member, which returns empty: no
-// drain or move is at work (movesNow), because its items may be older (returnsEmpty). It needs
+// drain or move is at work (movesNow), because its items may be older (WaitsForReturn). It needs
 // Claims.
 func MayHandOver(live *Facts, c *Claim, movesNow string) error {
 	if movesNow != "" && c.LeavingSince.IsZero() {
@@ -104,52 +78,6 @@ func MaySkipAside(live *Facts, c *Claim) error {
 		return s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == Skip
 	})
 	return unless(given && c.Aside && c.Pending, "no person has given up the claim whose volume claim %s is to take over", c.Name)
-}
-
-// AsideOf returns the claim that takes over the volume of a claim that is being deleted, or nil. An
-// aside claim that was deleted itself counts as long as it has the volume.
-func (f *Facts) AsideOf(c *Claim) *Claim {
-	if !c.HasVolumeToHandOver() {
-		return nil
-	}
-	var found *Claim
-	for i := range f.Claims {
-		a := &f.Claims[i]
-		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != Here || a.Pending && a.Name != c.AsideName {
-			continue
-		}
-		if found == nil || found.Deleting {
-			found = a
-		}
-	}
-	return found
-}
-
-// TakesOver tells whether the claim takes over a volume whose first claim is not released yet.
-// Until then the aside claim stays. If a person skips the aside claim before it has the volume, it
-// still waits while the volume is reserved for it, because the first claim could hand the volume to
-// no other claim. It doesn't wait if the first claim was skipped, too.
-func (f *Facts) TakesOver(c *Claim) bool {
-	return c.Aside && !c.Deleting && slices.ContainsFunc(f.Claims, func(other Claim) bool {
-		givenUp := c.Pending && c.Request == Skip && (other.Request == Skip || other.Where != Reserved)
-		return !givenUp && other.HasVolumeToHandOver() && other.Volume == c.Volume && other.UID != c.UID
-	})
-}
-
-// Stranded tells whether the claim waits for a volume that no claim will ever hand over. A bound
-// claim that lost its volume looks the same.
-func (f *Facts) Stranded(c *Claim) bool {
-	return c.Aside && c.Pending && !f.TakesOver(c)
-}
-
-// pendingAsideOf returns the claim that is to take over the volume of a claim that is being
-// deleted, and doesn't have the volume yet; or nil.
-func (f *Facts) pendingAsideOf(c *Claim) *Claim {
-	i := slices.IndexFunc(f.Claims, func(a Claim) bool { return a.Aside && a.Pending && a.Name == c.AsideName && a.Volume == c.Volume })
-	if i < 0 {
-		return nil
-	}
-	return &f.Claims[i]
 }
 
 // HandOver releases the claim as soon as the volume is bound to the claim that takes it over. Until

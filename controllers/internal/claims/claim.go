@@ -5,11 +5,11 @@
 //
 //	claim.go       what is known of one claim        facts.go       all claims, their Jobs and pods
 //	release.go     when a claim is released          aside.go       how a volume gets another claim
-//	drain.go       Decide: each claim's next step    retry.go       when a failed Job is tried again
-//	obstructed.go  what the API server refuses
+//	drain.go       Decide: each claim's next step    retry.go       what failed or was refused, and is tried again
 package claims
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -147,4 +147,73 @@ func (c *Claim) KeptByAPerson() bool { return c.Request == Hold || c.Request == 
 // members don't grow.
 func (c *Claim) Small(wanted int64) bool {
 	return c.LeavingSince.IsZero() && !c.Deleting && 0 < c.Capacity && c.Capacity < wanted
+}
+
+// CanBeSetAside tells whether the volume can still be given to another claim.
+func (c *Claim) CanBeSetAside() bool { return c.Finalizer && (c.Where == Here || c.Where == Reserved) }
+
+// WhyNotSetAside says why the volume can't be given to another claim.
+func (c *Claim) WhyNotSetAside() string {
+	switch c.Where {
+	case Gone:
+		return "its volume " + c.Volume + " is gone"
+	case Elsewhere, Reserved:
+		return "its volume " + c.Volume + " was bound to another claim"
+	case NotLookedAt, Forbidden, Here, Promised:
+	}
+	return "the operator has no right to set its volume " + c.Volume + " aside"
+}
+
+// HandsOver tells whether the claim can only be released after its volume was handed over to the
+// aside claim. Until the aside claim has the volume, a person can still skip its drain.
+func (c *Claim) HandsOver(aside *Claim) bool {
+	return aside != nil && (!aside.Pending || c.Request != Skip)
+}
+
+// HasVolumeToHandOver tells whether the claim is being deleted and still has a volume.
+func (c *Claim) HasVolumeToHandOver() bool {
+	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone
+}
+
+// Terms are what the cluster says about all its claims.
+type Terms struct {
+	// Policy for the claims of departed members.
+	Policy DrainPolicy
+	// ReleaseUnreadable: spec.drain.onUnrecoverable is Release.
+	ReleaseUnreadable bool
+	// Deleting: the Memcached is being deleted, or is gone already.
+	Deleting bool
+	// NamespaceTerminating: no pod can be created in the namespace any more.
+	NamespaceTerminating bool
+}
+
+// PolicyFor is the policy for the claim of a departed member. The decision written when the member
+// left overrides the present spec; a person who asks for a retry wants the claim drained.
+func (t *Terms) PolicyFor(c *Claim) DrainPolicy {
+	switch {
+	case c.Request == Retry && !c.LeavingSince.IsZero():
+		return Drain
+	case c.Decided:
+		return c.Policy
+	}
+	return t.Policy
+}
+
+// ToDrain tells whether the claim's volume is to be drained after its member has left.
+func (t *Terms) ToDrain(c *Claim) bool { return t.PolicyFor(c) == Drain }
+
+// releasesUnreadable tells whether the claim is released if its volume can't be read. Like the
+// policy, this is decided when the member leaves.
+func (t *Terms) releasesUnreadable(c *Claim) bool {
+	if c.Decided {
+		return c.ReleaseUnreadable
+	}
+	return t.ReleaseUnreadable
+}
+
+func unless(holds bool, format string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
 }

@@ -132,27 +132,82 @@ func (f *Facts) DrainsByItself(t *Terms, c *Claim) bool {
 	return job == nil || job.Running() || job.State == JobComplete || job.Retryable()
 }
 
-// returnsEmpty returns the claim of a member that stays, whose claim was deleted and whose volume
-// is being set aside; or nil. The member returns with an empty volume. Items that a drain or a move
-// gives to it may be older than those on its first volume, which is drained next. So drains and
-// moves that are at work are ended, and begin again in their turn; the claim is handed over when
-// none is at work, and none begins before that. A claim that can't be set aside now keeps its
-// member away, so nothing moves there meanwhile.
-func (f *Facts) returnsEmpty() *Claim {
-	i := slices.IndexFunc(f.Claims, func(c Claim) bool {
-		return c.LeavingSince.IsZero() && !c.Aside && c.HasVolumeToHandOver() && !c.InUse && c.CanBeSetAside() && !f.IsObstructed(&c)
+// AsideOf returns the claim that takes over the volume of a claim that is being deleted, or nil. An
+// aside claim that was deleted itself counts as long as it has the volume.
+func (f *Facts) AsideOf(c *Claim) *Claim {
+	if !c.HasVolumeToHandOver() {
+		return nil
+	}
+	var found *Claim
+	for i := range f.Claims {
+		a := &f.Claims[i]
+		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != Here || a.Pending && a.Name != c.AsideName {
+			continue
+		}
+		if found == nil || found.Deleting {
+			found = a
+		}
+	}
+	return found
+}
+
+// TakesOver tells whether the claim takes over a volume whose first claim is not released yet.
+// Until then the aside claim stays. If a person skips the aside claim before it has the volume, it
+// still waits while the volume is reserved for it, because the first claim could hand the volume to
+// no other claim. It doesn't wait if the first claim was skipped, too.
+func (f *Facts) TakesOver(c *Claim) bool {
+	return c.Aside && !c.Deleting && slices.ContainsFunc(f.Claims, func(other Claim) bool {
+		givenUp := c.Pending && c.Request == Skip && (other.Request == Skip || other.Where != Reserved)
+		return !givenUp && other.HasVolumeToHandOver() && other.Volume == c.Volume && other.UID != c.UID
 	})
+}
+
+// Stranded tells whether the claim waits for a volume that no claim will ever hand over. A bound
+// claim that lost its volume looks the same.
+func (f *Facts) Stranded(c *Claim) bool {
+	return c.Aside && c.Pending && !f.TakesOver(c)
+}
+
+// pendingAsideOf returns the claim that is to take over the volume of a claim that is being
+// deleted, and doesn't have the volume yet; or nil.
+func (f *Facts) pendingAsideOf(c *Claim) *Claim {
+	i := slices.IndexFunc(f.Claims, func(a Claim) bool { return a.Aside && a.Pending && a.Name == c.AsideName && a.Volume == c.Volume })
 	if i < 0 {
 		return nil
 	}
 	return &f.Claims[i]
 }
 
-// WaitsForReturn says that drains and moves wait for a member that returns empty (returnsEmpty); it
-// is empty if there is no such member.
+// IsObstructed tells whether the API server has refused the last step about the claim, or about the
+// claim whose volume it takes over.
+func (f *Facts) IsObstructed(c *Claim) bool {
+	if _, is := f.Obstructed[c.UID]; is || len(f.Obstructed) == 0 || !c.Aside {
+		return is
+	}
+	return slices.ContainsFunc(f.Claims, func(first Claim) bool {
+		_, is := f.Obstructed[first.UID]
+		return is && first.UID != c.UID && first.Volume == c.Volume && first.HasVolumeToHandOver()
+	})
+}
+
+// RefusedNow tells why no step about the claim is tried now.
+func (f *Facts) RefusedNow(c *Claim) (why Obstruction, is bool) {
+	why, is = f.Obstructed[c.UID]
+	return why, is && why.Until.After(f.Now)
+}
+
+// WaitsForReturn says that drains and moves wait for a member that returns empty; it is empty if
+// there is none. Such a member stays, but its claim was deleted, and its volume is being set aside.
+// Items that a drain or a move gives to it may be older than those on its first volume, which is
+// drained next. So drains and moves that are at work are ended, and begin again in their turn; the
+// claim is handed over when none is at work, and none begins before that. A claim that can't be set
+// aside now keeps its member away, so nothing moves there meanwhile.
 func (f *Facts) WaitsForReturn() string {
-	if c := f.returnsEmpty(); c != nil {
-		return fmt.Sprintf("claim %s was deleted: its volume is set aside first, since its items may be newer", c.Name)
+	for i := range f.Claims {
+		c := &f.Claims[i]
+		if c.LeavingSince.IsZero() && !c.Aside && c.HasVolumeToHandOver() && !c.InUse && c.CanBeSetAside() && !f.IsObstructed(c) {
+			return fmt.Sprintf("claim %s was deleted: its volume is set aside first, since its items may be newer", c.Name)
+		}
 	}
 	return ""
 }

@@ -83,10 +83,10 @@ func (j *Job) Retryable() bool {
 	return !j.Running() && (j.Receipt == nil || !slices.Contains(contract.NoRetry, int32(j.Receipt.ExitCode)))
 }
 
-// Replaced tells why an active Job is deleted and created again; empty if the Job stays. A Job's
+// replaced tells why an active Job is deleted and created again; empty if the Job stays. A Job's
 // template can't be changed. If none of its pods has run, its next pod would fail to start in the
 // same way; if members listen at other ports now, its pods would not reach them.
-func (j *Job) Replaced(retry bool) string {
+func (j *Job) replaced(retry bool) string {
 	switch {
 	case j.Misdirected:
 		return "members listen at other ports now"

@@ -8,42 +8,6 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Terms are what the cluster says about all its claims.
-type Terms struct {
-	// Policy for the claims of departed members.
-	Policy DrainPolicy
-	// ReleaseUnreadable: spec.drain.onUnrecoverable is Release.
-	ReleaseUnreadable bool
-	// Deleting: the Memcached is being deleted, or is gone already.
-	Deleting bool
-	// NamespaceTerminating: no pod can be created in the namespace any more.
-	NamespaceTerminating bool
-}
-
-// PolicyFor is the policy for the claim of a departed member. The decision written when the member
-// left overrides the present spec; a person who asks for a retry wants the claim drained.
-func (t *Terms) PolicyFor(c *Claim) DrainPolicy {
-	switch {
-	case c.Request == Retry && !c.LeavingSince.IsZero():
-		return Drain
-	case c.Decided:
-		return c.Policy
-	}
-	return t.Policy
-}
-
-// ToDrain tells whether the claim's volume is to be drained after its member has left.
-func (t *Terms) ToDrain(c *Claim) bool { return t.PolicyFor(c) == Drain }
-
-// releasesUnreadable tells whether the claim is released if its volume can't be read. Like the
-// policy, this is decided when the member leaves.
-func (t *Terms) releasesUnreadable(c *Claim) bool {
-	if c.Decided {
-		return c.ReleaseUnreadable
-	}
-	return t.ReleaseUnreadable
-}
-
 // ReleasableBy guards invariant 1: a claim is released by a receipt that adds up, for exactly this
 // claim, or because a person says so. It returns why the reason doesn't hold. The plan asks this,
 // and MayRelease asks it about live state.
@@ -136,9 +100,19 @@ func MayGrow(c *Claim, size int64) error {
 	return unless(c.Small(size) && c.Asked < size, "claim %s does not have to grow", c.Name)
 }
 
-func unless(holds bool, format string, args ...any) error {
-	if holds {
-		return nil
+// release plans the last steps. If the operator dies in between, the next plan finds each step done
+// or not done. The claim comes first: if the live check refuses the reason that the cache gave, the
+// Job and its log stay.
+func (d *decision) release(why action.Release) {
+	c := d.c
+	if !c.Deleting && why != action.ByPolicyRetain {
+		d.Do(action.DeleteClaim{Claim: c.Ref(), Why: why})
+		if why == action.ByUnrecoverable {
+			return // only the Job has the reason, and status needs it once more
+		}
 	}
-	return fmt.Errorf(format, args...)
+	if c.Finalizer {
+		d.Do(action.ReleaseClaim{Claim: c.Ref(), Why: why})
+	}
+	d.DeleteJob(d.job, "its claim is released: "+string(why))
 }

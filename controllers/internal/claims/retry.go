@@ -26,44 +26,108 @@ func pause(failed int32) time.Duration {
 	return min(firstRetry<<min(failed-1, doublings), longestRetry)
 }
 
-// Failure is why a Job has ended without success, and when the next attempt is; RetryAt is zero if
-// a person has to decide.
-type Failure struct {
-	Reason, Message string
-	RetryAt         time.Time
+// Attempt is a Job that drains a claim, or moves the items of its member, and has not succeeded.
+type Attempt struct {
+	// What it is: a drain, or a move.
+	What  string
+	Claim *Claim
+	Job   *Job
+	// Retry: a person asked for another attempt. Clear takes note that it has begun.
+	Retry bool
+	Clear action.Action
+	// Invalid says why the receipt of a complete Job doesn't count.
+	Invalid error
+	// WayOut says what a person can do if it has failed.
+	WayOut string
 }
 
-// TryAgain waits until the next attempt is due, and then deletes the failed Job. again is true if
-// it deletes the Job. invalid says why a complete Job's receipt doesn't count.
-func (w *Work) TryAgain(now time.Time, c *Claim, job *Job, invalid error) (f Failure, again bool) {
-	f.Reason, f.Message = failureOf(job, invalid)
-	if !job.Retryable() {
-		f.Message += "; it is not tried again by itself"
-		return f, false
+// Outcome is what is decided about an attempt: it runs (Draining), begins anew when its Job is gone
+// (Waiting), or has failed.
+type Outcome struct {
+	Phase           DrainPhase
+	Reason, Message string
+	// RetryAt is when a failed attempt is tried again; zero if only a person can decide.
+	RetryAt time.Time
+}
+
+// Follow decides about an attempt. A retry and the deletion of its Job are in one plan, because a
+// request that outlived its Job would restart every Job that fails. A failed Job is deleted when the
+// next attempt is due.
+func (w *Work) Follow(now time.Time, a *Attempt) (o Outcome) {
+	c, job := a.Claim, a.Job
+	if job.State == JobActive {
+		why := job.replaced(a.Retry)
+		if why != "" {
+			w.DeleteJob(job, why)
+		}
+		if a.Retry {
+			w.Do(a.Clear) // it has begun, or begins anew
+		}
+		if why != "" {
+			return Outcome{Phase: Waiting, Reason: InTurn, Message: "the " + a.What + " starts anew when its Job is gone: " + why}
+		}
+		return Outcome{Phase: Draining}
 	}
-	counted := c.Attempts.Last == job.UID
-	if !counted {
-		failed := min(c.Attempts.Failed, math.MaxInt32-1) + 1 // any client may have written the number
-		f.RetryAt = job.Ended.Add(pause(failed))
-		if f.RetryAt.After(now) {
-			f.Message += fmt.Sprintf("; failed attempts: %d, the next one is at %s", failed, f.RetryAt.UTC().Format(time.RFC3339))
-			w.WakeAt(f.RetryAt)
-			return f, false
+	if a.Retry {
+		w.DeleteJob(job, "a person asked for a retry")
+		w.Do(a.Clear)
+		return Outcome{Phase: Waiting, Reason: InTurn, Message: "the retry starts when the failed Job is gone"}
+	}
+	o.Phase = Failed
+	o.Reason, o.Message = a.failure()
+	switch failed := min(c.Attempts.Failed, math.MaxInt32-1) + 1; { // any client may have written the number
+	case !job.Retryable():
+		o.Message += "; it is not tried again by itself; " + a.WayOut
+		return o
+	case c.Attempts.Last != job.UID: // not counted yet
+		if o.RetryAt = job.Ended.Add(pause(failed)); o.RetryAt.After(now) {
+			o.Message += fmt.Sprintf("; failed attempts: %d, the next one is at %s; %s", failed, o.RetryAt.UTC().Format(time.RFC3339), a.WayOut)
+			w.WakeAt(o.RetryAt)
+			return o
 		}
 		w.Do(action.CountFailure{Claim: c.Ref(), Attempts: action.Attempts{Failed: failed, Last: job.UID}})
 	}
 	w.DeleteJob(job, "it failed, and is tried again")
-	return f, true
+	return Outcome{Phase: Waiting, Reason: Retrying, Message: "the next attempt starts when the failed Job is gone"}
 }
 
-// failureOf tells why a Job has ended without success. The last receipt of a failed Job has the
+// failure tells why the Job has ended without success. The last receipt of a failed Job has the
 // most precise reason.
-func failureOf(job *Job, invalid error) (reason, message string) {
-	switch {
+func (a *Attempt) failure() (reason, message string) {
+	switch job := a.Job; {
 	case job.State != JobFailed:
-		return ReceiptInvalid, invalid.Error()
+		return ReceiptInvalid, a.Invalid.Error()
 	case job.Receipt != nil && job.Receipt.Reason != "":
 		return job.Receipt.Reason, job.Receipt.Message
 	}
-	return JobGaveUp, job.Message
+	return JobGaveUp, a.Job.Message
+}
+
+// The API server may refuse a step about one claim again and again, because of a quota, an
+// admission policy, or another owner's Job with the same name. Such a claim delays no other claim,
+// no move and no change of size. Its steps are tried again every few seconds. Until one succeeds,
+// the claim counts as waiting for a person. Another attempt never ends a drain or a move that has
+// begun meanwhile.
+
+// Obstruction is why the API server has refused a step about a claim, and until when no such step
+// is tried again. Taken: an object of another owner has a name that the step needs.
+type Obstruction struct {
+	Why   string
+	Taken bool
+	Until time.Time
+}
+
+// Withdraw takes back the actions about the claim if they would be refused now.
+func (w *Work) Withdraw(f *Facts, c *Claim) (o Outcome, is bool) {
+	why, is := f.RefusedNow(c)
+	if !is {
+		return o, false
+	}
+	w.Actions = nil
+	w.WakeAt(why.Until)
+	o = Outcome{Phase: Failed, Reason: Refused, Message: "a step about it is refused, and tried again in a moment: " + why.Why, RetryAt: why.Until}
+	if why.Taken {
+		o.Reason = NameTaken
+	}
+	return o, true
 }

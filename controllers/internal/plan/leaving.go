@@ -24,6 +24,11 @@ import (
 // moverStartsWithin bounds how long a leaving member keeps running without a mover at work.
 const moverStartsWithin = time.Minute
 
+// mostMovers is how many members' items are moved at once, leaving and staying members together.
+// spec.drain.parallelism does not count here: a mover takes less than a second for most caches, or
+// waits for clients.
+const mostMovers = 8
+
 // leaving is what follows from the facts about a member that leaves.
 type leaving struct {
 	// is: the member has the leaving mark, is off the clients' list, and still exists.

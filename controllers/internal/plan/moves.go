@@ -164,12 +164,12 @@ func (m *movers) member(c *member) MoveState {
 	var w claims.Work
 	state := m.decide(c, &w)
 	if len(w.Actions) > 0 {
-		if why, is := w.Withdraw(&m.Facts, c.Claim); is {
-			state.RetryAt = why.Until
-			state = state.is(MoveFailed, why.Reason(), why.Message())
+		if o, is := w.Withdraw(&m.Facts, c.Claim); is {
+			state.RetryAt = o.RetryAt
+			state = state.is(MoveFailed, o.Reason, o.Message)
 		}
 	}
-	if slices.ContainsFunc(w.Actions, func(a action.Action) bool { _, begins := a.(action.CreateMove); return begins }) {
+	if c.mover == nil && state.Phase == MoveRuns {
 		m.slots--
 	}
 	m.Then(w)
@@ -198,7 +198,6 @@ func (m *movers) decide(c *member, w *claims.Work) MoveState {
 
 // follow decides about a member that has a Job.
 func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *claims.Work) MoveState {
-	retry := c.MoveRequest == claims.Retry
 	switch {
 	case job.Deleting:
 		return state.is(MoveWaits, claims.InTurn, "an earlier Job is being deleted")
@@ -207,36 +206,20 @@ func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *cl
 	case job.Target != m.target:
 		w.DeleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(MoveWaits, claims.InTurn, "the clients' list has changed, or a member is lost: the move starts again")
-	case job.State == claims.JobActive:
-		why := job.Replaced(retry)
-		if why != "" {
-			w.DeleteJob(job, why)
-		}
-		if retry {
-			w.Do(action.ClearMoveRetry{Claim: c.Ref()}) // the retry has begun, or begins anew
-		}
-		if why != "" {
-			return state.is(MoveWaits, claims.InTurn, "the move starts anew when its Job is gone: "+why)
-		}
-		return state.is(MoveRuns, "", "")
 	}
-	invalid := receiptOf(c, job)
-	switch {
-	case job.State == claims.JobComplete && invalid == nil:
+	a := claims.Attempt{What: "move", Claim: c, Job: job, Retry: c.MoveRequest == claims.Retry, Clear: action.ClearMoveRetry{Claim: c.Ref()}, WayOut: moveWayOut}
+	if job.State != claims.JobActive {
+		a.Invalid = receiptOf(c, job)
+	}
+	if job.State == claims.JobComplete && a.Invalid == nil {
 		// The next plan finds nothing to move, and deletes the Job.
 		w.Do(action.RecordMoved{Claim: c.Ref(), Serial: m.Record.Serial, Target: job.Target, Receipt: job.Receipt})
 		return state.is(MoveRuns, "", "")
-	case retry:
-		w.DeleteJob(job, "a person asked for a retry")
-		w.Do(action.ClearMoveRetry{Claim: c.Ref()})
-		return state.is(MoveWaits, claims.InTurn, "the retry starts when the failed Job is gone")
 	}
-	f, again := w.TryAgain(m.Now, c, job, invalid)
-	if again {
-		return state.is(MoveWaits, claims.Retrying, "the next attempt starts when the failed Job is gone")
-	}
-	state.RetryAt = f.RetryAt
-	return state.is(MoveFailed, f.Reason, f.Message+"; "+moveWayOut)
+	o := w.Follow(m.Now, &a)
+	state.RetryAt = o.RetryAt
+	phase := map[claims.DrainPhase]MovePhase{claims.Draining: MoveRuns, claims.Waiting: MoveWaits, claims.Failed: MoveFailed}[o.Phase]
+	return state.is(phase, o.Reason, o.Message)
 }
 
 const moveWayOut = "its items stay where they are: see the Job's log, then annotate the claim with " +
@@ -304,11 +287,6 @@ func decideBegins(v *view, size *Size, told *Told) (w claims.Work) {
 func mayBegin(j *claims.Job, target string) bool {
 	return j.Waits && j.Target == target && j.State == claims.JobActive && !j.Deleting
 }
-
-// mostMovers is how many members' items are moved at once, leaving and staying members together.
-// spec.drain.parallelism does not count here: a mover takes less than a second for most caches, or
-// waits for clients.
-const mostMovers = 8
 
 // moverSlots is how many more moves may begin, besides those that run and still find items.
 func moverSlots(o *Observed) int {

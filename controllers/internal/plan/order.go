@@ -22,7 +22,7 @@ import (
 // volumes wait for each other, in whatever order they became due. Members that left together have
 // no keys in common, so their volumes have no order. A drain or a move that waits for a person
 // lets the others pass, and so does a claim about which the API server refuses a step
-// (claims/obstructed.go). A change of size comes last: it waits for drains and moves, and no drain or
+// (claims/retry.go). A change of size comes last: it waits for drains and moves, and no drain or
 // move waits for a wanted size.
 //
 // A number beside the leaving mark tells which of two volumes left last. Times can't tell: two

@@ -22,8 +22,11 @@ type decisions struct {
 func decide(read *Observed) *decisions {
 	d := &decisions{}
 	var again claims.Work // wakes for decisions without writes
-	var after []claims.Claim
-	after, d.finalizers = read.Finalizers(&read.Cluster.Terms)
+	after, work := read.Finalizers(&read.Cluster.Terms)
+	if !read.Cluster.Finalizer {
+		d.finalizers.Do(action.AddClusterFinalizer{})
+	}
+	d.finalizers.Then(work)
 	o := look(read.having(after))
 	d.Size, again = decideSize(o)
 	d.WakeAt(again.Wake)
@@ -61,7 +64,7 @@ type step struct {
 
 // steps are all parts of the plan, in their order. A failed write stops those that its class says (action.Class).
 var steps = []step{
-	{"finalizers", (*decisions).addFinalizers, []action.Action{action.AddClusterFinalizer{}, action.AddClaimFinalizer{}},
+	{"finalizers", func(d *decisions) claims.Work { return d.finalizers }, []action.Action{action.AddClusterFinalizer{}, action.AddClaimFinalizer{}},
 		"a deletion from now on waits for the operator"},
 	{"leaving marks", func(d *decisions) claims.Work { return d.marks }, []action.Action{action.MarkLeaving{}},
 		"before the StatefulSet shrinks, and before clients are told: a volume without a mark comes back as a member's"},
@@ -71,7 +74,7 @@ var steps = []step{
 		"before members leave, and when those that join are ready"},
 	{"moves begin", func(d *decisions) claims.Work { return decideBegins(d.next, &d.Size, &d.Told) }, []action.Action{action.BeginMove{}},
 		"after the list: nothing moves before clients are told"},
-	{"list in DNS", (*decisions).writeEndpoints, []action.Action{action.WriteEndpoints{}}, "it is the list that is written"},
+	{"list in DNS", func(d *decisions) claims.Work { return do(action.WriteEndpoints{ListSize: d.ListSize}) }, []action.Action{action.WriteEndpoints{}}, "it is the list that is written"},
 	{"routers", (*decisions).route, []action.Action{action.WriteTable{}, action.TellRouter{}, action.ApplyRouters{}},
 		"after the list: both name the same ring"},
 	{"discovery", (*decisions).tellMembers, []action.Action{action.TellMember{}}, "supervisors answer with the list that is in DNS"},
@@ -86,23 +89,11 @@ var steps = []step{
 	{"growth", func(d *decisions) claims.Work { return d.growth }, []action.Action{action.GrowClaim{}}, "nothing waits for it but the members' next template"},
 }
 
-func (d *decisions) addFinalizers() (w claims.Work) {
-	if !d.next.Cluster.Finalizer {
-		w.Do(action.AddClusterFinalizer{})
-	}
-	w.Then(d.finalizers)
-	return w
-}
+func do(actions ...action.Action) claims.Work { return claims.Work{Actions: actions} }
 
-func (d *decisions) writeList() (w claims.Work) {
-	w.Do(action.ApplyService{}, action.ApplyListService{}, action.ApplyDiscovery{},
+func (d *decisions) writeList() claims.Work {
+	return do(action.ApplyService{}, action.ApplyListService{}, action.ApplyDiscovery{},
 		action.WriteList{ListSize: d.ListSize, Record: d.Record, From: d.From, Replicas: d.Replicas})
-	return w
-}
-
-func (d *decisions) writeEndpoints() (w claims.Work) {
-	w.Do(action.WriteEndpoints{ListSize: d.ListSize})
-	return w
 }
 
 // route keeps the routers as the spec wants them, and tells them of the rings.
@@ -131,10 +122,9 @@ func (d *decisions) tellMembers() (w claims.Work) {
 }
 
 // applyMembers plans the members and the objects that go with them.
-func (d *decisions) applyMembers() (w claims.Work) {
-	w.Do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate},
+func (d *decisions) applyMembers() claims.Work {
+	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate},
 		action.ApplyBudget{}, action.ApplyServiceMonitor{})
-	return w
 }
 
 // Order is the table of the steps, in Markdown: what each writes, what its failure stops, and why it comes here.

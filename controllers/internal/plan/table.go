@@ -110,6 +110,6 @@ func moversOverdue(v *view) time.Time {
 
 // leases tells whether keys are moved under their leases. Routers know leases only in the state
 // move.
-func (t *Told) leases(v *view) bool {
-	return t.Table.State == contract.RingMove && v.leases && v.Table.New == v.Record.Ring
+func (told *Told) leases(v *view) bool {
+	return told.Table.State == contract.RingMove && v.leases && v.Table.New == v.Record.Ring
 }

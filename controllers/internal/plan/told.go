@@ -64,9 +64,9 @@ func nextListSize(o *Observed, wanted int32) int32 {
 }
 
 // heldBack leaves the list as it is.
-func (t Told) heldBack(listSize int32) Told {
-	t.Prepares, t.ListSize, t.Record = true, listSize, t.From
-	return t
+func (told Told) heldBack(listSize int32) Told {
+	told.Prepares, told.ListSize, told.Record = true, listSize, told.From
+	return told
 }
 
 // preparesWithin bounds how long the list waits for the movers, from the leaving mark on or since
@@ -74,13 +74,14 @@ func (t Told) heldBack(listSize int32) Told {
 const preparesWithin = 10 * time.Second
 
 // prepare holds the list back while the movers start. v has the record of the next list.
-func (t Told) prepare(v *view, replicas int32) (told Told, w claims.Work) {
+func (told Told) prepare(v *view, replicas int32) (Told, claims.Work) {
+	var w claims.Work
 	until := preparesUntil(v)
-	if replicas == 0 || !until.After(v.Now) || !mayPrepare(v, t.From) {
-		return t, w
+	if replicas == 0 || !until.After(v.Now) || !mayPrepare(v, told.From) {
+		return told, w
 	}
 	working, waits := 0, false
-	stays := v.Record.Ring.Size > t.From.Ring.Size // no member leaves, or the cluster waits for a leaving member
+	stays := v.Record.Ring.Size > told.From.Ring.Size // no member leaves, or the cluster waits for a leaving member
 	for i := range v.members {
 		m := &v.members[i]
 		stays = stays || m.waits
@@ -93,9 +94,9 @@ func (t Told) prepare(v *view, replicas int32) (told Told, w claims.Work) {
 	}
 	if stays && waits && working < mostMovers {
 		w.WakeAt(until) // there is no event if a mover doesn't start
-		return t.heldBack(v.ListSize), w
+		return told.heldBack(v.ListSize), w
 	}
-	return t, w
+	return told, w
 }
 
 // mayPrepare tells whether movers may be prepared for the ring of the record while clients still use
