@@ -183,6 +183,7 @@ func TestMembersClaimDeletedByAPersonIsDrainedIntoTheMembersAndItself(t *testing
 // A quota refuses the claim that would take over a volume. What doesn't need that claim goes on: another volume is
 // drained. When the quota allows it, this one is set aside, and drained.
 func TestAVolumeThatAQuotaKeepsFromBeingSetAsideHoldsUpNoOther(t *testing.T) {
+	tier.Second(t, "TestAMembersVolumeThatCannotBeSetAsideHoldsUpNothingElse")
 	w := newWorld(t)
 	cluster := apitest.MakeMemcached(name)
 	cluster.Obj().Spec.Routing.Patience = &metav1.Duration{}
