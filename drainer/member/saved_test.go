@@ -260,6 +260,7 @@ func TestSavedMemberStopsWhileReplaying(t *testing.T) {
 
 // It is read like the warm file that it was made of.
 func TestDrainOfASave(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	t.Parallel()
 	all := drainertest.Objects(74, 2000)
 	p := savedPod(t, all)

@@ -51,6 +51,7 @@ func TestSIGTERMSavesTheCache(t *testing.T) {
 
 // A signal that comes before memcached answers also saves.
 func TestServeAtOnce(t *testing.T) {
+	tier.Second(t, "TestAskedToEndBeforeMemcachedAnswers")
 	t.Parallel()
 	dir, all := t.TempDir(), drainertest.Objects(7, 500)
 	s := drainertest.Serve(t, dir)
