@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/test/tier"
 )
 
 // prefixedKeys are the clients that can write a prefix before each key, and the resulting text.
@@ -26,7 +27,10 @@ var prefixedKeys = map[string]struct {
 // The real clients, with a prefix, store keys in running servers. For the clients that hash keys without it,
 // each key is where WithoutPrefix says; for the others, where New alone says.
 func TestPrefixesLandWhereTheClientsStore(t *testing.T) {
-	const keys = 300
+	keys := 100
+	if tier.All() {
+		keys = 300
+	}
 	var servers []Server
 	var conns []*memcachedtest.Raw
 	for range 5 {

@@ -43,7 +43,10 @@ func TestKilledUnderLoad(t *testing.T) {
 				writers = append(writers, l)
 				wg.Go(l.run)
 			}
-			moment := int64(1000 + rand.IntN(3000))
+			moment := int64(500 + rand.IntN(1000))
+			if tier.All() {
+				moment *= 2 + rand.Int64N(2)
+			}
 			wait.For(t, fmt.Sprintf("%d operations", moment), func() error {
 				if n := answered.Load(); n < moment {
 					return fmt.Errorf("there were %d", n)

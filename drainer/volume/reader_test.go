@@ -29,9 +29,12 @@ func TestReadsWhatTheServerHeld(t *testing.T) {
 				t.Logf("seed %d", seed)
 				m := startMember(t, append([]string{"-m", "200"}, test.Args...)...)
 				p := newPopulation(m, seed)
-				steps := 300
-				if tier.All() && test.Most <= 1<<20 {
+				steps := 120
+				switch {
+				case tier.All() && test.Most <= 1<<20:
 					steps = 1000
+				case tier.All():
+					steps = 300
 				}
 				p.Populate(steps, test)
 				m.wait() // until the short-lived items have expired

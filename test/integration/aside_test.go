@@ -183,6 +183,7 @@ func TestMembersClaimDeletedByAPersonIsDrainedIntoTheMembersAndItself(t *testing
 // A quota refuses the claim that would take over a volume. Another volume, which doesn't need this claim, is
 // drained. When the quota allows the claim, the first volume is set aside, and drained.
 func TestAVolumeThatAQuotaKeepsFromBeingSetAsideHoldsUpNoOther(t *testing.T) {
+	tier.Second(t, "TestAMembersVolumeThatCannotBeSetAsideHoldsUpNothingElse")
 	w := newWorld(t)
 	cluster := apitest.MakeMemcached(name)
 	cluster.Obj().Spec.Routing.Patience = &metav1.Duration{}

@@ -46,7 +46,7 @@ var faultNames = map[operator.Fault]string{
 
 // crashpoints counts the runs.
 var crashpoints struct {
-	scenarios, writes, runs, unreached atomic.Int64
+	scenarios, writes, faults, runs, unreached atomic.Int64
 	// kinds counts, by verb and resource, the writes that had a fault, and the runs that
 	// reached them.
 	kinds sync.Map
@@ -73,7 +73,8 @@ func (p point) kind() string { return strings.Join(strings.Fields(p.write)[:2], 
 // the end are always those of the undisturbed run, and every invariant holds after every change of an object.
 //
 // The first tier has a few scenarios, which have all kinds of writes. The operator dies at one write of each
-// kind, and one write fails in each other way. The seed chooses these writes.
+// kind, and one write fails in each other way. The seed chooses these writes. A run has several of these faults,
+// one after the other; in the second tier each has a run of its own.
 func TestCrashPoints(t *testing.T) {
 	t.Parallel()
 	seed := *faultsSeed
@@ -83,14 +84,14 @@ func TestCrashPoints(t *testing.T) {
 	t.Logf("-crashpoints.seed=%d -crashpoints.all=%v", seed, everyFault())
 	t.Cleanup(func() {
 		c := &crashpoints
-		err := summary.Add("crash points: %d scenarios, %d writes, %d runs (-crashpoints.seed=%d -crashpoints.all=%v); "+
-			"%d runs did not come to their write",
-			c.scenarios.Load(), c.writes.Load(), c.runs.Load(), seed, everyFault(), c.unreached.Load())
+		err := summary.Add("crash points: %d scenarios, %d writes, %d faults in %d runs (-crashpoints.seed=%d -crashpoints.all=%v); "+
+			"%d writes were not reached",
+			c.scenarios.Load(), c.writes.Load(), c.faults.Load(), c.runs.Load(), seed, everyFault(), c.unreached.Load())
 		if err != nil {
 			t.Error(err)
 		}
-		if unreached, runs := c.unreached.Load(), c.runs.Load(); unreached > max(1, runs/50) {
-			t.Errorf("%d of %d runs did not come to their write: these show nothing", unreached, runs)
+		if unreached, faults := c.unreached.Load(), c.faults.Load(); unreached > max(1, faults/50) {
+			t.Errorf("%d of %d faults did not come to their write: these show nothing", unreached, faults)
 		}
 		c.kinds.Range(func(kind, reached any) bool {
 			if reached.(*atomic.Int64).Load() == 0 {
@@ -125,8 +126,9 @@ func TestCrashPoints(t *testing.T) {
 		crashpoints.writes.Add(int64(len(runs[name].points)))
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, p := range chosen[name] {
-				t.Run(p.String(), func(t *testing.T) { s.disturbed(t, p, runs[name].end) })
+			for _, points := range inRuns(chosen[name]) {
+				crashpoints.faults.Add(int64(len(points)))
+				t.Run(points.String(), func(t *testing.T) { s.disturbed(t, points, runs[name].end) })
 			}
 		})
 	}
@@ -141,7 +143,7 @@ type undisturbed struct {
 
 // firstScenarios are those of the first tier. Together they have each kind of write.
 var firstScenarios = []string{
-	"scale-down", "scale-down, addresses stay", "scale-down, routers through all states", "scale-down, discovery",
+	"scale-down, addresses stay", "scale-down, routers through all states", "scale-down, discovery",
 	"rescue", "volumes grow, then the members", "deletion in the middle of a drain",
 }
 
@@ -209,6 +211,36 @@ func choose(runs map[string]*undisturbed, seed int64) map[string][]point {
 	return chosen
 }
 
+// points of one run, each a write of another name.
+type points []point
+
+func (p points) String() string {
+	var all []string
+	for _, point := range p {
+		all = append(all, point.String())
+	}
+	return strings.Join(all, "; ")
+}
+
+// inRuns returns the points of each run.
+func inRuns(all []point) []points {
+	most := 4
+	if everyFault() {
+		most = 1
+	}
+	var runs []points
+	for _, p := range all {
+		at := slices.IndexFunc(runs, func(run points) bool {
+			return len(run) < most && !slices.ContainsFunc(run, func(other point) bool { return other.write == p.write })
+		})
+		if at < 0 {
+			at, runs = len(runs), append(runs, nil)
+		}
+		runs[at] = append(runs[at], p)
+	}
+	return runs
+}
+
 // isOfStatus tells whether the write is of the cluster's status.
 func isOfStatus(write string) bool { return strings.Contains(write, "/status ") }
 
@@ -261,30 +293,40 @@ func (s scenario) prepare(w *world) int {
 	return len(w.journal.Writes())
 }
 
-// disturbed tries again if the operator did not make that write. For example, details of a status are written
-// together if they come quickly. Only few writes may stay unreached.
-func (s scenario) disturbed(t *testing.T, p point, want []string) {
+// disturbed tries those points again that the operator did not come to. For example, details of a status are
+// written together if they come quickly. Only few writes may stay unreached.
+func (s scenario) disturbed(t *testing.T, all points, want []string) {
 	t.Parallel()
 	const tries = 3
-	ofKind, _ := crashpoints.kinds.LoadOrStore(p.kind(), &atomic.Int64{})
+	for _, p := range all {
+		crashpoints.kinds.LoadOrStore(p.kind(), &atomic.Int64{})
+	}
 	for range tries {
 		n := crashpoints.runs.Add(1)
-		if reached := s.disturb(newSerialNamespace(t), p, want, uint64(n)); reached || t.Failed() {
+		reached := s.disturb(newSerialNamespace(t), all, want, uint64(n))
+		if t.Failed() {
+			return
+		}
+		for _, p := range reached {
+			ofKind, _ := crashpoints.kinds.Load(p.kind())
 			ofKind.(*atomic.Int64).Add(1)
+		}
+		all = slices.DeleteFunc(slices.Clone(all), func(p point) bool { return slices.Contains(reached, p) })
+		if len(all) == 0 {
 			return
 		}
 	}
-	crashpoints.unreached.Add(1)
-	t.Logf("in %d runs the operator never came to that write", tries)
+	crashpoints.unreached.Add(int64(len(all)))
+	t.Logf("in %d runs the operator never came to %s", tries, all)
 }
 
-// disturb runs the scenario with the fault, and tells whether the operator made the write.
-func (s scenario) disturb(w *world, p point, want []string, strangersSeed uint64) (reached bool) {
+// disturb runs the scenario with the faults, and returns the points that the operator came to.
+func (s scenario) disturb(w *world, all points, want []string, strangersSeed uint64) (reached points) {
 	w.interval = 200 * time.Millisecond // many tests wait at the same time
 	w.startOperator()
 	s.prepare(w)
 	first := w.claims()
-	hit := w.befall(p)
+	hit := w.befall(all)
 	successors := w.succeed()
 	leave := w.strangersCome(strangersSeed)
 	s.act(w)
@@ -299,7 +341,8 @@ func (s scenario) disturb(w *world, p point, want []string, strangersSeed uint64
 		return nil
 	})
 	w.journal.Inject(nil)
-	if hit.Load() && slices.Contains(deaths, p.fault) {
+	reached = hit()
+	if slices.ContainsFunc(reached, func(p point) bool { return slices.Contains(deaths, p.fault) }) {
 		w.eventually("a successor", func() error {
 			if successors.Load() == 0 {
 				return errors.New("none")
@@ -309,7 +352,7 @@ func (s scenario) disturb(w *world, p point, want []string, strangersSeed uint64
 	}
 	w.quiet()
 	w.restsUnstuck()
-	return hit.Load()
+	return reached
 }
 
 // strangersCome lets strangers create, relabel and delete objects, by the seed, until
@@ -359,21 +402,30 @@ func withoutRandom(name string) string { return random.ReplaceAllString(name, "-
 
 func nameOf(w operator.Write) string { return withoutRandom(w.String()) }
 
-// befall causes the fault once. The result is true when it has happened.
-func (w *world) befall(p point) *atomic.Bool {
-	var hit atomic.Bool
-	seen := 0
+// befall causes each fault once, and returns those that have happened.
+func (w *world) befall(all points) (hit func() points) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	var happened points
 	w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
-		if hit.Load() || nameOf(write) != p.write {
-			return operator.NoFault
+		mu.Lock()
+		defer mu.Unlock()
+		name := nameOf(write)
+		nth := seen[name]
+		seen[name]++
+		for _, p := range all {
+			if p.write == name && nth >= p.nth && !slices.Contains(happened, p) {
+				happened = append(happened, p)
+				return p.fault
+			}
 		}
-		if seen++; seen <= p.nth {
-			return operator.NoFault
-		}
-		hit.Store(true)
-		return p.fault
+		return operator.NoFault
 	})
-	return &hit
+	return func() points {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(happened)
+	}
 }
 
 // succeed starts another operator whenever one has died. The result is how many it has started.

@@ -16,6 +16,7 @@ import (
 // TestDskitFollowsByDNS uses the real resolver and selector of Loki, Mimir and Tempo, as `make clients` builds
 // them.
 func TestDskitFollowsByDNS(t *testing.T) {
+	tier.Second(t, "TestJourneyOfClientsThatFollow")
 	clients := tier.Clients(t)
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

@@ -19,13 +19,13 @@ import (
 // Two drains within minutes have events of the same reason. A recorder of client-go would count these as one.
 func TestEachDrainHasItsEventsInOrderAndOnce(t *testing.T) {
 	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 4)
+	w.storageCluster(apitest.MakeMemcached(name), 3)
 	kubes.Play(w.namespace, player.Succeed(3))
-	w.scale(2)
-	w.settled(2)
+	w.scale(1)
+	w.settled(1)
 	w.quiet()
 	one := []string{"DrainStarted", "Drained", "Released"}
-	want := map[string][]string{claimName(3): one, claimName(2): one}
+	want := map[string][]string{claimName(2): one, claimName(1): one}
 	w.eventually("the events of two drains", func() error {
 		events := w.events()
 		// The order is that of their names, as in kubectl describe.

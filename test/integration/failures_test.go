@@ -190,6 +190,7 @@ func TestSpecThatTheAPIServerRefusesStopsNoDrain(t *testing.T) {
 }
 
 func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
+	tier.Second(t, "TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).OnUnrecoverable(cachev1alpha1.UnreadableRelease), 3)
 	kubes.Play(w.namespace, player.Fail(contract.ExitUnrecoverable, "NodeRestarted", "the node went down before the member had saved"))

@@ -54,27 +54,27 @@ func TestTheSizeStaysWhenItIsTakenOutOfTheManifest(t *testing.T) {
 	for how, apply := range manifests {
 		t.Run(how, func(t *testing.T) {
 			w := newWorld(t)
-			apply(w, storageSpec(3))
-			w.settled(3)
-			apply(w, storageSpec(3), "size")
+			apply(w, storageSpec(1))
+			w.settled(1)
+			apply(w, storageSpec(1), "size")
 			w.eventually("the size in the spec", func() error {
-				if n := w.memcached().Spec.Size; n == nil || *n != 3 {
+				if n := w.memcached().Spec.Size; n == nil || *n != 1 {
 					return fmt.Errorf("size %s, and %d members", asJSON(n), *w.statefulSet().Spec.Replicas)
 				}
 				return nil
 			})
-			m := w.settled(3)
+			m := w.settled(1)
 			if len(m.Status.LastDrains) > 0 {
 				t.Errorf("there were drains: %s", asJSON(m.Status.LastDrains))
 			}
 			scale := &autoscalingv1.Scale{}
-			if err := admin.SubResource("scale").Get(t.Context(), m, scale); err != nil || scale.Spec.Replicas != 3 {
+			if err := admin.SubResource("scale").Get(t.Context(), m, scale); err != nil || scale.Spec.Replicas != 1 {
 				t.Errorf("an autoscaler reads %d: %v", scale.Spec.Replicas, err)
 			}
-			w.scale(4)
-			w.settled(4)
-			apply(w, storageSpec(4), "size") // the manifest is applied again
-			w.settled(4)
+			w.scale(2)
+			w.settled(2)
+			apply(w, storageSpec(2), "size") // the manifest is applied again
+			w.settled(2)
 		})
 	}
 }

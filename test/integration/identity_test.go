@@ -141,23 +141,23 @@ func TestAClaimThatAnotherControlsKeepsMembersFromStarting(t *testing.T) {
 // clusters.
 func TestAClaimOfAMemberThatCannotBeStopsNoCluster(t *testing.T) {
 	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 3)
+	w.storageCluster(apitest.MakeMemcached(name), 1)
 	claim := bareClaim("data-cache-2147483646")
 	claim.Labels = w.claim(0).Labels
 	claim.Finalizers = []string{"example.com/theirs"}
 	w.create(claim)
 	w.delete(w.serverList())
-	w.settled(3)
+	w.settled(1)
 	w.eventually("the clients' list again", func() error {
 		if w.serverList() == nil {
 			return errors.New("none")
 		}
 		return nil
 	})
-	w.scale(4)
-	w.settled(4)
-	w.scale(3)
-	w.settled(3)
+	w.scale(2)
+	w.settled(2)
+	w.scale(1)
+	w.settled(1)
 	equal(w, "their finalizers", slices.Contains(w.claimNamed(claim.Name).Finalizers, "example.com/theirs"), true)
 	w.change(claim, `{"metadata":{"finalizers":null}}`)
 }
@@ -332,6 +332,7 @@ func TestALabelThatIsTakenOffIsPutBack(t *testing.T) {
 
 // A drain starts even if other tools have rewritten the claim's labels.
 func TestAClaimWhoseLabelsWereRewrittenIsDrained(t *testing.T) {
+	tier.Second(t, "TestADepartedClaimThatLosesItsLabelIsDrained")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	left := w.claim(2)

@@ -54,16 +54,16 @@ func (w *world) metricsAre(want map[string]float64) {
 
 func TestMetricsCountEachDrainOnce(t *testing.T) {
 	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 4)
-	w.metricsAre(map[string]float64{"members_wanted cache": 4, "members_ready cache": 4, "condition cache Ready Available": 1, "claims_held cache": 0})
+	w.storageCluster(apitest.MakeMemcached(name), 3)
+	w.metricsAre(map[string]float64{"members_wanted cache": 3, "members_ready cache": 3, "condition cache Ready Available": 1, "claims_held cache": 0})
 	kubes.Play(w.namespace, player.Hang)
-	w.scale(2)
+	w.scale(1)
 	w.metricsAre(map[string]float64{
 		"drains_open cache Starting": 1, "drains_open cache Waiting": 1, "claims_held cache": 2, "condition cache Draining Draining": 1,
 	})
 
 	kubes.Play(w.namespace, player.Succeed(10))
-	w.settled(2)
+	w.settled(1)
 	drained := map[string]float64{
 		"drains_total Drained": 2, "claims_released_total Drained": 2,
 		"drain_items_total added": 20, "drain_added_bytes_total": 2000,
@@ -78,7 +78,7 @@ func TestMetricsCountEachDrainOnce(t *testing.T) {
 	w.metricsAre(drained)
 
 	w.restartOperator()
-	w.settled(2)
+	w.settled(1)
 	w.quiet()
 	for key, value := range w.metrics() {
 		if strings.HasPrefix(key, "drain") || strings.HasPrefix(key, "claims_released") {
@@ -94,7 +94,7 @@ func TestMetricsCountEachDrainOnce(t *testing.T) {
 		}
 		return nil
 	})
-	w.metricsAre(map[string]float64{"claims_released_total ClusterDeleted": 2, "drains_total Drained": 0})
+	w.metricsAre(map[string]float64{"claims_released_total ClusterDeleted": 1, "drains_total Drained": 0})
 }
 
 func TestMetricsCountEachFailedDrain(t *testing.T) {

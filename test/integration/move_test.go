@@ -135,16 +135,16 @@ func TestWhatReshufflesIsMovedAfterTheDrain(t *testing.T) {
 
 func TestNothingIsMovedWhereNoKeyMoves(t *testing.T) {
 	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 3)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
 	var played cast
 	kubes.Play(w.namespace, played.script)
-	w.scale(2)
-	w.settled(2)
+	w.scale(1)
+	w.settled(1)
 	w.scale(0)
 	w.settled(0)
-	w.scale(2)
-	w.settled(2)
-	equal(w, "what was moved", played.take(), []string{"drain data-cache-2 among 2"})
+	w.scale(1)
+	w.settled(1)
+	equal(w, "what was moved", played.take(), []string{"drain data-cache-1 among 1"})
 }
 
 func TestAnotherRoutingPlacesAnewAndOffEndsIt(t *testing.T) {
@@ -309,6 +309,7 @@ func TestAListThatHasLostItsRecordIsNotMovedAtOnce(t *testing.T) {
 
 // Each client that may patch ConfigMaps can write a record that names servers.
 func TestForgedRecordMakesNoMembers(t *testing.T) {
+	tier.Second(t, "TestNoJobAndNoRecordMakesMoreMembers")
 	w := newWorld(t)
 	w.storageCluster(routedBy("gomemcache"), 3)
 	kubes.Play(w.namespace, player.Succeed(10))

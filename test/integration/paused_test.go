@@ -48,8 +48,8 @@ func TestOfAPausedClusterNothingButStatusIsWritten(t *testing.T) {
 				tier.Second(t, "TestOfAPausedClusterNothingButStatusIsWritten")
 			}
 			w := newWorld(t)
-			w.create(m.Size(3).Obj())
-			w.settled(3)
+			w.create(m.Size(2).Obj())
+			w.settled(2)
 			w.quiet()
 			servers := w.memcached().Status.Servers
 			w.change(w.memcached(), `{"spec":{"paused":true}}`)
@@ -65,7 +65,7 @@ func TestOfAPausedClusterNothingButStatusIsWritten(t *testing.T) {
 				w.change(&set, `{"metadata":{"labels":{"cache.example.com/cluster":null}}}`)
 			}
 			w.nothingButStatus(before)
-			equal(w, "members in status", w.memcached().Status.Size, int32(3))
+			equal(w, "members in status", w.memcached().Status.Size, int32(2))
 			equal(w, "servers in status", w.memcached().Status.Servers, servers)
 
 			w.change(w.memcached(), `{"spec":{"paused":false}}`)

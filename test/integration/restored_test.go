@@ -20,14 +20,14 @@ func (w *world) restored(object client.Object) {
 // Claim templates can't change, and the present spec would make others.
 func TestAStatefulSetThatWasRestoredFromABackupIsScaled(t *testing.T) {
 	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 2)
+	w.storageCluster(apitest.MakeMemcached(name), 1)
 	w.change(w.memcached(), `{"spec":{"storage":{"size":"256Mi"}}}`)
-	w.settled(2)
+	w.settled(1)
 	w.stopOperator()
 	w.restored(w.statefulSet())
 	w.startOperator()
-	w.scale(3)
-	w.settled(3)
+	w.scale(2)
+	w.settled(2)
 	w.quiet()
 	before := len(w.journal.Writes())
 	w.restartOperator()

@@ -42,6 +42,7 @@ func TestScaleDownIntoTooLittleRoomSaysSoBeforeAnythingMoves(t *testing.T) {
 }
 
 func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
+	tier.Second(t, "TestScaleDownWaitsForRoomWhereTheSpecSaysSo")
 	w := newNamespace(t)
 	used := w.full()
 	w.startOperator()
@@ -63,7 +64,7 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 }
 
 func TestScaleDownGoesOnWhereMembersCannotBeAsked(t *testing.T) {
-	tier.Second(t, "TestScaleDownWaitsForItsMembersAnswers")
+	tier.Second(t, "TestScaleDownWaitsForRoomWhereTheSpecSaysSo")
 	w := newNamespace(t)
 	w.memory = func(context.Context, string) (controllers.Memory, error) {
 		return controllers.Memory{}, errors.New("connection refused")

@@ -69,6 +69,7 @@ func TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo(t *testing.T) {
 }
 
 func TestADrainBesideASidecarOfItsPodTemplateLetsTheClaimGo(t *testing.T) {
+	tier.Second(t, "TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Drain.PodTemplate.Containers = []corev1.Container{{Name: "shipper", Image: "shipper"}}

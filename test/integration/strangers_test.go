@@ -161,15 +161,15 @@ func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 // A claim with the operator's finalizer is drained, even if another controller takes control of it later.
 func TestAMembersClaimThatAnotherTakesControlOfIsDrained(t *testing.T) {
 	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 3)
-	left := w.claim(2)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	left := w.claim(1)
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "database"}}
 	w.create(owner)
 	w.change(left, fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"database","uid":%q,"controller":true}]}}`, owner.UID))
 	kubes.Play(w.namespace, player.Succeed(7))
-	w.scale(2)
-	w.claimGone(2, left.UID)
-	equal(w, "items found", w.settled(2).Status.LastDrains[0].Found, int64(7))
+	w.scale(1)
+	w.claimGone(1, left.UID)
+	equal(w, "items found", w.settled(1).Status.LastDrains[0].Found, int64(7))
 }
 
 // Kubernetes doesn't check the name of a claim's volume.
@@ -202,8 +202,8 @@ func TestAClaimWhoseVolumeCannotBeStopsNoCluster(t *testing.T) {
 // The pod of a copy of a Job, with the Job's annotations and labels, is no drainer.
 func TestThePodOfAnothersJobHoldsNothingUp(t *testing.T) {
 	w := newWorld(t)
-	w.storageCluster(apitest.MakeMemcached(name), 3)
-	left := w.claim(2)
+	w.storageCluster(apitest.MakeMemcached(name), 2)
+	left := w.claim(1)
 	kubes.Play(w.namespace, player.Succeed(7))
 	labels := map[string]string{}
 	for k, v := range w.pod("cache-0").Labels {
@@ -212,7 +212,7 @@ func TestThePodOfAnothersJobHoldsNothingUp(t *testing.T) {
 	const target = "9-00000000"
 	for _, job := range []*batchv1.Job{
 		foreignJob(moveName(w.claim(0), target), nil, map[string]string{cachev1alpha1.AnnotationClaimUID: string(w.claim(0).UID), cachev1alpha1.AnnotationTarget: target}),
-		foreignJob(drainName(left)+"x", nil, map[string]string{cachev1alpha1.AnnotationClaimUID: string(left.UID), cachev1alpha1.AnnotationSurvivors: "2"}),
+		foreignJob(drainName(left)+"x", nil, map[string]string{cachev1alpha1.AnnotationClaimUID: string(left.UID), cachev1alpha1.AnnotationSurvivors: "1"}),
 	} {
 		w.create(job)
 		labels[cachev1alpha1.LabelComponent] = cachev1alpha1.ComponentMove
@@ -229,9 +229,9 @@ func TestThePodOfAnothersJobHoldsNothingUp(t *testing.T) {
 		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
 		w.create(pod)
 	}
-	w.scale(2)
-	w.claimGone(2, left.UID)
-	w.settled(2)
+	w.scale(1)
+	w.claimGone(1, left.UID)
+	w.settled(1)
 }
 
 // A Job that has ended affects no size, even if a foreign finalizer keeps it. Its pod stays with the Job, and

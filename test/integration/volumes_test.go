@@ -72,15 +72,15 @@ func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
 
 func TestVolumesWithoutASizeFollowMemory(t *testing.T) {
 	w := newWorld(t)
-	w.create(apitest.MakeMemcached(name).Size(2).Storage("0").Obj())
-	w.settled(2)
+	w.create(apitest.MakeMemcached(name).Size(1).Storage("0").Obj())
+	w.settled(1)
 	w.noAdvice()
-	w.eventually("room for two files", func() error { return w.volumesHave(2, "200Mi") })
+	w.eventually("room for two files", func() error { return w.volumesHave(1, "200Mi") })
 	w.change(w.memcached(), `{"spec":{"memory":"96Mi"}}`)
-	w.eventually("more room", func() error { return w.volumesHave(2, "268Mi") })
+	w.eventually("more room", func() error { return w.volumesHave(1, "268Mi") })
 	w.change(w.memcached(), `{"spec":{"memory":"64Mi"}}`)
-	w.settled(2)
-	w.eventually("as before", func() error { return w.volumesHave(2, "268Mi") })
+	w.settled(1)
+	w.eventually("as before", func() error { return w.volumesHave(1, "268Mi") })
 	w.quiet()
 }
 

@@ -154,7 +154,7 @@ func (r *Recorder) note(object client.Object, gone bool) uint64 {
 	}
 	object.SetManagedFields(nil)
 	r.changes[namespace] = append(r.changes[namespace], change{
-		revision: revision, key: fmt.Sprintf("%T %s", object, object.GetName()), object: object, gone: gone,
+		revision: revision, key: keyOf(object, object.GetName()), object: object, gone: gone,
 	})
 	if news, awaited := r.news[namespace]; awaited {
 		close(news)
@@ -273,6 +273,20 @@ func (r *Recorder) Now(namespace, cluster string) *State {
 	return Of(cluster, objects)
 }
 
+// Latest returns an object as it was recorded last, or nil if its end was, or nothing. Kind is an object of its
+// type.
+func (r *Recorder) Latest(namespace string, kind client.Object, name string) client.Object {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last := r.lastChange(namespace, keyOf(kind, name)); !last.gone {
+		return last.object
+	}
+	return nil
+}
+
+// keyOf an object of that type.
+func keyOf(kind client.Object, name string) string { return fmt.Sprintf("%T %s", kind, name) }
+
 // CaughtUp waits until the record has all changes of namespaced objects that the API
 // server had when it was called.
 func (r *Recorder) CaughtUp(ctx context.Context, namespace string) error {
@@ -306,7 +320,7 @@ func (r *Recorder) lacks(namespace string, list client.ObjectList) error {
 	defer r.mu.Unlock()
 	for _, o := range objects {
 		object := o.(client.Object)
-		key := fmt.Sprintf("%T %s", object, object.GetName())
+		key := keyOf(object, object.GetName())
 		there[key] = true
 		revision, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 		if last := r.lastChange(namespace, key); last.revision < revision {

@@ -19,7 +19,7 @@ import (
 // refuse. A step that is always refused would block all later ones. If a mark of this plan changes
 // which of its next steps are allowed, the next plan must plan accordingly.
 func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
-	scenes := 10_000
+	scenes := 5_000
 	if tier.All() {
 		scenes = 100_000
 	}
@@ -34,7 +34,7 @@ func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
 			t.Fatalf("scene %d: %s is refused twice: %v\n%s", seed, refused, err, describe(o))
 		}
 	}
-	if again > scenes/10_000 {
+	if again > max(1, scenes/10_000) {
 		t.Errorf("of %d plans, %d were refused at first", scenes, again)
 	}
 	for _, kind := range []string{"mark", "list", "size", "drain", "place", "prepare", "begin"} {

@@ -56,7 +56,7 @@ func startControllerManager(assets string, kubeconfig []byte) (*process, error) 
 		"--kube-api-qps=1000", "--kube-api-burst=2000",
 		"--concurrent-statefulset-syncs=10", "--concurrent-job-syncs=10", "--concurrent-namespace-syncs=20",
 		"--horizontal-pod-autoscaler-sync-period=1s",
-		"--pvclaimbinder-sync-period=1s", "--namespace-sync-period=1s",
+		"--endpointslice-updates-batch-period=500ms", "--pvclaimbinder-sync-period=1s", "--namespace-sync-period=1s",
 	)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {

@@ -49,13 +49,15 @@ func (p *Player) pod(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 // schedule binds the pod to the node once its volumes can be mounted.
 func (p *Player) schedule(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	for _, name := range claims(pod) {
-		var claim corev1.PersistentVolumeClaim
-		err := p.live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, &claim)
-		if client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, err
-		}
-		if err != nil || claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound {
-			return ctrl.Result{RequeueAfter: again}, nil
+		for _, reader := range []client.Reader{p.client, p.live} { // what the cache says costs no request
+			var claim corev1.PersistentVolumeClaim
+			err := reader.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, &claim)
+			if client.IgnoreNotFound(err) != nil {
+				return ctrl.Result{}, err
+			}
+			if err != nil || claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound {
+				return ctrl.Result{RequeueAfter: again}, nil
+			}
 		}
 		if err := p.noteOtherUsers(ctx, pod, name); err != nil {
 			return ctrl.Result{}, err
