@@ -100,7 +100,7 @@ func TestAnAdoptedClaimIsDeletedByNoPolicy(t *testing.T) {
 	}
 }
 
-// A claim without its label is not in the cache. This must not end its drain.
+// A claim or a Job without its label is not in the cache. This must not end the drain.
 func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 	t.Parallel()
 	unlabel := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster)
@@ -118,6 +118,13 @@ func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 		w.change(left, unlabel)
 		labelled(w)
 		equal(w, "its Job is there", w.jobOf(left.UID) != nil, true)
+		w.change(w.jobOf(left.UID), unlabel)
+		w.eventually("the Job's label again", func() error {
+			if job := w.jobOf(left.UID); job == nil || job.Labels[cachev1alpha1.LabelCluster] != name {
+				return errors.New(asJSON(job))
+			}
+			return nil
+		})
 		kubes.Play(w.namespace, player.Succeed(7))
 		w.claimGone(2, left.UID)
 		equal(w, "items found", w.settled(2).Status.LastDrains[0].Found, int64(7))

@@ -38,7 +38,8 @@ func decideRunning(v *view, replicas int32, told *Told) (running int32, w claims
 	routersAsk := v.change || told.Table.State == contract.RingMove
 	for i := range v.members {
 		m := &v.members[i]
-		if replicas == 0 || m.Ordinal < replicas || !m.waits && !(routersAsk && m.is && !m.Deleting && !m.overdue && m.ready) {
+		asked := routersAsk && m.is && !m.Deleting && !m.overdue && m.ready
+		if replicas == 0 || m.Ordinal < replicas || !m.waits && !asked {
 			continue
 		}
 		running = v.StatefulSet.Replicas

@@ -85,14 +85,18 @@ func decideMoves(v *view, size *Size, told *Told, drains []claims.DrainState) (s
 // is at work, and afterwards as the record that the move is over, until the member is gone.
 func (m *movers) idle(j *claims.Job) bool {
 	c := m.of(j.ClaimUID)
-	return c == nil || !c.misplaced && !(c.is && (c.waits || !j.MayRun()))
+	if c == nil {
+		return true
+	}
+	kept := c.is && (c.waits || !j.MayRun())
+	return !c.misplaced && !kept
 }
 
 // end deletes these Jobs.
 func (m *movers) end(which func(*claims.Job) bool, why string) {
 	for i := range m.Moves {
 		j := &m.Moves[i]
-		switch c := m.Observed.Claim(j.ClaimUID); {
+		switch c := m.Claim(j.ClaimUID); {
 		case !which(j) || j.Deleting:
 		case c != nil && !c.LeavingSince.IsZero():
 			receipt, notMoved := moved(c, j)
@@ -106,11 +110,12 @@ func (m *movers) end(which func(*claims.Job) bool, why string) {
 // moved returns the receipt of a leaving member's mover that succeeded, or nil and why there is
 // none.
 func moved(c *claims.Claim, j *claims.Job) (receipt *contract.Receipt, why string) {
-	switch {
-	case j.State == claims.JobActive:
+	switch j.State {
+	case claims.JobActive:
 		return nil, "the mover had not ended"
-	case j.State == claims.JobFailed:
+	case claims.JobFailed:
 		return nil, j.Message
+	case claims.JobComplete:
 	}
 	if err := receiptOf(c, j); err != nil {
 		return nil, err.Error()

@@ -32,15 +32,15 @@ func decide(read *Observed) *decisions {
 	d.WakeAt(again.Wake)
 	d.Told = decideList(o, d.Replicas)
 	if d.Record != d.From {
-		d.Size = d.Size.untilMoved(look(o.at(d.Record)))
+		d.Size = d.untilMoved(look(o.at(d.Record)))
 	}
 	after, d.marks = decideMarks(o, d.Replicas)
 
 	next := look(o.having(after).at(d.Record))
 	d.next = next
-	d.Told, again = d.Told.prepare(next, d.Replicas)
+	d.Told, again = d.prepare(next, d.Replicas)
 	d.WakeAt(again.Wake)
-	d.Told, again = d.Told.tellRouters(next, d.Replicas)
+	d.Told, again = d.tellRouters(next, d.Replicas)
 	d.WakeAt(again.Wake)
 	d.Running, again = decideRunning(next, d.Replicas, &d.Told)
 	d.WakeAt(again.Wake)
