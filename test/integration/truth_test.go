@@ -151,7 +151,7 @@ func (w *world) noQuota() {
 }
 
 func TestMembersThatAQuotaForbidsAreDegradedInTheAPIServersWords(t *testing.T) {
-	tier.Second(t, "TestMembersThatCannotStartAreDegradedInTheKubeletsWords")
+	tier.Second(t, "TestADrainerThatAQuotaForbidsIsDegradedInTheAPIServersWords")
 	withAndWithoutStorage(t, func(w *world, b *apitest.MemcachedBuilder) {
 		w.quota("1")
 		w.create(b.Obj())
@@ -176,7 +176,6 @@ func (w *world) nudgeMembers() {
 }
 
 func TestADrainerThatAQuotaForbidsIsDegradedInTheAPIServersWords(t *testing.T) {
-	tier.Second(t, "TestMembersThatCannotStartAreDegradedInTheKubeletsWords")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 2)
 	claim := w.claim(1)
@@ -195,7 +194,7 @@ func TestADrainerThatAQuotaForbidsIsDegradedInTheAPIServersWords(t *testing.T) {
 }
 
 func TestMembersThatPodSecurityForbidsAreDegradedInTheAPIServersWords(t *testing.T) {
-	tier.Second(t, "TestMembersThatCannotStartAreDegradedInTheKubeletsWords")
+	tier.Second(t, "TestADrainerThatAQuotaForbidsIsDegradedInTheAPIServersWords")
 	withAndWithoutStorage(t, func(w *world, b *apitest.MemcachedBuilder) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 		w.change(namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
