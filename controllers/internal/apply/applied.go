@@ -165,10 +165,11 @@ func asWanted[AC interface {
 	return equality.Semantic.DeepEqual(desired, current)
 }
 
-// renamed returns the configuration with the elements whose keys admission has changed as they are
-// in the live object: a hook makes all constraints of a spread hard. We own such an element under
-// the key that was sent, and nobody owns it under the one that it has. If it was sent as before,
-// the API server would add it again, and refuse what admission makes of the two.
+// renamed returns the configuration with those list elements whose keys admission has changed as
+// they are in the live object. For example, a hook makes all topology spread constraints hard. The
+// managed fields still have the operator's element under the key that was sent. The element under
+// the live key has no owner. If the operator sent its element as before, the API server would add it
+// a second time. Admission would then give both elements one key, and the API server refuses that.
 func renamed[AC interface {
 	*T
 	configuration[T]
