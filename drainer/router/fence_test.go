@@ -152,6 +152,12 @@ func TestARouterThatWaitedWithoutTheNewMemberDoesNotGoOnInStable(t *testing.T) {
 	keys := owned(to, 20)
 	moves := keys[slices.IndexFunc(keys, func(key string) bool { return to.Owner.Owner([]byte(key)) == 1 })]
 	a, b := dial(t, ahead.address), dial(t, waits.address)
+	wait.For(t, "its connection to the new member", func() error { // it is too late to wait for it before the table
+		if got := a.ask("set " + moves + " 0 0 1\r\na\r\n"); got != "STORED\r\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
 	for end := time.Now().Add(leftBehind / 2); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		a.want("set "+moves+" 0 0 1\r\na\r\n", "STORED\r\n")
 		if b.ask("set "+moves+" 0 0 1\r\nb\r\n") == "STORED\r\n" {

@@ -63,10 +63,11 @@ func TestAMedianIsInTheMiddle(t *testing.T) {
 func TestAClosedLoopCountsEachAnswer(t *testing.T) {
 	var answered atomic.Int64
 	address := serve(t, func(conn net.Conn) {
-		for b := make([]byte, 1); ; answered.Add(1) {
+		for b := make([]byte, 1); ; {
 			if _, err := io.ReadFull(conn, b); err != nil {
 				return
 			}
+			answered.Add(1) // before the client can have it
 			_, _ = conn.Write(b)
 		}
 	})
