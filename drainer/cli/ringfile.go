@@ -72,9 +72,6 @@ func tableOf(ctx context.Context, told *contract.RingTable) (t *router.Table, er
 		Number: told.Number, Before: told.Before, Acknowledged: told.Acknowledged, State: told.State,
 		Shared: told.Shared, Key: told.Key, Signer: told.Signer,
 	}
-	if told.Until != nil {
-		t.Until = *told.Until
-	}
 	if t.New, err = ringOf(ctx, &told.New); err == nil && told.Old != nil {
 		t.Old, err = ringOf(ctx, told.Old)
 	}

@@ -77,9 +77,6 @@ type RingTable struct {
 	New Ring  `json:"new"`
 	// Shared means that direct clients use the members, too.
 	Shared bool `json:"shared,omitempty"`
-	// Until is when a router that has read no newer table stops serving keys that may have moved; nil means
-	// never.
-	Until *time.Time `json:"until,omitempty"`
 	// Key authenticates the number that routers leave at the members (RingNumber). Clients of the cache don't
 	// know it.
 	Key string `json:"key,omitempty"`

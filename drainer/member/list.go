@@ -42,8 +42,7 @@ type list struct {
 	// held is the version of a list that waits for its names; heldSince is since when.
 	held      int64
 	heldSince time.Time
-	// complaint is the last logged failure.
-	complaint string
+	failure   lastFailure
 }
 
 // run follows the list and updates what clients are given, until ctx ends.
@@ -66,14 +65,9 @@ func (l *list) run(ctx context.Context) {
 
 // complain logs a failure once. It ignores that memcached can't be asked, which is logged elsewhere.
 func (l *list) complain(ctx context.Context, err error) {
-	complaint := ""
-	if err != nil {
-		complaint = contract.OneLine(err)
+	if l.failure.isNew(err) && ctx.Err() == nil && !l.s.saving.Load() {
+		l.s.std.Logf("clients' list: %s", l.failure)
 	}
-	if complaint != "" && complaint != l.complaint && ctx.Err() == nil && !l.s.saving.Load() {
-		l.s.std.Logf("clients' list: %s", complaint)
-	}
-	l.complaint = complaint
 }
 
 // read adopts the operator's list if it is newer: at once, or when its names can be looked up.
@@ -184,15 +178,14 @@ func (l *list) disconnect() {
 // serve answers clients of the discovery protocol on its port.
 func (l *list) serve(ctx context.Context) {
 	server := l.server()
-	complained := false
+	var failure lastFailure
 	for ctx.Err() == nil {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.s.Discovery)
 		if err == nil {
 			err = server.Serve(ctx, listener)
 		}
-		if err != nil && ctx.Err() == nil && !complained {
-			complained = true
-			l.s.std.Logf("discovery is not served: %v", err)
+		if failure.isNew(err) && ctx.Err() == nil {
+			l.s.std.Logf("discovery is not served: %s", failure)
 		}
 		_ = pace.Sleep(ctx, listPeriod)
 	}

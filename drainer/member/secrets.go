@@ -50,10 +50,9 @@ const reloadPeriod = 2 * time.Second
 type reload struct {
 	s       *supervisor
 	address string
-	// tls and auth are checksums of the files that memcached has loaded. complaint is the last logged
-	// failure.
+	// tls and auth are checksums of the files that memcached has loaded.
 	tls, auth string
-	complaint string
+	failure   lastFailure
 }
 
 // newReload records the files that memcached is started with.
@@ -82,14 +81,9 @@ func (r *reload) run(ctx context.Context) {
 
 // complain logs a failure once.
 func (r *reload) complain(ctx context.Context, err error) {
-	complaint := ""
-	if err != nil {
-		complaint = contract.OneLine(err)
+	if r.failure.isNew(err) && ctx.Err() == nil {
+		r.s.std.Logf("memcached keeps its present certificates and logins, because the Secret's files can't be used: %s", r.failure)
 	}
-	if ctx.Err() == nil && complaint != "" && complaint != r.complaint {
-		r.s.std.Logf("memcached keeps its present certificates and logins, because the Secret's files can't be used: %s", complaint)
-	}
-	r.complaint = complaint
 }
 
 // look makes memcached load files that have changed and are complete. The logins are loaded first, because

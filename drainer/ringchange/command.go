@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strconv"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // KeepsCAS tells whether a memcached of that version accepts the CAS value for an item (1.6.27 and later).

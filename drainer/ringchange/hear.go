@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // Kind returns the kind of the answer to a step.

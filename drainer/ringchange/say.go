@@ -3,7 +3,7 @@ package ringchange
 import (
 	"strconv"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // client appends the client's meta command without q and the flags in drop, with more flags, and with its

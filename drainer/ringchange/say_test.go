@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // steps returns the steps that a request of this class may take.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 const (

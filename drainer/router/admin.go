@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"example.com/memcached-operator/drainer/router/status"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // Ready returns why clients should not use this router; nil if they can.

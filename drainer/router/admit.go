@@ -3,7 +3,7 @@ package router
 import (
 	"bytes"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // admitted is the answer to a successful login.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 func TestALoginIsASetOfUserAndPassword(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"example.com/memcached-operator/drainer/router/binary"
 	"example.com/memcached-operator/drainer/router/eventloop"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 const (

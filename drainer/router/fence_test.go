@@ -203,8 +203,8 @@ func leftBehindIs(r *running) error {
 }
 
 // In each state of a ring change, a router stops reading tables, while another one goes through all remaining
-// states, each as early as possible. The first router answers with the latest value or refuses, and in the
-// end it refuses all requests. When it gets the table, it serves again.
+// states, each as early as possible. The first router answers with the latest value or refuses, keys whose
+// owner stays later than others, and in the end it refuses all requests. When it gets the table, it serves again.
 func TestARouterThatIsCutOffServesNothingOld(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Stable; state <= ringchange.Finish; state++ {
@@ -233,6 +233,7 @@ func cutOff(t *testing.T, at int) {
 	}
 	a, b := dial(t, ahead.address), dial(t, behind.address)
 	keys := owned(three, 4)
+	var later time.Time // before any router has a later table than the one that is behind
 	version, refusals := 0, 0
 	// use stores new values through one router, asks the other for them, and returns how many requests that
 	// one refuses.
@@ -250,6 +251,10 @@ func cutOff(t *testing.T, at int) {
 				}
 			case refused:
 				n++
+				stays := three.Owner.Owner([]byte(key)) == two.Owner.Owner([]byte(key)) && told[at].State != ringchange.Stable
+				if d := time.Since(later); stays && d < 2*leftBehind {
+					t.Fatalf("%s, whose owner stays, is refused after %v", key, d)
+				}
 			default:
 				t.Fatalf("version %d of %s: the router in state %v says %q", version, key, told[at].State, got)
 			}
@@ -258,6 +263,7 @@ func cutOff(t *testing.T, at int) {
 		return n
 	}
 	use()
+	later = time.Now()
 	for _, table := range told[at+1:] {
 		taken := make(chan error, 1)
 		go func() { taken <- ahead.follow(table) }()

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/ringchange"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // A flush_all is obeyed (invariant 11). Members are flushed at different moments. In a ring change a key can

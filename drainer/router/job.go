@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/ringchange"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 const (

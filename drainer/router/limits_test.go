@@ -372,66 +372,6 @@ func TestAMemberThatFailsOftenIsLoggedSeldom(t *testing.T) {
 	}
 }
 
-// When a table's time is over, keys that may have moved are refused and others are served, until there is a
-// newer table.
-func TestATableWhoseTimeIsOverRefusesKeysThatMayHaveMoved(t *testing.T) {
-	t.Parallel()
-	for state := ringchange.Prepare; state <= ringchange.Settle; state++ {
-		t.Run(state.String(), func(t *testing.T) {
-			t.Parallel()
-			all := members(t, 3)
-			three, two := ring(t, all...), ring(t, all[:2]...)
-			r := start(t, router.Config{ReadErrors: true}, all...)
-			c := dial(t, r.address)
-			stays, moves := keysOf(three, two)
-			for _, key := range append(stays, moves...) {
-				c.want("set "+key+" 0 0 1\r\nx\r\n", "STORED\r\n")
-			}
-			number := int64(0)
-			apply := func(state ringchange.State, until time.Time) {
-				t.Helper()
-				number++
-				table := &router.Table{Number: number, State: state, Old: three, New: two, Until: until}
-				if err := r.Apply(table); err != nil {
-					t.Fatal(err)
-				}
-				wait.For(t, "the table", func() error { return acknowledged(r, number) })
-			}
-			found := func(key string) string { return "VALUE " + key + " 0 1\r\nx\r\nEND\r\n" }
-			serves := func() {
-				t.Helper()
-				for _, key := range moves {
-					c.want("get "+key+"\r\nset "+key+" 0 0 1\r\nx\r\n", found(key)+"STORED\r\n")
-				}
-			}
-			for s := ringchange.Prepare; s < state; s++ {
-				apply(s, time.Time{})
-			}
-			apply(state, wait.Deadline())
-			serves()
-			apply(state, time.Now().Add(-time.Second))
-			wait.For(t, "a refusal", func() error {
-				if got := c.ask("get " + moves[0] + "\r\n"); !strings.HasPrefix(got, "SERVER_ERROR the ring changes") {
-					return fmt.Errorf("%q", got)
-				}
-				return nil
-			})
-			for _, key := range moves {
-				for _, text := range []string{"get " + key + "\r\n", "set " + key + " 0 0 1\r\ny\r\n", "delete " + key + "\r\n", "mg " + key + " v\r\n"} {
-					if got := c.ask(text); !strings.HasPrefix(got, "SERVER_ERROR the ring changes") {
-						t.Errorf("%q: %q", text, got)
-					}
-				}
-			}
-			for _, key := range stays {
-				c.want("get "+key+"\r\nset "+key+" 0 0 1\r\nx\r\n", found(key)+"STORED\r\n")
-			}
-			apply(state+1, time.Time{})
-			serves()
-		})
-	}
-}
-
 // keysOf returns both kinds of keys: those whose owner stays, and those that move.
 func keysOf(from, to router.Ring) (stays, moves []string) {
 	for i := 0; len(stays) < 20 || len(moves) < 20; i++ {

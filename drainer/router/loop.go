@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/router/eventloop"
 	"example.com/memcached-operator/drainer/router/fence"
 	"example.com/memcached-operator/drainer/router/status"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // loop serves a part of the clients, over its own connections to the members. It carries out a request

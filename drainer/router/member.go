@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router/eventloop"
 	"example.com/memcached-operator/drainer/router/status"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/router/eventloop"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // The memory that a loop uses for clients and members is counted in held: incomplete requests, requests that

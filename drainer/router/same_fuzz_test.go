@@ -15,7 +15,7 @@ import (
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 	"example.com/memcached-operator/test/wait"
 )
 

@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )

@@ -2,7 +2,7 @@ package router
 
 import (
 	"example.com/memcached-operator/drainer/router/fence"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // slot is one request to members, and holds its place in the order of the client's answers.

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"slices"
+	"time"
 
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router/eventloop"
@@ -73,7 +74,7 @@ func (l *loop) member(s routing.Server) *member {
 // unconnected returns a member that a table waits for, nil if there is none. Once connected, a member may go
 // down without being waited for. No member is waited for when the other routers don't wait any longer.
 func (l *loop) unconnected(t *Table) *member {
-	if t == nil || t.State != ringchange.Prepare || t.Over() {
+	if t == nil || t.State != ringchange.Prepare {
 		return nil
 	}
 	for _, s := range t.New.Servers {
@@ -176,9 +177,15 @@ func (l *loop) owners(key []byte) (owner, old *member) {
 	return owner, old
 }
 
-// judge decides which keys the loop still serves. It refuses keys that may have moved once the table is
-// outdated. It refuses all keys if it is unknown which keys have moved: in Stable, and twice the bound after
-// a later number than its own was seen, because there may be another ring change.
+// refuses tells which keys a router refuses that has known for that long (behind) of a later table than its
+// own: those that may have moved once the table is outdated, and all if it is unknown which keys have moved: in
+// Stable, and after twice the bound, because there may be another ring change.
+func refuses(s ringchange.State, behind, bound time.Duration, unsure bool) (moved, all bool) {
+	moved = unsure || behind >= bound
+	return moved, moved && (s == ringchange.Stable || behind >= 2*bound)
+}
+
+// judge decides which keys the loop still serves.
 func (l *loop) judge() {
 	t := l.table
 	if t == nil {
@@ -191,17 +198,16 @@ func (l *loop) judge() {
 	bound := l.router.config.LeftBehind
 	behind, latest := l.router.fence.Behind(number)
 	unsure := l.router.fence.Unsure()
-	left := unsure || latest > 0 && behind >= bound
-	l.refusesMoved = left || t.Over()
-	refusesAll := left && (t.State == ringchange.Stable || behind >= 2*bound)
-	if refusesAll != l.refusesAll && l == l.router.loops[0] && !unsure {
-		if refusesAll {
+	moved, all := refuses(t.State, behind, bound, unsure)
+	l.refusesMoved = moved
+	if all != l.refusesAll && l == l.router.loops[0] && !unsure {
+		if all {
 			l.router.config.Logf("this router was left behind: it has table %d, and other routers have table %d; it refuses all requests", number, latest)
 		} else {
 			l.router.config.Logf("this router has table %d and is no longer left behind: it serves requests again", number)
 		}
 	}
-	l.refusesAll = refusesAll
+	l.refusesAll = all
 }
 
 // outdated tells whether other routers may be in a state by now that is not compatible with the job's.

@@ -12,7 +12,7 @@ import (
 
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/ringchange"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // Outcome is what became of a key.

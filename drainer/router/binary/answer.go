@@ -7,7 +7,7 @@ import (
 	"errors"
 	"strconv"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // pending is a request that waits for its answer.

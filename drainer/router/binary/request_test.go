@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // header24 returns the first bytes of a request.

@@ -33,9 +33,6 @@ type Table struct {
 	Key string
 	// Signer is the public key of the table's writer; empty if there is none.
 	Signer string
-	// Until is when this router stops serving keys that may have moved, because the others no longer wait for
-	// it; zero for never.
-	Until time.Time
 }
 
 // Follows returns why the table can't be taken after the previous one, which is nil for the first.
@@ -80,9 +77,6 @@ func (t *Table) Without() ringchange.Rules {
 	}
 	return 0
 }
-
-// Over tells whether the table's time is over.
-func (t *Table) Over() bool { return !t.Until.IsZero() && time.Now().After(t.Until) }
 
 // AcknowledgedBefore tells whether every router that the operator knows of had acknowledged the previous
 // table.

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 
 	"example.com/memcached-operator/drainer/ringchange"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // The outcomes of a request, as in the metrics.

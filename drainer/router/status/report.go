@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"example.com/memcached-operator/drainer/ringchange"
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // Report has a router's metrics; it is a prometheus.Collector. It has no keys, because they may be secrets,

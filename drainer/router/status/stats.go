@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // Statistics are the router's answer to memcached's stats.

@@ -7,8 +7,8 @@ import (
 
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router/status"
-	"example.com/memcached-operator/drainer/router/wire"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 var members = []routing.Server{{Host: "a", Port: 1}, {Host: "b", Port: 1}}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // Requests to members have one form, which all versions of memcached read alike. Versions from 1.6.40 on

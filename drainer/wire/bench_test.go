@@ -3,7 +3,7 @@ package wire_test
 import (
 	"testing"
 
-	"example.com/memcached-operator/drainer/router/wire"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // BenchmarkForward does what a router does with a request and its answer.
