@@ -45,14 +45,31 @@ func (r *routed) metric(name string) int {
 	return int(n)
 }
 
-// most returns the most memory, in bytes, that f makes the router take, once it has not changed for a while.
-func (r *routed) most(f func(i int) bool) (anonymous, held int) {
+const (
+	heldBytes    = "memcached_router_held_bytes"
+	requestBytes = "memcached_router_request_bytes_total"
+)
+
+// most returns the most memory, in bytes, that f makes the router take until a metric has been that much, and the
+// router has done what it can do.
+func (r *routed) most(metric string, least int, f func(i int) bool) (anonymous, held int) {
+	r.T.Helper()
 	before := r.anonymous()
-	for i := 0; f(i); i++ {
-		anonymous, held = max(anonymous, r.anonymous()), max(held, r.metric("memcached_router_held_bytes"))
+	look := func() {
+		anonymous, held = max(anonymous, r.anonymous()), max(held, r.metric(heldBytes))
 	}
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		anonymous, held = max(anonymous, r.anonymous()), max(held, r.metric("memcached_router_held_bytes"))
+	for i := 0; f(i); i++ {
+		look()
+	}
+	wait.For(r.T, "what the clients send", func() error {
+		if look(); r.metric(metric) < least && (metric != heldBytes || held < least) {
+			return fmt.Errorf("%s is %d, want %d at least", metric, r.metric(metric), least)
+		}
+		return nil
+	})
+	for range 5 {
+		r.settle()
+		look()
 	}
 	return anonymous - before, held
 }
@@ -124,7 +141,7 @@ func TestUnreadAnswersTakeBoundedMemory(t *testing.T) {
 			writeRing(t, path, table)
 			const maxMemory = 16 << 20
 			r := route(t, "--threads=1", "--linger=0s", "--ring-file="+path, fmt.Sprintf("--max-memory=%d", maxMemory))
-			anonymous, held := r.most(func(i int) bool {
+			anonymous, held := r.most(heldBytes, maxMemory/2, func(i int) bool {
 				talk(t, r.address, "get"+keys.String()+"\r\n")
 				return i < 30
 			})
@@ -157,7 +174,7 @@ func TestRequestsThatAMemberDoesNotTakeAreBounded(t *testing.T) {
 			r := route(t, "--threads=1", "--linger=0s", "--ring-file="+path, fmt.Sprintf("--max-memory=%d", maxMemory))
 			servers[0].Signal(syscall.SIGSTOP)
 			text := "set big 0 0 1000000\r\n" + strings.Repeat("v", 1_000_000) + "\r\n"
-			anonymous, held := r.most(func(i int) bool {
+			anonymous, held := r.most(heldBytes, maxMemory/2, func(i int) bool {
 				talk(t, r.address, text)
 				return i < 60
 			})
@@ -185,7 +202,7 @@ func TestWhatComesAfterARequestThatWaitsTakesBoundedMemory(t *testing.T) {
 			silent, other := storedAt(t, r, servers[0], value), storedAt(t, r, servers[1], value)
 			servers[0].Signal(syscall.SIGSTOP)
 			text := "get " + silent + "\r\n" + requests(other)
-			anonymous, held := r.most(func(i int) bool {
+			anonymous, held := r.most(heldBytes, maxMemory/2, func(i int) bool {
 				talk(t, r.address, text)
 				return i < 300
 			})
@@ -238,7 +255,7 @@ func TestLinesWithoutAnEndTakeBoundedMemory(t *testing.T) {
 				args = append(args, "--client-auth-file="+file)
 			}
 			r := route(t, args...)
-			anonymous, held := r.most(func(i int) bool {
+			anonymous, held := r.most(requestBytes, 60*2048, func(i int) bool {
 				talk(t, r.address, "get "+strings.Repeat("k ", 1<<19-10))
 				return i < 60
 			})
@@ -310,17 +327,21 @@ func TestConnectionsByTLSCountUntilTheyAreClosed(t *testing.T) {
 		}
 		return nil
 	})
-	c, err := secured(false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(c, "get big big\r\nquit\r\n"); err != nil {
-		t.Fatal(err)
-	}
 	text := fmt.Sprintf("VALUE big 0 %d\r\n%s\r\n", len(value), value)
-	if got, err := io.ReadAll(c); string(got) != text+text+"END\r\n" || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
+	wait.For(t, "a client that is not idle for a second to get its answer", func() error {
+		c, err := secured(false)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "get big big\r\nquit\r\n"); err != nil {
+			return err
+		}
+		if got, err := io.ReadAll(c); string(got) != text+text+"END\r\n" || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("%d bytes, %w", len(got), err)
+		}
+		return nil
+	})
 }
 
 // Once the file is right again, its earlier errors are forgotten, and a refused table does not prevent the

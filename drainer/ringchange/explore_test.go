@@ -115,7 +115,7 @@ func (e *explorer) hash(w *world) uint64 {
 	putItem := func(i *item) { put(i.kind, i.cas, uint8(i.base), i.added) }
 	putStep := func(s *Step) { put(uint8(s.Action), uint8(s.Place), uint8(s.CAS)) }
 	putRequest := func(r *request) {
-		put(uint8(r.kind), uint8(r.status), r.phase, r.router, r.before)
+		put(uint8(r.kind), uint8(r.status), r.phase, r.before)
 		put(uint8(r.op.at), uint8(r.op.lease), uint8(r.op.made), uint8(r.op.seen), uint8(r.op.other), r.met)
 		flag(r.op.found, r.op.waited, r.op.refused, r.op.full, r.op.has(LeaseDelete), r.late, r.hit)
 		putStep(&r.step)
@@ -200,7 +200,7 @@ func (w *world) oldest() uint8 {
 // routers lets routers enter the next phase, when all are in the previous one and have answered the requests
 // that began earlier.
 func (e *explorer) routers(w *world) {
-	for i := range w.phase {
+	for i := range w.routers() {
 		to := w.phase[i] + 1
 		if other := w.phase[1-i]; to > phaseNew || other+1 < to || other > to || w.oldest()+1 < to && !e.s.hasty {
 			continue
@@ -224,7 +224,7 @@ func (e *explorer) begin(w *world, r *request, k kind, i int) {
 	if phase == phaseNew {
 		state = Stable
 	}
-	*r = request{kind: k, status: running, phase: phase, router: uint8(i), before: w.answered(), token: r.token}
+	*r = request{kind: k, status: running, phase: phase, before: w.answered(), token: r.token}
 	r.op = NewOp(classOf[k], state, e.s.without)
 	r.op.Repeatable = k == touch
 	r.step = r.op.Start()
@@ -253,7 +253,7 @@ func (e *explorer) writer(w *world, i int) {
 		case r.status != idle:
 			continue
 		}
-		for router := range w.phase {
+		for router := range w.routers() {
 			tokens := []item{{}}
 			if e.s.kinds[j] == cas {
 				tokens = nil
@@ -279,7 +279,7 @@ func (e *explorer) reader(w *world) {
 		e.continueRequest(w, func(w *world) *request { return &w.reader }, 0)
 		return
 	}
-	for router := range w.phase {
+	for router := range w.routers() {
 		next := *w
 		e.begin(&next, &next.reader, read, router)
 		e.add(e.say("read begins at router %d", router), &next, "")
@@ -331,9 +331,14 @@ func (e *explorer) proceed(next world, of func(*world) *request, id int8, refuse
 	if r.kind == read {
 		*r = request{}
 	} else {
-		r.op, r.step, r.late = Op{}, Step{}, false
+		r.over()
 	}
 	e.add(label, &next, wrong)
+}
+
+// over leaves of a write that has ended what later answers are compared with.
+func (r *request) over() {
+	r.op, r.step, r.late, r.hit, r.phase, r.met = Op{}, Step{}, false, false, 0, 0
 }
 
 // alone tells whether no other request is unanswered.
@@ -424,7 +429,8 @@ func (e *explorer) accidents(w *world) {
 			next := *w
 			next.died++
 			r := &next.writes[i]
-			r.status, r.op, r.step, r.late = unknown, Op{}, Step{}, false
+			r.status = unknown
+			r.over()
 			e.add(e.say("the router of write %d dies", i+1), &next, "")
 		}
 	}

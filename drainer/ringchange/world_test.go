@@ -53,9 +53,9 @@ type request struct {
 	kind   kind
 	status status
 	// phase is that of its router when it began.
-	phase, router uint8
-	op            Op
-	step          Step
+	phase uint8
+	op    Op
+	step  Step
 	// before are the writes that were answered when it began.
 	before uint8
 	// seen is the value that it has read or changed.
@@ -284,8 +284,18 @@ func (w *world) move(m *mover, s Step) Result {
 	return eraseIf(at, s.CAS)
 }
 
-// normal renumbers the CAS values in the order in which they are found: only their equality matters.
+// routers returns how many routers differ: those in the same phase do the same.
+func (w *world) routers() int {
+	if w.phase[0] == w.phase[1] {
+		return 1
+	}
+	return len(w.phase)
+}
+
+// normal makes one of all states that go on alike. It renumbers the CAS values in the order in which they are
+// found, because only their equality matters, and has the router that is ahead first.
 func (w *world) normal() {
+	w.phase[0], w.phase[1] = max(w.phase[0], w.phase[1]), min(w.phase[0], w.phase[1])
 	var names [256]uint8
 	var last uint8
 	name := func(c uint8) uint8 {
@@ -303,7 +313,8 @@ func (w *world) normal() {
 		w.at[i].cas = name(w.at[i].cas)
 	}
 	each := func(r *request) {
-		if r.status != running {
+		if r.status != running { // its items are known by the writes that have made and changed them
+			r.token.cas, r.seen.cas = 0, 0
 			return
 		}
 		long(&r.op.lease)

@@ -105,7 +105,8 @@ func TestLibrariesMissTheKeysOfAMemberThatIsAwayOnly(t *testing.T) {
 	all := members(t, 2)
 	rings := ring(t, all...)
 	var log lines
-	r := start(t, router.Config{MemberTimeout: 5 * time.Second, ConnectTimeout: 5 * time.Second, Logf: log.logf}, all...)
+	const loops = 2
+	r := start(t, router.Config{Loops: loops, MemberTimeout: 5 * time.Second, ConnectTimeout: 5 * time.Second, Logf: log.logf}, all...)
 	var keys []string
 	var values []*versioned
 	for i := range 8 {
@@ -160,8 +161,15 @@ func TestLibrariesMissTheKeysOfAMemberThatIsAwayOnly(t *testing.T) {
 			}
 		}
 	}
-	// stored waits until all keys of a member are set again.
+	// stored waits until all keys of a member are set again, and until each loop is connected to the member: the
+	// applications that set the keys may all be clients of one loop.
 	stored := func(member int) {
+		wait.For(t, "the connections of all loops", func() error {
+			if m := r.Report().Members[member]; m.Connections != loops {
+				return fmt.Errorf("%s has %d", m.Name, m.Connections)
+			}
+			return nil
+		})
 		for i, v := range values {
 			if before := v.acknowledged.Load(); i%2 == member {
 				wait.For(t, v.key+" to be set", func() error {

@@ -276,14 +276,17 @@ func TestARouterThatEndsAnswersWhatItWasAsked(t *testing.T) {
 	all := members(t, 1)
 	r := start(t, router.Config{MemberTimeout: time.Minute, DrainTimeout: time.Minute}, all...)
 	idle, busy, half := dial(t, r.address), dial(t, r.address), dial(t, r.address)
-	idle.want("get a\r\n", "END\r\n")
-	half.want("get a\r\n", "END\r\n")
+	const first, requests, part = "get a\r\nmn\r\n", "set a 0 0 1\r\nx\r\nget a\r\n", "set b 0 0 5\r\nab"
+	for _, c := range []*conversation{idle, half} {
+		c.say(first)
+		c.until("MN")
+	}
 	all[0].Signal(syscall.SIGSTOP)
-	busy.say("set a 0 0 1\r\nx\r\nget a\r\n")
-	half.say("set b 0 0 5\r\nab")
-	wait.For(t, "the requests to arrive", func() error {
-		if n := r.Unanswered(); n != 2 {
-			return fmt.Errorf("%d requests are unanswered", n)
+	busy.say(requests)
+	half.say(part)
+	wait.For(t, "the requests, and the part of one, to arrive", func() error {
+		if n, bytes := r.Unanswered(), r.Report().Counts.Received; n != 2 || bytes != uint64(2*len(first)+len(requests)+len(part)) {
+			return fmt.Errorf("%d requests are unanswered, %d bytes have come", n, bytes)
 		}
 		return nil
 	})

@@ -63,9 +63,11 @@ func TestEveryFieldIsChecked(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			data := bytes.Clone(pristine)
-			copy(data[test.offset:], test.data)
-			_, err := readFile(t, data, image, true)
+			at := pristine[test.offset:][:len(test.data)]
+			before := bytes.Clone(at)
+			copy(at, test.data)
+			_, err := readFile(t, pristine, image, true)
+			copy(at, before)
 			var refusal *Error
 			if !errors.As(err, &refusal) || !errors.Is(err, test.want) || refusal.Offset < 0 || !strings.Contains(err.Error(), "offset") {
 				t.Errorf("got %v, want %v with the offset", err, test.want)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -75,7 +74,7 @@ func readFile(t testing.TB, data []byte, image *Image, clean bool) (items []item
 func findItem(t testing.TB, file []byte, key string) int64 {
 	t.Helper()
 	for at := 0; at < len(file); {
-		i := strings.Index(string(file[at:]), key)
+		i := bytes.Index(file[at:], []byte(key))
 		if i < 0 {
 			break
 		}

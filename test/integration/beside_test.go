@@ -162,6 +162,7 @@ func TestNetworkPolicyComesAndGoesOnRequest(t *testing.T) {
 
 // The pods are those of members, with their exporters, and of drainers, with and without storage.
 func TestPodsPassRestrictedPodSecurity(t *testing.T) {
+	tier.Second(t, "TestAClusterFitsIntoANamespaceThatDemandsLimitsAndRestrictedPods")
 	w := newNamespace(t)
 	w.change(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
 		`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)

@@ -16,6 +16,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/tier"
 )
 
 func list(pairs ...string) corev1.ResourceList {
@@ -241,6 +242,7 @@ func TestASizeThatAdmissionChangesIsNamed(t *testing.T) {
 }
 
 func TestASizeOfAPlainClusterThatAdmissionChangesIsNamed(t *testing.T) {
+	tier.Second(t, "TestASizeThatAdmissionChangesIsNamed")
 	w := newNamespace(t)
 	mutates(t, w.namespace, "apps/v1", []any{"deployments"},
 		`object.spec.replicas < 2 ? [JSONPatch{op: "replace", path: "/spec/replicas", value: 2}] : []`)
@@ -261,6 +263,7 @@ func TestASizeOfAPlainClusterThatAdmissionChangesIsNamed(t *testing.T) {
 
 // The same holds for the Secret of spec.binding, which is not watched, and which a policy labels.
 func TestWhatAdmissionMakesOfASecretIsWhatWasWritten(t *testing.T) {
+	tier.Second(t, "TestWhatAdmissionMakesOfAWriteIsWhatWasWritten")
 	w := newNamespace(t)
 	mutates(t, w.namespace, "/v1", []any{"secrets"},
 		`[JSONPatch{op: "add", path: "/metadata/labels/app.kubernetes.io~1managed-by", value: "platform"}]`)

@@ -118,6 +118,7 @@ func TestMembersAreToldOfTheListBeforeAnyOfThemLeaves(t *testing.T) {
 
 // The version goes on growing, even if another client has deleted the slice.
 func TestVersionOfTheListGrowsOnly(t *testing.T) {
+	tier.Second(t, "TestVersionsOfListsOnlyGrow")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name).With(discovers), 2)
 	version := w.toldAll(2, 2)

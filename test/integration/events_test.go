@@ -18,6 +18,7 @@ import (
 
 // Two drains within minutes have events of the same reason. A recorder of client-go would count these as one.
 func TestEachDrainHasItsEventsInOrderAndOnce(t *testing.T) {
+	tier.Second(t, "TestJourneyOfACluster")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	kubes.Play(w.namespace, player.Succeed(3))

@@ -179,6 +179,7 @@ func TestDrainerThatDiesIsStartedAgain(t *testing.T) {
 }
 
 func TestSpecThatTheAPIServerRefusesStopsNoDrain(t *testing.T) {
+	tier.Second(t, "TestTheModelSeesAndDoesWhatProductionDoes")
 	w := newWorld(t)
 	claim := w.hangingDrain(apitest.MakeMemcached(name))
 	w.change(w.memcached(), `{"spec":{"podTemplate":{"nodeSelector":{"not a label":"x"}}}}`)

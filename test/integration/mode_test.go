@@ -12,12 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/tier"
 )
 
 // TestClustersKeepTheirModeWhenTheDefaultChanges shows that clusters that were created when the default was
 // Mapped stay so, even if a manifest without a mode is applied. They use another API group, so that no other
 // test sees the old CRD.
 func TestClustersKeepTheirModeWhenTheDefaultChanges(t *testing.T) {
+	tier.Second(t, "TestEachRuleOfTheAPIRefusesASpecWithItsMessage")
 	w := newNamespace(t)
 	crd := &unstructured.Unstructured{}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")

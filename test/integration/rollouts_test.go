@@ -204,6 +204,7 @@ func TestAnUpgradeReplacesMembersOfAFewClustersAtATime(t *testing.T) {
 }
 
 func TestAnUpgradeThatChangesNothingReplacesNoMember(t *testing.T) {
+	tier.Second(t, "TestAtRestTheOperatorWritesNothing")
 	w, worlds := newFleet(t, 1, 2, 1)
 	var before []string
 	for _, c := range worlds {

@@ -327,6 +327,7 @@ func (w *world) members() []string {
 }
 
 func TestProgressOfARunningDrainReachesStatus(t *testing.T) {
+	tier.Second(t, "TestStatusTellsTheWholeStoryOfAScaleDown")
 	w := newNamespace(t)
 	w.progress = fixedProgress(contract.Progress{
 		Phase: contract.PhaseAdding, ItemsDone: 25, ItemsTotal: 100, BytesDone: 1 << 20, BytesTotal: 4 << 20, Message: "cache-1 is slow",

@@ -181,6 +181,7 @@ func TestAMembersClaimThatAnotherTakesControlOfIsDrained(t *testing.T) {
 
 // Kubernetes doesn't check the name of a claim's volume.
 func TestAClaimWhoseVolumeCannotBeStopsNoCluster(t *testing.T) {
+	tier.Second(t, "TestAClaimOfAMemberThatCannotBeStopsNoCluster")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	claim := bareClaim(claimName(400))

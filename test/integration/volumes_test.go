@@ -71,6 +71,7 @@ func TestVolumesGrowWithTheSpecBeforeTheMembersDo(t *testing.T) {
 }
 
 func TestVolumesWithoutASizeFollowMemory(t *testing.T) {
+	tier.Second(t, "TestNoVolumeGrowsByAMistypedMemory")
 	w := newWorld(t)
 	w.create(apitest.MakeMemcached(name).Size(1).Storage("0").Obj())
 	w.settled(1)

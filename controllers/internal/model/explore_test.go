@@ -92,16 +92,16 @@ func Explore(o Options) Result {
 	m := newModel(o)
 	first := m.first()
 	m.know(&first, parent{from: -1})
-	frontier := []reached{{0, first}}
+	frontier, next := []reached{{0, first}}, []reached(nil)
 	var moves []expanded
 	for len(frontier) > 0 {
-		var next []reached
+		next = next[:0]
 		for i := range frontier {
 			m.at = frontier[i].id
 			moves = m.expand(&frontier[i].state, moves)
 			next = m.follow(&frontier[i], moves, next)
 		}
-		frontier = next
+		frontier, next = next, frontier // states are large: their room is used again
 	}
 	m.checkProgress()
 	o.Sample.tell(m)

@@ -191,12 +191,12 @@ func TestDismantlingFinishesWhatIsHalfSetAside(t *testing.T) {
 
 func TestInvariantsHoldWhileAVolumeIsSetAside(t *testing.T) {
 	n, broken := 0, map[string]string{}
-	check := func(scene string, s *scene) {
+	check := func(description func() string, s *scene) {
 		n++
 		p := Next(&s.o)
 		for name, holds := range invariants {
 			if err := holds(&s.o, p); err != nil {
-				broken[name] = fmt.Sprintf("%s: %v: %v", scene, err, p.Actions)
+				broken[name] = fmt.Sprintf("%s: %v: %v", description(), err, p.Actions)
 			}
 		}
 	}
@@ -219,7 +219,9 @@ func TestInvariantsHoldWhileAVolumeIsSetAside(t *testing.T) {
 								if job != nil {
 									s.job(2, 2, job)
 								}
-								check(fmt.Sprintf("size %d policy %d ends %v place %d claim %d aside %d job %d", size, policy, ends, place, i, j, k), s)
+								check(func() string {
+									return fmt.Sprintf("size %d policy %d ends %v place %d claim %d aside %d job %d", size, policy, ends, place, i, j, k)
+								}, s)
 							}
 						}
 					}

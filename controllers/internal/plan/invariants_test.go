@@ -19,7 +19,7 @@ import (
 // fourth.
 
 // everyScene calls do with each combination.
-func everyScene(do func(description string, o *Observed)) int {
+func everyScene(do func(description func() string, o *Observed)) int {
 	n := 0
 	for _, size := range []int32{0, 1, 2, 3, 4} {
 		for _, replicas := range []int32{0, 2, 3} {
@@ -39,8 +39,9 @@ func everyScene(do func(description string, o *Observed)) int {
 									s.pod(2).pod(3)
 								}
 								n++
-								do(fmt.Sprintf("size %d replicas %d policy %d cluster %+v claim %d job %d pod %v",
-									size, replicas, policy, s.o.Cluster, i, j, pod), &s.o)
+								do(func() string {
+									return fmt.Sprintf("size %d replicas %d policy %d cluster %+v claim %d job %d pod %v", size, replicas, policy, s.o.Cluster, i, j, pod)
+								}, &s.o)
 							}
 						}
 					}
@@ -107,11 +108,11 @@ var invariants = map[string]func(o *Observed, p Plan) error{
 
 func TestInvariantsHoldInEveryState(t *testing.T) {
 	broken := map[string]string{}
-	n := everyScene(func(scene string, o *Observed) {
+	n := everyScene(func(scene func() string, o *Observed) {
 		p := Next(o)
 		for name, holds := range invariants {
 			if err := holds(o, p); err != nil {
-				broken[name] = fmt.Sprintf("%s: %v: %v", scene, err, p.Actions)
+				broken[name] = fmt.Sprintf("%s: %v: %v", scene(), err, p.Actions)
 			}
 		}
 	})

@@ -89,8 +89,8 @@ func mapFillers(of reflect.Type, add func(string, func(reflect.Value, string)) f
 	all := []filler{
 		add(", a key", func(v reflect.Value, large string) { entry(v, large) }),
 		add(", many", func(v reflect.Value, _ string) {
-			for i := range filled / 64 {
-				entry(v, fmt.Sprintf("cache.example.com/%012d", i))
+			for i := range filled / 256 {
+				entry(v, fmt.Sprintf("cache.example.com/%0230d", i))
 			}
 		}),
 	}
