@@ -127,9 +127,7 @@ func reserveSpare(dir string, logf func(string, ...any)) {
 // time later, but those of a truncated file at once.
 func DropSpare(dir string) error {
 	path := filepath.Join(dir, contract.SpareFile)
-	if err := os.Truncate(path, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(err, removeDurably(path))
-	}
+	_ = os.Truncate(path, 0) // it fails for a directory in the file's place, which can be removed
 	return removeDurably(path)
 }
 
