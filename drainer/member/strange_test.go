@@ -30,7 +30,8 @@ func TestWhatIsNoFileOfOursIsUnrecoverable(t *testing.T) {
 		"2 MiB":       func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("x", 2<<20)), 0o600) },
 		"a loop":      func(path string) error { return os.Symlink(filepath.Base(path), path) },
 	}
-	for _, name := range []string{contract.InUse, contract.Manifest, contract.MetaFile, contract.WarmFile, contract.SaveFile, unfinishedSave} {
+	for _, name := range []string{contract.InUse, contract.Manifest, contract.MetaFile, contract.WarmFile, contract.SaveFile, unfinishedSave,
+		contract.SpareFile, volume.GenerationName(1, false)} {
 		for what, put := range strange {
 			for mode, source := range map[string]string{"Mapped": sound, "Saved": packed} {
 				t.Run(name+" is "+what+", "+mode, func(t *testing.T) {

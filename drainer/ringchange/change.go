@@ -272,7 +272,7 @@ func (o *Op) Start() Step {
 	case o.class == Delete && o.state == Finish:
 		return o.clean()
 	case o.class == Delete && o.has(LeaseDelete):
-		return o.step(leasing, Lease, New, 0)
+		return o.step(looking, Look, New, 0)
 	case o.class == Delete:
 		return o.step(first, Ask, Old, 0)
 	}

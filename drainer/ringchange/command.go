@@ -63,13 +63,16 @@ func ClassOf(r *wire.Request) (class Class, vivify bool) {
 	return Read, false
 }
 
-// Touches tells whether a request changes when an item expires, and nothing else.
-func Touches(r *wire.Request) bool {
+// Repeatable tells whether a request has the same effect if it is carried out twice: it changes when an item expires, or
+// marks the item as stale, or deletes it.
+func Repeatable(r *wire.Request) bool {
 	switch r.Verb {
 	case wire.Touch, wire.Gat, wire.Gats:
 		return true
 	case wire.MetaGet:
-		return r.Has('T') && !r.Has('N')
+		return r.Has('T') // N makes nothing in a ring change
+	case wire.MetaDelete:
+		return !r.Has('C')
 	}
 	return false
 }

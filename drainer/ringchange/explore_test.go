@@ -286,7 +286,8 @@ func (e *explorer) reader(w *world) {
 	}
 }
 
-// full tells whether an owner has no memory for the step: it then refuses, and keeps its item. An old owner
+// full tells whether an owner has no memory for the step: it then refuses, and keeps its item. memcached deletes the
+// item or lease of the key; docs/router.md says what three requests at the same moment can then bring back. An old owner
 // never needs more memory than it has had.
 func (e *explorer) full(w *world, s Step, k kind) bool {
 	return s.Place == New && s.makes(k) && w.refused < e.s.refusals

@@ -18,12 +18,12 @@ func TestAFullOwnerHoldsUpNoDeleteAndNoTouch(t *testing.T) {
 		want       []Step
 		outcome    Outcome
 	}{
-		"a delete": {Delete, false, []Result{full, {Code: Found}, {Code: Absent}},
-			[]Step{{Lease, New, 0}, {Ask, Old, 0}, {Look, New, 0}, {Action: Done}}, Deleted},
-		"a delete of nothing": {Delete, false, []Result{full, {Code: Absent}, {Code: Absent}},
-			[]Step{{Lease, New, 0}, {Ask, Old, 0}, {Look, New, 0}, {Action: Done}}, Missed},
-		"a delete of what is moved": {Delete, false, []Result{full, {Code: Found}, {Code: Leased}, {Code: Absent}, {Code: Found, CAS: 5}, {Code: Found}},
-			[]Step{{Lease, New, 0}, {Ask, Old, 0}, {Look, New, 0}, {Wait, New, 0}, {Look, New, 0}, {EraseIf, New, 5}, {Action: Done}}, Deleted},
+		"a delete": {Delete, false, []Result{{Code: Absent}, full, {Code: Found}, {Code: Absent}},
+			[]Step{{Look, New, 0}, {Lease, New, 0}, {Ask, Old, 0}, {Look, New, 0}, {Action: Done}}, Deleted},
+		"a delete of nothing": {Delete, false, []Result{{Code: Absent}, full, {Code: Absent}, {Code: Absent}},
+			[]Step{{Look, New, 0}, {Lease, New, 0}, {Ask, Old, 0}, {Look, New, 0}, {Action: Done}}, Missed},
+		"a delete of what is moved": {Delete, false, []Result{{Code: Absent}, full, {Code: Found}, {Code: Leased}, {Code: Absent}, {Code: Found, CAS: 5}, {Code: Found}},
+			[]Step{{Look, New, 0}, {Lease, New, 0}, {Ask, Old, 0}, {Look, New, 0}, {Wait, New, 0}, {Look, New, 0}, {EraseIf, New, 5}, {Action: Done}}, Deleted},
 		"a touch": {Update, true, []Result{{Code: Absent}, full, {Code: Found}, {Code: Absent}},
 			[]Step{{Look, New, 0}, {Lease, New, 0}, {AskUpdate, Old, 0}, {Look, New, 0}, {Action: Done}}, Answered},
 		"a touch of nothing": {Update, true, []Result{{Code: Absent}, full, {Code: Absent}, {Code: Absent}},
@@ -31,7 +31,11 @@ func TestAFullOwnerHoldsUpNoDeleteAndNoTouch(t *testing.T) {
 		"a touch of what is moved": {Update, true, []Result{{Code: Absent}, full, {Code: Found}, {Code: Leased}, {Code: Found, CAS: 5}, {Code: Absent}, {Code: Found}},
 			[]Step{{Look, New, 0}, {Lease, New, 0}, {AskUpdate, Old, 0}, {Look, New, 0}, {Look, New, 0}, {Look, Old, 0}, {Guarded, New, 5}, {Action: Done}}, Answered},
 		"an incr":                      {Update, false, []Result{{Code: Absent}, full}, []Step{{Look, New, 0}, {Lease, New, 0}, {Action: Done}}, Unknown},
-		"a lease whose answer is lost": {Delete, false, []Result{{Code: Failed}}, []Step{{Lease, New, 0}, {Action: Done}}, Unknown},
+		"a lease whose answer is lost": {Delete, false, []Result{{Code: Absent}, {Code: Failed}}, []Step{{Look, New, 0}, {Lease, New, 0}, {Action: Done}}, Unknown},
+		// A lease that is refused deletes what is there, so these look first.
+		"a delete of what is there": {Delete, false, []Result{{Code: Found, CAS: 5}, {Code: Absent}, {Code: Found}},
+			[]Step{{Look, New, 0}, {Ask, Old, 0}, {EraseIf, New, 5}, {Action: Done}}, Deleted},
+		"an add of what is there": {Create, false, []Result{{Code: Found, CAS: 5}}, []Step{{Look, New, 0}, {Action: Done}}, Exists},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,14 +13,14 @@ func TestARefusedRequestGivesItsLeaseBack(t *testing.T) {
 		results []Result
 		failing Action
 	}{
-		"an add in prepare":     {Create, Prepare, []Result{{Code: Leased, CAS: lease}}, Make},
-		"an add looks":          {Create, Settle, []Result{{Code: Leased, CAS: lease}}, Look},
-		"an add in settle":      {Create, Settle, []Result{{Code: Leased, CAS: lease}, {Code: Absent}}, Fill},
+		"an add in prepare":     {Create, Prepare, []Result{{Code: Absent}, {Code: Leased, CAS: lease}}, Make},
+		"an add looks":          {Create, Settle, []Result{{Code: Absent}, {Code: Leased, CAS: lease}}, Look},
+		"an add in settle":      {Create, Settle, []Result{{Code: Absent}, {Code: Leased, CAS: lease}, {Code: Absent}}, Fill},
 		"an upsert in settle":   {Upsert, Settle, []Result{{Code: Absent}, {Code: Leased, CAS: lease}, {Code: Absent}}, Fill},
 		"an upsert in prepare":  {Upsert, Prepare, []Result{{Code: Absent}, {Code: Absent}, {Code: Leased, CAS: lease}}, Make},
 		"an update in settle":   {Update, Settle, []Result{{Code: Absent}, {Code: Leased, CAS: lease}}, AskUpdate},
 		"an update that looks":  {Update, Settle, nil, Look},
-		"a create without ones": {Create, Finish, nil, Make},
+		"a create without ones": {Create, Finish, []Result{{Code: Absent}}, Make},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func OfText(text []byte, data bool, state State, without Rules) Task {
 func (t Task) of(state State, without Rules) Task {
 	class, _ := ClassOf(&t.request.Request)
 	t.op = NewOp(class, state, without)
-	t.op.Repeatable = Touches(&t.request.Request)
+	t.op.Repeatable = Repeatable(&t.request.Request)
 	return t
 }
 

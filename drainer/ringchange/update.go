@@ -3,15 +3,11 @@ package ringchange
 // Updates, creates and upserts: requests that depend on what is there.
 
 // begin looks at the new owner first: an item there is the newer one, and a lease there means that another
-// request or a mover is working on the key.
+// request or a mover is working on the key. An owner without memory for a lease would delete such an item.
 func (o *Op) begin() Step {
 	switch {
-	case o.class == Create && o.state == Finish:
-		return o.step(filling, Make, New, 0)
-	case o.class == Create && !o.has(LeaseCreate):
+	case o.class == Create && !o.has(LeaseCreate) && o.state != Finish:
 		return o.step(looking, Look, o.secondary(), 0)
-	case o.class == Create:
-		return o.step(leasing, Lease, New, 0)
 	case !o.has(LookFirst) && o.state == Prepare:
 		return o.step(asking, AskUpdate, Old, 0)
 	case !o.has(LookFirst):
@@ -91,9 +87,9 @@ func (o *Op) looked(r Result) Step {
 	case o.state == Finish || o.at == lookingAgain:
 		return o.done(Missed)
 	case o.class == Create && !o.has(LeaseCreate):
-		return o.step(filling, Make, o.primary(), 0)
+		return o.step(filling, Ask, o.primary(), 0)
 	case o.class == Create:
-		return o.Start()
+		return o.step(leasing, Lease, New, 0)
 	case o.state == Prepare:
 		return o.step(asking, AskUpdate, Old, 0)
 	case !o.has(LeaseUpdate):

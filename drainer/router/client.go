@@ -151,6 +151,7 @@ func (c *client) push(s *slot) {
 	}
 	c.tail = s
 	c.unanswered++
+	c.loop.held += s.memory()
 }
 
 // reply answers a request without a member.
@@ -184,6 +185,7 @@ func (c *client) advance() {
 		c.mute = s.more && (c.mute || s.outcome == wire.Failure && !s.missed)
 		c.head = s.next
 		c.unanswered--
+		c.loop.held -= s.memory()
 		c.average += s.size - c.average/8
 		c.loop.release(s)
 	}
@@ -538,7 +540,7 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 		default:
 			c.unavailable(s, m)
 		}
-		if key = next; key != nil && (c.unanswered >= window || c.jobs >= clientJobs) {
+		if key = next; key != nil && (c.unanswered >= window || c.jobs >= clientJobs || c.unanswered > 0 && c.loop.held > c.loop.maxMemory) {
 			c.later(r)
 			return cap(b) - cap(key)
 		}
@@ -616,6 +618,7 @@ func (c *client) gone() {
 	for s := c.head; s != nil; {
 		next := s.next
 		c.unhold(s)
+		l.held -= s.memory()
 		s.client, s.next = nil, nil
 		if !s.pending {
 			l.release(s)

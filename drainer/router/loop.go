@@ -21,6 +21,7 @@ type loop struct {
 	input   []byte
 	buffers eventloop.Buffers
 	free    *slot
+	spare   int // the number of free slots
 	request wire.Request
 	// now is when the round began, in nanoseconds of a clock that begins with the router.
 	now   int64
@@ -76,6 +77,8 @@ const (
 	readSize = 128 << 10
 	// tick is how often a loop checks for time-outs.
 	tick = 100 * time.Millisecond
+	// mostSpare is how many free slots are kept, for requests to come.
+	mostSpare = 16 << 10
 	// shortestSleep is how long a round may take before the loop assumes that it was paused.
 	shortestSleep = 2 * time.Second
 )
@@ -223,6 +226,7 @@ func (l *loop) slot() *slot {
 		s = &slot{}
 	} else {
 		l.free = s.next
+		l.spare--
 	}
 	*s = slot{key: s.key[:0], began: l.now}
 	return s
@@ -230,8 +234,12 @@ func (l *loop) slot() *slot {
 
 func (l *loop) release(s *slot) {
 	s.client, s.job = nil, nil
+	if l.spare == mostSpare {
+		return
+	}
 	s.next = l.free
 	l.free = s
+	l.spare++
 }
 
 // answered is called when a member has answered s in full, or can't answer.

@@ -50,7 +50,11 @@ func (l *loop) crowded(s *slot, block int) bool {
 	if block == 0 || s.hidden || s.client == nil && s.job == nil {
 		return false
 	}
-	if c := s.client; c != nil && c.head == s && c.unsent() <= clientBacklog {
+	switch c := s.client; {
+	case c == nil || c.head != s:
+	case block <= smallBlock && c.unsent() <= eventloop.Usual: // it is sent at once, and makes room
+		return false
+	case c.unsent() <= clientBacklog:
 		block = min(block, smallBlock+1)
 	}
 	return !l.room(block)

@@ -1,6 +1,8 @@
 package router
 
 import (
+	"unsafe"
+
 	"example.com/memcached-operator/drainer/router/fence"
 	"example.com/memcached-operator/drainer/wire"
 )
@@ -44,6 +46,13 @@ type slot struct {
 	// epoch is that of the table with which the request began, which counts it until it is answered.
 	epoch *fence.Epoch
 }
+
+// slotBytes is the size of a slot without its key.
+const slotBytes = int(unsafe.Sizeof(slot{}))
+
+// memory is how many bytes the slot takes. They count in loop.held while its client waits: one member that is silent
+// holds up all answers after its own, also those without a byte to keep.
+func (s *slot) memory() int { return slotBytes + cap(s.key) }
 
 // begin is called with the first line of an answer.
 func (s *slot) begin(a *wire.Answer) {

@@ -32,10 +32,13 @@ func GenerationName(number int, failed bool) string {
 // one. If it is killed after it, the metadata left in dir describes nothing, and Sweep removes it.
 func Keep(dir string, number int, failed bool) error {
 	to := filepath.Join(dir, GenerationName(number, failed))
-	if there, err := (Generation{Dir: to}).exists(); there || err != nil {
-		return errors.Join(err, fmt.Errorf("%s already has items", filepath.Base(to)))
+	info, err := os.Lstat(to)
+	if err == nil && info.IsDir() {
+		if there, err := (Generation{Dir: to}).exists(); there || err != nil {
+			return errors.Join(err, fmt.Errorf("%s already has items", filepath.Base(to)))
+		}
 	}
-	err := os.RemoveAll(to) // an interrupted Keep may have left it
+	err = removeAll(to) // an interrupted Keep may have left it, and what is no directory is not of this program's making
 	if err == nil {
 		err = os.Mkdir(to, 0o755)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/linux"
+	"example.com/memcached-operator/drainer/snapshot"
 )
 
 // reserveStep is how many bytes of a file are reserved at once; ctx is checked in between.
@@ -21,14 +22,16 @@ var Fallocate = linux.Fallocate
 
 // ReserveWarmFile reserves room on the disk for all of the warm file in dir, which memcached maps: a file
 // with holes would end memcached by SIGBUS at a store when the disk is full. It makes the file if it isn't
-// there. It returns an error if there is not enough room. Then it removes a new file, and an older file keeps
+// there. If the disk or a quota is full, it removes what was kept for a replay, the oldest first, as long as that may
+// help. It returns an error if there is not enough room. Then it removes a new file, and an older file keeps
 // what it has.
 //
 // Reserved blocks are not written to. On ext4 and xfs the reservation takes a moment for any size, and the
-// blocks read as zeros. A file system in memory would write to them, so there nothing is reserved. If a file
-// system can't reserve, or its reservation guarantees nothing, logf is called.
+// blocks read as zeros. A file system in memory would write to them, so there nothing is reserved, but the room is
+// looked at, as it is if a file system can't reserve. If that is so, or a reservation guarantees nothing, logf is called.
 func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(string, ...any)) error {
-	if inMemory, err := linux.InMemory(dir); inMemory || err != nil {
+	inMemory, err := linux.InMemory(dir)
+	if err != nil {
 		return err
 	}
 	if linux.CopiesOnWrite(dir) {
@@ -40,14 +43,68 @@ func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(stri
 	if err != nil {
 		return fmt.Errorf("reserve room for the warm file: %w", err)
 	}
-	err = errors.Join(reserve(ctx, file, size, logf), file.Close())
+	for {
+		if inMemory {
+			err = roomFor(file, dir, size)
+		} else {
+			err = reserve(ctx, file, dir, size, logf)
+		}
+		if !snapshot.IsFull(err) {
+			break
+		}
+		dropped, dropErr := dropKept(file, dir, size, logf)
+		if err = errors.Join(err, dropErr); !dropped || dropErr != nil {
+			break
+		}
+	}
+	err = errors.Join(err, file.Close())
 	if err != nil && isNew {
 		err = errors.Join(err, removeDurably(path))
 	}
-	if err == nil {
+	if err == nil && !inMemory {
 		reserveSpare(dir, logf)
 	}
 	return err
+}
+
+// dropKept removes the oldest generation, to make room for the warm file: a member that starts without its items is
+// better than none. It removes nothing if all generations together would not make enough room.
+func dropKept(file *os.File, dir string, size int64, logf func(string, ...any)) (dropped bool, err error) {
+	kept, err := Kept(dir)
+	if err != nil || len(kept) == 0 {
+		return false, err
+	}
+	gained := int64(0)
+	for _, g := range kept {
+		n, err := allocated(g)
+		if err != nil {
+			return false, err
+		}
+		gained += n
+	}
+	if lacking, err := lacks(file, dir, size); err != nil || lacking > gained {
+		return false, err
+	}
+	return true, kept[len(kept)-1].sacrifice(logf)
+}
+
+// lacks returns how many bytes the disk lacks for all of the file, 0 or less if it shows enough room.
+func lacks(file *os.File, dir string, size int64) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return 0, err
+	}
+	free, err := linux.FreeBytes(dir)
+	const blockBytes = 512
+	return size - st.Blocks*blockBytes - free, err
+}
+
+// roomFor returns ENOSPC if the disk lacks room for all of the file.
+func roomFor(file *os.File, dir string, size int64) error {
+	if lacking, err := lacks(file, dir, size); err != nil || lacking <= 0 {
+		return err
+	}
+	return fmt.Errorf("room of %d MiB for the warm file: %w", Mebibytes(size), unix.ENOSPC)
 }
 
 // spareBytes is the size of a spare file. It is far more than what is written at the end, because a file
@@ -70,13 +127,11 @@ func reserveSpare(dir string, logf func(string, ...any)) {
 // time later, but those of a truncated file at once.
 func DropSpare(dir string) error {
 	path := filepath.Join(dir, contract.SpareFile)
-	if err := os.Truncate(path, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(err, removeDurably(path))
-	}
+	_ = os.Truncate(path, 0) // it fails for a directory in the file's place, which can be removed
 	return removeDurably(path)
 }
 
-func reserve(ctx context.Context, file *os.File, size int64, logf func(string, ...any)) error {
+func reserve(ctx context.Context, file *os.File, dir string, size int64, logf func(string, ...any)) error {
 	for done := int64(0); done < size; done += reserveStep {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -88,7 +143,7 @@ func reserve(ctx context.Context, file *os.File, size int64, logf func(string, .
 			return fmt.Errorf("reserve %d MiB for the warm file: %w", Mebibytes(size), err)
 		case err != nil: // usually EOPNOTSUPP
 			logf("the volume's file system can't reserve disk space for the warm file (%v): memcached crashes if the disk fills up", err)
-			return nil
+			return roomFor(file, dir, size)
 		}
 	}
 	return nil

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/linux"
+	"example.com/memcached-operator/test/tier"
 )
 
 // If there is not enough room, that is reported, and no room is taken. A file system that can't reserve is
@@ -76,5 +79,77 @@ func TestTheRoomOfAWarmFileIsReservedOrRefused(t *testing.T) {
 	dir := t.TempDir()
 	if err := ReserveWarmFile(ended, dir, 8<<20, t.Logf); err == nil || !Missing(filepath.Join(dir, contract.WarmFile)) {
 		t.Errorf("it goes on, or leaves the file: %v", err)
+	}
+}
+
+// If the disk has no room for the file, but had room for what was kept for a replay, the oldest of that goes first. If
+// all of it would not be enough, nothing goes.
+func TestRoomForTheWarmFileIsMadeByWhatWaitsForAReplay(t *testing.T) {
+	real := Fallocate
+	defer func() { Fallocate = real }()
+	dir := t.TempDir()
+	if inMemory, err := linux.InMemory(dir); inMemory || err != nil {
+		t.Skipf("%s is in memory, where nothing is reserved: %v", dir, err)
+	}
+	for number := 1; number <= 3; number++ {
+		g := filepath.Join(dir, GenerationName(number, false))
+		if err := errors.Join(os.Mkdir(g, 0o700), os.WriteFile(filepath.Join(g, contract.WarmFile), make([]byte, 1<<20), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newest := func() (numbers []int) {
+		t.Helper()
+		kept, err := Kept(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range kept {
+			numbers = append(numbers, g.Number)
+		}
+		return numbers
+	}
+	for _, full := range []error{unix.ENOSPC, unix.EDQUOT} {
+		Fallocate = func(int, uint32, int64, int64) error { return full }
+		if err := ReserveWarmFile(t.Context(), dir, 1<<60, t.Logf); Trouble(err) != contract.ReasonVolumeFull || len(newest()) != 3 {
+			t.Errorf("for a file that no disk can have: %v, and %v are left", err, newest())
+		}
+	}
+	Fallocate = func(int, uint32, int64, int64) error {
+		if len(newest()) > 1 {
+			return unix.EDQUOT
+		}
+		return nil
+	}
+	if err := ReserveWarmFile(t.Context(), dir, 8<<20, t.Logf); err != nil || !slices.Equal(newest(), []int{3}) {
+		t.Errorf("%v, and %v are left, want the newest", err, newest())
+	}
+}
+
+// A file system that can't reserve room, such as one in memory or NFS, still shows how much it has. A member that has
+// too little would run until its memcached dies.
+func TestAFileSystemThatCantReserveHasToHaveTheRoom(t *testing.T) {
+	real := Fallocate
+	defer func() { Fallocate = real }()
+	Fallocate = func(int, uint32, int64, int64) error { return unix.EOPNOTSUPP }
+	memory := t.TempDir()
+	if err := unix.Mount("none", memory, "tmpfs", 0, "size=16m"); err != nil {
+		tier.Needs(t, "a file system in memory", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(memory, unix.MNT_DETACH) })
+	for name, test := range map[string]struct {
+		dir    string
+		size   int64
+		reason string
+	}{
+		"a disk":             {t.TempDir(), 8 << 20, ""},
+		"too small a disk":   {t.TempDir(), 1 << 60, contract.ReasonVolumeFull},
+		"memory":             {memory, 8 << 20, ""},
+		"too little memory":  {memory, 32 << 20, contract.ReasonVolumeFull},
+		"memory, once again": {memory, 8 << 20, ""},
+	} {
+		err := ReserveWarmFile(t.Context(), test.dir, test.size, t.Logf)
+		if Trouble(err) != test.reason || (err != nil) != (test.reason != "") {
+			t.Errorf("%s: %v, want %q", name, err, test.reason)
+		}
 	}
 }
