@@ -68,7 +68,7 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 func (r *run) applyNetworkPolicy(ctx context.Context) error {
 	return applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
 		kind: kindNetworkPolicy, name: r.cluster.Name, current: r.present.NetworkPolicy, extract: networkingac.ExtractNetworkPolicy,
-		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(r.cluster, r.ports) },
+		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(r.cluster, r.Options, r.ports) },
 		variant: r.ports.Variant(),
 	})
 }
