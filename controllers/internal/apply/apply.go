@@ -334,7 +334,7 @@ func (r *run) noteOutcome(about types.UID, err error) {
 	case about == "" || r.Reader.Obstructed == nil:
 	case err == nil:
 		r.Reader.Obstructed.Passed(key, about)
-	case is || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+	case is || observe.Denied(err):
 		r.Reader.Obstructed.Note(key, about, remembered.Obstruction{Why: err.Error(), Taken: is, Until: r.now.Add(obstructedFor)})
 	}
 }
