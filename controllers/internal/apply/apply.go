@@ -178,7 +178,7 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 		r.view = nil // a failed step may have added to the view
 		switch {
 		case kind.Class == action.Members:
-			membersFailed = true
+			membersFailed = !isApart(err)
 		case ctx.Err() != nil, kind.Class == action.Cluster, kind.Class == action.Claim && kind.Claim == "":
 			return failed
 		case kind.Class == action.Claim:
