@@ -14,7 +14,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -269,7 +268,7 @@ func (r *MemcachedReconciler) writeSize(ctx context.Context, reader *observe.Rea
 func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1alpha1.Memcached, why error) (ctrl.Result, error) {
 	blind, key, now := &outcome{State: &observe.State{Cluster: cluster}}, client.ObjectKeyFromObject(cluster), r.Clock.Now()
 	taken := (*identity.NameTakenError)(nil)
-	shows := errors.As(why, &taken) || apierrors.IsForbidden(why) || apierrors.IsInvalid(why)
+	shows := errors.As(why, &taken) || observe.Denied(why)
 	if taken != nil {
 		r.waitForName(blind, taken)
 	} else {

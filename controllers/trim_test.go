@@ -145,7 +145,7 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 		typed[corev1.Service](t, build.Discovery(cluster)),
 		typed[discoveryv1.EndpointSlice](t, build.ListSlice(cluster, build.ListPorts{Port: 11211}, everyEndpoint(cluster), discoveryv1.AddressTypeIPv6, 1, true)),
 		typed[corev1.ConfigMap](t, build.ServersConfigMap(cluster, servers, ring.Record{})),
-		typed[networkingv1.NetworkPolicy](t, build.NetworkPolicy(cluster, nil)),
+		typed[networkingv1.NetworkPolicy](t, build.NetworkPolicy(cluster, build.Options{}, nil)),
 		typed[policyv1.PodDisruptionBudget](t, build.DisruptionBudget(cluster)),
 		typed[appsv1.StatefulSet](t, build.StatefulSet(cluster, options, 3)),
 		typed[appsv1.Deployment](t, build.Deployment(cluster, options)),

@@ -6,8 +6,8 @@ const CertificatePath = "/certificate"
 
 // Certificate is the state of a TLS certificate, in JSON. It has nothing of the files' content.
 type Certificate struct {
-	// NotAfter is when the first certificate of the chain expires, in seconds since 1970; 0 if it can't be
-	// read.
+	// NotAfter is when the first certificate of the chain expires, or the authority in ca.crt that signed
+	// it, in seconds since 1970; 0 if it can't be read.
 	NotAfter int64 `json:"notAfter,omitempty"`
 	// Trouble is why the files can't be used; empty if they can.
 	Trouble string `json:"trouble,omitempty"`

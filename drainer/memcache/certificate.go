@@ -1,6 +1,7 @@
 package memcache
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"net/http"
@@ -21,6 +22,9 @@ func (d Dialer) Certificate(check func() error) contract.Certificate {
 			if one, err := x509.ParseCertificate(der); err == nil && (c.NotAfter == 0 || one.NotAfter.Unix() < c.NotAfter) {
 				c.NotAfter = one.NotAfter.Unix()
 			}
+		}
+		if end := d.verifiedUntil(&pair); !end.IsZero() && end.Unix() < c.NotAfter {
+			c.NotAfter = end.Unix()
 		}
 		if check != nil {
 			err = check()
@@ -49,4 +53,41 @@ func (d Dialer) CertificateHandler(check func() error) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer)
 	})
+}
+
+// verifiedUntil is until when the authorities verify the certificate. An authority may end before the
+// certificates that it has signed. It is zero if the authorities don't verify the certificate at all.
+func (d Dialer) verifiedUntil(pair *tls.Certificate) (until time.Time) {
+	roots, err := d.authorities()
+	if err != nil {
+		return until
+	}
+	chains, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates(pair),
+		CurrentTime: pair.Leaf.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	if err != nil {
+		return until
+	}
+	for _, chain := range chains {
+		end := chain[0].NotAfter
+		for _, one := range chain {
+			if one.NotAfter.Before(end) {
+				end = one.NotAfter
+			}
+		}
+		if end.After(until) {
+			until = end
+		}
+	}
+	return until
+}
+
+// intermediates are the certificates between the leaf and an authority.
+func intermediates(pair *tls.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, der := range pair.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			pool.AddCert(c)
+		}
+	}
+	return pool
 }

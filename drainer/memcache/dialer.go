@@ -212,14 +212,9 @@ func (d Dialer) checkCertificate(usages []x509.ExtKeyUsage) error {
 		}
 		return err
 	}
-	intermediates := x509.NewCertPool()
-	for _, der := range pair.Certificate[1:] {
-		if c, err := x509.ParseCertificate(der); err == nil {
-			intermediates.AddCert(c)
-		}
-	}
+	between := intermediates(&pair)
 	for _, usage := range usages {
-		_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates,
+		_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between,
 			CurrentTime: pair.Leaf.NotBefore, KeyUsages: []x509.ExtKeyUsage{usage}})
 		if err != nil {
 			use := map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server", x509.ExtKeyUsageClientAuth: "client"}[usage]

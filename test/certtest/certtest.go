@@ -27,9 +27,15 @@ type Authority struct {
 // NewAuthority makes one.
 func NewAuthority(tb testing.TB) *Authority {
 	tb.Helper()
+	return NewAuthorityUntil(tb, time.Time{})
+}
+
+// NewAuthorityUntil makes one that ends then; zero is as for the other certificates.
+func NewAuthorityUntil(tb testing.TB, end time.Time) *Authority {
+	tb.Helper()
 	a := &Authority{}
 	a.certificate, a.key = a.sign(tb, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: end,
 	})
 	return a
 }
@@ -72,7 +78,10 @@ func (a *Authority) sign(tb testing.TB, template *x509.Certificate) (*x509.Certi
 	if template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
 		tb.Fatal(err)
 	}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(24 * time.Hour)
+	}
 	parent, signer := a.certificate, a.key
 	if parent == nil {
 		parent, signer = template, key

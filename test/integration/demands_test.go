@@ -176,19 +176,18 @@ func TestWhatAdmissionMakesOfAWriteIsWhatWasWritten(t *testing.T) {
 	w.rests()
 }
 
-// Admission may change the key of an element in a list with keys, too. Then the next write would bring the
-// element back beside what admission made of it, and admission would make two equal ones of them.
-func TestWhatAdmissionMakesOfAKeyStaysAsItMadeIt(t *testing.T) {
-	w := newNamespace(t)
+// hardensConstraints makes admission change a key of each topology spread constraint of the namespace.
+func (w *world) hardensConstraints() {
+	w.Helper()
 	const path = "/spec/template/spec/topologySpreadConstraints"
 	hard := func(i int) string {
 		return fmt.Sprintf(`(has(object.spec.template.spec.topologySpreadConstraints) && size(object.spec.template.spec.topologySpreadConstraints) > %d ?
 			[JSONPatch{op: "replace", path: "%s/%d/whenUnsatisfiable", value: "DoNotSchedule"}] : [])`, i, path, i)
 	}
-	mutates(t, w.namespace, "apps/v1", []any{"statefulsets", "deployments"}, hard(0)+" + "+hard(1)+" + "+hard(2)+" + "+hard(3))
+	mutates(w.T, w.namespace, "apps/v1", []any{"statefulsets", "deployments"}, hard(0)+" + "+hard(1)+" + "+hard(2)+" + "+hard(3))
 	w.eventually("admission changes what is written", func() error {
 		probe := probeDeployment(w.namespace)
-		if err := admin.Create(t.Context(), probe, client.DryRunAll); err != nil {
+		if err := admin.Create(w.Context(), probe, client.DryRunAll); err != nil {
 			return err
 		}
 		if got := probe.Spec.Template.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable; got != corev1.DoNotSchedule {
@@ -196,6 +195,13 @@ func TestWhatAdmissionMakesOfAKeyStaysAsItMadeIt(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Admission may change the key of an element in a list with keys, too. Then the next write would bring the
+// element back beside what admission made of it, and admission would make two equal ones of them.
+func TestWhatAdmissionMakesOfAKeyStaysAsItMadeIt(t *testing.T) {
+	w := newNamespace(t)
+	w.hardensConstraints()
 	w.startOperator()
 	w.create(apitest.MakeMemcached(name).Size(2).Storage("128Mi").With(routed).Obj())
 	w.settled(2)
@@ -206,6 +212,48 @@ func TestWhatAdmissionMakesOfAKeyStaysAsItMadeIt(t *testing.T) {
 	w.settled(3)
 	w.rests()
 	equal(w, "spread", w.statefulSet().Spec.Template.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable, corev1.DoNotSchedule)
+}
+
+// The template is kept while the volumes are too small, and is written with another size. It stays as
+// admission made it, so no member is replaced.
+func TestATemplateThatIsKeptStaysAsAdmissionMadeIt(t *testing.T) {
+	w := newNamespace(t)
+	w.hardensConstraints()
+	w.startOperator()
+	w.create(apitest.MakeMemcached(name).Size(1).Storage("0").Obj())
+	w.settled(1)
+	before := w.statefulSet().Spec.Template
+	w.change(w.memcached(), `{"spec":{"memory":"1Gi"}}`)
+	w.degraded(cachev1alpha1.ReasonVolumesWait)
+	w.scale(2)
+	w.sizeBecomes(2)
+	w.rests()
+	equal(w, "the template", w.statefulSet().Spec.Template, before)
+	w.change(w.memcached(), `{"spec":{"memory":"64Mi","threads":2}}`)
+	w.settled(2)
+	w.rests()
+	equal(w, "spread", w.statefulSet().Spec.Template.Spec.TopologySpreadConstraints, before.Spec.TopologySpreadConstraints)
+}
+
+// Admission bounds what a claim may ask for. The operator asks once in five minutes, and status says why.
+func TestAVolumeThatAdmissionKeepsSmallIsNamed(t *testing.T) {
+	w := newNamespace(t)
+	mutates(t, w.namespace, "/v1", []any{"persistentvolumeclaims"},
+		`quantity(string(object.spec.resources.requests["storage"])).compareTo(quantity("200Mi")) > 0 ?
+			[JSONPatch{op: "replace", path: "/spec/resources/requests/storage", value: "200Mi"}] : []`)
+	w.eventually("admission changes what is written", func() error {
+		probe := bareClaim("probe")
+		probe.Namespace, probe.Spec.Resources.Requests = w.namespace, list("storage", "1Gi")
+		if err := admin.Create(t.Context(), probe, client.DryRunAll); err != nil || probe.Spec.Resources.Requests.Storage().String() != "200Mi" {
+			return fmt.Errorf("it asks for %s: %w", probe.Spec.Resources.Requests.Storage(), err)
+		}
+		return nil
+	})
+	w.startOperator()
+	w.storageCluster(apitest.MakeMemcached(name), 1)
+	w.change(w.memcached(), `{"spec":{"storage":{"size":"300Mi"}}}`)
+	w.degraded(cachev1alpha1.ReasonVolumesCannotGrow, "asked for 300Mi", "admission made 200Mi")
+	w.rests()
 }
 
 // Status names a policy that sets two replicas everywhere. When the policy is gone, the cluster goes on after

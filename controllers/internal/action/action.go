@@ -282,7 +282,7 @@ func (ApplyRouters) kind() Kind           { return Kind{Class: Beside} }
 func (WriteTable) kind() Kind             { return Kind{Class: Members, ReadsAgain: true} }
 func (TellRouter) kind() Kind             { return Kind{Class: Beside} }
 func (ApplyNetworkPolicy) kind() Kind     { return Kind{Class: Members} }
-func (WriteBinding) kind() Kind           { return Kind{Class: Members} }
+func (WriteBinding) kind() Kind           { return Kind{Class: Beside} }
 func (ApplyStatefulSet) kind() Kind       { return Kind{Class: Members, Owns: true} }
 func (ApplyDeployment) kind() Kind        { return Kind{Class: Members, Owns: true} }
 func (ApplyBudget) kind() Kind            { return Kind{Class: Beside} }

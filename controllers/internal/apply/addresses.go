@@ -22,7 +22,7 @@ func (r *run) applyMemberService(ctx context.Context, ordinal int32) error {
 	if present, is := r.present.MemberServices[ordinal]; is {
 		current = &present
 	}
-	return r.writeMemberService(ctx, ordinal, current, "")
+	return apartIf(current != nil, r.writeMemberService(ctx, ordinal, current, ""))
 }
 
 // writeMemberService applies the Service of one member. unlisted is the value of its annotation

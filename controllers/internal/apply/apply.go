@@ -178,7 +178,7 @@ func (r *run) takeSteps(ctx context.Context, actions []action.Action) error {
 		r.view = nil // a failed step may have added to the view
 		switch {
 		case kind.Class == action.Members:
-			membersFailed = true
+			membersFailed = !isApart(err)
 		case ctx.Err() != nil, kind.Class == action.Cluster, kind.Class == action.Claim && kind.Claim == "":
 			return failed
 		case kind.Class == action.Claim:
@@ -334,7 +334,7 @@ func (r *run) noteOutcome(about types.UID, err error) {
 	case about == "" || r.Reader.Obstructed == nil:
 	case err == nil:
 		r.Reader.Obstructed.Passed(key, about)
-	case is || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+	case is || observe.Denied(err):
 		r.Reader.Obstructed.Note(key, about, remembered.Obstruction{Why: err.Error(), Taken: is, Until: r.now.Add(obstructedFor)})
 	}
 }

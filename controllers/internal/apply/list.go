@@ -122,7 +122,7 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 		r.done.Listed = l.wanted
 		r.list = build.TheList(r.cluster, r.ports, l.version, l.wanted)
 	}
-	return err
+	return apartIf(l.slice == nil, err) // no client has been told of any member
 }
 
 // tellMember writes the list that is in DNS to a member's pod.

@@ -69,6 +69,10 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 	}
 	r.done.MembersWritten = changed
 	r.noteTemplateWrite(r.Turns, d, err)
+	if written, why := r.deploymentSize(ctx, r.present.Deployment, to, err); why != nil {
+		r.done.MembersWritten = r.done.MembersWritten || written
+		err = why
+	}
 	switch {
 	case changed || err != nil:
 	case from != to:
@@ -129,7 +133,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		// If members leave while others stay, the events about their claims tell.
 		r.event(r.cluster, "Scaling", "Scale", "StatefulSet goes from %d to %d members", from, a.Replicas)
 	}
-	return err
+	return r.statefulSetSize(ctx, a, err)
 }
 
 // decideStatefulSet decides about the template of the present StatefulSet.

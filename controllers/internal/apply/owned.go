@@ -23,10 +23,10 @@ import (
 )
 
 func (r *run) applyService(ctx context.Context) error {
-	return applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
+	return apartIf(r.present.Service != nil, applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
 		kind: kindService, name: r.cluster.Name, current: r.present.Service, extract: coreac.ExtractService,
 		desired: func() *coreac.ServiceApplyConfiguration { return build.Service(r.cluster) },
-	})
+	}))
 }
 
 // writeList writes the clients' list and the record of the rings.
@@ -56,6 +56,7 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 		variant: int32(len(servers)) ^ r.ports.Variant(), differs: differs, stale: &stale, locked: locked,
 	})
 	r.done.ListWritten = err == nil
+	err = apartIf(r.cluster.Spec.Storage == nil, err) // it only names the Service
 	if err == nil && !stale && r.present.ServerList == nil {
 		r.listMade = &a
 	}
@@ -66,11 +67,13 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 }
 
 func (r *run) applyNetworkPolicy(ctx context.Context) error {
-	return applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
+	return apartIf(r.present.NetworkPolicy != nil, applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
 		kind: kindNetworkPolicy, name: r.cluster.Name, current: r.present.NetworkPolicy, extract: networkingac.ExtractNetworkPolicy,
-		desired: func() *networkingac.NetworkPolicyApplyConfiguration { return build.NetworkPolicy(r.cluster, r.ports) },
+		desired: func() *networkingac.NetworkPolicyApplyConfiguration {
+			return build.NetworkPolicy(r.cluster, r.Options, r.ports)
+		},
 		variant: r.ports.Variant(),
-	})
+	}))
 }
 
 func (r *run) applyBudget(ctx context.Context) error {

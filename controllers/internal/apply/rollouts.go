@@ -92,6 +92,14 @@ func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDe
 // known.
 func (m *templateInput) present() (*coreac.PodTemplateSpecApplyConfiguration, error) {
 	if m.applied != nil {
+		of := lastApplied[struct {
+			Spec struct {
+				Template *coreac.PodTemplateSpecApplyConfiguration `json:"template"`
+			} `json:"spec"`
+		}](m.object)
+		if of != nil && of.Spec.Template != nil {
+			return of.Spec.Template, nil
+		}
 		return m.applied, nil
 	}
 	b, err := json.Marshal(m.live)

@@ -99,6 +99,9 @@ func (r *run) applyRouterDeployment(ctx context.Context, kind, name string) erro
 	w.unsettled = !d.settled
 	err := applyOwned(ctx, r, w)
 	r.noteTemplateWrite(r.RouterTurns, d, err)
+	if n := r.cluster.Spec.Router.Replicas; n != nil {
+		_, err = r.deploymentSize(ctx, present, *n, err)
+	}
 	return err
 }
 
@@ -201,7 +204,7 @@ func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 	if err == nil && t != nil {
 		r.table = t.Number
 	}
-	return err
+	return apartIf(current == nil && len(r.present.Routers.Pods) == 0, err) // no router has been told of any member
 }
 
 // tellRouter writes the number of the routers' table on a router's pod, so that the kubelet updates

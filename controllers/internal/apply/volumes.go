@@ -2,9 +2,9 @@ package apply
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"example.com/memcached-operator/controllers/internal/action"
@@ -19,7 +19,9 @@ func (r *run) growClaim(ctx context.Context, a action.GrowClaim) error {
 		return nil
 	}
 	size := resource.NewQuantity(a.Size, resource.BinarySI)
+	var after *corev1.PersistentVolumeClaim
 	asked, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		after = c
 		live, ours := observe.PlanClaim(r.cluster.Name, c)
 		if !ours {
 			return observe.Refuse("claim %s is not a member's", c.Name)
@@ -30,11 +32,16 @@ func (r *run) growClaim(ctx context.Context, a action.GrowClaim) error {
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = *size
 		return nil
 	})
+	refused := func(why string) {
+		r.done.GrowthRefused = why
+		r.Reader.GrowthRefused.Note(r.cluster, r.now, why)
+	}
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		r.done.GrowthRefused = err.Error()
-		r.Reader.GrowthRefused.Note(r.cluster, r.now, r.done.GrowthRefused)
+	case observe.Denied(err):
+		refused(err.Error())
 		return nil
+	case asked && after.Spec.Resources.Requests.Storage().Value() < a.Size:
+		refused(fmt.Sprintf("the operator asked for %s, and admission made %s of it", size, after.Spec.Resources.Requests.Storage()))
 	case asked:
 		r.claimEvent(r.cluster, a.Claim, "VolumeGrows", "Grow", "claim %s asks for %s", a.Claim.Name, size)
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // NetworkPolicy lets the cluster's drainers, its routers and the clients reach memcached, the
-// clients discovery, moves the members' supervisors, and monitoring the exporter; nil if the spec
-// asks for none.
-func NetworkPolicy(c *cachev1alpha1.Memcached, ports Ports) *networkingac.NetworkPolicyApplyConfiguration {
+// clients discovery, moves the members' supervisors, monitoring the exporter, and the operator the
+// state of certificates; nil if the spec asks for none.
+func NetworkPolicy(c *cachev1alpha1.Memcached, o Options, ports Ports) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if given == nil {
 		return nil
@@ -44,10 +44,19 @@ func NetworkPolicy(c *cachev1alpha1.Memcached, ports Ports) *networkingac.Networ
 	if c.Spec.Exporter != nil && len(given.Monitoring) > 0 {
 		spec.WithIngress(ingress(intstr.FromString(metricsPort), peers(given.Monitoring)))
 	}
+	if port := ProbePort(c); c.Spec.TLS != nil && port != 0 && o.OperatorNamespace != "" {
+		spec.WithIngress(ingress(intstr.FromInt32(port), []*networkingac.NetworkPolicyPeerApplyConfiguration{operatorPods(o)}))
+	}
 	return networkingac.NetworkPolicy(c.Name, c.Namespace).
 		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
 		WithOwnerReferences(owner(c)).
 		WithSpec(spec)
+}
+
+// operatorPods are the pods of the operator's namespace.
+func operatorPods(o Options) *networkingac.NetworkPolicyPeerApplyConfiguration {
+	return networkingac.NetworkPolicyPeer().WithNamespaceSelector(metaac.LabelSelector().
+		WithMatchLabels(map[string]string{corev1.LabelMetadataName: o.OperatorNamespace}))
 }
 
 func ingress(port intstr.IntOrString, from []*networkingac.NetworkPolicyPeerApplyConfiguration) *networkingac.NetworkPolicyIngressRuleApplyConfiguration {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"slices"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,7 +22,7 @@ func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
 	}).Defaulted().Obj()
 	other := c.DeepCopy()
 	other.Name = "other"
-	policy := NetworkPolicy(c, nil)
+	policy := NetworkPolicy(c, Options{}, nil)
 	for name, test := range map[string]struct {
 		from map[string]string
 		port string
@@ -110,7 +111,7 @@ func TestNetworkPolicyWithoutNamesLetsOnlyDrainersIn(t *testing.T) {
 		s.Exporter, s.NetworkPolicy = &cachev1alpha1.ExporterSpec{}, &cachev1alpha1.NetworkPolicySpec{}
 		s.Discovery = &cachev1alpha1.DiscoverySpec{}
 	}).Defaulted().Obj()
-	policy := NetworkPolicy(c, nil)
+	policy := NetworkPolicy(c, Options{}, nil)
 	if !admits(policy, Labels(c, cachev1alpha1.ComponentDrainer), "memcached") {
 		t.Error("a drainer stays outside")
 	}
@@ -119,7 +120,34 @@ func TestNetworkPolicyWithoutNamesLetsOnlyDrainersIn(t *testing.T) {
 			t.Errorf("every pod gets in at %s", port)
 		}
 	}
-	if NetworkPolicy(withStorage().Obj(), nil) != nil {
+	if NetworkPolicy(withStorage().Obj(), Options{}, nil) != nil {
 		t.Error("there is one that the spec does not ask for")
+	}
+}
+
+// The operator asks members for the state of their certificates, and gets in at no other port.
+func TestNetworkPolicyLetsTheOperatorAskForCertificates(t *testing.T) {
+	closed := func(s *cachev1alpha1.MemcachedSpec) { s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{} }
+	secured := withStorage().With(closed).With(func(s *cachev1alpha1.MemcachedSpec) { s.TLS = &cachev1alpha1.TLSSpec{SecretName: "tls"} })
+	for what, test := range map[string]struct {
+		cluster *cachev1alpha1.Memcached
+		options Options
+		want    []string
+	}{
+		"with TLS":                      {secured.Defaulted().Obj(), Options{OperatorNamespace: "operators"}, []string{"11213"}},
+		"an operator without namespace": {secured.Defaulted().Obj(), Options{}, nil},
+		"without TLS":                   {withStorage().With(closed).Defaulted().Obj(), Options{OperatorNamespace: "operators"}, nil},
+	} {
+		var ports []string
+		for _, rule := range NetworkPolicy(test.cluster, test.options, nil).Spec.Ingress {
+			for _, peer := range rule.From {
+				if s := peer.NamespaceSelector; s != nil && s.MatchLabels["kubernetes.io/metadata.name"] == "operators" {
+					ports = append(ports, rule.Ports[0].Port.String())
+				}
+			}
+		}
+		if !slices.Equal(ports, test.want) {
+			t.Errorf("%s: at ports %v, want %v", what, ports, test.want)
+		}
 	}
 }

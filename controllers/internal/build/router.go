@@ -228,9 +228,7 @@ func RouterPolicy(c *cachev1alpha1.Memcached, o Options) *networkingac.NetworkPo
 		spec.WithIngress(ingress(intstr.FromString(adminPortName), peers(given.Monitoring)))
 	}
 	if o.OperatorNamespace != "" {
-		operator := networkingac.NetworkPolicyPeer().WithNamespaceSelector(metaac.LabelSelector().
-			WithMatchLabels(map[string]string{corev1.LabelMetadataName: o.OperatorNamespace}))
-		spec.WithIngress(ingress(intstr.FromString(adminPortName), []*networkingac.NetworkPolicyPeerApplyConfiguration{operator}))
+		spec.WithIngress(ingress(intstr.FromString(adminPortName), []*networkingac.NetworkPolicyPeerApplyConfiguration{operatorPods(o)}))
 	}
 	return networkingac.NetworkPolicy(RouterName(c.Name), c.Namespace).
 		WithLabels(Labels(c, cachev1alpha1.ComponentRouter)).

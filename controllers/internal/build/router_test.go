@@ -93,7 +93,7 @@ func TestRoutersAreNoMembers(t *testing.T) {
 			t.Errorf("%s of the routers selects %v", name, s)
 		}
 	}
-	for name, s := range map[string]map[string]string{"Service": Service(c).Spec.Selector, "policy": NetworkPolicy(c, nil).Spec.PodSelector.MatchLabels} {
+	for name, s := range map[string]map[string]string{"Service": Service(c).Spec.Selector, "policy": NetworkPolicy(c, Options{}, nil).Spec.PodSelector.MatchLabels} {
 		if selects(s, router) || !selects(s, member) {
 			t.Errorf("%s of the members selects %v", name, s)
 		}
@@ -215,7 +215,7 @@ func TestRoutersLetIn(t *testing.T) {
 		t.Errorf("the operator's rule is %v", operators)
 	}
 	routers := 0
-	for _, from := range NetworkPolicy(c, nil).Spec.Ingress[0].From {
+	for _, from := range NetworkPolicy(c, Options{}, nil).Spec.Ingress[0].From {
 		if from.PodSelector != nil && from.PodSelector.MatchLabels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentRouter {
 			routers++
 		}

@@ -116,8 +116,8 @@ func (r *Reader) observeClaims(ctx context.Context, key client.ObjectKey, o *Sta
 	if err := r.list(ctx, key, &claims); err != nil {
 		return err
 	}
-	r.see(key, kindClaims, namesOf(claims.Items))
 	o.Claims = slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !identity.OwnClaim(key.Name, &c) })
+	r.see(o.Cluster, kindClaims, namesOf(o.Claims))
 	return nil
 }
 

@@ -26,7 +26,8 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 	if err := r.list(ctx, key, &jobs); err != nil {
 		return err
 	}
-	r.see(key, kindJobs, namesOf(jobs.Items))
+	jobs.Items = slices.DeleteFunc(jobs.Items, func(job batchv1.Job) bool { return !identity.OwnJob(o.Cluster, &job) })
+	r.see(o.Cluster, kindJobs, namesOf(jobs.Items))
 	o.Progress = map[types.UID]contract.Progress{}
 	o.Obstructed = r.Obstructed.Known(key, o.Now)
 	if r.Options != nil && len(jobs.Items) > 0 {
@@ -37,10 +38,7 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 	}
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
-		switch {
-		case !identity.OwnJob(o.Cluster, job):
-			continue
-		case gone(job, o.DrainerPods):
+		if gone(job, o.DrainerPods) {
 			o.EndedJobs = append(o.EndedJobs, *job)
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/identity"
 )
 
 // The cluster's objects are found without reading other owners' objects in its namespace. The API
@@ -47,9 +48,10 @@ func eachPage(ctx context.Context, reader client.Reader, list client.ObjectList,
 	return nil
 }
 
-// see remembers the names of the objects that the cache has now.
-func (r *Reader) see(cluster client.ObjectKey, kind schema.GroupVersionKind, names []string) {
-	r.Seen.Note(cluster, kind.Kind, names)
+// see remembers the names of the cluster's own objects that the cache has now. There may be any number
+// of other owners' objects with its label.
+func (r *Reader) see(cluster *cachev1alpha1.Memcached, kind schema.GroupVersionKind, own []string) {
+	r.Seen.Note(client.ObjectKeyFromObject(cluster), kind.Kind, own)
 }
 
 // gone forgets names that no object has.
@@ -75,17 +77,20 @@ func (r *Reader) knownNames(ctx context.Context, cluster *cachev1alpha1.Memcache
 	if r.Cache == nil {
 		return nil, nil
 	}
-	var names []string
+	var names, own []string
 	key := client.ObjectKeyFromObject(cluster)
 	err := r.list(ctx, key, cached)
 	if err != nil {
 		return nil, err
 	}
 	err = meta.EachListItem(cached, func(o runtime.Object) error {
-		names = append(names, o.(client.Object).GetName())
+		object := o.(client.Object)
+		if names = append(names, object.GetName()); isOwn(cluster, object) {
+			own = append(own, object.GetName())
+		}
 		return nil
 	})
-	r.see(key, kind, names)
+	r.see(cluster, kind, own)
 	names = append(names, r.Seen.Known(key, kind.Kind)...)
 	if err != nil || r.Unlabelled == nil || kind != kindClaims {
 		return names, err
@@ -97,6 +102,17 @@ func (r *Reader) knownNames(ctx context.Context, cluster *cachev1alpha1.Memcache
 		names = append(names, unlabelled.Items[i].Name)
 	}
 	return names, err
+}
+
+// isOwn tells whether the claim or Job is the cluster's.
+func isOwn(cluster *cachev1alpha1.Memcached, object client.Object) bool {
+	switch o := object.(type) {
+	case *batchv1.Job:
+		return identity.OwnJob(cluster, o)
+	case *corev1.PersistentVolumeClaim:
+		return identity.OwnClaim(cluster.Name, o)
+	}
+	return false
 }
 
 // unlabelled is a cache that the manager starts with its own cache.

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -115,6 +116,36 @@ func TestWhatHasJustLostItsLabelIsNotTakenForGone(t *testing.T) {
 		if err != nil || len(found.Claims) != 0 || len(live.gets) != want {
 			t.Errorf("claims %v, looked for %v, want %d: %v", found.Claims, live.gets, want, err)
 		}
+	}
+}
+
+// Any number of other owners' Jobs have the cluster's label. None of them keeps the name of the cluster's own
+// Job from being remembered.
+func TestOthersJobsCrowdOutNoName(t *testing.T) {
+	cluster := testCluster()
+	cluster.UID = "memcached"
+	cache := &namespace{}
+	for i := range 2000 {
+		job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("another-%d", i), Labels: map[string]string{cachev1alpha1.LabelCluster: "cache"}}}
+		cache.jobs = append(cache.jobs, job)
+	}
+	own := drainOf(cluster)
+	live := &namespace{jobs: append([]batchv1.Job{*own.DeepCopy()}, cache.jobs...)}
+	r := &Reader{Cache: cache, Live: live, Seen: &remembered.Names{}, Clock: testingclock.NewFakePassiveClock(time.Unix(1e9, 0))}
+	look := func() *View {
+		view, err := r.LiveJobs(t.Context(), cluster)
+		if observed := r.observeJobs(t.Context(), client.ObjectKeyFromObject(cluster), &State{Cluster: cluster}); err != nil || observed != nil {
+			t.Fatal(err, observed)
+		}
+		return view
+	}
+	look()
+	cache.jobs = append(cache.jobs, own)
+	look()
+	cache.jobs = cache.jobs[:2000]
+	delete(live.jobs[0].Labels, cachev1alpha1.LabelCluster)
+	if view := look(); len(view.Jobs) != 1 {
+		t.Error("the cluster's own Job has lost its label, and is taken for gone")
 	}
 }
 

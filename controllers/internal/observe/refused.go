@@ -3,6 +3,9 @@ package observe
 import (
 	"errors"
 	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // ErrRefused means that the cache that the plan was made from is stale. A refusal is no failure:
@@ -20,4 +23,20 @@ func RefusedBy(why error) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, why)
+}
+
+// Denied tells whether the API server denies exactly this request, and would deny it again: by its
+// own rules, because of a right or a quota, or because admission denies it. A webhook chooses the
+// code of its answer; if it chooses none, as Kyverno, the code is 400, without a reason.
+func Denied(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch code := answer.Status().Code; code {
+	case http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	default:
+		return http.StatusBadRequest <= code && code < http.StatusInternalServerError
+	}
 }

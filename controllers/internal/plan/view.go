@@ -90,6 +90,7 @@ func look(o *Observed) *view {
 		m.misplaced = moveDue(o, m.Claim) && m.Ordinal < o.Record.Ring.Size && runs && !m.Aside && !m.Deleting && !slices.Contains(v.lost, m.Ordinal)
 		v.misplaced = v.misplaced || m.misplaced
 	}
+	v.misplaced = v.misplaced || v.emptyReturnDue()
 	v.lookAtMoves()
 	for i := range v.members {
 		v.members[i].leaving = v.leavingOf(&v.members[i])
@@ -117,6 +118,23 @@ func memberOf(o *Observed, c *claims.Claim) member {
 // moved keys, and they were not moved since.
 func moveDue(o *Observed, c *claims.Claim) bool {
 	return !o.Cluster.MovesOff && c.Moved < o.Record.Serial && c.Ordinal < o.Record.From.Size
+}
+
+// emptyReturnDue tells whether a move is due as soon as a member returns from hibernation on a claim
+// that is yet to be made. If other members were told to leave before that, the move would wait for
+// their volumes, and they for the move: the list can't lose them before it is written again. Once
+// members of the ring have been told to leave, it is decided who returns.
+func (v *view) emptyReturnDue() bool {
+	told := v.lowest != nil && v.lowest.Ordinal < v.Record.Ring.Size
+	if v.Cluster.MovesOff || v.ListSize > 0 || v.Record.Serial == 0 || told {
+		return false
+	}
+	for i := range min(v.Record.From.Size, v.Record.Ring.Size) {
+		if !slices.ContainsFunc(v.Claims, func(c claims.Claim) bool { return c.Ordinal == i && !c.Aside && !c.Deleting }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (v *view) lookAtMoves() {

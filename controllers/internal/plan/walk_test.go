@@ -677,6 +677,22 @@ func TestHistoriesThatEndedInACircle(t *testing.T) {
 			w.held = func(event string) bool { return event == "pod 2 is gone" || event == "member 0 is ready" }
 			w.until(t, "the survivor's volume is set aside", func() bool { return w.PodExists(0) })
 		},
+		"a hibernated cluster returns smaller, with a move that is due on a claim that is made afresh": func(t *testing.T, w *walk) {
+			w.Record.Serial, w.Record.From = 1, w.Cluster.Ring.Of(2)
+			w.memberClaim(1).Moved = 1
+			deletes(w.memberClaim(0))
+			w.Cluster.Size = 0
+			w.until(t, "the volume is set aside, and its claim is gone", func() bool { return len(w.Pods) == 0 && w.memberClaim(0) == nil })
+			w.Cluster.Size = 1
+		},
+		"the same, and the claim is still being deleted": func(t *testing.T, w *walk) {
+			w.Record.Serial, w.Record.From = 1, w.Cluster.Ring.Of(2)
+			w.memberClaim(1).Moved = 1
+			deletes(w.memberClaim(0))
+			w.Cluster.Size = 0
+			w.until(t, "no pod is left", func() bool { return len(w.Pods) == 0 })
+			w.Cluster.Size = 1
+		},
 		"a claim appears just after a lower one was marked": func(t *testing.T, w *walk) {
 			w.Cluster.Size = 4
 			w.held = func(event string) bool { return event == "claim 3 is made" }

@@ -37,19 +37,15 @@ func certificateValid(in *Input, w *waits) *metav1.Condition {
 	first := firstToEnd(in)
 	switch {
 	case first == nil:
-		return certificateUnknown(in)
+		return certificateUnknown()
 	case w.past(first.NotAfter.Add(-endsSoon)):
 		return says(kind, false, cachev1alpha1.ReasonCertificateEnds, "the certificate of pod %s ends at %s: renew it in its Secret", first.Pod, clock(first.NotAfter))
 	}
 	return nil
 }
 
-func certificateUnknown(in *Input) *metav1.Condition {
-	why := ""
-	if in.Cluster.Spec.NetworkPolicy != nil && in.Cluster.Spec.Router == nil {
-		why = ": spec.networkPolicy keeps it out"
-	}
-	c := says(cachev1alpha1.ConditionCertificateValid, false, cachev1alpha1.ReasonCertificateUnknown, "no pod has told the operator when its certificate ends%s", why)
+func certificateUnknown() *metav1.Condition {
+	c := says(cachev1alpha1.ConditionCertificateValid, false, cachev1alpha1.ReasonCertificateUnknown, "no pod has told the operator when its certificate ends")
 	c.Status = metav1.ConditionUnknown
 	return c
 }

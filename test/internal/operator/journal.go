@@ -43,6 +43,8 @@ const (
 	ServerError
 	// AnswerLost: the write is applied, and its answer is lost.
 	AnswerLost
+	// Denied: a webhook denies the write, and chooses no code for its answer.
+	Denied
 )
 
 // Journal has the operator's writes in order. It only counts events, which are sent in the background.

@@ -51,6 +51,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errDead
 	case Conflict:
 		return refusal(req, http.StatusConflict, metav1.StatusReasonConflict), nil
+	case Denied:
+		return refusal(req, http.StatusBadRequest, ""), nil
 	case ServerError:
 		return refusal(req, http.StatusInternalServerError, metav1.StatusReasonInternalError), nil
 	}

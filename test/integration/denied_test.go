@@ -1,0 +1,133 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/internal/operator"
+)
+
+// A webhook chooses the code of its denial; many choose none. Whatever the code is, only the drain waits whose
+// Job is denied.
+func TestADrainWhoseJobAWebhookDeniesHoldsUpNoOther(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(apitest.MakeMemcached(name), 3)
+	first, second := w.claim(2), w.claim(1)
+	w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
+		if write.Verb == "create" && write.Resource == "jobs" && strings.Contains(write.Body, string(first.UID)) {
+			return operator.Denied
+		}
+		return operator.NoFault
+	})
+	w.scale(2)
+	w.eventually("the drain is refused", func() error {
+		return w.drainIs(2, cachev1alpha1.DrainFailed, cachev1alpha1.ReasonRefused)
+	})
+	w.scale(1)
+	w.claimGone(1, second.UID)
+	w.journal.Inject(nil)
+	w.restartOperator() // otherwise the Job is tried again after fifteen seconds
+	w.claimGone(2, first.UID)
+	w.settled(1)
+}
+
+// sizeBecomes waits until the StatefulSet or the Deployment of the members has that many replicas.
+func (w *world) sizeBecomes(n int32) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("%d members", n), func() error {
+		is := int32(-1)
+		if s := w.statefulSet(); s != nil {
+			is = *s.Spec.Replicas
+		} else if d := w.deployment(); d != nil {
+			is = *d.Spec.Replicas
+		}
+		if is != n {
+			return fmt.Errorf("%d", is)
+		}
+		return nil
+	})
+}
+
+// What the API server denies about one object of the cluster leaves that object as it was. The size changes.
+func TestASettingThatIsDeniedHoldsUpNoSize(t *testing.T) {
+	t.Parallel()
+	stored := func() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name).Size(2).Storage("128Mi") }
+	closed := func(s *cachev1alpha1.MemcachedSpec) { s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{} }
+	both := []int32{3, 1}
+	for what, test := range map[string]struct {
+		cluster      *apitest.MemcachedBuilder
+		spec, mended string
+		sizes        []int32
+	}{
+		"the members' template":        {stored(), `"podTemplate":{"nodeSelector":{"not a label":"x"}}`, `"podTemplate":null`, both},
+		"labels of the members":        {stored(), `"podTemplate":{"labels":{"not a label":"x"}}`, `"podTemplate":null`, both},
+		"the template without storage": {apitest.MakeMemcached(name).Size(2), `"podTemplate":{"nodeSelector":{"not a label":"x"}}`, `"podTemplate":null`, both},
+		"labels of the Services":       {stored(), `"service":{"labels":{"not a label":"x"}}`, `"service":null`, both},
+		"the Service without storage":  {apitest.MakeMemcached(name).Size(2), `"service":{"labels":{"not a label":"x"}}`, `"service":null`, both},
+		"who may reach the members":    {stored().With(closed), `"networkPolicy":{"clients":[{"ipBlock":{"cidr":"10.0.0.0/33"}}]}`, `"networkPolicy":{"clients":null}`, both},
+		// A member that joins would need a Service that the API server denies.
+		"the Services of the members": {stored().With(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Addresses = cachev1alpha1.AddressesStable }), `"service":{"annotations":{"not a key":"x"}}`, `"service":null`, []int32{1}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			w.create(test.cluster.Obj())
+			w.settled(2)
+			w.change(w.memcached(), `{"spec":{`+test.spec+`}}`)
+			w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonInvalidSpec)
+			for _, n := range test.sizes {
+				w.scale(n)
+				w.sizeBecomes(n)
+				w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonInvalidSpec)
+			}
+			w.change(w.memcached(), `{"spec":{`+test.mended+`}}`)
+			w.settled(1)
+			w.condition(cachev1alpha1.ConditionReady, metav1.ConditionTrue, cachev1alpha1.ReasonAsWanted)
+			w.rests()
+		})
+	}
+}
+
+func TestATemplateOfRoutersThatIsDeniedHoldsUpNoNumber(t *testing.T) {
+	w := newWorld(t)
+	w.create(apitest.MakeMemcached(name).Size(1).Storage("128Mi").With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](1)}
+	}).Obj())
+	w.settled(1)
+	w.allRoutedTo(1, 1)
+	w.change(w.memcached(), `{"spec":{"router":{"replicas":2,"podTemplate":{"labels":{"not a label":"x"}}}}}`)
+	w.allRoutedTo(2, 1)
+	w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonInvalidSpec)
+	w.change(w.memcached(), `{"spec":{"router":{"podTemplate":null}}}`)
+	w.settled(1)
+	w.rests()
+}
+
+// The Secret of spec.binding can't be written. Everything else goes on, and Bindable says why.
+func TestABindingThatIsDeniedHoldsUpNothing(t *testing.T) {
+	w := newNamespace(t)
+	w.grantHere()
+	w.grantBinding()
+	w.startOperator()
+	w.create(apitest.MakeMemcached(name).Size(1).Storage("128Mi").With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Binding = &cachev1alpha1.BindingSpec{SecretName: bindingName}
+	}).Obj())
+	w.settled(1)
+	w.bindingHas(map[string]string{"type": "memcached"})
+	w.change(w.binding(), `{"immutable":true}`)
+	w.scale(2)
+	message := w.condition(cachev1alpha1.ConditionBindable, metav1.ConditionFalse, cachev1alpha1.ReasonBindingForbidden)
+	if !strings.Contains(message, "immutable") || strings.Contains(message, "Role") {
+		t.Errorf("the condition says: %s", message)
+	}
+	w.settled(2)
+	w.delete(w.binding())
+	w.restartOperator() // otherwise the operator tries again after ten seconds
+	w.noCondition(cachev1alpha1.ConditionBindable)
+	w.bindingHas(map[string]string{"servers": strings.Join(w.ring(2), "\n") + "\n"})
+}
