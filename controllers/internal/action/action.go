@@ -4,6 +4,8 @@ package action
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -122,7 +124,7 @@ type (
 	// RecordReceipt writes a receipt that adds up on the claim.
 	RecordReceipt struct {
 		Claim   ClaimRef
-		Receipt *contract.Receipt
+		Receipt *Receipt
 	}
 	// CountFailure writes on the claim how many attempts have failed.
 	CountFailure struct {
@@ -155,7 +157,7 @@ type (
 		Claim   ClaimRef
 		Serial  int64
 		Target  string
-		Receipt *contract.Receipt
+		Receipt *Receipt
 	}
 	// ClearMoveRetry is ClearRetry for a move.
 	ClearMoveRetry struct{ Claim ClaimRef }
@@ -169,7 +171,7 @@ type (
 		// Claim is only set for the mover of a leaving member. Moved is then the mover's receipt,
 		// or nil, and NotMoved says why there is none.
 		Claim    ClaimRef
-		Moved    *contract.Receipt
+		Moved    *Receipt
 		NotMoved string
 	}
 	// DeleteClaim deletes the claim; the finalizer still keeps it.
@@ -230,6 +232,32 @@ type Attempts struct {
 	Failed int32
 	// Last is the UID of the Job of the last attempt.
 	Last types.UID
+}
+
+// Receipt is what a drainer has left at its end.
+type Receipt struct {
+	// Source names what was drained: the UIDs of the claims, joined by commas. For a move it is ring.Source.
+	Source string
+	// Err says why the receipt does not add up; nil if it does.
+	Err error
+	// Final: no later attempt can succeed. Unreadable: no drain can read the volume.
+	Final, Unreadable bool
+	// Reason and Message say why the drainer failed; empty if it did not say.
+	Reason, Message string
+	// Text is what the claim keeps of it.
+	Text string
+}
+
+// AddsUp returns nil if the receipt proves that all these sources are drained, else an error that says
+// which condition is missing.
+func (r *Receipt) AddsUp(sources ...string) error {
+	drained := strings.Split(r.Source, ",")
+	for _, source := range sources {
+		if !slices.Contains(drained, source) {
+			return fmt.Errorf("the receipt is for %q, not for %q", r.Source, source)
+		}
+	}
+	return r.Err
 }
 
 // PodRef names a pod.

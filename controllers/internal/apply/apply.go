@@ -32,6 +32,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/controllers/internal/status"
@@ -68,7 +69,7 @@ type Done struct {
 	// Moved the moves that were recorded; the receipt of a skipped move is nil.
 	Recorded []action.RecordReceipt
 	Released []action.ReleaseClaim
-	Moved    []*contract.Receipt
+	Moved    []*action.Receipt
 	// MembersWritten: the StatefulSet or the Deployment was written. FinalizerRemoved: the
 	// Memcached's finalizer was removed.
 	MembersWritten, FinalizerRemoved bool
@@ -398,12 +399,8 @@ func (r *run) recordReceipt(ctx context.Context, a action.RecordReceipt) error {
 	if err := a.Receipt.AddsUp(string(a.Claim.UID)); err != nil {
 		return fmt.Errorf("refuse to record the receipt: %w", err)
 	}
-	b, err := a.Receipt.Marshal()
-	if err != nil {
-		return err
-	}
 	recorded, err := r.annotateClaim(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReceipt, string(b))
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationReceipt, a.Receipt.Text)
 		return nil
 	})
 	if recorded {
@@ -413,7 +410,8 @@ func (r *run) recordReceipt(ctx context.Context, a action.RecordReceipt) error {
 	return err
 }
 
-func summary(r *contract.Receipt) string {
+func summary(of *action.Receipt) string {
+	r := receipt.Numbers(of)
 	return fmt.Sprintf("%d items found, %d added, %d already present, %d expired, %d invalidated, %d bytes",
 		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Bytes)
 }

@@ -6,6 +6,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/receipt"
 )
 
 // event records an event about a write that succeeded.
@@ -31,7 +32,7 @@ func (r *run) tellMoved(a action.DeleteJob) {
 	default:
 		r.done.Moved = append(r.done.Moved, a.Moved)
 		settled := ""
-		if !a.Moved.Settled {
+		if !receipt.Numbers(a.Moved).Settled {
 			settled = "; clients still called it when spec.routing.patience was over"
 		}
 		r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "claim %s: while its member was leaving, %s%s", a.Claim.Name, summary(a.Moved), settled)

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/drainer/contract"
 )
 
 // DrainPolicy says what happens to the claims of departed members.
@@ -84,7 +83,7 @@ type Claim struct {
 	// started when it was told to leave.
 	NotStartedYet, NeverStarted bool
 	// Receipt is the receipt that was recorded on the claim; nil if there is none.
-	Receipt *contract.Receipt
+	Receipt *action.Receipt
 	// Request is a person's, by annotation.
 	Request Request
 	// Moved is the serial of the ring by which the member's items were last moved. For an aside

@@ -1,12 +1,11 @@
 package claims
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // JobState is the state of a Job.
@@ -43,7 +42,7 @@ type Job struct {
 	// ends, Kubernetes starts the next one, until the Job is gone.
 	PodKept bool
 	// Receipt is of the Job's last pod; ReceiptErr says why there is none.
-	Receipt    *contract.Receipt
+	Receipt    *action.Receipt
 	ReceiptErr error
 	// Message says why the Job failed, and Ended when it ended.
 	Message string
@@ -80,7 +79,7 @@ func (j *Job) MayRun() bool { return j.Running() || j.PodKept && j.Retryable() }
 // Retryable tells whether another attempt may succeed after this Job, which has ended without
 // success. Only its receipt can rule that out.
 func (j *Job) Retryable() bool {
-	return !j.Running() && (j.Receipt == nil || !slices.Contains(contract.NoRetry, int32(j.Receipt.ExitCode)))
+	return !j.Running() && (j.Receipt == nil || !j.Receipt.Final)
 }
 
 // replaced tells why an active Job is deleted and created again; empty if the Job stays. A Job's

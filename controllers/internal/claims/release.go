@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/drainer/contract"
 )
 
 // ReleasableBy guards invariant 1: a claim is released by a receipt that adds up, for exactly this
@@ -55,7 +54,7 @@ func (f *Facts) reasonToRelease(t *Terms, c *Claim) (action.Release, bool) {
 func MayReleaseUnreadable(live *Facts, c *Claim) error {
 	job := live.JobOf(c.UID)
 	return unless(job != nil && job.State == JobFailed && c.Request == NoRequest &&
-		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.ExitCode == contract.ExitUnrecoverable,
+		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.Unreadable,
 		"no drainer found that claim %s can't be read", c.Name)
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // The operator tries a failed drain or move again, with growing pauses and without a limit. Only
-// the exit codes of contract.NoRetry wait for a person. The claim has the number of failures, and
+// a final receipt waits for a person. The claim has the number of failures, and
 // the failed Job has the time of the last one:
 //
 //	the Job failed ──▶ wait ──▶ CountFailure ──▶ DeleteJob ──▶ the next Job

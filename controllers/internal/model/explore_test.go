@@ -56,6 +56,8 @@ type model struct {
 	targets map[string]target
 	// moved has the receipts of moves.
 	moved map[drainer]*contract.Receipt
+	// translated has the receipts as the plan knows them.
+	translated map[*contract.Receipt]*action.Receipt
 	seed  maphash.Seed
 
 	known   map[uint64]int32
@@ -82,7 +84,7 @@ type reached struct {
 func newModel(o Options) *model {
 	return &model{
 		options: o, plans: map[sight]steps{}, names: map[target]string{}, targets: map[string]target{},
-		moved: map[drainer]*contract.Receipt{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
+		moved: map[drainer]*contract.Receipt{}, translated: map[*contract.Receipt]*action.Receipt{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
 		result: Result{Broken: map[string]string{}},
 	}
 }

@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -129,8 +131,8 @@ func PlanJob(job *batchv1.Job, pods []corev1.Pod) claims.Job {
 		Deleting:  job.DeletionTimestamp != nil,
 	}
 	failAbandoned(&out, job, pods)
-	if receipt := goodReceipt(job, pods); out.State == claims.JobActive && receipt != nil {
-		out.State, out.Receipt = claims.JobComplete, receipt
+	if good := goodReceipt(job, pods); out.State == claims.JobActive && good != nil {
+		out.State, out.Receipt = claims.JobComplete, good
 	}
 	if out.State == claims.JobActive || out.Receipt != nil || !out.Ended.IsZero() {
 		return out
@@ -199,15 +201,15 @@ func (o *State) MoversPrepare(now time.Time) time.Duration {
 
 // goodReceipt is the receipt of a drainer of exactly this Job that succeeded, or nil. The Job's
 // controller needs another second or two to report the success, and starts no other pod meanwhile.
-func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *contract.Receipt {
+func goodReceipt(job *batchv1.Job, pods []corev1.Pod) *action.Receipt {
 	for i := range pods {
 		pod := &pods[i]
 		if ended := drainerOf(pod).Terminated; ended == nil || ended.ExitCode != 0 || !metav1.IsControlledBy(pod, job) {
 			continue
 		}
-		receipt, err := podReceipt(lastEnded(pods[i:i+1], job))
-		if err == nil && receipt.AddsUp(identity.DutyOf(job).Source()) == nil {
-			return receipt
+		r, err := podReceipt(lastEnded(pods[i:i+1], job))
+		if err == nil && r.AddsUp(identity.DutyOf(job).Source()) == nil {
+			return r
 		}
 	}
 	return nil
@@ -265,11 +267,11 @@ func lastEnded(pods []corev1.Pod, job *batchv1.Job) *corev1.ContainerStateTermin
 	return last
 }
 
-func podReceipt(ended *corev1.ContainerStateTerminated) (*contract.Receipt, error) {
+func podReceipt(ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
 	if ended == nil {
 		return nil, fmt.Errorf("the drainer's pod is gone, and its receipt with it")
 	}
-	return contract.ParseReceipt(ended.Message)
+	return receipt.Parse(ended.Message)
 }
 
 // DrainerStarts returns how long it takes until status says that a drainer doesn't start, which no

@@ -32,6 +32,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/status"
@@ -601,8 +602,8 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claims.Claim, b
 		out.Left = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationLeft])
 		out.Policy, out.ReleaseUnreadable, out.Decided = decided(c.Annotations[cachev1alpha1.AnnotationPolicy])
 	}
-	if receipt, err := contract.ParseReceipt(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
-		out.Receipt = receipt
+	if r, err := receipt.Parse(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
+		out.Receipt = r
 	}
 	return out, true
 }

@@ -8,15 +8,17 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // DrainTimes returns how long a drain took until now, and how long each phase took. Kubernetes
 // rounds its times to whole seconds.
-func (o *State) DrainTimes(claim action.ClaimRef, receipt *contract.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
+func (o *State) DrainTimes(claim action.ClaimRef, drained *action.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
 	phases = map[string]time.Duration{}
+	seconds := receipt.Numbers(drained).Seconds
 	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseAdding} {
-		phases[string(phase)] = time.Duration(receipt.Seconds[phase] * float64(time.Second))
+		phases[string(phase)] = time.Duration(seconds[phase] * float64(time.Second))
 	}
 	leaving := o.leavingSince(claim)
 	if !leaving.IsZero() {

@@ -11,6 +11,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -53,13 +54,13 @@ func everyScene(do func(description string, o *Observed)) int {
 
 func claimStates() []func(*claims.Claim) {
 	other := func(c *claims.Claim) { c.Receipt = receiptFor("another claim") }
-	short := func(c *claims.Claim) { c.Receipt = receiptFor(c.UID); c.Receipt.Found++ }
+	short := func(c *claims.Claim) { c.Receipt = shortOf(c.UID) }
 	var states []func(*claims.Claim)
-	for _, receipt := range []func(*claims.Claim){func(*claims.Claim) {}, drained, other, short} {
+	for _, recorded := range []func(*claims.Claim){func(*claims.Claim) {}, drained, other, short} {
 		for _, request := range []claims.Request{claims.NoRequest, claims.Skip, claims.Retry, claims.Hold} {
 			for _, more := range []func(*claims.Claim){func(*claims.Claim) {}, deleting, unbound, unheld, func(c *claims.Claim) { c.LeavingSince = time.Time{} }} {
 				states = append(states, func(c *claims.Claim) {
-					receipt(c)
+					recorded(c)
 					c.Request = request
 					more(c)
 				})
@@ -73,7 +74,7 @@ func claimStates() []func(*claims.Claim) {
 func jobStates() []func(*claims.Job) {
 	stranger := func(j *claims.Job) { j.State, j.Receipt = claims.JobComplete, receiptFor("another claim") }
 	empty := func(j *claims.Job) {
-		j.State, j.Receipt = claims.JobComplete, &contract.Receipt{Version: 1, Source: string(j.ClaimUID)}
+		j.State, j.Receipt = claims.JobComplete, receipt.Of(&contract.Receipt{Version: 1, Source: string(j.ClaimUID)})
 	}
 	return []func(*claims.Job){nil, func(*claims.Job) {}, gone, complete, withoutReceipt, stranger, empty, unreadable, outOfTime}
 }
@@ -132,7 +133,7 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 	for _, r := range let {
 		c := claimOf(o, r.UID)
 		left := !c.LeavingSince.IsZero() || slices.Contains(actions[action.MarkLeaving](p), action.MarkLeaving{Claim: c.Ref()})
-		receipt := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
+		proven := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
 		word := c.Request == claims.Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
 			left && o.Cluster.Policy != claims.Drain || c.Volume == ""
 		if !receipt && !word && !handedOver(o, c) {

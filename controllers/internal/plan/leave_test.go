@@ -9,6 +9,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // now is the present of these scenes.
@@ -139,7 +140,7 @@ func TestAMoversReceiptGoesWithItsJob(t *testing.T) {
 	}{
 		"it ended well":        {allMoved, true},
 		"it failed":            {moverFailed, false},
-		"its receipt is short": {func(j *claims.Job) { allMoved(j); j.Receipt.Found++ }, false},
+		"its receipt is short": {func(j *claims.Job) { allMoved(j); j.Receipt = shortOf(types.UID(j.Receipt.Source)) }, false},
 	} {
 		s := shrinking().mover(test.end).with(noMovers).with(func(o *Observed) { o.StatefulSet.Replicas = 2 })
 		var deleted *action.DeleteJob

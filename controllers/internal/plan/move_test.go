@@ -8,7 +8,9 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/ring"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // grown is a cluster of size members whose ring has just grown. The items of the first members have
@@ -57,8 +59,7 @@ func asked(r claims.Request) func(*claims.Claim) {
 }
 
 func allMoved(j *claims.Job) {
-	j.State, j.Receipt = claims.JobComplete, receiptFor(j.ClaimUID)
-	j.Receipt.Source = ring.Source(j.ClaimUID, j.Target)
+	j.State, j.Receipt = claims.JobComplete, receiptFor(types.UID(ring.Source(j.ClaimUID, j.Target)))
 }
 
 func byAnother(j *claims.Job) { j.Target = "4-beef" }

@@ -20,6 +20,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -254,7 +255,7 @@ func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.Dr
 		if d.Phase != claims.Releasing {
 			continue
 		}
-		next := receipt(in, d)
+		next := drained(in, d)
 		known := slices.IndexFunc(last, func(r cachev1alpha1.DrainReceipt) bool { return r.ClaimUID == next.ClaimUID })
 		switch {
 		case known < 0:
@@ -266,7 +267,7 @@ func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.Dr
 	return last[:min(len(last), maxLastDrains)]
 }
 
-func receipt(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
+func drained(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
 	out := cachev1alpha1.DrainReceipt{
 		Claim:    d.Claim.Name,
 		ClaimUID: string(d.Claim.UID),
@@ -277,7 +278,8 @@ func receipt(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
 	if at, told := d.Claim.LeavingAt(); told {
 		out.Duration = &metav1.Duration{Duration: max(0, in.Now.Sub(at).Truncate(time.Second))}
 	}
-	if r := d.Claim.Receipt; r != nil && d.Why == action.ByReceipt {
+	if d.Claim.Receipt != nil && d.Why == action.ByReceipt {
+		r := receipt.Numbers(d.Claim.Receipt)
 		out.Found, out.Added, out.AlreadyPresent = r.Found, r.Added, r.AlreadyPresent
 		out.Expired, out.Invalidated, out.Bytes = r.Expired, r.Invalidated, r.Bytes
 		out.Unclean = !r.Clean
