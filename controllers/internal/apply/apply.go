@@ -308,7 +308,7 @@ func (r *run) takeClaimStep(ctx context.Context, step action.Action) error {
 }
 
 func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
-	job := build.DrainJob(r.cluster, r.Options, r.ports, a.Claim.Name, a.Claim.UID, a.Survivors, a.NeverStarted)
+	job := build.DrainJob(r.cluster, r.Options, r.ports, a.Claim.Name, a.Claim.UID, a.Survivors.Count, a.NeverStarted)
 	if err := r.madeBefore(ctx, job); err != nil {
 		return err
 	}
@@ -320,7 +320,7 @@ func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 	}
 	r.done.Drains = append(r.done.Drains, *job)
 	r.view.Jobs = append(r.view.Jobs, observe.PlanJob(job, nil))
-	r.claimEvent(r.cluster, a.Claim, "DrainStarted", "Drain", "Job %s drains claim %s into %d members", job.Name, a.Claim.Name, a.Survivors)
+	r.claimEvent(r.cluster, a.Claim, "DrainStarted", "Drain", "Job %s drains claim %s into %d members", job.Name, a.Claim.Name, a.Survivors.Count)
 	return nil
 }
 

@@ -165,7 +165,7 @@ func (r *run) mayRelease(ctx context.Context, pvc *corev1.PersistentVolumeClaim,
 			return err
 		}
 	}
-	if err := claims.MayRelease(&live, &c, why); err != nil || why != action.ByUnrecoverable {
+	if err := claims.MayRelease(&live, &c, why, false); err != nil || why != action.ByUnrecoverable {
 		return observe.RefusedBy(err)
 	}
 	jobs, err := r.Reader.LiveJobs(ctx, r.cluster)

@@ -109,7 +109,7 @@ func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
 		},
 	} {
 		for _, s := range scenes {
-			refusals(t, func(c *claims.Claim) error { return claims.MayRelease(&s.terms, c, why) }, map[*claims.Claim]string{s.claim: s.want})
+			refusals(t, func(c *claims.Claim) error { return claims.MayRelease(&s.terms, c, why, false) }, map[*claims.Claim]string{s.claim: s.want})
 		}
 	}
 }

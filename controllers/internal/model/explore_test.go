@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"strings"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/invariants"
@@ -58,7 +59,7 @@ type model struct {
 	moved map[drainer]*contract.Receipt
 	// translated has the receipts as the plan knows them.
 	translated map[*contract.Receipt]*action.Receipt
-	seed  maphash.Seed
+	seed       maphash.Seed
 
 	known   map[uint64]int32
 	parents []parent

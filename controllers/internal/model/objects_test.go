@@ -369,7 +369,7 @@ func (m *model) actionOnClaim(s *state, a step) action.Action {
 	case markLeaving:
 		return action.MarkLeaving{Claim: ref, Unmoved: a.argument == 1}
 	case createDrain:
-		return action.CreateDrain{Claim: ref, Survivors: int32(a.argument)}
+		return action.CreateDrain{Claim: ref, Survivors: action.Range{Count: int32(a.argument)}}
 	case recordReceipt:
 		return action.RecordReceipt{Claim: ref, Receipt: known[i][a.generation][a.argument]}
 	case clearRetry:

@@ -465,7 +465,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 					out.Target, out.Waits = m.nameOf(j.target), j.waits
 					o.Moves = append(o.Moves, out)
 				} else {
-					out.Survivors = int32(j.target.size)
+					out.Survivors.Count = int32(j.target.size)
 					o.Jobs = append(o.Jobs, out)
 				}
 			}
@@ -601,7 +601,7 @@ func (m *model) claimAction(v *sight, planned action.Action) step {
 	case action.ReturnVolume:
 		return v.claimStep(returnVolume, a.Claim)
 	case action.CreateDrain:
-		return v.claimStep(createDrain, a.Claim).with(int8(a.Survivors))
+		return v.claimStep(createDrain, a.Claim).with(int8(a.Survivors.Count))
 	case action.ClearMoveRetry:
 		return v.claimStep(clearMoving, a.Claim)
 	case action.CreateMove:
@@ -755,7 +755,7 @@ func (m *model) drain(s *state, a step) outcome {
 	ref := action.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
 	live := m.liveWords(s)
 	live.ClaimsWithDrainerPod = s.live.pods.mounting(a.ordinal, a.generation)
-	if plan.MayDrain(live, action.CreateDrain{Claim: ref, Survivors: int32(a.argument)}) != nil ||
+	if plan.MayDrain(live, action.CreateDrain{Claim: ref, Survivors: action.Range{Count: int32(a.argument)}}) != nil ||
 		s.live.jobOf(a.ordinal, a.generation) != nil || s.ending {
 		return refused
 	}
@@ -845,7 +845,7 @@ func (m *model) mayRelease(s *state, c *claim, a step) error {
 	}
 	live.Cluster.Deleting = live.Cluster.Deleting || !s.live.cluster.exists
 	live.Cluster.NamespaceTerminating = s.ending
-	return pvc.MayRelease(&live.Cluster.Terms, &words, reasons[a.argument])
+	return pvc.MayRelease(&live.Cluster.Terms, &words, reasons[a.argument], false)
 }
 
 // departures counts how often members left whose claims still exist. A member that leaves

@@ -124,7 +124,7 @@ func PlanJob(job *batchv1.Job, pods []corev1.Pod) claims.Job {
 		Name:      job.Name,
 		UID:       job.UID,
 		ClaimUID:  d.Claim,
-		Survivors: d.Survivors,
+		Survivors: action.Range{Count: d.Survivors},
 		Target:    d.Target,
 		Waits:     d.Waits,
 		State:     jobState(job),

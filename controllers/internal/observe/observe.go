@@ -34,7 +34,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/remembered"
-	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/controllers/internal/serial"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/trim"
 	"example.com/memcached-operator/drainer/contract"
@@ -470,7 +470,9 @@ func (o *State) planJob(job *batchv1.Job) claims.Job {
 		ran := drainerOf(&p)
 		return metav1.IsControlledBy(&p, job) && (ran.Running != nil || ran.Terminated != nil)
 	})
-	out.Misdirected = o.PortsMark != "" && job.Annotations[cachev1alpha1.AnnotationPorts] != o.PortsMark
+	if out.State == claims.JobActive && o.PortsMark != "" && job.Annotations[cachev1alpha1.AnnotationPorts] != o.PortsMark {
+		out.Replace = "members listen at other ports now" // it would not reach them
+	}
 	out.Outdated = o.DrainerTemplate != "" && job.Annotations[cachev1alpha1.AnnotationDrainer] != o.DrainerTemplate
 	return out
 }
@@ -592,14 +594,14 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claims.Claim, b
 	if c.Status.Phase == corev1.ClaimBound {
 		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
 	}
-	out.Moved = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationMoved])
+	out.Moved = serial.Parse(c.Annotations[cachev1alpha1.AnnotationMoved])
 	_, out.Adopted = c.Annotations[cachev1alpha1.AnnotationAdopted]
 	out.NeverStarted = c.Annotations[cachev1alpha1.AnnotationNeverStarted] != ""
 	_, out.Unmoved = c.Annotations[cachev1alpha1.AnnotationUnmoved]
 	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
 		out.LeavingSince = planLeavingSince(mark)
-		out.Left = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationLeft])
+		out.Left = serial.Parse(c.Annotations[cachev1alpha1.AnnotationLeft])
 		out.Policy, out.ReleaseUnreadable, out.Decided = decided(c.Annotations[cachev1alpha1.AnnotationPolicy])
 	}
 	if r, err := receipt.Parse(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {

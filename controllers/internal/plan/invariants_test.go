@@ -136,7 +136,7 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 		proven := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
 		word := c.Request == claims.Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
 			left && o.Cluster.Policy != claims.Drain || c.Volume == ""
-		if !receipt && !word && !handedOver(o, c) {
+		if !proven && !word && !handedOver(o, c) {
 			return fmt.Errorf("claim %s is released", r.Name)
 		}
 	}
@@ -162,13 +162,13 @@ func onlyGoodReceipts(_ *Observed, p Plan) error {
 func onlyToMembersThatStay(o *Observed, p Plan) error {
 	job := o.RunningDrain()
 	for _, a := range actions[action.ApplyStatefulSet](p) {
-		if job != nil && a.Replicas != job.Survivors {
-			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, job.Survivors)
+		if job != nil && a.Replicas != job.Survivors.Count {
+			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, job.Survivors.Count)
 		}
 	}
 	for _, a := range actions[action.CreateDrain](p) {
-		if a.Survivors < 1 || a.Survivors != p.Replicas || a.Survivors != o.StatefulSet.Replicas || a.Survivors > a.Claim.Ordinal && !claimOf(o, a.Claim.UID).Aside {
-			return fmt.Errorf("a drain into %d of %d members", a.Survivors, p.Replicas)
+		if n := a.Survivors.Count; n < 1 || n != p.Replicas || n != o.StatefulSet.Replicas || a.Survivors.Start != 0 || n > a.Claim.Ordinal && !claimOf(o, a.Claim.UID).Aside {
+			return fmt.Errorf("a drain into %d of %d members", n, p.Replicas)
 		}
 	}
 	return nil

@@ -6,11 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/ring"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // grown is a cluster of size members whose ring has just grown. The items of the first members have
@@ -225,7 +225,7 @@ func TestReceiptOfAMoveReleasesNothing(t *testing.T) {
 			t.Errorf("%s", a)
 		}
 	}
-	if err := claims.MayRelease(&claims.Terms{}, &claims.Claim{Name: name(2), UID: uid(2), LeavingSince: time.Now(), Receipt: job.Receipt}, action.ByReceipt); err == nil {
+	if err := claims.MayRelease(&claims.Terms{}, &claims.Claim{Name: name(2), UID: uid(2), LeavingSince: time.Now(), Receipt: job.Receipt}, action.ByReceipt, false); err == nil {
 		t.Error("it lets the claim go")
 	}
 	s := at(2).left(2).job(2, 2, func(j *claims.Job) { j.State, j.Receipt = claims.JobComplete, job.Receipt })

@@ -211,7 +211,7 @@ func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *cl
 		w.DeleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(MoveWaits, claims.InTurn, "the clients' list has changed, or a member is lost: the move starts again")
 	}
-	a := claims.Attempt{What: "move", Claim: c, Job: job, Retry: c.MoveRequest == claims.Retry, Clear: action.ClearMoveRetry{Claim: c.Ref()}, WayOut: moveWayOut}
+	a := claims.Attempt{What: "move", Claim: c, Job: job, Retry: c.MoveRequest == claims.Retry, Clear: []action.Action{action.ClearMoveRetry{Claim: c.Ref()}}, WayOut: moveWayOut}
 	if job.State != claims.JobActive {
 		a.Invalid = receiptOf(c, job)
 	}

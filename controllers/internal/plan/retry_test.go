@@ -145,7 +145,7 @@ func TestNewerVolumesAreDrainedFirst(t *testing.T) {
 		if diff := cmp.Diff(test.want, planned(test.scene).Drains); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", what, diff)
 		}
-		err := MayDrain(&test.scene.o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 1})
+		err := MayDrain(&test.scene.o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: action.Range{Count: 1}})
 		if test.want[0] == "2 Waiting InTurn" && err == nil {
 			t.Errorf("%s: live, nothing stands against it", what)
 		}

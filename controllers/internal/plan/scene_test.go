@@ -79,7 +79,7 @@ func (s *scene) pod(ordinal int32) *scene {
 
 // job adds the Job that drains the claim into the survivors.
 func (s *scene) job(ordinal, survivors int32, changes ...func(*claims.Job)) *scene {
-	j := claims.Job{Name: "job-" + name(ordinal), UID: "job-" + uid(ordinal), ClaimUID: uid(ordinal), Survivors: survivors}
+	j := claims.Job{Name: "job-" + name(ordinal), UID: "job-" + uid(ordinal), ClaimUID: uid(ordinal), Survivors: action.Range{Count: survivors}}
 	for _, change := range changes {
 		change(&j)
 	}
