@@ -17,6 +17,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -102,7 +103,7 @@ func FuzzClaim(f *testing.F) {
 			if r := o.Input().Record; r.Ring.Size > cachev1alpha1.MaxSize || r.Serial < 0 {
 				t.Errorf("%+v", r)
 			}
-			observe.MarkedAt(claim)
+			read.MarkedAt(claim)
 		})
 		kept, _ := observe.PlanClaim("cache", cached(t, claim))
 		if whole, _ := observe.PlanClaim("cache", claim); len(whole.Volume) < 254 {

@@ -14,6 +14,11 @@ const MaxSize = 512
 // Kubernetes replaces it.
 const LabelCluster = "cache.example.com/cluster"
 
+// LabelStatefulSetDrain is on the claims that a StatefulSetDrain protects, has set aside or has found
+// left over, and on its Jobs and their pods; its value is the StatefulSetDrain's name. The cache of
+// StatefulSetDrains has only objects with this label. Like LabelCluster it proves nothing.
+const LabelStatefulSetDrain = "cache.example.com/statefulsetdrain"
+
 // More labels of these objects, for people and other tools.
 const (
 	LabelName      = "app.kubernetes.io/name"
@@ -151,10 +156,16 @@ const (
 	// AnnotationPorts, on the same Jobs, is a hash of the members' ports when the Job was created.
 	// If the ports have changed, the Job is replaced, because it would not reach the members.
 	AnnotationPorts = "cache.example.com/ports"
+	// AnnotationContainer, on the Job of a StatefulSetDrain and its pods, is the name of the drainer's
+	// container, because admission may put others before it.
+	AnnotationContainer = "cache.example.com/container"
 	// AnnotationClaimUID is the UID of the claim that the Job drains.
 	AnnotationClaimUID = "cache.example.com/claim-uid"
+	// AnnotationClaims, on the Job of a StatefulSetDrain and its pods, has the UIDs of all claims that
+	// the Job drains, separated by commas.
+	AnnotationClaims = "cache.example.com/claims"
 	// AnnotationSurvivors is the number of survivors that the Job adds items to: the
-	// ordinals below it.
+	// ordinals below it. N+M stands for M ordinals from N on.
 	AnnotationSurvivors = "cache.example.com/survivors"
 	// AnnotationTarget, on a move's Job, names the ring by which it moves items.
 	AnnotationTarget = "cache.example.com/target"

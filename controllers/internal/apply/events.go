@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -43,4 +45,10 @@ func (r *run) tellMoved(a action.DeleteJob) {
 // differ only in their note as one, and keeps the first note.
 func RelatedClaim(cluster *cachev1alpha1.Memcached, name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
+}
+
+func summary(of *action.Receipt) string {
+	r := receipt.Numbers(of)
+	return fmt.Sprintf("%d items found, %d added, %d already present, %d expired, %d invalidated, %d bytes",
+		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Bytes)
 }

@@ -18,6 +18,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 )
@@ -125,7 +127,7 @@ func applyOwned[T any, P interface {
 		if w.current == nil || !metav1.IsControlledBy(w.current, r.cluster) || w.current.GetDeletionTimestamp() != nil {
 			return nil
 		}
-		return r.deleteObject(ctx, w.current)
+		return write.Delete(ctx, r.Client, w.current)
 	}
 	if w.current == nil {
 		stale, err := create[T, P](ctx, r, w.kind, w.name, desired)
@@ -142,7 +144,7 @@ func applyOwned[T any, P interface {
 		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 		err := r.apply(ctx, AC(desired.WithResourceVersion(w.current.GetResourceVersion())))
 		if apierrors.IsConflict(err) {
-			return observe.Refuse("%s %s has changed: the cache is stale", identity.KindOf(w.current), w.name)
+			return read.Refuse("%s %s has changed: the cache is stale", identity.KindOf(w.current), w.name)
 		}
 		return err
 	}
@@ -188,12 +190,12 @@ func (r *run) mayOwn(ctx context.Context) error {
 	if r.owns {
 		return nil
 	}
-	live, err := observe.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
+	live, err := read.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
 	switch {
 	case err != nil:
 		return err
 	case live == nil || live.UID != r.cluster.UID || live.DeletionTimestamp != nil:
-		return observe.Refuse("Memcached %s was deleted: the cache is stale", r.cluster.Name)
+		return read.Refuse("Memcached %s was deleted: the cache is stale", r.cluster.Name)
 	}
 	r.owns = true
 	return nil
@@ -232,7 +234,7 @@ func create[T any, P interface {
 			return false, err
 		}
 	}
-	object, err := observe.Get[T, P](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
+	object, err := read.Get[T, P](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
 	switch {
 	case err != nil:
 		return false, err
@@ -246,7 +248,7 @@ func create[T any, P interface {
 	// The cache can't see the object without its labels. Apply restores them, on exactly the object
 	// that was read.
 	if err = r.apply(ctx, AC(desired.WithResourceVersion(object.GetResourceVersion()))); apierrors.IsConflict(err) {
-		err = observe.Refuse("%s %s has just changed", identity.KindOf(object), name)
+		err = read.Refuse("%s %s has just changed", identity.KindOf(object), name)
 	}
 	return false, err
 }

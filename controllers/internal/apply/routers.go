@@ -19,8 +19,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -175,7 +175,7 @@ func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 	differs := false
 	if wanted {
 		if t, differs = r.tableOf(a, current); differs {
-			live, err := observe.Get[corev1.ConfigMap](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
+			live, err := read.Get[corev1.ConfigMap](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
 			if err != nil {
 				return err
 			}
@@ -184,7 +184,7 @@ func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 			}
 			current = live
 			if t, differs = r.tableOf(a, live); t == nil {
-				return observe.Refuse("routers are told of state %s only after the one before: the cache is stale", a.State)
+				return read.Refuse("routers are told of state %s only after the one before: the cache is stale", a.State)
 			}
 		}
 	}

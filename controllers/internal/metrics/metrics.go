@@ -15,6 +15,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/status"
@@ -220,7 +221,7 @@ func (m *Metrics) moveFailed(before, after *cachev1alpha1.MemcachedStatus, p *pl
 
 // failed counts the drains that failed between the two statuses.
 func (m *Metrics) failed(before, after []cachev1alpha1.DrainStatus, p *plan.Plan) {
-	told := status.NewlyFailed(before, after)
+	told := show.NewlyFailed(before, after, status.RowOf)
 	for i := range p.Drains {
 		d := &p.Drains[i]
 		fresh := slices.ContainsFunc(told, func(s cachev1alpha1.DrainStatus) bool { return s.Claim == d.Claim.Name })

@@ -3,10 +3,9 @@ package observe
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
@@ -32,7 +31,7 @@ func (o *State) DrainTimes(claim action.ClaimRef, drained *action.Receipt, now t
 		if !leaving.IsZero() {
 			phases[string(cachev1alpha1.DrainWaiting)] = job.CreationTimestamp.Sub(leaving)
 		}
-		if ended := lastEnded(o.DrainerPods, job); ended != nil && !ended.StartedAt.IsZero() {
+		if ended := read.LastEnded(o.DrainerPods, job); ended != nil && !ended.StartedAt.IsZero() {
 			phases[string(cachev1alpha1.DrainStarting)] = ended.StartedAt.Sub(job.CreationTimestamp.Time)
 		}
 	}
@@ -44,7 +43,7 @@ func (o *State) DrainTimes(claim action.ClaimRef, drained *action.Receipt, now t
 func (o *State) ReleaseTime(claim action.ClaimRef, now time.Time) map[string]time.Duration {
 	for i := range o.Jobs {
 		job := &o.Jobs[i]
-		if ended := lastEnded(o.DrainerPods, job); identity.ClaimUID(job) == claim.UID && ended != nil {
+		if ended := read.LastEnded(o.DrainerPods, job); identity.ClaimUID(job) == claim.UID && ended != nil {
 			return map[string]time.Duration{string(cachev1alpha1.DrainReleasing): now.Sub(ended.FinishedAt.Time)}
 		}
 	}
@@ -55,16 +54,8 @@ func (o *State) ReleaseTime(claim action.ClaimRef, now time.Time) map[string]tim
 func (o *State) leavingSince(ref action.ClaimRef) time.Time {
 	for i := range o.Claims {
 		if c := &o.Claims[i]; c.UID == ref.UID {
-			return MarkedAt(c)
+			return read.MarkedAt(c)
 		}
-	}
-	return time.Time{}
-}
-
-// MarkedAt is the time in a claim's leaving mark; zero if it has none, or a damaged one.
-func MarkedAt(c *corev1.PersistentVolumeClaim) time.Time {
-	if t, ok := parseTime(c.Annotations[cachev1alpha1.AnnotationLeaving]); ok {
-		return t
 	}
 	return time.Time{}
 }

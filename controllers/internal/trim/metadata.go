@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/rollout"
 	"example.com/memcached-operator/drainer/contract"
@@ -33,7 +34,7 @@ const maxOthers = 4
 
 // knownLabels are the labels by which objects are selected, indexed and recognized.
 var knownLabels = []string{
-	cachev1alpha1.LabelCluster, cachev1alpha1.LabelName, cachev1alpha1.LabelInstance, cachev1alpha1.LabelComponent,
+	cachev1alpha1.LabelCluster, cachev1alpha1.LabelStatefulSetDrain, cachev1alpha1.LabelName, cachev1alpha1.LabelInstance, cachev1alpha1.LabelComponent,
 	cachev1alpha1.LabelManagedBy, batchv1.JobNameLabel, discoveryv1.LabelServiceName, discoveryv1.LabelManagedBy,
 }
 
@@ -68,6 +69,8 @@ var (
 		cachev1alpha1.AnnotationSurvivors: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationTarget:    cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationBegin:     cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationContainer: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationClaims:    identity.MaxClaims,
 	}
 	ofPods = map[string]int{
 		cachev1alpha1.AnnotationClaimUID:    cachev1alpha1.MaxAnnotation,
@@ -76,6 +79,8 @@ var (
 		cachev1alpha1.AnnotationBegin:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationTable:       cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationContainer:   cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationClaims:      identity.MaxClaims,
 	}
 	ofApplied = map[string]int{
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,

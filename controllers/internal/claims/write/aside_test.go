@@ -1,4 +1,4 @@
-package build
+package write
 
 import (
 	"testing"
@@ -49,7 +49,7 @@ func TestAsideClaimAsksForTheVolumeAndCarriesWhatWasAskedFor(t *testing.T) {
 					VolumeName: "pv", StorageClassName: ptr.To("fast"), Selector: &metav1.LabelSelector{},
 					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				},
-			}, "data-cache-2-aside-0", LeavingMark(&cachev1alpha1.Memcached{}, 7, now), 5)
+			}, "data-cache-2-aside-0", LeavingMark(7, now, "Drain"), labels, map[string]string{cachev1alpha1.AnnotationMoved: "5"})
 			want := &corev1.PersistentVolumeClaim{
 				ObjectMeta: metav1.ObjectMeta{
 					Name: "data-cache-2-aside-0", Namespace: "shop", Labels: labels, Annotations: test.want,

@@ -1,15 +1,15 @@
-package apply
+package write
 
 import (
 	"errors"
 	"testing"
 
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/observe"
 )
 
 func TestAFailureIsHeardOverARefusal(t *testing.T) {
-	failure, refusal := errors.New("refused connection"), observe.Refuse("the cache is stale")
+	failure, refusal := errors.New("refused connection"), read.Refuse("the cache is stale")
 	taken := &identity.NameTakenError{Kind: "Service", Name: "cache-list"}
 	for name, test := range map[string]struct{ first, second, want error }{
 		"only one":            {nil, refusal, refusal},
@@ -19,10 +19,10 @@ func TestAFailureIsHeardOverARefusal(t *testing.T) {
 		"fails, then taken":   {failure, taken, failure},
 		"refused, then taken": {refusal, taken, taken},
 		"taken, then refused": {taken, refusal, taken},
-		"two refusals":        {refusal, observe.Refuse("another"), refusal},
+		"two refusals":        {refusal, read.Refuse("another"), refusal},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := worse(test.first, test.second); got != test.want { //nolint:errorlint // the very same
+			if got := Worse(test.first, test.second); got != test.want { //nolint:errorlint // the very same
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package observe
+package read
 
 import (
 	"fmt"
@@ -10,35 +10,47 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/status"
+	"example.com/memcached-operator/controllers/internal/claims/show"
 )
 
 // Other software injects containers beside the drainer, such as a mesh's proxy or a log shipper.
 // Such a pod still runs when the drainer has ended, and may be pending while the drainer is at
 // work. So only the state of the drainer's container counts, not the pod's phase.
 
-// drainerOf returns the state of the pod's drainer container; empty if the kubelet has not reported
+// Drainer returns the state of the pod's drainer container; empty if the kubelet has not reported
 // it.
-func drainerOf(pod *corev1.Pod) corev1.ContainerState {
+func Drainer(pod *corev1.Pod) corev1.ContainerState {
+	name := drainersContainer(pod)
 	for i := range pod.Status.ContainerStatuses {
-		if c := &pod.Status.ContainerStatuses[i]; c.Name == build.ContainerDrainer {
+		if c := &pod.Status.ContainerStatuses[i]; c.Name == name {
 			return c.State
 		}
 	}
 	return corev1.ContainerState{}
 }
 
-func drainerRuns(pod *corev1.Pod) bool { return !podEnded(pod) && drainerOf(pod).Running != nil }
+// drainersContainer is the name of the pod's drainer container. A StatefulSetDrain's template names
+// it as it likes.
+func drainersContainer(pod *corev1.Pod) string {
+	if _, is := pod.Labels[cachev1alpha1.LabelStatefulSetDrain]; is {
+		return pod.Annotations[cachev1alpha1.AnnotationContainer]
+	}
+	return build.ContainerDrainer
+}
 
-// atWork tells whether the pod's drainer is at work, as far as its node reports. The pod of a node
+// DrainerRuns tells whether the pod's drainer runs, as far as its node reports.
+func DrainerRuns(pod *corev1.Pod) bool { return !PodEnded(pod) && Drainer(pod).Running != nil }
+
+// AtWork tells whether the pod's drainer is at work, as far as its node reports. The pod of a node
 // that is gone seems to run, but Kubernetes soon marks it as not ready. A kubelet does so, too, if a
 // container beside the drainer isn't ready or has ended, and gives a reason then.
-func atWork(pod *corev1.Pod) bool {
+func AtWork(pod *corev1.Pod) bool {
 	away := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && !slices.Contains(kubeletsReasons, c.Reason)
 	})
-	return drainerRuns(pod) && pod.DeletionTimestamp == nil && !away
+	return DrainerRuns(pod) && pod.DeletionTimestamp == nil && !away
 }
 
 // kubeletsReasons are the kubelet's reasons why a pod that runs isn't ready. The controller that marks
@@ -46,21 +58,22 @@ func atWork(pod *corev1.Pod) bool {
 var kubeletsReasons = []string{"ContainersNotReady", "ReadinessGatesNotReady"}
 
 // DrainerEnded tells whether the pod's drainer has ended.
-func DrainerEnded(pod *corev1.Pod) bool { return podEnded(pod) || drainerOf(pod).Terminated != nil }
+func DrainerEnded(pod *corev1.Pod) bool { return PodEnded(pod) || Drainer(pod).Terminated != nil }
 
-func podEnded(pod *corev1.Pod) bool {
+// PodEnded tells whether all containers of the pod have ended.
+func PodEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // abandoned returns how the Job's drainer ended, if it failed in a pod that another container keeps
 // running; or nil. Neither that pod nor its Job ends by itself. A pod that is being deleted ends by
 // itself, and so does a pod whose only sidecars are native ones (init containers).
-func abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTerminated {
+func (o *Owner) abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTerminated {
 	for i := range pods {
 		pod := &pods[i]
-		ended := drainerOf(pod).Terminated
-		if ended == nil || ended.ExitCode == 0 && goodReceipt(job, pods[i:i+1]) != nil ||
-			podEnded(pod) || pod.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, job) {
+		ended := Drainer(pod).Terminated
+		if ended == nil || ended.ExitCode == 0 && o.goodReceipt(job, pods[i:i+1]) != nil ||
+			PodEnded(pod) || pod.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, job) {
 			continue
 		}
 		if slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Terminated == nil }) {
@@ -73,14 +86,14 @@ func abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTermin
 // failAbandoned marks an abandoned Job as failed. Like any failed Job, it is deleted with its pod
 // before the next attempt. Until then it may continue: when the pod ends, the Job's controller
 // creates the next one.
-func failAbandoned(out *claims.Job, job *batchv1.Job, pods []corev1.Pod) {
-	ended := abandoned(job, pods)
+func (o *Owner) failAbandoned(out *claims.Job, job *batchv1.Job, pods []corev1.Pod) {
+	ended := o.abandoned(job, pods)
 	if out.State != claims.JobActive || ended == nil {
 		return
 	}
 	out.State, out.PodKept, out.Ended = claims.JobFailed, true, ended.FinishedAt.Time
 	out.Message = fmt.Sprintf("Job %s: the drainer ended with exit code %d, and another container keeps its pod running", job.Name, ended.ExitCode)
-	out.Receipt, out.ReceiptErr = podReceipt(ended)
+	out.Receipt, out.ReceiptErr = o.receipt(job, ended)
 }
 
 // initRuns returns the init container that the pod's drainer waits for, or nil. An init container that
@@ -100,7 +113,7 @@ func initFailed(pods []corev1.Pod, job *batchv1.Job) (why string) {
 	var last metav1.Time
 	for i := range pods {
 		pod := &pods[i]
-		if !podEnded(pod) || !metav1.IsControlledBy(pod, job) {
+		if !PodEnded(pod) || !metav1.IsControlledBy(pod, job) {
 			continue
 		}
 		for j := range pod.Status.InitContainerStatuses {
@@ -111,7 +124,7 @@ func initFailed(pods []corev1.Pod, job *batchv1.Job) (why string) {
 			}
 			last, why = ended.FinishedAt, fmt.Sprintf("init container %s of pod %s ended with exit code %d", c.Name, pod.Name, ended.ExitCode)
 			if ended.Message != "" {
-				why += ": " + status.Printable(ended.Message, maxInitWords)
+				why += ": " + show.Printable(ended.Message, maxInitWords)
 			}
 		}
 	}
