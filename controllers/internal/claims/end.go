@@ -59,6 +59,8 @@ func (f *Facts) endOf(c *Claim, why action.Release, movesNow string, unwanted bo
 func MayUnmark(live *Facts, c *Claim) error {
 	job := live.JobOf(c.UID)
 	switch {
+	case c.LeavingSince.IsZero():
+		return fmt.Errorf("claim %s has no leaving mark", c.Name)
 	case c.Aside:
 		return fmt.Errorf("claim %s has an earlier member's volume", c.Name)
 	case c.Deleting:
