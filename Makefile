@@ -64,23 +64,23 @@ generate: $(CONTROLLER_GEN) ## Generate the API's deep copies
 	$(CONTROLLER_GEN) object paths=./api/...
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Generate the CRD, the operator's role, the chart's copies, docs/reference.md
+manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the operator's role, the chart's copies, the reference
 	@# Made in bin/ and moved, so that no reader finds half of a file.
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=$(BIN)/manifests
-	go run ./hack/reference --slim $(BIN)/manifests/cache.example.com_memcacheds.yaml >$(BIN)/manifests/crd.yaml
-	mv $(BIN)/manifests/crd.yaml config/crd/bases/cache.example.com_memcacheds.yaml
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=$(BIN)/manifests
 	mv $(BIN)/manifests/role.yaml config/rbac/role.yaml
-	cp config/crd/bases/cache.example.com_memcacheds.yaml $(CHART)/files/crd.yaml
+	set -e; for kind in memcacheds statefulsetdrains; do crd=config/crd/bases/cache.example.com_$$kind.yaml; \
+	  go run ./hack/reference --slim $(BIN)/manifests/cache.example.com_$$kind.yaml >$(BIN)/manifests/crd.yaml; \
+	  mv $(BIN)/manifests/crd.yaml $$crd; cp $$crd $(CHART)/files/crd_$$kind.yaml; \
+	  go run ./hack/reference $$crd >$(BIN)/manifests/reference.md; \
+	  page=reference; [ $$kind = memcacheds ] || page=reference-$$kind; mv $(BIN)/manifests/reference.md docs/$$page.md; done
 	cp config/rbac/role.yaml $(CHART)/files/role.yaml
 	cp config/policy/volume_policy.yaml $(CHART)/files/volume_policy.yaml
-	go run ./hack/reference config/crd/bases/cache.example.com_memcacheds.yaml >$(BIN)/manifests/reference.md
-	mv $(BIN)/manifests/reference.md docs/reference.md
 	@touch $(BIN)/manifests.made
 
 # What they are made of, and they themselves. If none has changed, generating them again takes seconds for nothing.
 $(BIN)/manifests.made: $(shell find api controllers hack/reference -name '*.go' ! -name '*_test.go') config/policy/volume_policy.yaml \
-  config/crd/bases/cache.example.com_memcacheds.yaml config/rbac/role.yaml docs/reference.md $(wildcard $(CHART)/files/*.yaml)
+  $(wildcard config/crd/bases/*.yaml) config/rbac/role.yaml $(wildcard docs/reference*.md) $(wildcard $(CHART)/files/*.yaml)
 	$(MAKE) manifests
 
 .PHONY: fmt
