@@ -3,7 +3,9 @@
 package drainer
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -31,9 +33,9 @@ func FromEnvironment(get func(string) string) (Member, error) {
 	}
 	switch {
 	case m.Replicas == 0:
-		return m, fmt.Errorf("no member stays that could take the data")
+		return m, errors.New("no member stays that could take the data")
 	case m.StatefulSet == "" || m.Service == "" || m.Namespace == "":
-		return m, fmt.Errorf("STATEFULSET_NAME, SERVICE_NAME and NAMESPACE must be set: members are found by DNS")
+		return m, errors.New("STATEFULSET_NAME, SERVICE_NAME and NAMESPACE must be set: members are found by DNS")
 	}
 	return m, nil
 }
@@ -123,12 +125,18 @@ func Lock(file string, within time.Duration) (*os.File, error) {
 	}
 }
 
-// Retry tries a step again until it succeeds, or until it has failed for so long.
-func Retry(within time.Duration, step func() error) error {
-	for until := time.Now().Add(within); ; time.Sleep(200 * time.Millisecond) {
+// Retry tries a step again until it succeeds, until it has failed for so long, or until the context
+// ends.
+func Retry(ctx context.Context, within time.Duration, step func() error) error {
+	for until := time.Now().Add(within); ; {
 		err := step()
 		if err == nil || !time.Now().Before(until) {
 			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

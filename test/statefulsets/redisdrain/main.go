@@ -122,7 +122,7 @@ func (d *drain) move(ctx context.Context, source *resp.Conn) error {
 		}
 		owner := d.members[resp.Owner(key, len(d.members))]
 		var moved bool
-		err := drainer.Retry(d.unreachable, func() (err error) {
+		err := drainer.Retry(ctx, d.unreachable, func() (err error) {
 			moved, err = migrate(source, key, owner)
 			return err
 		})
