@@ -219,7 +219,7 @@ verify-ours: ## Check that no file has the licence header or the copyright line 
 
 .PHONY: test-packages
 test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
-	hack/packages.sh memcached strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
+	hack/packages.sh memcached redis-server strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
 	  python3-pylibmc default-jdk-headless libspymemcached-java ruby ruby-dalli
 
 # Debian's memcacheds of other suites, which some tests take as members.
@@ -244,7 +244,7 @@ $(CLIENTS)/node_modules: $(wildcard test/clients/elasticache/*)
 	cd $(CLIENTS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-UNIT := ./api/... ./cmd/... ./controllers/... ./drainer/... ./hack/testrun ./test/chaos ./test/continuity ./test/internal/... ./test/invariants ./test/tier ./version
+UNIT := ./api/... ./cmd/... ./controllers/... ./drainer/... ./hack/testrun ./test/chaos ./test/continuity ./test/internal/... ./test/invariants ./test/statefulsets/... ./test/tier ./version
 # Folders of the test that RUN names.
 RUN_IN = $(sort $(dir $(shell git grep --untracked -lE '^func $(firstword $(subst /, ,$(RUN)))\>' -- api cmd controllers drainer hack test version)))
 PACKAGES ?= $(if $(RUN),$(addprefix ./,$(RUN_IN)),$(UNIT))
@@ -428,7 +428,7 @@ test-cluster-down: ## Bring a cluster up and remove it: the machine has to be as
 	hack/machine-state.sh compare $(BIN)/machine-before.txt
 
 .PHONY: images
-images: build $(BIN)/image $(BIN)/images/memcached.tar $(BIN)/images/exporter.tar ## Build the operator's and memcached's images, without a container engine
+images: build $(BIN)/image $(BIN)/images/memcached.tar $(BIN)/images/exporter.tar $(BIN)/images/redis.tar $(BIN)/images/spool.tar ## Build the operator's and memcached's images, without a container engine
 	@$(BIN)/image operator --name=$(IMG) --manager=$(BIN)/manager --drainer=$(BIN)/drainer --output=$(BIN)/images/operator.tar
 
 $(BIN)/images/memcached.tar: $(wildcard hack/image/*.go) | $(BIN)/image
@@ -440,6 +440,18 @@ EXPORTER_IMG := example.com/exporter:test
 $(BIN)/images/exporter.tar: $(wildcard test/exporter/*.go) | $(BIN)/image
 	@$(GO_BUILD) -o $(BIN)/exporter ./test/exporter
 	@$(BIN)/image program --name=$(EXPORTER_IMG) --program=$(BIN)/exporter --output=$@
+
+# Those of the samples of StatefulSetDrains: servers and drainers.
+REDIS_IMG := example.com/redis:debian
+SPOOL_IMG := example.com/spool:test
+
+$(BIN)/images/redis.tar: $(wildcard test/statefulsets/*/*.go) $(wildcard hack/image/*.go) | $(BIN)/image
+	@$(GO_BUILD) -o $(BIN)/redisdrain ./test/statefulsets/redisdrain
+	@$(BIN)/image redis --name=$(REDIS_IMG) --program=$(BIN)/redisdrain --output=$@
+
+$(BIN)/images/spool.tar: $(wildcard test/statefulsets/*/*.go) | $(BIN)/image
+	@$(GO_BUILD) -o $(BIN)/spool ./test/statefulsets/spool
+	@$(BIN)/image program --name=$(SPOOL_IMG) --program=$(BIN)/spool --output=$@
 
 .PHONY: cluster-load
 cluster-load: $(BIN)/cluster ## Load the images into the cluster, those that it doesn't have yet

@@ -2,9 +2,12 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -67,6 +70,45 @@ func TestAStatefulSetDrainThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 				t.Errorf("want %q, got %v", test.want, err)
 			}
 		})
+	}
+}
+
+func TestTheAPIServerTakesEachSampleOfAStatefulSetDrain(t *testing.T) {
+	w := newNamespace(t)
+	files, err := filepath.Glob("../../config/samples/statefulsetdrain_*.yaml")
+	if err != nil || len(files) != 2 {
+		t.Fatalf("samples: %v, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range strings.Split(string(text), "\n---\n") {
+			o := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(one), &o.Object); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			o.SetNamespace(w.namespace)
+			if err := admin.Create(t.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+				t.Errorf("%s: %s: %v", file, o.GetKind(), err)
+			}
+			if o.GetKind() != "StatefulSetDrain" {
+				continue
+			}
+			template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
+			pod, _, _ := unstructured.NestedMap(template, "spec")
+			pod["restartPolicy"] = "Never"
+			pod["volumes"] = []any{map[string]any{"name": "data", "persistentVolumeClaim": map[string]any{"claimName": "data"}}}
+			template["spec"] = pod
+			job := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{"name": "drain", "namespace": w.namespace},
+				"spec": map[string]any{"template": template},
+			}}
+			if err := admin.Create(t.Context(), job, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+				t.Errorf("%s: a Job of its template: %v", file, err)
+			}
+		}
 	}
 }
 

@@ -4,16 +4,26 @@ package resp
 import (
 	"bufio"
 	"fmt"
-	"hash/crc32"
+	"hash/fnv"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"time"
 )
 
-// Owner is the member, of that many, that has the key: the clients' rule.
-func Owner(key string, members int) int {
-	return int(crc32.ChecksumIEEE([]byte(key)) % uint32(members))
+// Owner is the server, of that many, that has the key: the clients' rule. It is the jump consistent
+// hash of Lamping and Veach: if the last server leaves, only the keys of that server get another one.
+func Owner(key string, servers int) int {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key)) // it never fails
+	k, owner, next := h.Sum64(), 0, 0.0
+	for next < float64(servers) {
+		owner = int(next)
+		k = k*2862933555777941757 + 1
+		next = math.Floor(float64(owner+1) * (float64(1<<31) / float64(k>>33+1)))
+	}
+	return owner
 }
 
 // Error is an answer that begins with a minus.
