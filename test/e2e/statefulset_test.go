@@ -55,7 +55,7 @@ func losesNothing(t *testing.T, s system) {
 	file := filepath.Join(t.TempDir(), "sample.yaml")
 	f.must(os.WriteFile(file, sample, 0o600))
 	f.kubectl("apply", "-f", file)
-	f.members(3)
+	f.membersReady(3)
 	for i := range elements {
 		s.put(f, i, 3)
 	}
@@ -70,7 +70,7 @@ func losesNothing(t *testing.T, s system) {
 	})
 	f.kubectl("delete", "pvc", "--wait=false", f.drain().Status.Drains[0].Claims[0])
 	f.scaleSet(3)
-	f.members(3) // they don't wait for the drains
+	f.membersReady(3) // they don't wait for the drains
 	if n := f.drain().Status.Draining; n == 0 {
 		t.Error("no drain is left: the members have waited for it")
 	}
@@ -80,7 +80,7 @@ func losesNothing(t *testing.T, s system) {
 
 	f.scaleSet(1)
 	f.drained()
-	f.members(1)
+	f.membersReady(1)
 	f.expectElements(s, 1)
 	var claims corev1.PersistentVolumeClaimList
 	f.must(kube.List(f.ctx, &claims, client.InNamespace(f.namespace)))
@@ -102,8 +102,8 @@ func (f *fixture) scaleSet(replicas int) {
 	f.kubectl("scale", "statefulset", f.name, fmt.Sprintf("--replicas=%d", replicas))
 }
 
-// members waits until the StatefulSet has exactly so many, all ready.
-func (f *fixture) members(n int32) {
+// membersReady waits until the StatefulSet has exactly so many, all ready.
+func (f *fixture) membersReady(n int32) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("%d members are ready", n), func() bool {
 		set := &appsv1.StatefulSet{}
