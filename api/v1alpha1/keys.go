@@ -102,6 +102,10 @@ const (
 	// AnnotationUnmoved, beside the leaving mark: the member was lost before its items
 	// were moved.
 	AnnotationUnmoved = "cache.example.com/unmoved"
+	// AnnotationProtected, on a claim of a StatefulSet's member, is the UID of the StatefulSetDrain
+	// that saw the claim while its ordinal was wanted. Only such claims are drained by themselves: a
+	// volumeClaimTemplate may give the finalizer to any claim.
+	AnnotationProtected = "cache.example.com/protected"
 	// AnnotationAdopted: the claim existed before the member that uses it. Its volume may have more
 	// data than a cache, so it is deleted only after a drain, or if a person says so.
 	AnnotationAdopted = "cache.example.com/adopted"
@@ -174,6 +178,11 @@ const (
 	// once.
 	AnnotationBegin = "cache.example.com/begin"
 )
+
+// AnnotationWake, on a StatefulSet that a StatefulSetDrain names, is a number that grows. Each change
+// wakes the StatefulSet's controller, which does not watch claims: a member whose old claim is gone
+// can be created now. It is all that the operator writes to the StatefulSet.
+const AnnotationWake = "cache.example.com/wake"
 
 // AnnotationApplied is a hash, on each object that the operator applies, of the configuration that
 // it sent, because admission may have changed the object.

@@ -15,6 +15,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/rollout"
+	"example.com/memcached-operator/controllers/internal/stsdrain/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -55,7 +56,8 @@ var (
 		cachev1alpha1.AnnotationNeverStarted: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationUnmoved:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationAdopted:      cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationReceipt:      contract.MaxReceiptBytes,
+		cachev1alpha1.AnnotationProtected:    cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationReceipt:      max(contract.MaxReceiptBytes, receipt.MaxRecord),
 		cachev1alpha1.AnnotationAsideOf:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationDrain:        cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationMoved:        cachev1alpha1.MaxAnnotation,
@@ -81,6 +83,9 @@ var (
 		cachev1alpha1.AnnotationTable:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationContainer:   cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationClaims:      identity.MaxClaims,
+	}
+	ofTargets = map[string]int{
+		cachev1alpha1.AnnotationWake: cachev1alpha1.MaxAnnotation,
 	}
 	ofApplied = map[string]int{
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,
