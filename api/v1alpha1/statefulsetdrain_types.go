@@ -63,8 +63,8 @@ type DrainTemplate struct {
 	// spec is that of a pod, as in a Job. The operator checks it with the API server before the first
 	// drain. It adds the departed member's volumes, by the names of the StatefulSet's
 	// volumeClaimTemplates; the environment variables STATEFULSET_NAME, POD_NAME, ORDINAL,
-	// ORDINAL_START, REPLICAS, SERVICE_NAME and NAMESPACE to each container; and restartPolicy Never,
-	// if there is none.
+	// ORDINAL_START, REPLICAS, SERVICE_NAME and NAMESPACE to each container that doesn't set them
+	// itself; and restartPolicy Never, if there is none.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
