@@ -106,6 +106,8 @@ verify-chart: $(BIN)/chart $(KUSTOMIZE) ## Compare what the Helm chart renders w
 	$(BIN)/chart $(CHART_IMAGE) $(CHART) $(BIN)/default.yaml
 	$(KUSTOMIZE) build config/namespaced >$(BIN)/namespaced.yaml
 	$(BIN)/chart $(CHART_IMAGE) --set=namespaced=true --set=crd.install=false $(CHART) $(BIN)/namespaced.yaml
+	$(KUSTOMIZE) build config/namespaced-volumes >$(BIN)/namespaced-volumes.yaml
+	$(BIN)/chart $(CHART_IMAGE) --set=namespaced=true --set=volumeRole.enabled=true --set=crd.install=false $(CHART) $(BIN)/namespaced-volumes.yaml
 
 $(BIN)/chart: $(wildcard hack/chart/*.go) hack/chart/go.mod
 	@cd hack/chart && go build -buildvcs=false -ldflags "-s -w" -o $@ .
