@@ -1,5 +1,3 @@
-//go:build statefulsets
-
 package e2e
 
 import (
@@ -9,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,8 +64,7 @@ func losesNothing(t *testing.T, s system) {
 	first := f.drains(s)
 	f.signal(syscall.SIGKILL, f.processOf(first, s.drainer()))
 	f.eventually("another drainer is at work", func() bool {
-		now := f.drainers()
-		return len(now) > 0 && now[0].UID != first.UID
+		return slices.ContainsFunc(f.drainers(), func(p corev1.Pod) bool { return p.UID != first.UID })
 	})
 	f.kubectl("delete", "pvc", "--wait=false", f.drain().Status.Drains[0].Claims[0])
 	f.scaleSet(3)
@@ -75,11 +73,11 @@ func losesNothing(t *testing.T, s system) {
 		t.Error("no drain is left: the members have waited for it")
 	}
 	goOn()
-	f.drained()
+	f.drained(3)
 	f.expectElements(s, 3)
 
 	f.scaleSet(1)
-	f.drained()
+	f.drained(1)
 	f.membersReady(1)
 	f.expectElements(s, 1)
 	var claims corev1.PersistentVolumeClaimList
@@ -112,12 +110,12 @@ func (f *fixture) membersReady(n int32) {
 	})
 }
 
-// drained waits until no volume of a departed member is left.
-func (f *fixture) drained() {
+// drained waits until no volume of a departed member is left, and so many members are wanted.
+func (f *fixture) drained(members int32) {
 	f.Helper()
 	f.eventually("each departed member is drained", func() bool {
 		d := f.drain()
-		return d.Status.ObservedGeneration == d.Generation && d.Status.Draining == 0 && meta.IsStatusConditionTrue(d.Status.Conditions, cachev1alpha1.ConditionReady)
+		return d.Status.ObservedGeneration == d.Generation && d.Status.Replicas == members && d.Status.Draining == 0 && meta.IsStatusConditionTrue(d.Status.Conditions, cachev1alpha1.ConditionReady)
 	})
 	for _, last := range f.drain().Status.LastDrains {
 		f.Logf("%+v", last)
