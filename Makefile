@@ -64,23 +64,23 @@ generate: $(CONTROLLER_GEN) ## Generate the API's deep copies
 	$(CONTROLLER_GEN) object paths=./api/...
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Generate the CRD, the operator's role, the chart's copies, docs/reference.md
+manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the operator's role, the chart's copies, the reference
 	@# Made in bin/ and moved, so that no reader finds half of a file.
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=$(BIN)/manifests
-	go run ./hack/reference --slim $(BIN)/manifests/cache.example.com_memcacheds.yaml >$(BIN)/manifests/crd.yaml
-	mv $(BIN)/manifests/crd.yaml config/crd/bases/cache.example.com_memcacheds.yaml
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=$(BIN)/manifests
 	mv $(BIN)/manifests/role.yaml config/rbac/role.yaml
-	cp config/crd/bases/cache.example.com_memcacheds.yaml $(CHART)/files/crd.yaml
+	set -e; for kind in memcacheds statefulsetdrains; do crd=config/crd/bases/cache.example.com_$$kind.yaml; \
+	  go run ./hack/reference --slim $(BIN)/manifests/cache.example.com_$$kind.yaml >$(BIN)/manifests/crd.yaml; \
+	  mv $(BIN)/manifests/crd.yaml $$crd; cp $$crd $(CHART)/files/crd_$$kind.yaml; \
+	  go run ./hack/reference $$crd >$(BIN)/manifests/reference.md; \
+	  page=reference; [ $$kind = memcacheds ] || page=reference-$$kind; mv $(BIN)/manifests/reference.md docs/$$page.md; done
 	cp config/rbac/role.yaml $(CHART)/files/role.yaml
 	cp config/policy/volume_policy.yaml $(CHART)/files/volume_policy.yaml
-	go run ./hack/reference config/crd/bases/cache.example.com_memcacheds.yaml >$(BIN)/manifests/reference.md
-	mv $(BIN)/manifests/reference.md docs/reference.md
 	@touch $(BIN)/manifests.made
 
 # What they are made of, and they themselves. If none has changed, generating them again takes seconds for nothing.
 $(BIN)/manifests.made: $(shell find api controllers hack/reference -name '*.go' ! -name '*_test.go') config/policy/volume_policy.yaml \
-  config/crd/bases/cache.example.com_memcacheds.yaml config/rbac/role.yaml docs/reference.md $(wildcard $(CHART)/files/*.yaml)
+  $(wildcard config/crd/bases/*.yaml) config/rbac/role.yaml $(wildcard docs/reference*.md) $(wildcard $(CHART)/files/*.yaml)
 	$(MAKE) manifests
 
 .PHONY: fmt
@@ -106,6 +106,8 @@ verify-chart: $(BIN)/chart $(KUSTOMIZE) ## Compare what the Helm chart renders w
 	$(BIN)/chart $(CHART_IMAGE) $(CHART) $(BIN)/default.yaml
 	$(KUSTOMIZE) build config/namespaced >$(BIN)/namespaced.yaml
 	$(BIN)/chart $(CHART_IMAGE) --set=namespaced=true --set=crd.install=false $(CHART) $(BIN)/namespaced.yaml
+	$(KUSTOMIZE) build config/namespaced-volumes >$(BIN)/namespaced-volumes.yaml
+	$(BIN)/chart $(CHART_IMAGE) --set=namespaced=true --set=volumeRole.enabled=true --set=crd.install=false $(CHART) $(BIN)/namespaced-volumes.yaml
 
 $(BIN)/chart: $(wildcard hack/chart/*.go) hack/chart/go.mod
 	@cd hack/chart && go build -buildvcs=false -ldflags "-s -w" -o $@ .
@@ -219,7 +221,7 @@ verify-ours: ## Check that no file has the licence header or the copyright line 
 
 .PHONY: test-packages
 test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
-	hack/packages.sh memcached strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
+	hack/packages.sh memcached redis-server strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
 	  python3-pylibmc default-jdk-headless libspymemcached-java ruby ruby-dalli
 
 # Debian's memcacheds of other suites, which some tests take as members.
@@ -244,7 +246,7 @@ $(CLIENTS)/node_modules: $(wildcard test/clients/elasticache/*)
 	cd $(CLIENTS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-UNIT := ./api/... ./cmd/... ./controllers/... ./drainer/... ./hack/testrun ./test/chaos ./test/continuity ./test/internal/... ./test/invariants ./test/tier ./version
+UNIT := ./api/... ./cmd/... ./controllers/... ./drainer/... ./hack/testrun ./test/chaos ./test/continuity ./test/internal/... ./test/invariants ./test/statefulsets/... ./test/tier ./version
 # Folders of the test that RUN names.
 RUN_IN = $(sort $(dir $(shell git grep --untracked -lE '^func $(firstword $(subst /, ,$(RUN)))\>' -- api cmd controllers drainer hack test version)))
 PACKAGES ?= $(if $(RUN),$(addprefix ./,$(RUN_IN)),$(UNIT))
@@ -428,7 +430,7 @@ test-cluster-down: ## Bring a cluster up and remove it: the machine has to be as
 	hack/machine-state.sh compare $(BIN)/machine-before.txt
 
 .PHONY: images
-images: build $(BIN)/image $(BIN)/images/memcached.tar $(BIN)/images/exporter.tar ## Build the operator's and memcached's images, without a container engine
+images: build $(BIN)/image $(BIN)/images/memcached.tar $(BIN)/images/exporter.tar $(BIN)/images/redis.tar $(BIN)/images/spool.tar ## Build the operator's and memcached's images, without a container engine
 	@$(BIN)/image operator --name=$(IMG) --manager=$(BIN)/manager --drainer=$(BIN)/drainer --output=$(BIN)/images/operator.tar
 
 $(BIN)/images/memcached.tar: $(wildcard hack/image/*.go) | $(BIN)/image
@@ -440,6 +442,18 @@ EXPORTER_IMG := example.com/exporter:test
 $(BIN)/images/exporter.tar: $(wildcard test/exporter/*.go) | $(BIN)/image
 	@$(GO_BUILD) -o $(BIN)/exporter ./test/exporter
 	@$(BIN)/image program --name=$(EXPORTER_IMG) --program=$(BIN)/exporter --output=$@
+
+# Those of the samples of StatefulSetDrains: servers and drainers.
+REDIS_IMG := example.com/redis:debian
+SPOOL_IMG := example.com/spool:test
+
+$(BIN)/images/redis.tar: $(wildcard test/statefulsets/*/*.go) $(wildcard hack/image/*.go) | $(BIN)/image
+	@$(GO_BUILD) -o $(BIN)/redisdrain ./test/statefulsets/redisdrain
+	@$(BIN)/image redis --name=$(REDIS_IMG) --program=$(BIN)/redisdrain --output=$@
+
+$(BIN)/images/spool.tar: $(wildcard test/statefulsets/*/*.go) | $(BIN)/image
+	@$(GO_BUILD) -o $(BIN)/spool ./test/statefulsets/spool
+	@$(BIN)/image program --name=$(SPOOL_IMG) --program=$(BIN)/spool --output=$@
 
 .PHONY: cluster-load
 cluster-load: $(BIN)/cluster ## Load the images into the cluster, those that it doesn't have yet

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/apply"
+	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/installation"
 	"example.com/memcached-operator/controllers/internal/observe"
 )
@@ -30,7 +30,7 @@ func (r *MemcachedReconciler) manages(ctx context.Context, cluster *cachev1alpha
 	if !installation.Write(r.Installation, step, cluster) {
 		return step.Manages(), wait, nil
 	}
-	ctx = apply.Because(ctx, step.Because(seen))
+	ctx = write.Because(ctx, step.Because(seen))
 	err := r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cachev1alpha1.ManagedBy))
 	if err != nil {
 		before.DeepCopyInto(cluster)

@@ -30,6 +30,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -95,7 +98,7 @@ type MemcachedReconciler struct {
 	// seen has the names of the claims and Jobs that clusters had.
 	seen remembered.Names
 	// notCreated knows since when pods are missing, and why.
-	notCreated observe.MissingPods
+	notCreated read.MissingPods
 	// monitors and bindings apply objects that are not watched.
 	monitors apply.Monitors
 	bindings apply.Bindings
@@ -253,7 +256,7 @@ func (r *MemcachedReconciler) writeSize(ctx context.Context, reader *observe.Rea
 	if cluster.DeletionTimestamp != nil || observe.Paused(cluster) {
 		return nil, nil
 	}
-	ctx = apply.Because(ctx, "the spec has no size: it keeps the one that the cluster has")
+	ctx = write.Because(ctx, "the spec has no size: it keeps the one that the cluster has")
 	refused = r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cachev1alpha1.ManagedBy))
 	if refused != nil {
 		before.DeepCopyInto(cluster)
@@ -268,14 +271,14 @@ func (r *MemcachedReconciler) writeSize(ctx context.Context, reader *observe.Rea
 func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1alpha1.Memcached, why error) (ctrl.Result, error) {
 	blind, key, now := &outcome{State: &observe.State{Cluster: cluster}}, client.ObjectKeyFromObject(cluster), r.Clock.Now()
 	taken := (*identity.NameTakenError)(nil)
-	shows := errors.As(why, &taken) || observe.Denied(why)
+	shows := errors.As(why, &taken) || read.Denied(why)
 	if taken != nil {
 		r.waitForName(blind, taken)
 	} else {
 		r.noteRefusal(blind, why)
 	}
 	before := cluster.DeepCopy()
-	if shows || r.refusedSteps.Lasted(key, why.Error(), now) >= status.StuckAfter {
+	if shows || r.refusedSteps.Lasted(key, why.Error(), now) >= show.StuckAfter {
 		status.Unobserved(cluster, why, passes(why), now)
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
@@ -415,7 +418,7 @@ func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options control
 	if r.unlabelled, err = observe.WatchUnlabelled(mgr, r.Namespaces...); err != nil {
 		return err
 	}
-	r.Client = apply.Logged(r.Client)
+	r.Client = write.Logged(r.Client)
 	if err := r.setUpSamplers(mgr); err != nil {
 		return err
 	}

@@ -4,8 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/metrics"
-	"example.com/memcached-operator/controllers/internal/observe"
 )
 
 // Metrics counts drains, moves and roll-outs. A nil Metrics counts nothing.
@@ -14,7 +14,7 @@ type Metrics = metrics.Metrics
 // NewMetrics registers the operator's metrics. Metrics about clusters are read at each scrape from
 // the reader, the manager's cache.
 func NewMetrics(registry prometheus.Registerer, reader client.Reader) (*Metrics, error) {
-	return metrics.New(registry, reader, observe.MarkedAt)
+	return metrics.New(registry, reader, read.MarkedAt)
 }
 
 // count counts what this reconcile has done.

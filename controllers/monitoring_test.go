@@ -30,7 +30,7 @@ type ruleGroups struct {
 	} `json:"groups"`
 }
 
-func read[T any](t *testing.T, file string) (v T) {
+func parsed[T any](t *testing.T, file string) (v T) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -129,7 +129,7 @@ func checkQuery(t *testing.T, where, query string, all map[string][]string) (use
 
 func TestAlertsAskForMetricsThatAreServed(t *testing.T) {
 	all := served(t)
-	for _, group := range read[ruleGroups](t, monitoring+"rules.yaml").Groups {
+	for _, group := range parsed[ruleGroups](t, monitoring+"rules.yaml").Groups {
 		for _, rule := range group.Rules {
 			checkQuery(t, rule.Alert, rule.Expr, all)
 		}
@@ -146,7 +146,7 @@ func TestTheAlertOfTheLeaderKnowsTheManagersLease(t *testing.T) {
 		t.Fatal("cmd/manager/main.go names no lease any more")
 	}
 	asked := 0
-	for _, group := range read[ruleGroups](t, monitoring+"rules.yaml").Groups {
+	for _, group := range parsed[ruleGroups](t, monitoring+"rules.yaml").Groups {
 		for _, rule := range group.Rules {
 			for _, match := range regexp.MustCompile(`leader_election_master_status(\{[^}]*\})?`).FindAllString(rule.Expr, -1) {
 				asked++
@@ -203,7 +203,7 @@ func TestBothRuleFilesHaveTheSameRules(t *testing.T) {
 	type object struct {
 		Spec ruleGroups `json:"spec"`
 	}
-	plain, operators := read[ruleGroups](t, monitoring+"rules.yaml"), read[object](t, monitoring+"prometheusrule.yaml").Spec
+	plain, operators := parsed[ruleGroups](t, monitoring+"rules.yaml"), parsed[object](t, monitoring+"prometheusrule.yaml").Spec
 	if diff := cmp.Diff(plain, operators); diff != "" || len(plain.Groups) == 0 {
 		t.Errorf("prometheusrule.yaml differs from rules.yaml (-rules +prometheusrule):\n%s", diff)
 	}
@@ -221,7 +221,7 @@ func TestEachAlertIsTestedAndInTheRunbook(t *testing.T) {
 		} `json:"tests"`
 	}
 	fires, silent := map[string]bool{}, map[string]bool{}
-	for _, test := range read[ruleTests](t, monitoring+"rules_test.yaml").Tests {
+	for _, test := range parsed[ruleTests](t, monitoring+"rules_test.yaml").Tests {
 		for _, check := range test.AlertRuleTest {
 			if len(check.ExpAlerts) > 0 {
 				fires[check.Alertname] = true
@@ -238,7 +238,7 @@ func TestEachAlertIsTestedAndInTheRunbook(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^### (Memcached\w+)$`).FindAllStringSubmatch(string(text), -1) {
 		sections[match[1]] = true
 	}
-	for _, group := range read[ruleGroups](t, monitoring+"rules.yaml").Groups {
+	for _, group := range parsed[ruleGroups](t, monitoring+"rules.yaml").Groups {
 		for _, rule := range group.Rules {
 			if !fires[rule.Alert] || !silent[rule.Alert] {
 				t.Errorf("rules_test.yaml: %s fires in a test: %v, is silent in one: %v; want both", rule.Alert, fires[rule.Alert], silent[rule.Alert])

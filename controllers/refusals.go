@@ -7,8 +7,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
@@ -21,7 +22,7 @@ func retryAfter(refusedFor time.Duration) time.Duration {
 // passes tells whether the error passes by itself: the step was refused, conflicted with another
 // write, or went to a namespace that is being deleted. The next reconcile sees more.
 func passes(err error) bool {
-	return errors.Is(err, observe.ErrRefused) || apierrors.IsConflict(err) || namespaceEnds(err)
+	return errors.Is(err, read.ErrRefused) || apierrors.IsConflict(err) || namespaceEnds(err)
 }
 
 // foreignInterval is the shortest time between two reads of another owner's object that blocks a
@@ -40,5 +41,5 @@ func (r *MemcachedReconciler) noteRefusal(o *outcome, why error) {
 	now := r.Clock.Now()
 	since := r.refusedSteps.Note(client.ObjectKeyFromObject(o.Cluster), why.Error(), now)
 	o.Waits.AtMost(retryAfter(now.Sub(since)))
-	o.Refused = &status.Refusal{Since: since, Why: status.Printable(why.Error(), status.MaxMessage)}
+	o.Refused = &status.Refusal{Since: since, Why: show.Printable(why.Error(), show.MaxMessage)}
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -39,7 +39,7 @@ func (o *outcome) statusInput(p plan.Plan, err error, now time.Time) *status.Inp
 		behind = append(behind, status.RouterBehind(b))
 	}
 	certificates, silent := o.certificates()
-	drainers := slices.DeleteFunc(slices.Clone(o.DrainerPods), func(p corev1.Pod) bool { return observe.DrainerEnded(&p) })
+	drainers := slices.DeleteFunc(slices.Clone(o.DrainerPods), func(p corev1.Pod) bool { return read.DrainerEnded(&p) })
 	return &status.Input{
 		Cluster: o.Cluster, StatefulSet: o.StatefulSet, Deployment: o.Deployment, Pods: o.Pods, Routers: o.Routers.Deployment, RouterPods: o.Routers.Pods, RoutersBehind: behind, Drainers: drainers, Kept: o.Kept(),
 		Plan: p, Room: room, Servers: servers, Listed: o.done.Listed, MemberServices: o.MemberServices, Ring: record, Monitoring: o.done.Monitored, Binding: o.done.Binding, GrowthRefused: o.growthRefused(), Marked: o.done.Marked, Progress: o.Progress, JobStarted: started,

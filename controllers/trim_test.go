@@ -24,6 +24,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -102,7 +103,7 @@ func readAll(t *testing.T, key, value string, cut bool) []string {
 	receipt := c.Receipt
 	c.Receipt = nil
 	o := &outcome{State: &observe.State{Cluster: testCluster(), Claims: []corev1.PersistentVolumeClaim{*claim}}}
-	read := []any{c, receipt, observe.MarkedAt(claim), c.NeverStarted}
+	read := []any{c, receipt, read.MarkedAt(claim), c.NeverStarted}
 	o.ServerList = list
 	read = append(read, o.Input().Record, rollout.Parse(members.Annotations[cachev1alpha1.AnnotationTemplate]))
 	for _, component := range []string{cachev1alpha1.ComponentDrainer, cachev1alpha1.ComponentMove} {

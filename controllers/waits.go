@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/controllers/internal/apply"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -19,13 +20,13 @@ import (
 func (r *MemcachedReconciler) wait(o *outcome, p *plan.Plan) {
 	now := r.Clock.Now()
 	o.Waits.AtMost(o.done.Waits.Shortest)
-	o.Waits.AtMost(o.DrainerStarts(now))
+	o.Waits.AtMost(read.DrainerStarts(o.DrainerPods, now))
 	o.Waits.AtMost(o.MoversPrepare(now))
 	if !p.Wake.IsZero() {
 		o.Waits.AtMost(max(p.Wake.Sub(now), time.Millisecond))
 	}
 	o.Waits.AtMost(apply.BindingRecheck(o.done.Binding))
-	o.Waits.When(observe.VolumesWait(p), observe.VolumeInterval)
+	o.Waits.When(observe.VolumesWait(p), read.VolumeInterval)
 	o.Waits.AtMost(apply.MonitorRecheck(o.done.Monitored))
 	o.Waits.When(o.growthRefused() != "", observe.GrowthInterval)
 }

@@ -178,6 +178,20 @@ const (
 	ReasonWaitingForMove = "WaitingForMove"
 )
 
+// Reasons of StatefulSetDrains alone.
+const (
+	// ReasonUnprotected: a claim of a wanted member lacks the finalizer.
+	ReasonUnprotected = "Unprotected"
+	// ReasonNoStatefulSet: there is no StatefulSet of the name, so nothing departs.
+	ReasonNoStatefulSet = "NoStatefulSet"
+	// ReasonStatefulSetTaken: the StatefulSet is a Memcached's, or an older StatefulSetDrain names it.
+	ReasonStatefulSetTaken = "StatefulSetTaken"
+	// ReasonTemplateRefused: no Job can be made of spec.template.
+	ReasonTemplateRefused = "TemplateRefused"
+	// ReasonReceiptRuleInvalid: spec.receipt is no CEL expression that is true or false.
+	ReasonReceiptRuleInvalid = "ReceiptRuleInvalid"
+)
+
 // Reasons of drains that wait, are held or failed (DrainStatus.Reason). The reason of a failed
 // drainer comes from its receipt.
 const (

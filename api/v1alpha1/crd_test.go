@@ -29,18 +29,30 @@ type apiServer struct {
 	rules  *cel.Validator
 }
 
-// theAPIServer has the CRD that is installed. It compiles all rules, once.
+// theAPIServer has the CRD of Memcacheds that is installed. It compiles all rules, once.
 func theAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	server, err := compiled()
+	return theAPIServerOf(t, "Memcached")
+}
+
+// theAPIServerOf has the CRD of another kind.
+func theAPIServerOf(t *testing.T, kind string) *apiServer {
+	t.Helper()
+	server, err := compiled[kind]()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return server
 }
 
-var compiled = sync.OnceValues(func() (*apiServer, error) {
-	text, err := os.ReadFile("../../config/crd/bases/cache.example.com_memcacheds.yaml")
+// compiled has the CRD of each kind.
+var compiled = map[string]func() (*apiServer, error){
+	"Memcached":        sync.OnceValues(func() (*apiServer, error) { return compile("memcacheds") }),
+	"StatefulSetDrain": sync.OnceValues(func() (*apiServer, error) { return compile("statefulsetdrains") }),
+}
+
+func compile(crds string) (*apiServer, error) {
+	text, err := os.ReadFile("../../config/crd/bases/cache.example.com_" + crds + ".yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +71,7 @@ var compiled = sync.OnceValues(func() (*apiServer, error) {
 	}
 	types, _, err := validation.NewSchemaValidator(props)
 	return &apiServer{schema, types, cel.NewValidator(schema, true, celconfig.PerCallLimit)}, err
-})
+}
 
 // parse reads an object as a person writes it. It fails if a field is unknown, as kubectl apply does.
 func (s *apiServer) parse(t *testing.T, text string) map[string]any {

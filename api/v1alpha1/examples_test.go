@@ -10,16 +10,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// example is a Memcached of the samples or of docs/examples: as it is written, and with the defaults.
+// example is a document of the samples or of docs/examples: as it is written, and with the defaults.
 type example struct {
-	file            string
+	file, kind      string
 	written, object map[string]any
 }
 
 func examples(t *testing.T) (all []example) {
 	t.Helper()
-	server := theAPIServer(t)
-	for _, pattern := range []string{"../../config/samples/cache_*.yaml", "../../docs/examples/*.yaml"} {
+	for _, pattern := range []string{"../../config/samples/cache_*.yaml", "../../config/samples/statefulsetdrain_*.yaml", "../../docs/examples/*.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
@@ -29,11 +28,13 @@ func examples(t *testing.T) (all []example) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			document, _, _ := strings.Cut(string(text), "\n---\n") // what a Memcached needs besides comes after it
-			e := example{file: file, object: server.parse(t, document)}
-			if err := yaml.Unmarshal([]byte(document), &e.written); err != nil || e.written["kind"] != "Memcached" {
+			document, _, _ := strings.Cut(string(text), "\n---\n") // what it needs besides comes after it
+			e := example{file: file}
+			err = yaml.Unmarshal([]byte(document), &e.written)
+			if e.kind, _ = e.written["kind"].(string); err != nil || compiled[e.kind] == nil {
 				t.Fatalf("%s begins with a %v, %v", file, e.written["kind"], err)
 			}
+			e.object = theAPIServerOf(t, e.kind).parse(t, document)
 			all = append(all, e)
 		}
 	}
@@ -41,9 +42,8 @@ func examples(t *testing.T) (all []example) {
 }
 
 func TestTheAPITakesEachExample(t *testing.T) {
-	server := theAPIServer(t)
 	for _, e := range examples(t) {
-		if errs := server.refuses(t, e.object, nil); len(errs) > 0 {
+		if errs := theAPIServerOf(t, e.kind).refuses(t, e.object, nil); len(errs) > 0 {
 			t.Errorf("%s: %v", e.file, errs)
 		}
 	}
@@ -52,25 +52,27 @@ func TestTheAPITakesEachExample(t *testing.T) {
 // A person who looks for a feature copies it from an example.
 func TestEachFieldOfTheSpecHasAnExample(t *testing.T) {
 	all, fields := examples(t), 0
-	shown := func(path ...string) {
-		fields++
-		for _, e := range all {
-			if _, is, err := unstructured.NestedFieldNoCopy(e.written, path...); is && err == nil {
-				return
+	for kind := range compiled {
+		shown := func(path ...string) {
+			fields++
+			for _, e := range all {
+				if _, is, err := unstructured.NestedFieldNoCopy(e.written, path...); is && err == nil && e.kind == kind {
+					return
+				}
+			}
+			t.Errorf("no example of a %s has %s", kind, strings.Join(path, "."))
+		}
+		for name, field := range theAPIServerOf(t, kind).schema.Properties["spec"].Properties {
+			shown("spec", name)
+			if name == "resources" { // Kubernetes' own fields
+				continue
+			}
+			for inner := range field.Properties {
+				shown("spec", name, inner)
 			}
 		}
-		t.Errorf("no example has %s", strings.Join(path, "."))
 	}
-	for name, field := range theAPIServer(t).schema.Properties["spec"].Properties {
-		shown("spec", name)
-		if name == "resources" { // Kubernetes' own fields
-			continue
-		}
-		for inner := range field.Properties {
-			shown("spec", name, inner)
-		}
-	}
-	if fields < 80 {
+	if fields < 90 {
 		t.Errorf("found %d fields only", fields)
 	}
 }

@@ -12,12 +12,8 @@ import (
 
 // kubectl explain shows these comments.
 func TestEachFieldOfTheAPIIsExplained(t *testing.T) {
-	parsed, err := parser.ParseFile(token.NewFileSet(), "memcached_types.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	fields := 0
-	ast.Inspect(parsed, func(n ast.Node) bool {
+	inspectTypes(t, func(n ast.Node) bool {
 		field, ok := n.(*ast.Field)
 		if !ok || field.Tag == nil || len(field.Names) == 0 {
 			return true
@@ -40,12 +36,8 @@ func TestEachFieldOfTheAPIIsExplained(t *testing.T) {
 
 // A person who leaves a field out wants to know its default.
 func TestEachOptionalFieldOfTheSpecTellsItsDefault(t *testing.T) {
-	parsed, err := parser.ParseFile(token.NewFileSet(), "memcached_types.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	fields := 0
-	ast.Inspect(parsed, func(n ast.Node) bool {
+	inspectTypes(t, func(n ast.Node) bool {
 		if of, ok := n.(*ast.TypeSpec); ok && ofStatus[of.Name.Name] {
 			return false
 		}
@@ -66,7 +58,22 @@ func TestEachOptionalFieldOfTheSpecTellsItsDefault(t *testing.T) {
 }
 
 // ofStatus are the types that only the operator writes.
-var ofStatus = map[string]bool{"Memcached": true, "MemcachedStatus": true, "RouterStatus": true, "DrainStatus": true, "DrainReceipt": true}
+var ofStatus = map[string]bool{
+	"Memcached": true, "MemcachedStatus": true, "RouterStatus": true, "DrainStatus": true, "DrainReceipt": true,
+	"StatefulSetDrain": true, "StatefulSetDrainStatus": true, "MemberDrain": true, "MemberDrained": true,
+}
+
+// inspectTypes visits the source of both kinds.
+func inspectTypes(t *testing.T, visit func(ast.Node) bool) {
+	t.Helper()
+	for _, name := range []string{"memcached_types.go", "statefulsetdrain_types.go"} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, visit)
+	}
+}
 
 // comments returns the comments with their markers, which Text leaves out.
 func comments(group *ast.CommentGroup) string {

@@ -1,6 +1,6 @@
-// Package v1alpha1 is the API of the memcached operator: the Memcached type,
-// the reasons of its conditions, and the keys that the operator puts on the
-// objects it manages.
+// Package v1alpha1 is the API of the operator: the types Memcached and
+// StatefulSetDrain, the reasons of their conditions, and the keys that the
+// operator puts on the objects it manages.
 //
 // +kubebuilder:object:generate=true
 // +groupName=cache.example.com
@@ -16,7 +16,7 @@ import (
 var GroupVersion = schema.GroupVersion{Group: "cache.example.com", Version: "v1alpha1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &Memcached{}, &MemcachedList{})
+	s.AddKnownTypes(GroupVersion, &Memcached{}, &MemcachedList{}, &StatefulSetDrain{}, &StatefulSetDrainList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 })

@@ -14,6 +14,11 @@ const MaxSize = 512
 // Kubernetes replaces it.
 const LabelCluster = "cache.example.com/cluster"
 
+// LabelStatefulSetDrain is on the claims that a StatefulSetDrain protects, has set aside or has found
+// left over, and on its Jobs and their pods; its value is the StatefulSetDrain's name. The cache of
+// StatefulSetDrains has only objects with this label. Like LabelCluster it proves nothing.
+const LabelStatefulSetDrain = "cache.example.com/statefulsetdrain"
+
 // More labels of these objects, for people and other tools.
 const (
 	LabelName      = "app.kubernetes.io/name"
@@ -97,6 +102,10 @@ const (
 	// AnnotationUnmoved, beside the leaving mark: the member was lost before its items
 	// were moved.
 	AnnotationUnmoved = "cache.example.com/unmoved"
+	// AnnotationProtected, on a claim of a StatefulSet's member, is the UID of the StatefulSetDrain
+	// that saw the claim while its ordinal was wanted. Only such claims are drained by themselves: a
+	// volumeClaimTemplate may give the finalizer to any claim.
+	AnnotationProtected = "cache.example.com/protected"
 	// AnnotationAdopted: the claim existed before the member that uses it. Its volume may have more
 	// data than a cache, so it is deleted only after a drain, or if a person says so.
 	AnnotationAdopted = "cache.example.com/adopted"
@@ -151,10 +160,16 @@ const (
 	// AnnotationPorts, on the same Jobs, is a hash of the members' ports when the Job was created.
 	// If the ports have changed, the Job is replaced, because it would not reach the members.
 	AnnotationPorts = "cache.example.com/ports"
+	// AnnotationContainer, on the Job of a StatefulSetDrain and its pods, is the name of the drainer's
+	// container, because admission may put others before it.
+	AnnotationContainer = "cache.example.com/container"
 	// AnnotationClaimUID is the UID of the claim that the Job drains.
 	AnnotationClaimUID = "cache.example.com/claim-uid"
+	// AnnotationClaims, on the Job of a StatefulSetDrain and its pods, has the UIDs of all claims that
+	// the Job drains, separated by commas.
+	AnnotationClaims = "cache.example.com/claims"
 	// AnnotationSurvivors is the number of survivors that the Job adds items to: the
-	// ordinals below it.
+	// ordinals below it. N+M stands for M ordinals from N on.
 	AnnotationSurvivors = "cache.example.com/survivors"
 	// AnnotationTarget, on a move's Job, names the ring by which it moves items.
 	AnnotationTarget = "cache.example.com/target"
@@ -163,6 +178,11 @@ const (
 	// once.
 	AnnotationBegin = "cache.example.com/begin"
 )
+
+// AnnotationWake, on a StatefulSet that a StatefulSetDrain names, is a number that grows. Each change
+// wakes the StatefulSet's controller, which does not watch claims: a member whose old claim is gone
+// can be created now. It is all that the operator writes to the StatefulSet.
+const AnnotationWake = "cache.example.com/wake"
 
 // AnnotationApplied is a hash, on each object that the operator applies, of the configuration that
 // it sent, because admission may have changed the object.

@@ -9,7 +9,7 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-// A rule is one of CEL's: where it stands in a Memcached, and how its message begins. spec breaks it,
+// A rule is one of CEL's: where it stands in an object, and how its message begins. spec breaks it,
 // and no other rule.
 type rule struct{ at, says, spec string }
 
@@ -112,58 +112,90 @@ func (s *apiServer) named(t *testing.T, name, spec string) map[string]any {
 
 // A person who breaks a rule reads one sentence, which names the field and says what to do.
 func TestEachRuleOfTheAPIRefusesASpecWithItsMessage(t *testing.T) {
-	server := theAPIServer(t)
 	left := map[place]bool{}
-	for _, r := range allRules(server.schema, "") {
-		if left[r] {
-			t.Errorf("two rules at %q have one message: %s", r.at, r.message)
+	for kind := range compiled {
+		for _, r := range allRules(theAPIServerOf(t, kind).schema, kind, "") {
+			if left[r] {
+				t.Errorf("two rules at %q of a %s have one message: %s", r.at, kind, r.message)
+			}
+			left[r] = true
 		}
-		left[r] = true
 	}
-	if len(left) < 80 {
+	if len(left) < 90 {
 		t.Errorf("found %d rules only", len(left))
 	}
-	breaks := func(r rule, object, before map[string]any) {
+	breaks := func(kind string, r rule, object, before map[string]any) {
 		message := ""
 		for known := range left {
-			if known.at == r.at && strings.HasPrefix(known.message, r.says) {
+			if known.kind == kind && known.at == r.at && strings.HasPrefix(known.message, r.says) {
 				message = known.message
 			}
 		}
-		errs := server.refuses(t, object, before)
+		errs := theAPIServerOf(t, kind).refuses(t, object, before)
 		if len(errs) != 1 || errs[0].Detail != message || strings.TrimPrefix(errs[0].Field, "<nil>") != r.at {
 			t.Errorf("%q at %q: spec %s is refused with %v", r.says, r.at, r.spec, errs)
 		}
-		delete(left, place{r.at, message})
+		delete(left, place{kind, r.at, message})
 	}
-	breaks(rule{"", "the name must be a DNS label", "{}"}, server.named(t, "cache.one", "{}"), nil)
+	server, drains := theAPIServer(t), theAPIServerOf(t, "StatefulSetDrain")
+	breaks("Memcached", rule{"", "the name must be a DNS label", "{}"}, server.named(t, "cache.one", "{}"), nil)
 	for _, r := range slices.Concat(rules, atEachPlace()) {
-		breaks(r, server.named(t, "cache", r.spec), nil)
+		breaks("Memcached", r, server.named(t, "cache", r.spec), nil)
 	}
 	for _, r := range changeRules {
-		breaks(r.rule, server.named(t, "cache", r.spec), server.named(t, "cache", r.before))
+		breaks("Memcached", r.rule, server.named(t, "cache", r.spec), server.named(t, "cache", r.before))
 	}
+	breaks("StatefulSetDrain", rule{"", "the name must be a DNS label", "{}"}, drains.drainNamed(t, "queue.one", drainSpec), nil)
+	for _, r := range drainRules {
+		breaks("StatefulSetDrain", r, drains.drainNamed(t, "queue", r.spec), nil)
+	}
+	breaks("StatefulSetDrain", rule{"spec", "statefulSetName can't be changed", ""},
+		drains.drainNamed(t, "queue", drainSpec), drains.drainNamed(t, "queue", `{statefulSetName: other, template: {spec: {}}}`))
 	for r := range left {
-		t.Errorf("no row of this file breaks the rule at %q: %s", r.at, r.message)
+		t.Errorf("no row of this file breaks the rule at %q of a %s: %s", r.at, r.kind, r.message)
 	}
 }
 
-// place is where a rule stands, with its message.
-type place struct{ at, message string }
+// drainSpec is the smallest spec of a StatefulSetDrain.
+const drainSpec = `{statefulSetName: queue, template: {spec: {}}}`
+
+// drainRules are those of StatefulSetDrains, but for those about a name and about a change.
+var drainRules = []rule{
+	{"spec.statefulSetName", "statefulSetName must be the name of a StatefulSet", `{statefulSetName: Queue, template: {spec: {}}}`},
+	{"spec.receipt", "receipt must be a CEL expression", `{statefulSetName: queue, template: {spec: {}}, receipt: "1 == 1"}`},
+	{"spec.activeDeadline", "activeDeadline must be from 30s to 8760h", `{statefulSetName: queue, template: {spec: {}}, activeDeadline: 29s}`},
+	{"spec.template.metadata.labels", "template.metadata.labels: a key has at most 317 characters",
+		`{statefulSetName: queue, template: {metadata: {labels: {team: ` + strings.Repeat("a", 64) + `}}, spec: {}}}`},
+	{"spec.template.metadata.labels", "template.metadata.labels must not have keys of cache.example.com",
+		`{statefulSetName: queue, template: {metadata: {labels: {job-name: other}}, spec: {}}}`},
+	{"spec.template.metadata.annotations", "template.metadata.annotations: a key has at most 317 characters",
+		`{statefulSetName: queue, template: {metadata: {annotations: {note: ` + strings.Repeat("a", 4097) + `}}, spec: {}}}`},
+	{"spec.template.metadata.annotations", "template.metadata.annotations must not have keys of cache.example.com",
+		`{statefulSetName: queue, template: {metadata: {annotations: {cache.example.com/container: other}}, spec: {}}}`},
+}
+
+// drainNamed returns a StatefulSetDrain of that name and spec.
+func (s *apiServer) drainNamed(t *testing.T, name, spec string) map[string]any {
+	t.Helper()
+	return s.parse(t, "apiVersion: cache.example.com/v1alpha1\nkind: StatefulSetDrain\nmetadata: {name: "+name+"}\nspec: "+spec)
+}
+
+// place is where a rule of a kind stands, with its message.
+type place struct{ kind, at, message string }
 
 // allRules are the rules of the schema and of all below it.
-func allRules(s *structuralschema.Structural, at string) (all []place) {
+func allRules(s *structuralschema.Structural, kind, at string) (all []place) {
 	for _, r := range s.XValidations {
-		all = append(all, place{at, r.Message})
+		all = append(all, place{kind, at, r.Message})
 	}
 	for name, property := range s.Properties {
-		all = append(all, allRules(&property, strings.TrimPrefix(at+"."+name, "."))...)
+		all = append(all, allRules(&property, kind, strings.TrimPrefix(at+"."+name, "."))...)
 	}
 	if s.Items != nil {
-		all = append(all, allRules(s.Items, at+"[]")...)
+		all = append(all, allRules(s.Items, kind, at+"[]")...)
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil {
-		all = append(all, allRules(s.AdditionalProperties.Structural, at+"[]")...)
+		all = append(all, allRules(s.AdditionalProperties.Structural, kind, at+"[]")...)
 	}
 	return all
 }

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -129,7 +130,7 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.DurationVar(&f.leaderRetryPeriod, "leader-elect-retry-period", 2*time.Second, "Time between two tries to get or to renew the lease.")
 	fs.DurationVar(&f.gracePeriod, "graceful-shutdown-timeout", 20*time.Second, "How long running reconciles may go on after SIGTERM.")
 	fs.StringVar(&f.namespaces, "namespaces", os.Getenv("WATCH_NAMESPACES"), "Namespaces to watch, separated by commas; all by default.")
-	fs.IntVar(&f.concurrency, "max-concurrent-reconciles", 8, "Clusters that are reconciled at the same time.")
+	fs.IntVar(&f.concurrency, "max-concurrent-reconciles", 8, "Clusters that are reconciled at the same time, and StatefulSetDrains.")
 	fs.IntVar(&f.rolloutsAtOnce, "rollouts-at-once", 3, "Clusters whose members an upgrade of the operator replaces at the same time, and clusters whose routers it replaces.")
 	fs.Float64Var(&f.qps, "kube-api-qps", 100, "Requests a second to the API server.")
 	fs.IntVar(&f.burst, "kube-api-burst", 200, "Requests to the API server at once.")
@@ -198,9 +199,11 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	clientset, err := kubernetes.NewForConfig(config)
+	inProtobuf := rest.CopyConfig(config)
+	inProtobuf.ContentType, inProtobuf.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	clientset, err := kubernetes.NewForConfig(inProtobuf)
 	if err != nil {
-		return fmt.Errorf("set up the client for logs: %w", err)
+		return fmt.Errorf("set up the client for logs and watches: %w", err)
 	}
 	metrics, err := controllers.NewMetrics(ctrlmetrics.Registry, mgr.GetClient())
 	if err != nil {
@@ -231,6 +234,13 @@ func run(ctx context.Context, f *flags) error {
 	}
 	if err := reconciler.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: f.concurrency}); err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
+	}
+	drains := &controllers.StatefulSetDrainReconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clientset, Namespaces: f.watched(),
+		Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Clock: clock.RealClock{},
+	}
+	if err := drains.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: f.concurrency}); err != nil {
+		return fmt.Errorf("set up the controller of StatefulSetDrains: %w", err)
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping)); err != nil {
 		return fmt.Errorf("set up the probes: %w", err)

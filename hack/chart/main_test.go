@@ -119,6 +119,34 @@ func TestTheHookOfAnOperatorOfOneNamespaceHasNoRightBeyondIt(t *testing.T) {
 	}
 }
 
+// A Role can't give a right to volumes.
+func TestAnOperatorOfOneNamespaceMayBeGivenTheRightToVolumesAlone(t *testing.T) {
+	for set, want := range map[string][]string{
+		"namespaced=true": nil,
+		"namespaced=true,volumeRole.enabled=true": {
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy /ours-volumes",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding /ours-volumes",
+			"rbac.authorization.k8s.io/v1 ClusterRole /ours-volumes-role",
+			"rbac.authorization.k8s.io/v1 ClusterRoleBinding /ours-volumes-rolebinding",
+		},
+	} {
+		got := rendered(t, others(t, set, "crd.install=false"), "")
+		var beyond []string
+		for key := range got {
+			if strings.Contains(key, " /") {
+				beyond = append(beyond, key)
+			}
+		}
+		slices.Sort(beyond)
+		if !slices.Equal(beyond, want) {
+			t.Errorf("%s: got %q, want %q", set, beyond, want)
+		}
+		if role := got["rbac.authorization.k8s.io/v1 ClusterRole /ours-volumes-role"]; role != nil && fmt.Sprint(at(t, role, "rules")) != "[map[apiGroups:[] resources:[persistentvolumes] verbs:[get patch]]]" {
+			t.Errorf("it gives %v", at(t, role, "rules"))
+		}
+	}
+}
+
 func TestTheVolumePolicyBindsTheReleasesServiceAccount(t *testing.T) {
 	const key = "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy /ours-volumes"
 	for name, test := range map[string]struct {

@@ -4,6 +4,7 @@
 //	image program   --name NAME --program FILE --output FILE
 //	image operator  --name NAME --manager FILE --drainer FILE --output FILE
 //	image memcached --name NAME --output FILE
+//	image redis     --name NAME --program FILE --output FILE
 package main
 
 import (
@@ -20,7 +21,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-const usage = "usage: image program|operator|memcached --name NAME --output FILE …"
+const usage = "usage: image program|operator|memcached|redis --name NAME --output FILE …"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -38,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("image "+args[0], flag.ContinueOnError)
 	name := flags.String("name", "", "the image's name, with a tag")
 	output := flags.String("output", "", "file to write")
-	program := flags.String("program", "", "program: static binary")
+	program := flags.String("program", "", "program, redis: static binary")
 	manager := flags.String("manager", "", "operator: static binary")
 	drainer := flags.String("drainer", "", "operator: static binary")
 	if err := flags.Parse(args[1:]); err != nil {
@@ -57,6 +58,8 @@ func run(ctx context.Context, args []string) error {
 		files, config, err = operatorImage(*manager, *drainer)
 	case "memcached":
 		files, config, err = memcachedImage(ctx)
+	case "redis":
+		files, config, err = redisImage(ctx, *program)
 	default:
 		return errors.New(usage)
 	}

@@ -19,36 +19,56 @@ import (
 // memcachedImage contains Debian's memcached with the libraries that it loads, and nothing else. As in the
 // official image, the user is memcache, 11211.
 func memcachedImage(ctx context.Context) ([]file, v1.Config, error) {
-	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return nil, v1.Config{}, fmt.Errorf("%s is missing: this image is made of Debian's packages; "+
-				"elsewhere, use the image memcached of a registry", tool)
-		}
-	}
-	directory, err := os.MkdirTemp("", "memcached-image-")
-	if err != nil {
-		return nil, v1.Config{}, err
-	}
-	defer os.RemoveAll(directory)
-	tree := filepath.Join(directory, "tree")
-	if err := unpack(ctx, directory, tree, "memcached"); err != nil {
-		return nil, v1.Config{}, err
-	}
-	program, err := os.ReadFile(filepath.Join(tree, "usr/bin/memcached"))
-	if err != nil {
-		return nil, v1.Config{}, err
-	}
-	files := append(accounts("memcache", 11211), file{path: "/usr/bin/memcached", mode: 0o755, content: program})
-	libraries, err := libraries(tree, program)
-	if err != nil {
-		return nil, v1.Config{}, err
-	}
-	return append(files, libraries...), v1.Config{
+	files, err := debianProgram(ctx, "memcached", "usr/bin/memcached", "/usr/bin/memcached")
+	return append(files, accounts("memcache", 11211)...), v1.Config{
 		Cmd:          []string{"memcached"},
 		Env:          []string{defaultPath},
 		User:         "11211:11211",
 		ExposedPorts: map[string]struct{}{"11211/tcp": {}},
-	}, nil
+	}, err
+}
+
+// redisImage is Debian's redis-server with the libraries that it loads, and the
+// drainer of its volumes, which starts one.
+func redisImage(ctx context.Context, drainer string) ([]file, v1.Config, error) {
+	// The package redis-server has a link to this program.
+	files, err := debianProgram(ctx, "redis-tools", "usr/bin/redis-check-rdb", "/usr/bin/redis-server")
+	if err != nil {
+		return nil, v1.Config{}, err
+	}
+	binary, err := static("/usr/bin/"+filepath.Base(drainer), drainer)
+	return append(append(files, binary), accounts("redis", 6379)...), v1.Config{
+		Cmd:          []string{"redis-server"},
+		Env:          []string{defaultPath},
+		User:         "6379:6379",
+		ExposedPorts: map[string]struct{}{"6379/tcp": {}},
+	}, err
+}
+
+// debianProgram is a program of a Debian package, with the libraries that it
+// loads. source is its path in the package, target its path in the image.
+func debianProgram(ctx context.Context, name, source, target string) ([]file, error) {
+	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return nil, fmt.Errorf("%s is missing: this image is made of Debian's packages; "+
+				"elsewhere, use the image of a registry", tool)
+		}
+	}
+	directory, err := os.MkdirTemp("", name+"-image-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(directory)
+	tree := filepath.Join(directory, "tree")
+	if err := unpack(ctx, directory, tree, name); err != nil {
+		return nil, err
+	}
+	program, err := os.ReadFile(filepath.Join(tree, source))
+	if err != nil {
+		return nil, err
+	}
+	libraries, err := libraries(tree, program)
+	return append(libraries, file{path: target, mode: 0o755, content: program}), err
 }
 
 // unpack downloads the package, and the packages of libraries that it depends on, directly or not. It unpacks
@@ -127,7 +147,7 @@ func libraries(tree string, program []byte) ([]file, error) {
 	for i := 0; i < len(needed); i++ {
 		source, ok := byName[needed[i]]
 		if !ok {
-			return nil, fmt.Errorf("no package that memcached depends on has the library %s", needed[i])
+			return nil, fmt.Errorf("no package that it depends on has the library %s", needed[i])
 		}
 		content, err := os.ReadFile(source)
 		if err != nil {

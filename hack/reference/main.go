@@ -31,6 +31,7 @@ type schema struct {
 	Properties  map[string]*schema `json:"properties"`
 	Items       *schema            `json:"items"`
 	IntOrString bool               `json:"x-kubernetes-int-or-string"`
+	Preserved   bool               `json:"x-kubernetes-preserve-unknown-fields"`
 	Rules       []struct {
 		Message string `json:"message"`
 	} `json:"x-kubernetes-validations"`
@@ -336,6 +337,8 @@ func typeName(name string, f *schema) string {
 		return "integer or share"
 	case f.IntOrString:
 		return "quantity"
+	case f.Preserved:
+		return "PodSpec"
 	case f.Items != nil:
 		return "list of " + typeName("", f.Items)
 	case f.Type == "object" && len(f.Properties) == 0:

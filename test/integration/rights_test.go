@@ -57,9 +57,10 @@ func grantOperator(ctx context.Context) error {
 
 // unseen are rights that no request in these tests needs, each with its reason.
 var unseen = map[operator.Right]string{
-	{Group: "cache.example.com", Resource: "memcacheds/finalizers", Verb: "update"}: "the admission plugin OwnerReferencesPermissionEnforcement",
-	{Resource: "pods/log", Verb: "get"}:                                             "progress of drains, which is played here",
-	{Group: "events.k8s.io", Resource: "events", Verb: "patch"}:                     "an event that is told again within minutes",
+	{Group: "cache.example.com", Resource: "memcacheds/finalizers", Verb: "update"}:        "the admission plugin OwnerReferencesPermissionEnforcement",
+	{Group: "cache.example.com", Resource: "statefulsetdrains/finalizers", Verb: "update"}: "the same",
+	{Resource: "pods/log", Verb: "get"}:                                                    "progress of drains, which is played here",
+	{Group: "events.k8s.io", Resource: "events", Verb: "patch"}:                            "an event that is told again within minutes",
 }
 
 // unusedRights returns an error if the operator's role has rights that no test has needed. It is called after

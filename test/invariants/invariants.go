@@ -157,12 +157,12 @@ func shortcoming(r *contract.Receipt, uid string) string {
 	return ""
 }
 
-// DepartedVolumesAreOnlyRead checks that a drainer mounts its claim read-only.
+// DepartedVolumesAreOnlyRead checks that a Memcached's drainer mounts its claim read-only.
 func DepartedVolumesAreOnlyRead(before, after *State) []string {
 	var wrong []string
 	for i := range after.Pods {
 		p := &after.Pods[i]
-		if p.drainer() && p.Claim != "" && !p.ReadOnly && before.pod(p.UID) == nil {
+		if p.drainer() && p.Claim != "" && !p.ReadOnly && !p.MayWrite && before.pod(p.UID) == nil {
 			wrong = append(wrong, fmt.Sprintf("drainer %s may write on claim %s", p.Name, p.Claim))
 		}
 	}

@@ -109,6 +109,8 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 		Name: o.Name, UID: string(o.UID), Ordinal: -1,
 		AtWork: o.Spec.NodeName != "" && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed && drainerEnded(o) == nil,
 	}
+	ref := metav1.GetControllerOfNoCopy(o)
+	p.MayWrite = o.Labels[cachev1alpha1.LabelStatefulSetDrain] != "" || ref != nil && ref.Kind == "StatefulSet" && ref.Name != cluster
 	mount := ""
 	for _, v := range o.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil {

@@ -3,7 +3,10 @@
 package action
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,7 +27,8 @@ func KindOf(a Action) Kind { return a.kind() }
 // Kind is what a failure of an action stops, and what it means for the live reads of others.
 type Kind struct {
 	Class
-	// Claim that the action is about, empty for none. A failure stops the later actions about the same claim.
+	// Claim leads the unit that the action is about, empty for none. A failure stops the later actions about
+	// the same unit.
 	Claim types.UID
 	// ReadsAgain: a live read from before the action is outdated after it. Other actions write nothing that
 	// live checks look at, or add what they write to the live read.
@@ -112,17 +116,18 @@ type (
 		Claim                 ClaimRef
 		Unmoved, NeverStarted bool
 	}
-	// CreateDrain creates the Job that drains the claim into the members with ordinals
-	// below Survivors.
+	// CreateDrain creates the Job that drains the claim, and With the other claims of its unit, into
+	// the Survivors.
 	CreateDrain struct {
 		Claim        ClaimRef
-		Survivors    int32
+		With         []ClaimRef
+		Survivors    Range
 		NeverStarted bool
 	}
 	// RecordReceipt writes a receipt that adds up on the claim.
 	RecordReceipt struct {
 		Claim   ClaimRef
-		Receipt *contract.Receipt
+		Receipt *Receipt
 	}
 	// CountFailure writes on the claim how many attempts have failed.
 	CountFailure struct {
@@ -155,7 +160,7 @@ type (
 		Claim   ClaimRef
 		Serial  int64
 		Target  string
-		Receipt *contract.Receipt
+		Receipt *Receipt
 	}
 	// ClearMoveRetry is ClearRetry for a move.
 	ClearMoveRetry struct{ Claim ClaimRef }
@@ -169,7 +174,7 @@ type (
 		// Claim is only set for the mover of a leaving member. Moved is then the mover's receipt,
 		// or nil, and NotMoved says why there is none.
 		Claim    ClaimRef
-		Moved    *contract.Receipt
+		Moved    *Receipt
 		NotMoved string
 	}
 	// DeleteClaim deletes the claim; the finalizer still keeps it.
@@ -232,6 +237,32 @@ type Attempts struct {
 	Last types.UID
 }
 
+// Receipt is what a drainer has left at its end.
+type Receipt struct {
+	// Source names what was drained: the UIDs of the claims, joined by commas. For a move it is ring.Source.
+	Source string
+	// Err says why the receipt does not add up; nil if it does.
+	Err error
+	// Final: no later attempt can succeed. Unreadable: no drain can read the volume.
+	Final, Unreadable bool
+	// Reason and Message say why the drainer failed; empty if it did not say.
+	Reason, Message string
+	// Text is what the claim keeps of it.
+	Text string
+}
+
+// AddsUp returns nil if the receipt proves that all these sources are drained, else an error that says
+// which condition is missing.
+func (r *Receipt) AddsUp(sources ...string) error {
+	drained := strings.Split(r.Source, ",")
+	for _, source := range sources {
+		if !slices.Contains(drained, source) {
+			return fmt.Errorf("the receipt is for %q, not for %q", r.Source, source)
+		}
+	}
+	return r.Err
+}
+
 // PodRef names a pod.
 type PodRef struct {
 	Name string
@@ -243,7 +274,18 @@ type ClaimRef struct {
 	Name    string
 	UID     types.UID
 	Ordinal int32
+	// Unit is the UID of the claim that leads this one's unit; empty if it leads itself, or is alone.
+	Unit types.UID
 }
+
+// unit is the UID of the claim that leads the unit.
+func (c ClaimRef) unit() types.UID { return cmp.Or(c.Unit, c.UID) }
+
+// Range are the ordinals of Count members, from Start on.
+type Range struct{ Start, Count int32 }
+
+// Has tells whether the ordinal is in the range.
+func (r Range) Has(ordinal int32) bool { return r.Start <= ordinal && ordinal-r.Start < r.Count }
 
 // Release is why a claim may be released: invariant 1.
 type Release string
@@ -261,6 +303,8 @@ const (
 	ByClusterDeletion Release = "ClusterDeleted"
 	// ByNamespace: the namespace is terminating.
 	ByNamespace Release = "NamespaceTerminating"
+	// ByStatefulSet: the StatefulSet owned the claim, and is gone.
+	ByStatefulSet Release = "StatefulSetDeleted"
 	// NeverBound: no volume was ever bound to the claim.
 	NeverBound Release = "NeverBound"
 	// ByUnrecoverable: no drain can read the volume, and spec.drain.onUnrecoverable is
@@ -289,26 +333,32 @@ func (ApplyBudget) kind() Kind            { return Kind{Class: Beside} }
 func (ApplyServiceMonitor) kind() Kind    { return Kind{Class: Beside} }
 func (DeleteMembers) kind() Kind          { return Kind{Class: Cluster, ReadsAgain: true} }
 func (a AddClaimFinalizer) kind() Kind {
-	return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true}
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
 }
-func (a MarkLeaving) kind() Kind    { return Kind{Class: Members, Claim: a.Claim.UID} }
-func (a CreateDrain) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID} }
-func (a RecordReceipt) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a CountFailure) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a ClearRetry) kind() Kind     { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a CreateMove) kind() Kind     { return Kind{Class: Claim, Claim: a.Claim.UID} }
-func (a BeginMove) kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID} }
-func (a RecordMoved) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a ClearMoveRetry) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a DeleteJob) kind() Kind      { return Kind{Class: Claim, Claim: a.ClaimUID, ReadsAgain: true} }
-func (a DeleteClaim) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a SetAside) kind() Kind       { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a ReserveVolume) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a CreateAside) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a ReturnVolume) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a GrowClaim) kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a SkipAside) kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
-func (a ReleaseClaim) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.UID, ReadsAgain: true} }
+func (a MarkLeaving) kind() Kind { return Kind{Class: Members, Claim: a.Claim.unit()} }
+func (a CreateDrain) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit()} }
+func (a RecordReceipt) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
+}
+func (a CountFailure) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a ClearRetry) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a CreateMove) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.unit()} }
+func (a BeginMove) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.unit()} }
+func (a RecordMoved) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a ClearMoveRetry) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
+}
+func (a DeleteJob) kind() Kind   { return Kind{Class: Claim, Claim: a.ClaimUID, ReadsAgain: true} }
+func (a DeleteClaim) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a SetAside) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a ReserveVolume) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
+}
+func (a CreateAside) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a ReturnVolume) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a GrowClaim) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a SkipAside) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a ReleaseClaim) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 
 func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
 func (RemoveClusterFinalizer) String() string { return "remove the cluster's finalizer" }
@@ -339,7 +389,7 @@ func (DeleteMembers) String() string       { return "delete the StatefulSet" }
 func (a AddClaimFinalizer) String() string { return "add the finalizer to claim " + a.Claim.Name }
 func (a MarkLeaving) String() string       { return "mark claim " + a.Claim.Name + " as leaving" }
 func (a CreateDrain) String() string {
-	return fmt.Sprintf("drain claim %s into %d survivors", a.Claim.Name, a.Survivors)
+	return fmt.Sprintf("drain claim %s into %d survivors", a.Claim.Name, a.Survivors.Count)
 }
 func (a RecordReceipt) String() string { return "record the receipt of claim " + a.Claim.Name }
 func (a CountFailure) String() string {

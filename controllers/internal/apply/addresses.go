@@ -12,6 +12,8 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
@@ -22,7 +24,7 @@ func (r *run) applyMemberService(ctx context.Context, ordinal int32) error {
 	if present, is := r.present.MemberServices[ordinal]; is {
 		current = &present
 	}
-	return apartIf(current != nil, r.writeMemberService(ctx, ordinal, current, ""))
+	return write.ApartIf(current != nil, r.writeMemberService(ctx, ordinal, current, ""))
 }
 
 // writeMemberService applies the Service of one member. unlisted is the value of its annotation
@@ -61,14 +63,14 @@ func (r *run) deleteMemberService(ctx context.Context, a action.DeleteMemberServ
 	}
 	service := plan.MemberService{Ordinal: a.Ordinal, UID: live.UID, Unlisted: observe.UnlistedSince(live)}
 	if err := plan.MayDeleteMemberService(&service, r.now); err != nil {
-		return observe.RefusedBy(err)
+		return read.RefusedBy(err)
 	}
 	return client.IgnoreNotFound(r.Delete(ctx, live, client.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}))
 }
 
 // liveMemberService reads the Service with that UID; nil if it is gone, or no longer the cluster's.
 func (r *run) liveMemberService(ctx context.Context, ordinal int32, uid types.UID) (*corev1.Service, error) {
-	live, err := observe.Get[corev1.Service](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.MemberServiceName(r.cluster.Name, ordinal)})
+	live, err := read.Get[corev1.Service](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.MemberServiceName(r.cluster.Name, ordinal)})
 	if err != nil || live == nil || live.UID != uid || live.DeletionTimestamp != nil || !identity.Owns(r.cluster, live) {
 		return nil, err
 	}

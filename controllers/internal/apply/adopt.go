@@ -13,13 +13,14 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
 // adopt labels the claims that the cache can't see, and refuses to continue until the cache has
 // them.
-func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) error {
+func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *read.LiveClaims) error {
 	claims, err := a.toAdopt(ctx, cluster, found)
 	for _, claim := range claims {
 		if err := a.adoptClaim(ctx, cluster, claim); err != nil {
@@ -27,7 +28,7 @@ func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, f
 		}
 	}
 	if err == nil && len(claims) > 0 {
-		return observe.Refuse("claims were adopted: %d; the cache does not have them yet", len(claims))
+		return read.Refuse("claims were adopted: %d; the cache does not have them yet", len(claims))
 	}
 	return err
 }
@@ -35,14 +36,14 @@ func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, f
 // toAdopt returns the claims that the cache can't see and that become the cluster's. A claim
 // without our finalizer stays as it is if the Memcached is being deleted, or if another owner's
 // StatefulSet has the cluster's name.
-func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *observe.LiveClaims) (claims []action.ClaimRef, err error) {
+func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *read.LiveClaims) (claims []action.ClaimRef, err error) {
 	for i := range found.Unlabelled {
 		claim := &found.Unlabelled[i]
 		if !controllerutil.ContainsFinalizer(claim, cachev1alpha1.ClaimFinalizer) {
 			if cluster.DeletionTimestamp != nil {
 				continue
 			}
-			members, err := observe.Get[appsv1.StatefulSet](ctx, a.Reader.Live, client.ObjectKeyFromObject(cluster))
+			members, err := read.Get[appsv1.StatefulSet](ctx, a.Reader.Live, client.ObjectKeyFromObject(cluster))
 			if err != nil {
 				return claims, err
 			}
@@ -60,7 +61,7 @@ func (a *Applier) toAdopt(ctx context.Context, cluster *cachev1alpha1.Memcached,
 // that read it.
 func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcached, ref action.ClaimRef) error {
 	kept := cluster.DeletionTimestamp == nil && observe.PlanPolicy(cluster) == claims.Drain
-	adopted, err := a.patchClaim(ctx, cluster, ref, func(c *corev1.PersistentVolumeClaim) error {
+	adopted, err := a.writer(cluster).Patch(ctx, ref, func(c *corev1.PersistentVolumeClaim) error {
 		if !identity.OwnClaim(cluster.Name, c) {
 			return identity.NameTaken(c)
 		}

@@ -15,8 +15,8 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/drainer/contract"
@@ -125,7 +125,7 @@ func (a access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, se
 	}
 	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 	err = a.Client.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)
-	if observe.Denied(err) && !apierrors.IsForbidden(err) {
+	if read.Denied(err) && !apierrors.IsForbidden(err) {
 		return &unbound{cachev1alpha1.ReasonBindingForbidden, fmt.Sprintf("the API server denies to write Secret %s: %v", name, err)}
 	}
 	return mayNot(err, "create and patch", name)

@@ -17,6 +17,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/remembered"
 )
@@ -60,7 +61,7 @@ func TestMembersThatAreLeftAreNotDeletedByALaggingCache(t *testing.T) {
 		server := &oneStatefulSet{members: test.live}
 		a := &Applier{Clock: clock.RealClock{}, Client: server, Reader: &observe.Reader{Live: server}}
 		err := a.run(cluster, &observe.Objects{}).deleteMembers(t.Context(), action.DeleteMembers{UID: owned.UID})
-		if server.deleted != test.deleted || errors.Is(err, observe.ErrRefused) != test.refused {
+		if server.deleted != test.deleted || errors.Is(err, read.ErrRefused) != test.refused {
 			t.Errorf("%s: %d deleted, %v", what, server.deleted, err)
 		}
 	}
@@ -106,7 +107,7 @@ func TestNothingIsOwnedAgainByALaggingCache(t *testing.T) {
 		server := &oneMemcached{live: test.live}
 		a := &Applier{Clock: clock.RealClock{}, Client: server, Reader: &observe.Reader{Live: server}, Matches: &remembered.Matches{}}
 		err := a.run(cluster, &observe.Objects{}).applyService(t.Context())
-		if server.applied != test.applied || errors.Is(err, observe.ErrRefused) != test.refused {
+		if server.applied != test.applied || errors.Is(err, read.ErrRefused) != test.refused {
 			t.Errorf("%s: %d applied, %v", what, server.applied, err)
 		}
 	}

@@ -1,11 +1,14 @@
 package apply
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/receipt"
 )
 
 // event records an event about a write that succeeded.
@@ -31,7 +34,7 @@ func (r *run) tellMoved(a action.DeleteJob) {
 	default:
 		r.done.Moved = append(r.done.Moved, a.Moved)
 		settled := ""
-		if !a.Moved.Settled {
+		if !receipt.Numbers(a.Moved).Settled {
 			settled = "; clients still called it when spec.routing.patience was over"
 		}
 		r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "claim %s: while its member was leaving, %s%s", a.Claim.Name, summary(a.Moved), settled)
@@ -42,4 +45,10 @@ func (r *run) tellMoved(a action.DeleteJob) {
 // differ only in their note as one, and keeps the first note.
 func RelatedClaim(cluster *cachev1alpha1.Memcached, name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
+}
+
+func summary(of *action.Receipt) string {
+	r := receipt.Numbers(of)
+	return fmt.Sprintf("%d items found, %d added, %d already present, %d expired, %d invalidated, %d bytes",
+		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Bytes)
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -26,7 +26,7 @@ func (r *run) maySetReplicas(ctx context.Context, replicas int32) (stale bool, e
 	if err := r.lookForMembers(ctx, live, replicas); err != nil {
 		return false, err
 	}
-	return false, observe.RefusedBy(plan.MaySetReplicas(&live.Observed, replicas))
+	return false, read.RefusedBy(plan.MaySetReplicas(&live.Observed, replicas))
 }
 
 // mayMark asks plan.MayMark. All marks of a reconcile share one live read.
@@ -38,7 +38,7 @@ func (r *run) mayMark(ctx context.Context, claim action.ClaimRef) (*observe.View
 	if err := r.lookForMembers(ctx, live, live.StatefulSet.Replicas); err != nil {
 		return nil, err
 	}
-	return live, observe.RefusedBy(plan.MayMark(&live.Observed, claim.Ordinal))
+	return live, read.RefusedBy(plan.MayMark(&live.Observed, claim.Ordinal))
 }
 
 // live reads from the API server right before steps that can't be undone. Steps of the same kind
@@ -84,11 +84,11 @@ func (r *run) lookForMembers(ctx context.Context, live *observe.View, replicas i
 
 // allLabelled refuses if the cluster has claims that the cache can't see. They are adopted
 // after the plan's last step (labelFound).
-func (r *run) allLabelled(ctx context.Context, found *observe.LiveClaims) error {
+func (r *run) allLabelled(ctx context.Context, found *read.LiveClaims) error {
 	claims, err := r.toAdopt(ctx, r.cluster, found)
 	if err == nil && len(claims) > 0 {
 		r.unadopted = claims
-		return observe.Refuse("claims lack the label %s: %d", cachev1alpha1.LabelCluster, len(claims))
+		return read.Refuse("claims lack the label %s: %d", cachev1alpha1.LabelCluster, len(claims))
 	}
 	return err
 }
@@ -106,7 +106,7 @@ func (r *run) mayWriteList(ctx context.Context, a action.WriteList, locked *core
 			return err
 		}
 		if set := first.StatefulSet; set.Exists && set.Replicas == a.Replicas {
-			return observe.RefusedBy(plan.MayWriteList(&first.Observed, a))
+			return read.RefusedBy(plan.MayWriteList(&first.Observed, a))
 		}
 	}
 	live, err := r.live(ctx)
@@ -118,7 +118,7 @@ func (r *run) mayWriteList(ctx context.Context, a action.WriteList, locked *core
 			return err
 		}
 	}
-	return observe.RefusedBy(plan.MayWriteList(&live.Observed, a))
+	return read.RefusedBy(plan.MayWriteList(&live.Observed, a))
 }
 
 // mayMove asks plan.MayMove.
@@ -127,85 +127,17 @@ func (r *run) mayMove(ctx context.Context, a action.CreateMove) error {
 	if err != nil {
 		return err
 	}
-	return observe.RefusedBy(plan.MayMove(&live.Observed, a))
-}
-
-// mayDrain asks plan.MayDrain.
-func (r *run) mayDrain(ctx context.Context, a action.CreateDrain) error {
-	live, err := r.live(ctx)
-	if err != nil {
-		return err
-	}
-	with, err := r.Reader.WithUsers(ctx, r.cluster, live, a.Claim)
-	if err != nil {
-		return err
-	}
-	return observe.RefusedBy(plan.MayDrain(with, a))
-}
-
-// mayRelease asks claims.MayRelease about the live claim.
-func (r *run) mayRelease(ctx context.Context, pvc *corev1.PersistentVolumeClaim, why action.Release) error {
-	c, ours := observe.PlanClaim(r.cluster.Name, pvc)
-	if !ours {
-		return observe.Refuse("claim %s is not a member's", pvc.Name)
-	}
-	if why == action.BySetAside {
-		live, err := r.live(ctx)
-		if err != nil {
-			return err
-		}
-		return observe.RefusedBy(plan.MayHandOver(&live.Observed, &c))
-	}
-	live, err := r.liveTerms(ctx, why)
-	if err != nil {
-		return err
-	}
-	if why == action.ByPolicyRetain && c.Deleting {
-		if c.Where, err = r.Reader.Where(ctx, pvc, &c); err != nil {
-			return err
-		}
-	}
-	if err := claims.MayRelease(&live, &c, why); err != nil || why != action.ByUnrecoverable {
-		return observe.RefusedBy(err)
-	}
-	jobs, err := r.Reader.LiveJobs(ctx, r.cluster)
-	if err != nil {
-		return err
-	}
-	return observe.RefusedBy(claims.MayReleaseUnreadable(&jobs.Facts, &c))
-}
-
-// liveTerms reads the Memcached or the namespace if the reason for a release is about them. Other
-// reasons are on the claim.
-func (r *run) liveTerms(ctx context.Context, why action.Release) (claims.Terms, error) {
-	switch why {
-	case action.ByReceipt, action.BySkip, action.NeverBound:
-		return claims.Terms{}, nil
-	case action.ByNamespace:
-		terminates, err := observe.NamespaceTerminates(ctx, r.Reader.Live, r.cluster.Namespace)
-		return claims.Terms{NamespaceTerminating: terminates}, err
-	}
-	cluster, err := observe.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
-	if err != nil {
-		return claims.Terms{}, err
-	}
-	// If the Memcached was gone, one that exists now is another one, which keeps the claims that it
-	// finds.
-	gone := cluster == nil || cluster.DeletionTimestamp != nil || r.cluster.UID != "" && cluster.UID != r.cluster.UID
-	if gone {
-		return claims.Terms{Deleting: true}, nil
-	}
-	return claims.Terms{Policy: observe.PlanPolicy(cluster), ReleaseUnreadable: observe.ReleasesUnreadable(cluster)}, nil
+	return read.RefusedBy(plan.MayMove(&live.Observed, a))
 }
 
 // mayRemoveClusterFinalizer asks claims.MayRemoveClusterFinalizer.
 func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
-	found, err := r.Reader.LiveClaims(ctx, r.cluster)
+	found, err := r.claims.Reader.LiveClaims(ctx)
 	if err != nil {
 		return err
 	}
 	if err := r.allLabelled(ctx, found); err != nil {
 		return err // the refusal lasts until the cache has the adopted claims, which are then released
 	}
-	return observe.RefusedBy(claims.MayRemoveClusterFinalizer(&claims.Facts{Claims: found.Claims}))
+	return read.RefusedBy(claims.MayRemoveClusterFinalizer(&claims.Facts{Claims: found.Claims}))
 }

@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 
@@ -15,28 +14,10 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/observe"
 )
-
-// apart is the error of a write that no other write waits for, although others of its class do.
-type apart struct{ error }
-
-func (e apart) Unwrap() error { return e.error }
-
-// apartIf sets a denied write apart if the cluster can do without it for now. For example, an object
-// that exists stays as it is, with its present labels.
-func apartIf(canWait bool, err error) error {
-	if canWait && observe.Denied(err) {
-		return apart{err}
-	}
-	return err
-}
-
-func isApart(err error) bool {
-	var is apart
-	return errors.As(err, &is)
-}
 
 // If the API server denies what the spec asks for of a StatefulSet or a Deployment, such as a label,
 // its size is set alone, and all else stays as we have applied it last.
@@ -44,7 +25,7 @@ func isApart(err error) bool {
 // statefulSetSize sets the size alone, after the write that was denied, and returns why it was.
 func (r *run) statefulSetSize(ctx context.Context, a action.ApplyStatefulSet, denied error) error {
 	present := r.present.StatefulSet
-	if present == nil || !observe.Denied(denied) || ptr.Deref(present.Spec.Replicas, 1) == a.Replicas {
+	if present == nil || !read.Denied(denied) || ptr.Deref(present.Spec.Replicas, 1) == a.Replicas {
 		return denied
 	}
 	applied := lastApplied[appsac.StatefulSetApplyConfiguration](present)
@@ -59,12 +40,12 @@ func (r *run) statefulSetSize(ctx context.Context, a action.ApplyStatefulSet, de
 		err = applyLocked(ctx, r, present, applied)
 		r.done.MembersWritten = r.done.MembersWritten || err == nil
 	}
-	return worse(denied, err)
+	return write.Worse(denied, err)
 }
 
 // deploymentSize is statefulSetSize for a Deployment. It tells whether the size was written.
 func (r *run) deploymentSize(ctx context.Context, present *appsv1.Deployment, replicas int32, denied error) (written bool, err error) {
-	if present == nil || !observe.Denied(denied) || ptr.Deref(present.Spec.Replicas, 1) == replicas {
+	if present == nil || !read.Denied(denied) || ptr.Deref(present.Spec.Replicas, 1) == replicas {
 		return false, denied
 	}
 	applied := lastApplied[appsac.DeploymentApplyConfiguration](present)
@@ -73,7 +54,7 @@ func (r *run) deploymentSize(ctx context.Context, present *appsv1.Deployment, re
 	}
 	applied.Spec.WithReplicas(replicas)
 	err = applyLocked(ctx, r, present, applied)
-	return err == nil, worse(denied, err)
+	return err == nil, write.Worse(denied, err)
 }
 
 // applyLocked applies the configuration to exactly this version of the object.
@@ -86,7 +67,7 @@ func applyLocked[AC interface {
 	}
 	err := r.apply(ctx, AC(desired.WithResourceVersion(live.GetResourceVersion())))
 	if apierrors.IsConflict(err) {
-		return observe.Refuse("%s %s has changed: the cache is stale", identity.KindOf(live), live.GetName())
+		return read.Refuse("%s %s has changed: the cache is stale", identity.KindOf(live), live.GetName())
 	}
 	return err
 }

@@ -1,15 +1,12 @@
 package apply
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 
@@ -67,32 +64,5 @@ func TestWhatWasAppliedLastHasOurFieldsAlone(t *testing.T) {
 	d.ManagedFields = nil
 	if got := lastApplied[appsac.DeploymentApplyConfiguration](d); got != nil {
 		t.Errorf("nothing is known to be ours, and it is %v", got)
-	}
-}
-
-// Only what is denied for good is set apart. Another failure may have changed the object.
-func TestOnlyWhatIsDeniedIsSetApart(t *testing.T) {
-	webhook := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "denied the request"}}
-	for what, test := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"no error":         {nil, false},
-		"a webhook":        {webhook, true},
-		"wrapped":          {fmt.Errorf("apply: %w", webhook), true},
-		"a policy":         {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 413, Reason: metav1.StatusReasonRequestEntityTooLarge}}, true},
-		"a quota":          {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden}}, true},
-		"an invalid value": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid}}, true},
-		"a conflict":       {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict}}, false},
-		"too many":         {apierrors.NewTooManyRequests("later", 1), false},
-		"a failed webhook": {apierrors.NewInternalError(errors.New("failed calling webhook")), false},
-		"no answer":        {errors.New("EOF"), false},
-	} {
-		if got := isApart(apartIf(true, test.err)); got != test.want {
-			t.Errorf("%s: set apart: %v", what, got)
-		}
-		if isApart(apartIf(false, test.err)) {
-			t.Errorf("%s: set apart, although others wait for it", what)
-		}
 	}
 }

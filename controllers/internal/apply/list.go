@@ -20,8 +20,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/observe"
 )
 
 // applyListService notes whether the Service belongs to another owner. Then that Service gets no
@@ -93,7 +94,7 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 	}
 	made := r.Matches.Has(r.cluster, kindMade+kindEndpointSlice, &metav1.ObjectMeta{UID: r.cluster.UID}, 0)
 	if l.differs && (r.present.Endpoints != nil || made) {
-		live, err := observe.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.ListName(r.cluster.Name)})
+		live, err := read.Get[discoveryv1.EndpointSlice](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: build.ListName(r.cluster.Name)})
 		if err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 	case l.slice != nil && l.slice.AddressType != l.kind:
 		// The address type can't be changed. The deletion brings an event, and the next reconcile
 		// creates a new slice.
-		return r.deleteObject(ctx, l.slice)
+		return write.Delete(ctx, r.Client, l.slice)
 	}
 	stale := false
 	err := applyOwned(ctx, r, owned[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice, discoveryac.EndpointSliceApplyConfiguration, *discoveryac.EndpointSliceApplyConfiguration]{
@@ -122,7 +123,7 @@ func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error
 		r.done.Listed = l.wanted
 		r.list = build.TheList(r.cluster, r.ports, l.version, l.wanted)
 	}
-	return apartIf(l.slice == nil, err) // no client has been told of any member
+	return write.ApartIf(l.slice == nil, err) // no client has been told of any member
 }
 
 // tellMember writes the list that is in DNS to a member's pod.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,7 @@ func (r *run) createMove(ctx context.Context, a action.CreateMove) error {
 		Claim: a.Claim.Name, UID: a.Claim.UID, Ordinal: a.Claim.Ordinal, Target: a.Target, Members: a.Members, Lost: a.Lost,
 		Prepared: a.Prepared, Leases: a.Leases, Ports: r.ports,
 	})
-	if err := r.createJob(ctx, job); err != nil {
+	if err := r.claims.CreateJob(ctx, job); err != nil {
 		return err
 	}
 	r.done.Moves = append(r.done.Moves, *job)
@@ -56,13 +57,13 @@ func (r *run) beginMove(ctx context.Context, a action.BeginMove) error {
 		return err
 	}
 	if err := plan.MayBegin(&live.Observed, a); err != nil {
-		return observe.RefusedBy(err)
+		return read.RefusedBy(err)
 	}
 	for i := range r.present.DrainerPods {
 		pod := &r.present.DrainerPods[i]
 		d, job := identity.DutyOf(pod), metav1.GetControllerOfNoCopy(pod)
 		ours := slices.ContainsFunc(live.Moves, func(j claims.Job) bool { return job != nil && j.UID == job.UID })
-		if !ours || d.Claim != a.Claim.UID || d.Target != a.Target || !d.Waits || observe.DrainerEnded(pod) {
+		if !ours || d.Claim != a.Claim.UID || d.Target != a.Target || !d.Waits || read.DrainerEnded(pod) {
 			continue
 		}
 		begin := a.Target
@@ -81,7 +82,7 @@ func (r *run) beginMove(ctx context.Context, a action.BeginMove) error {
 func (r *run) recordMoved(ctx context.Context, a action.RecordMoved) error {
 	if a.Receipt != nil {
 		if err := a.Receipt.AddsUp(ring.Source(a.Claim.UID, a.Target)); err != nil {
-			return observe.Refuse("this is no receipt of the move: %v", err)
+			return read.Refuse("this is no receipt of the move: %v", err)
 		}
 	}
 	if a.Receipt == nil {
@@ -90,12 +91,12 @@ func (r *run) recordMoved(ctx context.Context, a action.RecordMoved) error {
 			return err
 		}
 		if err := plan.MayRecordSkip(&live.Observed, a); err != nil {
-			return observe.RefusedBy(err)
+			return read.RefusedBy(err)
 		}
 	}
-	recorded, err := r.annotateClaim(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+	recorded, err := r.claims.Annotate(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		if a.Receipt == nil && c.Annotations[cachev1alpha1.AnnotationMove] != cachev1alpha1.MoveSkip {
-			return observe.Refuse("claim %s is not annotated with a skip", c.Name)
+			return read.Refuse("claim %s is not annotated with a skip", c.Name)
 		}
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationMoved, strconv.FormatInt(a.Serial, 10))
 		delete(c.Annotations, cachev1alpha1.AnnotationMove)

@@ -18,12 +18,14 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
 func (r *run) applyService(ctx context.Context) error {
-	return apartIf(r.present.Service != nil, applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
+	return write.ApartIf(r.present.Service != nil, applyOwned(ctx, r, owned[corev1.Service, *corev1.Service, coreac.ServiceApplyConfiguration, *coreac.ServiceApplyConfiguration]{
 		kind: kindService, name: r.cluster.Name, current: r.present.Service, extract: coreac.ExtractService,
 		desired: func() *coreac.ServiceApplyConfiguration { return build.Service(r.cluster) },
 	}))
@@ -56,7 +58,7 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 		variant: int32(len(servers)) ^ r.ports.Variant(), differs: differs, stale: &stale, locked: locked,
 	})
 	r.done.ListWritten = err == nil
-	err = apartIf(r.cluster.Spec.Storage == nil, err) // it only names the Service
+	err = write.ApartIf(r.cluster.Spec.Storage == nil, err) // it only names the Service
 	if err == nil && !stale && r.present.ServerList == nil {
 		r.listMade = &a
 	}
@@ -67,7 +69,7 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 }
 
 func (r *run) applyNetworkPolicy(ctx context.Context) error {
-	return apartIf(r.present.NetworkPolicy != nil, applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
+	return write.ApartIf(r.present.NetworkPolicy != nil, applyOwned(ctx, r, owned[networkingv1.NetworkPolicy, *networkingv1.NetworkPolicy, networkingac.NetworkPolicyApplyConfiguration, *networkingac.NetworkPolicyApplyConfiguration]{
 		kind: kindNetworkPolicy, name: r.cluster.Name, current: r.present.NetworkPolicy, extract: networkingac.ExtractNetworkPolicy,
 		desired: func() *networkingac.NetworkPolicyApplyConfiguration {
 			return build.NetworkPolicy(r.cluster, r.Options, r.ports)
@@ -128,7 +130,7 @@ func applyOwned[T any, P interface {
 		if w.current == nil || !metav1.IsControlledBy(w.current, r.cluster) || w.current.GetDeletionTimestamp() != nil {
 			return nil
 		}
-		return r.deleteObject(ctx, w.current)
+		return write.Delete(ctx, r.Client, w.current)
 	}
 	if w.current == nil {
 		stale, err := create[T, P](ctx, r, w.kind, w.name, desired)
@@ -145,7 +147,7 @@ func applyOwned[T any, P interface {
 		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 		err := r.apply(ctx, AC(desired.WithResourceVersion(w.current.GetResourceVersion())))
 		if apierrors.IsConflict(err) {
-			return observe.Refuse("%s %s has changed: the cache is stale", identity.KindOf(w.current), w.name)
+			return read.Refuse("%s %s has changed: the cache is stale", identity.KindOf(w.current), w.name)
 		}
 		return err
 	}
@@ -191,12 +193,12 @@ func (r *run) mayOwn(ctx context.Context) error {
 	if r.owns {
 		return nil
 	}
-	live, err := observe.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
+	live, err := read.Get[cachev1alpha1.Memcached](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
 	switch {
 	case err != nil:
 		return err
 	case live == nil || live.UID != r.cluster.UID || live.DeletionTimestamp != nil:
-		return observe.Refuse("Memcached %s was deleted: the cache is stale", r.cluster.Name)
+		return read.Refuse("Memcached %s was deleted: the cache is stale", r.cluster.Name)
 	}
 	r.owns = true
 	return nil
@@ -235,7 +237,7 @@ func create[T any, P interface {
 			return false, err
 		}
 	}
-	object, err := observe.Get[T, P](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
+	object, err := read.Get[T, P](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
 	switch {
 	case err != nil:
 		return false, err
@@ -249,7 +251,7 @@ func create[T any, P interface {
 	// The cache can't see the object without its labels. Apply restores them, on exactly the object
 	// that was read.
 	if err = r.apply(ctx, AC(desired.WithResourceVersion(object.GetResourceVersion()))); apierrors.IsConflict(err) {
-		err = observe.Refuse("%s %s has just changed", identity.KindOf(object), name)
+		err = read.Refuse("%s %s has just changed", identity.KindOf(object), name)
 	}
 	return false, err
 }

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/rollout"
 )
 
@@ -124,7 +124,7 @@ func (r *run) noteTemplateWrite(turns *rollout.Turns, d *templateDecision, err e
 // notApplied tells whether the error proves that the API server changed nothing.
 func notApplied(err error) bool {
 	var answer apierrors.APIStatus
-	return errors.Is(err, observe.ErrRefused) || errors.Is(err, errStale) || errors.As(err, &answer) &&
+	return errors.Is(err, read.ErrRefused) || errors.Is(err, errStale) || errors.As(err, &answer) &&
 		answer.Status().Code >= http.StatusBadRequest && answer.Status().Code < http.StatusInternalServerError
 }
 

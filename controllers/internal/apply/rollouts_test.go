@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 )
 
 func TestATurnIsGivenBackWhereTheAPIServerRefuses(t *testing.T) {
@@ -16,7 +16,7 @@ func TestATurnIsGivenBackWhereTheAPIServerRefuses(t *testing.T) {
 		back bool
 	}{
 		"forbidden":          {apierrors.NewForbidden(schema.GroupResource{}, "a", nil), true},
-		"refused by a check": {observe.Refuse("no"), true},
+		"refused by a check": {read.Refuse("no"), true},
 		"the cache is stale": {errStale, true},
 		"no answer":          {errors.New("the connection broke"), false},
 		"its own troubles":   {apierrors.NewInternalError(errors.New("etcd")), false},

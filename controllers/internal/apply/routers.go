@@ -19,8 +19,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -178,7 +179,7 @@ func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 	differs := false
 	if wanted {
 		if t, differs = r.tableOf(a, current); differs {
-			live, err := observe.Get[corev1.ConfigMap](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
+			live, err := read.Get[corev1.ConfigMap](ctx, r.Reader.Live, client.ObjectKey{Namespace: r.cluster.Namespace, Name: name})
 			if err != nil {
 				return err
 			}
@@ -187,7 +188,7 @@ func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 			}
 			current = live
 			if t, differs = r.tableOf(a, live); t == nil {
-				return observe.Refuse("routers are told of state %s only after the one before: the cache is stale", a.State)
+				return read.Refuse("routers are told of state %s only after the one before: the cache is stale", a.State)
 			}
 		}
 	}
@@ -204,7 +205,7 @@ func (r *run) writeTable(ctx context.Context, a action.WriteTable) error {
 	if err == nil && t != nil {
 		r.table = t.Number
 	}
-	return apartIf(current == nil && len(r.present.Routers.Pods) == 0, err) // no router has been told of any member
+	return write.ApartIf(current == nil && len(r.present.Routers.Pods) == 0, err) // no router has been told of any member
 }
 
 // tellRouter writes the number of the routers' table on a router's pod, so that the kubelet updates

@@ -9,6 +9,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
@@ -20,14 +21,14 @@ func (r *run) growClaim(ctx context.Context, a action.GrowClaim) error {
 	}
 	size := resource.NewQuantity(a.Size, resource.BinarySI)
 	var after *corev1.PersistentVolumeClaim
-	asked, err := r.patchClaim(ctx, r.cluster, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+	asked, err := r.claims.Patch(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		after = c
 		live, ours := observe.PlanClaim(r.cluster.Name, c)
 		if !ours {
-			return observe.Refuse("claim %s is not a member's", c.Name)
+			return read.Refuse("claim %s is not a member's", c.Name)
 		}
 		if err := claims.MayGrow(&live, a.Size); err != nil {
-			return observe.RefusedBy(err)
+			return read.RefusedBy(err)
 		}
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = *size
 		return nil
@@ -37,7 +38,7 @@ func (r *run) growClaim(ctx context.Context, a action.GrowClaim) error {
 		r.Reader.GrowthRefused.Note(r.cluster, r.now, why)
 	}
 	switch {
-	case observe.Denied(err):
+	case read.Denied(err):
 		refused(err.Error())
 		return nil
 	case asked && after.Spec.Resources.Requests.Storage().Value() < a.Size:

@@ -84,3 +84,5 @@ func FuzzProgress(f *testing.F) {
 		}
 	})
 }
+
+func lastProgress(log []byte) *contract.Progress { return lastLine(log, progressOf) }

@@ -2,7 +2,6 @@ package claims
 
 import (
 	"fmt"
-	"slices"
 
 	"example.com/memcached-operator/controllers/internal/action"
 )
@@ -62,19 +61,26 @@ func MayHandOver(live *Facts, c *Claim, movesNow string) error {
 	if movesNow != "" && c.LeavingSince.IsZero() {
 		return fmt.Errorf("%s may bring older items to the member of claim %s", movesNow, c.Name)
 	}
-	for i := range live.Claims {
-		a := &live.Claims[i]
-		if a.Aside && a.UID != c.UID && a.Volume == c.Volume && a.Finalizer && !a.Deleting && !a.Pending {
-			return unless(c.Deleting, "claim %s is not being deleted", c.Name)
+	var refused error
+	live.anyOf(c, func(c *Claim) bool {
+		bound := live.anyClaim(func(a *Claim) bool {
+			return a.Aside && a.UID != c.UID && a.Volume == c.Volume && a.Finalizer && !a.Deleting && !a.Pending
+		})
+		switch {
+		case !bound:
+			refused = fmt.Errorf("no other claim is bound to volume %s yet", c.Volume)
+		case !c.Deleting:
+			refused = fmt.Errorf("claim %s is not being deleted", c.Name)
 		}
-	}
-	return fmt.Errorf("no other claim is bound to volume %s yet", c.Volume)
+		return refused != nil
+	})
+	return refused
 }
 
 // MaySkipAside is asked before a claim that waits for a volume is annotated with a skip: a person
 // has skipped the claim that has the volume. It needs Claims.
 func MaySkipAside(live *Facts, c *Claim) error {
-	given := slices.ContainsFunc(live.Claims, func(s Claim) bool {
+	given := live.anyClaim(func(s *Claim) bool {
 		return s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == Skip
 	})
 	return unless(given && c.Aside && c.Pending, "no person has given up the claim whose volume claim %s is to take over", c.Name)
@@ -87,7 +93,7 @@ func (w *Work) HandOver(f *Facts, c, aside *Claim, movesNow string) (DrainPhase,
 	case aside == nil:
 		return Waiting, SettingAside, fmt.Sprintf("it takes over volume %s", c.Volume)
 	case MayHandOver(f, c, movesNow) == nil:
-		w.Do(action.ReleaseClaim{Claim: c.Ref(), Why: action.BySetAside})
+		f.each(c, func(_ *Claim, ref action.ClaimRef) { w.Do(action.ReleaseClaim{Claim: ref, Why: action.BySetAside}) })
 	case c.LeavingSince.IsZero() && movesNow != "":
 		return Waiting, SettingAside, fmt.Sprintf("claim %s takes over its volume when %s has ended, which may bring older items to its member", aside.Name, movesNow)
 	}
@@ -97,12 +103,26 @@ func (w *Work) HandOver(f *Facts, c, aside *Claim, movesNow string) (DrainPhase,
 // ReturnVolume binds a reserved volume to its first claim again when that claim is released, unless
 // the other claim has the volume already. Without this the volume would stay reserved forever.
 func (w *Work) ReturnVolume(f *Facts, c *Claim) {
-	if aside := f.AsideOf(c); MayReturn(c, aside != nil && !aside.Pending) == nil {
-		w.Do(action.ReturnVolume{Claim: c.Ref(), Volume: c.Volume, From: c.AsideName})
-	}
+	f.each(c, func(c *Claim, ref action.ClaimRef) {
+		if _, aside := f.takerOf(c); MayReturn(c, aside != nil && !aside.Pending) == nil {
+			w.Do(action.ReturnVolume{Claim: ref, Volume: c.Volume, From: c.AsideName})
+		}
+	})
 }
 
-const orSkip = "annotate the claim with cache.example.com/drain=skip to give its items up"
+func (d *decision) orSkip() string {
+	return "annotate the claim with cache.example.com/drain=skip to give its " + d.Names.data() + " up"
+}
+
+// setAside deletes the claim, and the others of its unit: from then on their volumes are set aside like
+// those of claims that other clients deleted.
+func (d *decision) setAside(c *Claim) {
+	d.each(c, func(c *Claim, ref action.ClaimRef) {
+		if !c.Deleting {
+			d.Do(action.SetAside{Claim: ref})
+		}
+	})
+}
 
 // setAsideDeleted sets aside the volume of a claim that was deleted before its drain.
 func (d *decision) setAsideDeleted() (DrainPhase, string, string) {
@@ -114,30 +134,40 @@ func (d *decision) setAsideDeleted() (DrainPhase, string, string) {
 	case NotLookedAt, Forbidden:
 		return Failed, ClaimDeleted, fmt.Sprintf("it was deleted before its drain, so nothing can mount it any more, and the operator has no right "+
 			"to set its volume aside: when no pod uses the claim, an administrator can reserve volume %s for claim %s "+
-			"(docs/runbook.md, ClaimDeleted); or %s", c.Volume, c.AsideName, orSkip)
+			"(docs/runbook.md, ClaimDeleted); or %s", c.Volume, c.AsideName, d.orSkip())
 	case Gone:
-		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + orSkip
+		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + d.orSkip()
 	case Elsewhere:
-		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is bound to another claim, or to none: " + orSkip
+		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is bound to another claim, or to none: " + d.orSkip()
 	case Promised:
 		return Waiting, SettingAside, fmt.Sprintf("it was deleted while it takes over volume %s, which is set aside once more then", c.Volume)
 	case Here, Reserved:
 	}
 	// Even a pod that has ended keeps the claim in use.
 	d.DeleteJob(d.job, "its claim was deleted: the volume is set aside")
+	if d.anyOf(c, func(c *Claim) bool { return !c.Deleting }) {
+		d.setAside(c)
+		return Waiting, SettingAside, "another claim of its member was deleted: the volumes of all are set aside, and drained from there"
+	}
 	if MayReserve(c) != nil {
 		return Waiting, SettingAside, "it was deleted; when no pod uses it any more, its volume is set aside, and drained from there"
 	}
-	d.Do(action.ReserveVolume{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName}, action.CreateAside{Claim: c.Ref(), Volume: c.Volume, To: c.AsideName, StoredBy: d.StoredBy(c)})
+	d.each(c, func(c *Claim, ref action.ClaimRef) {
+		if _, taker := d.takerOf(c); taker == nil {
+			d.Do(action.ReserveVolume{Claim: ref, Volume: c.Volume, To: c.AsideName}, action.CreateAside{Claim: ref, Volume: c.Volume, To: c.AsideName})
+		}
+	})
 	return Waiting, SettingAside, "it was deleted; its volume is being set aside, to be drained from there"
 }
 
 // skipAside applies a person's skip to the claim that was to take over the volume, because that
 // claim would wait for the volume forever. The aside claim is released first.
 func (d *decision) skipAside(aside *Claim) (DrainPhase, string, string) {
-	if aside.Request != Skip && MaySkipAside(d.Facts, aside) == nil {
-		d.Do(action.SkipAside{Claim: aside.Ref()})
-	}
+	d.each(aside, func(a *Claim, ref action.ClaimRef) {
+		if a.Request != Skip && MaySkipAside(d.Facts, a) == nil {
+			d.Do(action.SkipAside{Claim: ref})
+		}
+	})
 	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, is released first"
 }
 
@@ -146,12 +176,16 @@ func (d *decision) skipAside(aside *Claim) (DrainPhase, string, string) {
 func (d *decision) setAsideForReturn(s DrainState) DrainState {
 	c := &s.Claim
 	waits := s.Phase == Failed || s.Phase == Held
-	if !waits || c.Aside || c.Deleting || c.Ordinal >= d.Wanted || MaySetAside(d.Facts, c) != nil {
+	if !waits || c.Aside || c.Deleting || !d.Wanted.Has(c.Ordinal) || MaySetAside(d.Facts, c) != nil {
 		return s
 	}
-	d.Do(action.SetAside{Claim: c.Ref()})
+	d.setAside(c)
 	return s.is(Waiting, SettingAside, "its volume is being set aside: its member is to return")
 }
+
+// keepsMemberAway tells whether the claim can't be kept under its name: its member is to return, and
+// needs the name, or Kubernetes is about to delete the claim.
+func (d *decision) keepsMemberAway(c *Claim) bool { return d.Wanted.Has(c.Ordinal) || c.OwnedByPod }
 
 // setAsideRetained keeps a departed member's volume under another name, because the
 // member needs the claim's own name to return. Retained claims have no finalizer; this
@@ -164,14 +198,17 @@ func (d *decision) setAsideRetained(s DrainState) DrainState {
 		s.Why = action.NeverBound
 		return s.is(Releasing, "", "")
 	case c.Where != Here:
-		return s.is(Failed, InTheWay, fmt.Sprintf("spec.drain.policy Retain keeps it, and member %d can't return before it is gone: %s; "+
-			"delete the claim when you have taken what you need from it, or set spec.drain.policy to Drain", c.Ordinal, c.WhyNotSetAside()))
+		return s.is(Failed, InTheWay, fmt.Sprintf("%s Retain keeps it, and member %d can't return before it is gone: %s; "+
+			"delete the claim when you have taken what you need from it, or set %s to Drain", d.Names.policy(), c.Ordinal, c.WhyNotSetAside(), d.Names.policy()))
 	case d.job != nil:
 		d.DeleteJob(d.job, "its claim is kept, and set aside")
 		return s.is(Waiting, SettingAside, "its volume is set aside when its drainer is gone")
-	case !c.Finalizer:
-		d.Do(action.AddClaimFinalizer{Claim: c.Ref()})
 	}
-	d.Do(action.SetAside{Claim: c.Ref()})
+	d.each(c, func(c *Claim, ref action.ClaimRef) {
+		if !c.Finalizer {
+			d.Do(action.AddClaimFinalizer{Claim: ref})
+		}
+	})
+	d.setAside(c)
 	return s.is(Waiting, SettingAside, "its volume is kept by another claim: its member is to return")
 }

@@ -4,11 +4,13 @@
 // asks its checks (May…) about live state.
 //
 //	claim.go       what is known of one claim        facts.go       all claims, their Jobs and pods
+//	unit.go        the claims of one member           end.go         the owner or the namespace goes
 //	release.go     when a claim is released          aside.go       how a volume gets another claim
 //	drain.go       Decide: each claim's next step    retry.go       what failed or was refused, and is tried again
 package claims
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -16,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/drainer/contract"
 )
 
 // DrainPolicy says what happens to the claims of departed members.
@@ -40,13 +41,23 @@ const (
 	Hold      Request = "hold"
 )
 
-// Claim is a member's claim, present or past.
+// Claim is a member's claim, present or past, or a unit of such claims (Together).
 type Claim struct {
 	Name    string
 	UID     types.UID
 	Ordinal int32
+	// Template is the name of its claim template, if a member may have several claims.
+	Template string
+	// With has the UIDs of the other claims of a unit, joined by commas; empty for one claim.
+	With string
 	// Finalizer: the claim has our finalizer.
 	Finalizer bool
+	// Protected: the operator has seen the claim while its member was wanted, or has set its volume
+	// aside. Labelled: it has the owner's label.
+	Protected, Labelled bool
+	// OwnedByPod: Kubernetes deletes the claim when its member's pod is gone. OwnedBySet: it does so
+	// when the StatefulSet is gone.
+	OwnedByPod, OwnedBySet bool
 	// Adopted: the claim existed before its member, so its volume may have more data than a cache.
 	Adopted bool
 	// Aside: the claim takes over the volume of a deleted claim of this ordinal.
@@ -84,7 +95,7 @@ type Claim struct {
 	// started when it was told to leave.
 	NotStartedYet, NeverStarted bool
 	// Receipt is the receipt that was recorded on the claim; nil if there is none.
-	Receipt *contract.Receipt
+	Receipt *action.Receipt
 	// Request is a person's, by annotation.
 	Request Request
 	// Moved is the serial of the ring by which the member's items were last moved. For an aside
@@ -130,6 +141,15 @@ var markPending = time.Unix(1<<40, 0)
 // PlanMark notes that the claim is about to get the leaving mark, with a higher number than all
 // others.
 func (c *Claim) PlanMark() { c.LeavingSince, c.Left = markPending, math.MaxInt64 }
+
+// PlanUnmark notes that the claim is about to lose the leaving mark, and all that came with it. A
+// person's skip or retry was about that departure; a hold stays.
+func (c *Claim) PlanUnmark() {
+	c.LeavingSince, c.Left, c.Decided, c.Policy, c.Receipt, c.Attempts = time.Time{}, 0, false, Drain, nil, action.Attempts{}
+	if c.Request != Hold {
+		c.Request = NoRequest
+	}
+}
 
 // MarkPending tells whether the leaving mark is planned and not written yet.
 func (c *Claim) MarkPending() bool { return c.LeavingSince.Equal(markPending) }
@@ -181,11 +201,27 @@ type Terms struct {
 	Policy DrainPolicy
 	// ReleaseUnreadable: spec.drain.onUnrecoverable is Release.
 	ReleaseUnreadable bool
-	// Deleting: the Memcached is being deleted, or is gone already.
+	// Deleting: the owner is being deleted, or is gone already.
 	Deleting bool
+	// SetGone: the StatefulSet is being deleted, or is gone.
+	SetGone bool
 	// NamespaceTerminating: no pod can be created in the namespace any more.
 	NamespaceTerminating bool
+	// Names are the words of messages.
+	Names Names
 }
+
+// Names are the words of messages; each that is empty is a Memcached's.
+type Names struct {
+	// Owner of the claims: "the Memcached". Data that a volume has: "items". Policy is the field:
+	// "spec.drain.policy". NoSurvivors says why there are none: "the cluster hibernates".
+	Owner, Data, Policy, NoSurvivors string
+}
+
+func (n Names) owner() string       { return cmp.Or(n.Owner, "the Memcached") }
+func (n Names) data() string        { return cmp.Or(n.Data, "items") }
+func (n Names) policy() string      { return cmp.Or(n.Policy, "spec.drain.policy") }
+func (n Names) noSurvivors() string { return cmp.Or(n.NoSurvivors, "the cluster hibernates") }
 
 // PolicyFor is the policy for the claim of a departed member. The decision written when the member
 // left overrides the present spec; a person who asks for a retry wants the claim drained.

@@ -6,7 +6,6 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/drainer/contract"
 )
 
 // change changes a claim for a test.
@@ -33,7 +32,7 @@ func where(w claims.Where) change       { return func(c *claims.Claim) { c.Where
 
 func receipt(source string) change {
 	return func(c *claims.Claim) {
-		c.Receipt = &contract.Receipt{Version: 1, Source: source, Complete: true, Found: 4, Outcomes: contract.Outcomes{Added: 4}}
+		c.Receipt = &action.Receipt{Source: source}
 	}
 }
 
@@ -110,7 +109,7 @@ func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
 		},
 	} {
 		for _, s := range scenes {
-			refusals(t, func(c *claims.Claim) error { return claims.MayRelease(&s.terms, c, why) }, map[*claims.Claim]string{s.claim: s.want})
+			refusals(t, func(c *claims.Claim) error { return claims.MayRelease(&s.terms, c, why, false) }, map[*claims.Claim]string{s.claim: s.want})
 		}
 	}
 }

@@ -46,9 +46,9 @@ func (d *decision) member() (deleted string) {
 		_, _, deleted = d.skipAside(aside)
 	case c.Request == Skip && !c.HandsOver(aside):
 		d.ReturnVolume(d.Facts, c)
-		d.Do(action.ReleaseClaim{Claim: c.Ref(), Why: action.BySkip})
+		d.releaseEach(c, action.BySkip)
 	case c.Volume == "":
-		d.Do(action.ReleaseClaim{Claim: c.Ref(), Why: action.NeverBound})
+		d.releaseEach(c, action.NeverBound)
 	default:
 		_, _, deleted = d.setAsideDeleted()
 	}
@@ -90,7 +90,7 @@ func (d *decision) drain(slots int) DrainState {
 	switch why, release := d.reasonToRelease(d.Terms, c); {
 	case release && d.MemberExists(c):
 		return state.is(d.shutsDown())
-	case why == action.ByPolicyRetain && !c.Aside && !c.Deleting && c.Ordinal < d.Wanted: // it keeps its member from returning
+	case why == action.ByPolicyRetain && !c.Aside && !c.Deleting && d.keepsMemberAway(c):
 		return d.setAsideRetained(state)
 	case why == action.ByPolicyRetain && c.Deleting && c.CanBeSetAside() && continues:
 		return d.follow(state)
@@ -110,7 +110,7 @@ func (d *decision) drain(slots int) DrainState {
 	case c.Deleting && !continues:
 		return state.is(d.setAsideDeleted())
 	case d.Stranded(c):
-		return state.is(Failed, ClaimDeleted, fmt.Sprintf("it was to take over volume %s, which is gone, or bound to another claim: %s", c.Volume, orSkip))
+		return state.is(Failed, ClaimDeleted, fmt.Sprintf("it was to take over volume %s, which is gone, or bound to another claim: %s", c.Volume, d.orSkip()))
 	case d.job != nil:
 		return d.follow(state)
 	}
@@ -124,16 +124,17 @@ func (d *decision) shutsDown() (phase DrainPhase, reason, message string) {
 // begin starts the drain of a claim that has no Job, as soon as nothing forbids it.
 func (d *decision) begin(state DrainState, slots int) DrainState {
 	c := d.c
-	if c.Request == Retry {
-		d.Do(action.ClearRetry{Claim: c.Ref()}) // the drain is about to start anyway
-	}
+	d.Do(d.clearRetry(c)...) // the drain is about to start anyway
 	switch {
 	case c.Request == Hold:
 		return state.is(Held, HeldByRequest, "remove the annotation cache.example.com/drain=hold to start the drain")
 	case d.MemberExists(c):
 		return state.is(d.shutsDown())
-	case d.Survivors == 0:
-		return state.is(Waiting, Hibernating, "the cluster hibernates: the drain starts when members return")
+	case d.Survivors.Count == 0:
+		return state.is(Waiting, Hibernating, d.Names.noSurvivors()+": the drain starts when members return")
+	case d.AsideFirst && MaySetAside(d.Facts, c) == nil:
+		d.setAside(c)
+		return state.is(Waiting, SettingAside, "its volume is being set aside, to be drained from there")
 	case slots <= 0:
 		return state.is(Waiting, InTurn, "another drain is under way")
 	}
@@ -141,20 +142,18 @@ func (d *decision) begin(state DrainState, slots int) DrainState {
 		d.WakeAfter(d.Now, d.WaitsUntil)
 		return state.is(Waiting, reason, message)
 	}
-	d.Do(action.CreateDrain{Claim: c.Ref(), Survivors: d.Survivors, NeverStarted: c.NeverStarted})
+	d.Do(action.CreateDrain{Claim: c.Ref(), With: d.others(c), Survivors: d.Survivors, NeverStarted: c.NeverStarted})
 	return state.is(Draining, "", "")
 }
 
-// Unmounted tells what a drain of the claim waits for until no pod uses the volume and no member
-// returns empty; the reason is empty if it waits for nothing.
+// Unmounted tells what a drain of the claim waits for until no pod uses the volume; the reason is
+// empty if it waits for nothing.
 func (f *Facts) Unmounted(c *Claim) (reason, message string) {
 	switch {
 	case f.MemberExists(c):
 		return PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal)
 	case slices.Contains(f.ClaimsWithDrainerPod, c.UID):
 		return InTurn, "the pod of an earlier drain of this claim is still there"
-	case f.WaitsForReturn() != "":
-		return InTurn, f.WaitsForReturn()
 	}
 	return "", ""
 }
@@ -165,11 +164,11 @@ func (d *decision) follow(state DrainState) DrainState {
 	if job.Deleting {
 		return state.is(Waiting, InTurn, "an earlier Job of this drain is being deleted")
 	}
-	if why := d.WaitsForReturn(); why != "" && job.MayRun() {
-		d.DeleteJob(job, why)
-		return state.is(Waiting, InTurn, why)
+	if d.WaitsForReturn != "" && job.MayRun() {
+		d.DeleteJob(job, d.WaitsForReturn)
+		return state.is(Waiting, InTurn, d.WaitsForReturn)
 	}
-	a := Attempt{What: "drain", Claim: c, Job: job, Retry: c.Request == Retry, Clear: action.ClearRetry{Claim: c.Ref()}, WayOut: wayOut}
+	a := Attempt{What: "drain", Claim: c, Job: job, Retry: c.Request == Retry, Clear: d.clearRetry(c), WayOut: d.wayOut()}
 	if job.State != JobActive {
 		a.Invalid = job.drained(c)
 		a.Retry = a.Retry && !c.Deleting
@@ -193,5 +192,35 @@ func (d *decision) follow(state DrainState) DrainState {
 	return state.is(o.Phase, o.Reason, o.Message)
 }
 
-const wayOut = "the claim is kept: see the drainer's log, then annotate the claim with " +
-	"cache.example.com/drain=retry, or =skip to give its items up"
+func (d *decision) wayOut() string {
+	return "the claim is kept: see the drainer's log, then annotate the claim with " +
+		"cache.example.com/drain=retry, or =skip to give its " + d.Names.data() + " up"
+}
+
+// clearRetry takes a person's request for a retry off each claim that has it.
+func (d *decision) clearRetry(c *Claim) (clear []action.Action) {
+	d.each(c, func(c *Claim, ref action.ClaimRef) {
+		if c.Request == Retry {
+			clear = append(clear, action.ClearRetry{Claim: ref})
+		}
+	})
+	return clear
+}
+
+func (d *decision) releaseEach(c *Claim, why action.Release) {
+	d.each(c, func(_ *Claim, ref action.ClaimRef) { d.Do(action.ReleaseClaim{Claim: ref, Why: why}) })
+}
+
+// MayDrain is asked about the live claim before its drain begins: its member has left, and no more
+// drains run than allowed. c is nil if the claim is gone. It needs Jobs.
+func MayDrain(live *Facts, c *Claim, ref action.ClaimRef, parallelism int32) error {
+	switch {
+	case c == nil || c.Deleting:
+		return fmt.Errorf("claim %s is being deleted", ref.Name)
+	case c.LeavingSince.IsZero():
+		return fmt.Errorf("claim %s is a member's", ref.Name)
+	case !c.Finalizer:
+		return fmt.Errorf("claim %s lacks the finalizer", ref.Name)
+	}
+	return unless(live.Slots(parallelism) > 0, "%d drains run already", parallelism)
+}

@@ -1,14 +1,13 @@
 package claims
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/controllers/internal/serial"
 )
 
 // Facts are what was observed of claims, and of what uses them. Nothing changes them.
@@ -16,8 +15,9 @@ type Facts struct {
 	Now time.Time
 	// Pods has the ordinals of the member pods that exist, in any phase.
 	Pods []int32
-	// Claims in any order.
+	// Claims in any order. Units has the claims of units that have several (Together).
 	Claims []Claim
+	Units  map[types.UID][]Claim
 	// Obstructed has the claims whose last step the API server refused, by their UIDs.
 	Obstructed map[types.UID]Obstruction
 	// Jobs drain claims.
@@ -133,30 +133,52 @@ func (f *Facts) DrainsByItself(t *Terms, c *Claim) bool {
 }
 
 // AsideOf returns the claim that takes over the volume of a claim that is being deleted, or nil. An
-// aside claim that was deleted itself counts as long as it has the volume.
-func (f *Facts) AsideOf(c *Claim) *Claim {
+// aside claim that was deleted itself counts as long as it has the volume. Of a unit, each volume must
+// have such a claim.
+func (f *Facts) AsideOf(c *Claim) (aside *Claim) {
 	if !c.HasVolumeToHandOver() {
 		return nil
 	}
-	var found *Claim
-	for i := range f.Claims {
-		a := &f.Claims[i]
-		if !a.Aside || a.Volume != c.Volume || a.UID == c.UID || a.Deleting && a.Where != Here || a.Pending && a.Name != c.AsideName {
-			continue
+	missing := f.anyOf(c, func(c *Claim) bool {
+		unit, _ := f.takerOf(c)
+		if aside == nil {
+			aside = unit
 		}
-		if found == nil || found.Deleting {
-			found = a
-		}
+		return unit == nil
+	})
+	if missing {
+		return nil
 	}
-	return found
+	return aside
+}
+
+// takerOf returns the claim that takes over the volume of this one claim, and its unit; nil if there
+// is none.
+func (f *Facts) takerOf(c *Claim) (unit, taker *Claim) {
+	if !c.HasVolumeToHandOver() {
+		return nil, nil
+	}
+	for i := range f.Claims {
+		u := &f.Claims[i]
+		f.anyOf(u, func(a *Claim) bool {
+			takes := a.Aside && a.Volume == c.Volume && a.UID != c.UID && (!a.Deleting || a.Where == Here) && (!a.Pending || a.Name == c.AsideName)
+			if takes && (taker == nil || taker.Deleting) {
+				unit, taker = u, a
+			}
+			return takes
+		})
+	}
+	return unit, taker
 }
 
 // TakesOver tells whether the claim takes over a volume whose first claim is not released yet.
 // Until then the aside claim stays. If a person skips the aside claim before it has the volume, it
 // still waits while the volume is reserved for it, because the first claim could hand the volume to
 // no other claim. It doesn't wait if the first claim was skipped, too.
-func (f *Facts) TakesOver(c *Claim) bool {
-	return c.Aside && !c.Deleting && slices.ContainsFunc(f.Claims, func(other Claim) bool {
+func (f *Facts) TakesOver(c *Claim) bool { return f.anyOf(c, f.takesOver) }
+
+func (f *Facts) takesOver(c *Claim) bool {
+	return c.Aside && !c.Deleting && f.anyClaim(func(other *Claim) bool {
 		givenUp := c.Pending && c.Request == Skip && (other.Request == Skip || other.Where != Reserved)
 		return !givenUp && other.HasVolumeToHandOver() && other.Volume == c.Volume && other.UID != c.UID
 	})
@@ -165,13 +187,17 @@ func (f *Facts) TakesOver(c *Claim) bool {
 // Stranded tells whether the claim waits for a volume that no claim will ever hand over. A bound
 // claim that lost its volume looks the same.
 func (f *Facts) Stranded(c *Claim) bool {
-	return c.Aside && c.Pending && !f.TakesOver(c)
+	return f.anyOf(c, func(c *Claim) bool { return c.Aside && c.Pending && !f.takesOver(c) })
 }
 
 // pendingAsideOf returns the claim that is to take over the volume of a claim that is being
 // deleted, and doesn't have the volume yet; or nil.
 func (f *Facts) pendingAsideOf(c *Claim) *Claim {
-	i := slices.IndexFunc(f.Claims, func(a Claim) bool { return a.Aside && a.Pending && a.Name == c.AsideName && a.Volume == c.Volume })
+	i := slices.IndexFunc(f.Claims, func(unit Claim) bool {
+		return unit.Aside && f.anyOf(&unit, func(a *Claim) bool {
+			return a.Pending && f.anyOf(c, func(c *Claim) bool { return a.Name == c.AsideName && a.Volume == c.Volume })
+		})
+	})
 	if i < 0 {
 		return nil
 	}
@@ -186,7 +212,9 @@ func (f *Facts) IsObstructed(c *Claim) bool {
 	}
 	return slices.ContainsFunc(f.Claims, func(first Claim) bool {
 		_, is := f.Obstructed[first.UID]
-		return is && first.UID != c.UID && first.Volume == c.Volume && first.HasVolumeToHandOver()
+		return is && first.UID != c.UID && first.HasVolumeToHandOver() && f.anyOf(&first, func(first *Claim) bool {
+			return f.anyOf(c, func(c *Claim) bool { return first.Volume == c.Volume })
+		})
 	})
 }
 
@@ -194,22 +222,6 @@ func (f *Facts) IsObstructed(c *Claim) bool {
 func (f *Facts) RefusedNow(c *Claim) (why Obstruction, is bool) {
 	why, is = f.Obstructed[c.UID]
 	return why, is && why.Until.After(f.Now)
-}
-
-// WaitsForReturn says that drains and moves wait for a member that returns empty; it is empty if
-// there is none. Such a member stays, but its claim was deleted, and its volume is being set aside.
-// Items that a drain or a move gives to it may be older than those on its first volume, which is
-// drained next. So drains and moves that are at work are ended, and begin again in their turn; the
-// claim is handed over when none is at work, and none begins before that. A claim that can't be set
-// aside now keeps its member away, so nothing moves there meanwhile.
-func (f *Facts) WaitsForReturn() string {
-	for i := range f.Claims {
-		c := &f.Claims[i]
-		if c.LeavingSince.IsZero() && !c.Aside && c.HasVolumeToHandOver() && !c.InUse && c.CanBeSetAside() && !f.IsObstructed(c) {
-			return fmt.Sprintf("claim %s was deleted: its volume is set aside first, since its items may be newer", c.Name)
-		}
-	}
-	return ""
 }
 
 // Slots is how many more drains may begin, if that many may run at once.
@@ -234,8 +246,9 @@ func (f *Facts) Orphans() (w Work) {
 	return w
 }
 
-// Finalizers adds the finalizer to claims that were created without it: by the StatefulSet of an
-// earlier operator, or of a cluster that was deleted. after has the claims as they are then.
+// Finalizers adds the finalizer to claims that lack it: a StatefulSet of a Memcached that was deleted
+// left them, they came back from a snapshot, or a person has removed it. after has the claims as they
+// are then.
 func (f *Facts) Finalizers(t *Terms) (after []Claim, w Work) {
 	after = slices.Clone(f.Claims)
 	for i := range after {
@@ -255,11 +268,11 @@ func (f *Facts) Finalizers(t *Terms) (after []Claim, w Work) {
 }
 
 // NextLeft is the number of the next leaving mark. Any client may have written the present numbers,
-// so ring.Last bounds them.
+// so serial.Last bounds them.
 func NextLeft(claims []Claim) int64 {
 	numbers := make([]int64, 0, len(claims))
 	for i := range claims {
 		numbers = append(numbers, claims[i].Left)
 	}
-	return ring.Last(numbers...) + 1
+	return serial.Last(numbers...) + 1
 }

@@ -1,12 +1,11 @@
 package claims
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/controllers/internal/action"
 )
 
 // JobState is the state of a Job.
@@ -25,8 +24,10 @@ type Job struct {
 	UID  types.UID
 	// ClaimUID is of the claim that the Job drains, or whose member's items it moves.
 	ClaimUID types.UID
-	// Survivors is the number of members that the Job adds items to: the ordinals below it.
-	Survivors int32
+	// Claims are the UIDs of the claims that the Job drains, joined by commas; empty if it is one.
+	Claims string
+	// Survivors are the members that the Job gives data to.
+	Survivors action.Range
 	// Target names the ring by which the Job moves items; empty for a drain.
 	Target string
 	// Waits: each of the Job's pods waits until it is told to begin (Drainer.Waits).
@@ -35,15 +36,15 @@ type Job struct {
 	// Unstarted: the Job is active, and none of its present pods has run. Outdated: the Job's pods
 	// would be made differently now.
 	Unstarted, Outdated bool
-	// Misdirected: members listen at other ports than when the Job was made.
-	Misdirected bool
+	// Replace says why the Job is made anew unless it has succeeded; empty if it stays.
+	Replace string
 	// Deleting: the Job has a deletionTimestamp; its pod may still run.
 	Deleting bool
 	// PodKept: the Job's drainer failed, and another container keeps its pod running. When that pod
 	// ends, Kubernetes starts the next one, until the Job is gone.
 	PodKept bool
 	// Receipt is of the Job's last pod; ReceiptErr says why there is none.
-	Receipt    *contract.Receipt
+	Receipt    *action.Receipt
 	ReceiptErr error
 	// Message says why the Job failed, and Ended when it ended.
 	Message string
@@ -80,16 +81,16 @@ func (j *Job) MayRun() bool { return j.Running() || j.PodKept && j.Retryable() }
 // Retryable tells whether another attempt may succeed after this Job, which has ended without
 // success. Only its receipt can rule that out.
 func (j *Job) Retryable() bool {
-	return !j.Running() && (j.Receipt == nil || !slices.Contains(contract.NoRetry, int32(j.Receipt.ExitCode)))
+	return !j.Running() && (j.Receipt == nil || !j.Receipt.Final)
 }
 
 // replaced tells why an active Job is deleted and created again; empty if the Job stays. A Job's
 // template can't be changed. If none of its pods has run, its next pod would fail to start in the
-// same way; if members listen at other ports now, its pods would not reach them.
+// same way.
 func (j *Job) replaced(retry bool) string {
 	switch {
-	case j.Misdirected:
-		return "members listen at other ports now"
+	case j.Replace != "":
+		return j.Replace
 	case !j.Unstarted:
 		return ""
 	case retry:
@@ -105,5 +106,5 @@ func (j *Job) drained(c *Claim) error {
 	if j.ReceiptErr != nil {
 		return j.ReceiptErr
 	}
-	return j.Receipt.AddsUp(string(c.UID))
+	return j.Receipt.AddsUp(c.sources()...)
 }

@@ -1,11 +1,9 @@
 package claims
 
 import (
-	"errors"
 	"fmt"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/drainer/contract"
 )
 
 // ReleasableBy guards invariant 1: a claim is released by a receipt that adds up, for exactly this
@@ -17,7 +15,7 @@ func ReleasableBy(t *Terms, c *Claim, why action.Release) error {
 		if c.Receipt == nil {
 			return fmt.Errorf("claim %s has no receipt", c.Name)
 		}
-		return c.Receipt.AddsUp(string(c.UID))
+		return c.Receipt.AddsUp(c.sources()...)
 	case action.BySkip:
 		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
 	case action.NeverBound:
@@ -25,15 +23,17 @@ func ReleasableBy(t *Terms, c *Claim, why action.Release) error {
 	case action.ByNamespace:
 		return unless(t.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
 	case action.ByClusterDeletion:
-		return unless(t.Deleting, "the Memcached is not deleted")
+		return unless(t.Deleting, "%s is not deleted", t.Names.owner())
+	case action.ByStatefulSet:
+		return unless(t.SetGone && c.OwnedBySet && c.Deleting, "claim %s does not go with its StatefulSet", c.Name)
 	case action.ByUnrecoverable:
-		return unless(t.releasesUnreadable(c) && !c.Adopted, "the Memcached keeps volumes that can't be read")
+		return unless(t.releasesUnreadable(c) && !c.Adopted, "%s keeps volumes that can't be read", t.Names.owner())
 	case action.ByPolicyDelete:
-		return unless(t.PolicyFor(c) == Delete && !c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
+		return unless(t.PolicyFor(c) == Delete && !c.Adopted, "%s does not allow to release claim %s (%s)", t.Names.owner(), c.Name, why)
 	case action.ByPolicyRetain:
 		// The operator did not create an adopted claim, and no drain has read it, so the claim is
 		// kept.
-		return unless(t.PolicyFor(c) == Retain || t.PolicyFor(c) == Delete && c.Adopted, "the Memcached does not allow to release claim %s (%s)", c.Name, why)
+		return unless(t.PolicyFor(c) == Retain || t.PolicyFor(c) == Delete && c.Adopted, "%s does not allow to release claim %s (%s)", t.Names.owner(), c.Name, why)
 	case action.BySetAside: // MayHandOver decides
 	}
 	return fmt.Errorf("%s is no reason to release claim %s", why, c.Name)
@@ -55,19 +55,23 @@ func (f *Facts) reasonToRelease(t *Terms, c *Claim) (action.Release, bool) {
 func MayReleaseUnreadable(live *Facts, c *Claim) error {
 	job := live.JobOf(c.UID)
 	return unless(job != nil && job.State == JobFailed && c.Request == NoRequest &&
-		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.ExitCode == contract.ExitUnrecoverable,
+		job.Receipt != nil && job.Receipt.Source == string(c.UID) && job.Receipt.Unreadable,
 		"no drainer found that claim %s can't be read", c.Name)
 }
 
 // MayRelease is asked right before the claim is deleted, and right before its finalizer is removed.
 // The reason must hold (ReleasableBy), and a policy applies only to the claim of a departed member.
-// MayRelease needs the Terms that the reason is about and, if the claim is being deleted, Where.
-func MayRelease(live *Terms, c *Claim, why action.Release) error {
+// returned: a member that is wanted, or that runs, uses the claim again. MayRelease needs the Terms
+// that the reason is about and, if the claim is being deleted, Where.
+func MayRelease(live *Terms, c *Claim, why action.Release, returned bool) error {
+	if returned && !c.Aside && !c.Deleting && why != action.ByClusterDeletion && why != action.ByNamespace {
+		return fmt.Errorf("member %d uses claim %s again", c.Ordinal, c.Name)
+	}
 	switch why {
 	case action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable:
 		switch {
 		case live.Deleting:
-			return errors.New("the Memcached is gone")
+			return fmt.Errorf("%s is gone", live.Names.owner())
 		case c.LeavingSince.IsZero():
 			return fmt.Errorf("claim %s is a member's", c.Name)
 		case why == action.ByPolicyRetain && c.Deleting && c.Finalizer && c.Volume != "" && (c.Where == NotLookedAt || c.Where == Promised || c.CanBeSetAside()):
@@ -104,15 +108,20 @@ func MayGrow(c *Claim, size int64) error {
 // or not done. The claim comes first: if the live check refuses the reason that the cache gave, the
 // Job and its log stay.
 func (d *decision) release(why action.Release) {
-	c := d.c
-	if !c.Deleting && why != action.ByPolicyRetain {
-		d.Do(action.DeleteClaim{Claim: c.Ref(), Why: why})
-		if why == action.ByUnrecoverable {
-			return // only the Job has the reason, and status needs it once more
+	deletes := false
+	d.each(d.c, func(c *Claim, ref action.ClaimRef) {
+		if !c.Deleting && why != action.ByPolicyRetain {
+			d.Do(action.DeleteClaim{Claim: ref, Why: why})
+			deletes = true
 		}
+	})
+	if deletes && why == action.ByUnrecoverable {
+		return // only the Job has the reason, and status needs it once more
 	}
-	if c.Finalizer {
-		d.Do(action.ReleaseClaim{Claim: c.Ref(), Why: why})
-	}
+	d.each(d.c, func(c *Claim, ref action.ClaimRef) {
+		if c.Finalizer {
+			d.Do(action.ReleaseClaim{Claim: ref, Why: why})
+		}
+	})
 	d.DeleteJob(d.job, "its claim is released: "+string(why))
 }

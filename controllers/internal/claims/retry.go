@@ -9,7 +9,7 @@ import (
 )
 
 // The operator tries a failed drain or move again, with growing pauses and without a limit. Only
-// the exit codes of contract.NoRetry wait for a person. The claim has the number of failures, and
+// a final receipt waits for a person. The claim has the number of failures, and
 // the failed Job has the time of the last one:
 //
 //	the Job failed ──▶ wait ──▶ CountFailure ──▶ DeleteJob ──▶ the next Job
@@ -34,7 +34,7 @@ type Attempt struct {
 	Job   *Job
 	// Retry: a person asked for another attempt. Clear takes note that it has begun.
 	Retry bool
-	Clear action.Action
+	Clear []action.Action
 	// Invalid says why the receipt of a complete Job doesn't count.
 	Invalid error
 	// WayOut says what a person can do if it has failed.
@@ -61,7 +61,7 @@ func (w *Work) Follow(now time.Time, a *Attempt) (o Outcome) {
 			w.DeleteJob(job, why)
 		}
 		if a.Retry {
-			w.Do(a.Clear) // it has begun, or begins anew
+			w.Do(a.Clear...) // it has begun, or begins anew
 		}
 		if why != "" {
 			return Outcome{Phase: Waiting, Reason: InTurn, Message: "the " + a.What + " starts anew when its Job is gone: " + why}
@@ -70,8 +70,12 @@ func (w *Work) Follow(now time.Time, a *Attempt) (o Outcome) {
 	}
 	if a.Retry {
 		w.DeleteJob(job, "a person asked for a retry")
-		w.Do(a.Clear)
+		w.Do(a.Clear...)
 		return Outcome{Phase: Waiting, Reason: InTurn, Message: "the retry starts when the failed Job is gone"}
+	}
+	if job.Replace != "" {
+		w.DeleteJob(job, job.Replace)
+		return Outcome{Phase: Waiting, Reason: InTurn, Message: "the " + a.What + " starts anew when its Job is gone: " + job.Replace}
 	}
 	o.Phase = Failed
 	o.Reason, o.Message = a.failure()

@@ -78,19 +78,22 @@ type Given struct {
 	*Terms
 	// Parallelism is how many drains may run at once.
 	Parallelism int32
-	// Wanted is how many members are wanted. Survivors is how many stay: drains give items to them.
-	// 0 hibernates.
-	Wanted, Survivors int32
+	// Wanted are the members that are wanted. Survivors are those that stay: drains give data to them.
+	// Without any, the drains wait.
+	Wanted, Survivors action.Range
 	// Leaves tells how a member leaves that still runs; the phase is empty if it doesn't run.
 	Leaves func(*Claim) (phase DrainPhase, reason, message string)
 	// Waits tells what the drain of a departed member waits for; the reason is empty if it may begin.
 	// WaitsUntil is when to ask again if no event comes; it may be in the past.
 	Waits      func(*Claim) (reason, message string)
 	WaitsUntil time.Time
+	// WaitsForReturn says that drains wait for a member that returns empty, so that running ones are
+	// ended; empty if there is none.
+	WaitsForReturn string
+	// AsideFirst: a volume is set aside before its drain, so that its member can return meanwhile.
+	AsideFirst bool
 	// MovesNow names what is at work and gives items to members; empty if nothing is.
 	MovesNow string
-	// StoredBy is what the claim that takes over a volume has as Moved.
-	StoredBy func(*Claim) int64
 }
 
 // decision is the decision about one claim, with the Job that drains it.

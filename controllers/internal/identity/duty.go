@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -18,8 +19,9 @@ import (
 // not as the operator writes them.
 type Duty struct {
 	Claim types.UID
-	// Survivors is the number of members that a drain adds items to; 0 for a move.
-	Survivors int32
+	// Survivors is the number of members that a drain gives data to: the ordinals from Start on. It is
+	// 0 for a move.
+	Start, Survivors int32
 	// Target names the ring of a move; empty for a drain.
 	Target string
 	// Waits: a prepared move that was not told to begin yet.
@@ -42,12 +44,11 @@ func DutyOf(o metav1.Object) Duty {
 	}
 	switch o.GetLabels()[cachev1alpha1.LabelComponent] {
 	case cachev1alpha1.ComponentDrainer:
-		survivors := annotations[cachev1alpha1.AnnotationSurvivors]
-		n, err := strconv.ParseInt(survivors, 10, 32)
-		if len(survivors) > cachev1alpha1.MaxAnnotation || err != nil || n < 1 || n > cachev1alpha1.MaxSize {
+		_, general := o.GetLabels()[cachev1alpha1.LabelStatefulSetDrain]
+		var ok bool
+		if d.Start, d.Survivors, ok = survivors(annotations[cachev1alpha1.AnnotationSurvivors], general); !ok {
 			return Duty{}
 		}
-		d.Survivors = int32(n)
 	case cachev1alpha1.ComponentMove:
 		if d.Target = annotations[cachev1alpha1.AnnotationTarget]; d.Target == "" || len(d.Target) > maxTarget {
 			return Duty{}
@@ -57,6 +58,22 @@ func DutyOf(o metav1.Object) Duty {
 		return Duty{}
 	}
 	return d
+}
+
+// survivors parses AnnotationSurvivors. A Memcached's members have the ordinals from 0 on, below
+// MaxSize; those of other StatefulSets (general) may have any.
+func survivors(s string, general bool) (start, count int32, ok bool) {
+	const most = math.MaxInt32
+	from, number, has := strings.Cut(s, "+")
+	if !has {
+		from, number = "0", s
+	}
+	first, err := strconv.ParseInt(from, 10, 32)
+	n, err2 := strconv.ParseInt(number, 10, 32)
+	if len(s) > cachev1alpha1.MaxAnnotation || err != nil || err2 != nil || first < 0 || n < 1 || first+n > most {
+		return 0, 0, false
+	}
+	return int32(first), int32(n), general || !has && n <= cachev1alpha1.MaxSize
 }
 
 // jobName is the name of the Job with this duty.
@@ -80,3 +97,14 @@ func Moves(job *batchv1.Job) bool { return DutyOf(job).Target != "" }
 
 // ClaimUID is the UID of the claim that the Job is about.
 func ClaimUID(job *batchv1.Job) types.UID { return DutyOf(job).Claim }
+
+// MaxClaims bounds AnnotationClaims, in bytes: a StatefulSet has some volumeClaimTemplates.
+const MaxClaims = 4 << 10
+
+// Claims has the UIDs of all claims that the Job drains, joined by commas; empty if it is one.
+func Claims(job *batchv1.Job) string {
+	if claims := job.Annotations[cachev1alpha1.AnnotationClaims]; len(claims) <= MaxClaims {
+		return claims
+	}
+	return ""
+}

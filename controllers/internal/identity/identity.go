@@ -2,6 +2,7 @@
 package identity
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -102,21 +103,25 @@ func OwnClaim(cluster string, claim *corev1.PersistentVolumeClaim) bool {
 	return ref.Kind == "StatefulSet" && ref.Name == cluster
 }
 
-// NameTakenError means that another owner's object has a name that the cluster needs. By is its
-// controller, if it has one.
-type NameTakenError struct{ Kind, Name, By string }
+// NameTakenError means that another owner's object has a name that a Memcached or a StatefulSetDrain
+// (Needs) needs. By is its controller, if it has one.
+type NameTakenError struct{ Needs, Kind, Name, By string }
 
 func (e *NameTakenError) Error() string {
 	by := ""
 	if e.By != "" {
 		by = ", but that of " + e.By
 	}
-	return fmt.Sprintf("%s %s exists and is not this Memcached's%s: delete it, or give the Memcached another name", e.Kind, e.Name, by)
+	needs := cmp.Or(e.Needs, "Memcached")
+	return fmt.Sprintf("%s %s exists and is not this %s's%s: delete it, or give the %s another name", e.Kind, e.Name, needs, by, needs)
 }
 
-// NameTaken returns a NameTakenError about the object.
-func NameTaken(object metav1.Object) error {
-	return &NameTakenError{Kind: KindOf(object), Name: object.GetName(), By: ControllerOf(object)}
+// NameTaken returns a NameTakenError about an object that the Memcached needs.
+func NameTaken(object metav1.Object) error { return NameTakenFor("Memcached", object) }
+
+// NameTakenFor returns a NameTakenError about an object that an owner of this kind needs.
+func NameTakenFor(kind string, object metav1.Object) error {
+	return &NameTakenError{Needs: kind, Kind: KindOf(object), Name: object.GetName(), By: ControllerOf(object)}
 }
 
 // KindOf is the kind of an object of a built-in type.

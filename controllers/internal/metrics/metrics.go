@@ -15,7 +15,9 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -143,10 +145,11 @@ func addItems(to *prometheus.CounterVec, o contract.Outcomes) {
 
 // Drained counts a drain whose receipt was recorded. total is the time since its member left; 0 if
 // it is not known. phases has the durations that are known.
-func (m *Metrics) Drained(r *contract.Receipt, total time.Duration, phases map[string]time.Duration) {
+func (m *Metrics) Drained(drained *action.Receipt, total time.Duration, phases map[string]time.Duration) {
 	if m == nil {
 		return
 	}
+	r := receipt.Numbers(drained)
 	m.drains.WithLabelValues(string(action.ByReceipt)).Inc()
 	addItems(m.items, r.Outcomes)
 	m.bytes.Add(float64(max(0, r.Bytes)))
@@ -179,14 +182,14 @@ func (m *Metrics) Released(why action.Release, phases map[string]time.Duration) 
 
 // Moved counts a member whose items were recorded as moved. The receipt is nil if a person skipped
 // the move.
-func (m *Metrics) Moved(r *contract.Receipt) {
+func (m *Metrics) Moved(r *action.Receipt) {
 	switch {
 	case m == nil:
 	case r == nil:
 		m.moves.WithLabelValues(resultSkipped).Inc()
 	default:
 		m.moves.WithLabelValues(resultMoved).Inc()
-		addItems(m.movedItems, r.Outcomes)
+		addItems(m.movedItems, receipt.Numbers(r).Outcomes)
 	}
 }
 
@@ -218,7 +221,7 @@ func (m *Metrics) moveFailed(before, after *cachev1alpha1.MemcachedStatus, p *pl
 
 // failed counts the drains that failed between the two statuses.
 func (m *Metrics) failed(before, after []cachev1alpha1.DrainStatus, p *plan.Plan) {
-	told := status.NewlyFailed(before, after)
+	told := show.NewlyFailed(before, after, status.RowOf)
 	for i := range p.Drains {
 		d := &p.Drains[i]
 		fresh := slices.ContainsFunc(told, func(s cachev1alpha1.DrainStatus) bool { return s.Claim == d.Claim.Name })
@@ -226,8 +229,7 @@ func (m *Metrics) failed(before, after []cachev1alpha1.DrainStatus, p *plan.Plan
 			continue // without a Job, no drain began
 		}
 		m.drains.WithLabelValues(resultFailed).Inc()
-		if r := d.Job.Receipt; r != nil {
-			addItems(m.items, contract.Outcomes{Rejected: r.Rejected, Failed: r.Failed})
-		}
+		r := receipt.Numbers(d.Job.Receipt)
+		addItems(m.items, contract.Outcomes{Rejected: r.Rejected, Failed: r.Failed})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -207,7 +208,7 @@ func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 	} {
 		m.Released(why, map[string]time.Duration{"Releasing": time.Second})
 	}
-	m.Drained(&contract.Receipt{Outcomes: contract.Outcomes{Added: 1}}, time.Second, map[string]time.Duration{"Adding": time.Second})
+	m.Drained(receipt.Of(&contract.Receipt{Version: 1, Outcomes: contract.Outcomes{Added: 1}}), time.Second, map[string]time.Duration{"Adding": time.Second})
 	failed := []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}
 	m.StatusWritten(&cachev1alpha1.MemcachedStatus{}, &cachev1alpha1.MemcachedStatus{Drains: failed},
 		&plan.Plan{Volumes: claims.Volumes{Drains: []claims.DrainState{{Claim: claims.Claim{Name: "a"}, Job: &claims.Job{}}}}})
@@ -226,7 +227,7 @@ func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 	failedDrain := []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}
 	p := &plan.Plan{Volumes: claims.Volumes{Drains: []claims.DrainState{{
 		Claim: claims.Claim{Name: "a"},
-		Job:   &claims.Job{Receipt: &contract.Receipt{Outcomes: contract.Outcomes{Added: 9, Rejected: 2, Failed: 1}}},
+		Job:   &claims.Job{Receipt: receipt.Of(&contract.Receipt{Version: 1, Outcomes: contract.Outcomes{Added: 9, Rejected: 2, Failed: 1}})},
 	}}}}
 	noJob := &plan.Plan{Volumes: claims.Volumes{Drains: []claims.DrainState{{Claim: claims.Claim{Name: "a"}}}}}
 	for name, test := range map[string]struct {

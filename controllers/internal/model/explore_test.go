@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"strings"
 
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/invariants"
@@ -56,7 +57,9 @@ type model struct {
 	targets map[string]target
 	// moved has the receipts of moves.
 	moved map[drainer]*contract.Receipt
-	seed  maphash.Seed
+	// translated has the receipts as the plan knows them.
+	translated map[*contract.Receipt]*action.Receipt
+	seed       maphash.Seed
 
 	known   map[uint64]int32
 	parents []parent
@@ -82,7 +85,7 @@ type reached struct {
 func newModel(o Options) *model {
 	return &model{
 		options: o, plans: map[sight]steps{}, names: map[target]string{}, targets: map[string]target{},
-		moved: map[drainer]*contract.Receipt{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
+		moved: map[drainer]*contract.Receipt{}, translated: map[*contract.Receipt]*action.Receipt{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
 		result: Result{Broken: map[string]string{}},
 	}
 }

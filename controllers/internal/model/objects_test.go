@@ -369,9 +369,9 @@ func (m *model) actionOnClaim(s *state, a step) action.Action {
 	case markLeaving:
 		return action.MarkLeaving{Claim: ref, Unmoved: a.argument == 1}
 	case createDrain:
-		return action.CreateDrain{Claim: ref, Survivors: int32(a.argument)}
+		return action.CreateDrain{Claim: ref, Survivors: action.Range{Count: int32(a.argument)}}
 	case recordReceipt:
-		return action.RecordReceipt{Claim: ref, Receipt: receipts[i][a.generation][a.argument]}
+		return action.RecordReceipt{Claim: ref, Receipt: known[i][a.generation][a.argument]}
 	case clearRetry:
 		return action.ClearRetry{Claim: ref}
 	case countFailure:
@@ -399,7 +399,7 @@ func (m *model) actionOnClaim(s *state, a step) action.Action {
 	case recordMoved:
 		out := action.RecordMoved{Claim: ref, Serial: int64(a.target.serial), Target: m.nameOf(a.target)}
 		if a.argument != bySkip {
-			out.Receipt = m.moveReceipt(&drainer{state: succeeded, generation: a.generation, target: a.target, said: goodReceipt}, i)
+			out.Receipt = m.told(m.moveReceipt(&drainer{state: succeeded, generation: a.generation, target: a.target, said: goodReceipt}, i))
 		}
 		return out
 	}

@@ -12,6 +12,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	pvc "example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
+	recpt "example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -92,6 +93,9 @@ var (
 	claimUIDs  [ordinals][many]types.UID
 	jobUIDs    [ordinals][many]types.UID
 	receipts   [ordinals][many][shortReceipt + 1]*contract.Receipt
+	// known has the receipts as the plan knows them, unreadable those of drainers that can't read the volume.
+	known      [ordinals][many][shortReceipt + 1]*action.Receipt
+	unreadable [ordinals][many]*contract.Receipt
 )
 
 func init() {
@@ -106,6 +110,8 @@ func init() {
 			short := good
 			short.Found++
 			receipts[i][n] = [...]*contract.Receipt{nil, &good, &short}
+			known[i][n] = [...]*action.Receipt{nil, recpt.Of(&good), recpt.Of(&short)}
+			unreadable[i][n] = &contract.Receipt{Version: 1, Source: uid, Reason: "SourceCorrupt", Message: "torn", ExitCode: contract.ExitUnrecoverable}
 		}
 	}
 }
@@ -388,12 +394,23 @@ func (m *model) tell(o *plan.Observed, v *sight, i int8, j *job) {
 	out.Unstarted = j.state == active && (own == nil || own.state == pending)
 	switch {
 	case j.state == active && own != nil && own.state == succeeded && own.said == goodReceipt:
-		out.State, out.Receipt = pvc.JobComplete, m.receiptOf(own, i)
+		out.State, out.Receipt = pvc.JobComplete, m.told(m.receiptOf(own, i))
 	case j.state != active:
-		if out.Receipt = m.receiptOf(ended(&v.seen.pods, i, j), i); out.Receipt == nil {
+		if out.Receipt = m.told(m.receiptOf(ended(&v.seen.pods, i, j), i)); out.Receipt == nil {
 			out.ReceiptErr = errors.New("the drainer's pod is gone, and its receipt with it")
 		}
 	}
+}
+
+// told is the receipt as the plan knows it.
+func (m *model) told(r *contract.Receipt) *action.Receipt {
+	if r == nil {
+		return nil
+	}
+	if _, ok := m.translated[r]; !ok {
+		m.translated[r] = recpt.Of(r)
+	}
+	return m.translated[r]
 }
 
 // receiptOf is the receipt of the drainer that has ended.
@@ -404,9 +421,7 @@ func (m *model) receiptOf(d *drainer, i int8) *contract.Receipt {
 	case d.target.moves():
 		return m.moveReceipt(d, i)
 	case d.state == failed:
-		return &contract.Receipt{
-			Version: 1, Source: string(claimUIDs[i][d.generation]), Reason: "SourceCorrupt", Message: "torn", ExitCode: contract.ExitUnrecoverable,
-		}
+		return unreadable[i][d.generation]
 	}
 	return receipts[i][d.generation][d.said]
 }
@@ -450,7 +465,7 @@ func (m *model) words(seen *objects) *plan.Observed {
 					out.Target, out.Waits = m.nameOf(j.target), j.waits
 					o.Moves = append(o.Moves, out)
 				} else {
-					out.Survivors = int32(j.target.size)
+					out.Survivors.Count = int32(j.target.size)
 					o.Jobs = append(o.Jobs, out)
 				}
 			}
@@ -491,7 +506,7 @@ func claimWords(i int8, c *claim) pvc.Claim {
 		Name: claimNames[i][c.of], UID: claimUIDs[i][c.generation], Ordinal: int32(i),
 		Finalizer: c.finalizer, Deleting: c.deleting, InUse: c.protected,
 		Aside: c.of != 0, Pending: c.pending, AsideName: claimNames[i][c.generation],
-		Receipt: receipts[i][c.generation][c.receipt],
+		Receipt: known[i][c.generation][c.receipt],
 		Request: planRequests[c.request], Moved: int64(c.moved), MoveRequest: planRequests[c.moving],
 	}
 	if c.leaving {
@@ -586,7 +601,7 @@ func (m *model) claimAction(v *sight, planned action.Action) step {
 	case action.ReturnVolume:
 		return v.claimStep(returnVolume, a.Claim)
 	case action.CreateDrain:
-		return v.claimStep(createDrain, a.Claim).with(int8(a.Survivors))
+		return v.claimStep(createDrain, a.Claim).with(int8(a.Survivors.Count))
 	case action.ClearMoveRetry:
 		return v.claimStep(clearMoving, a.Claim)
 	case action.CreateMove:
@@ -609,7 +624,7 @@ func (m *model) claimAction(v *sight, planned action.Action) step {
 		return v.claimStep(releaseClaim, a.Claim).with(reasonIndex(a.Why))
 	case action.RecordReceipt:
 		s := v.claimStep(recordReceipt, a.Claim)
-		if a.Receipt == receipts[s.ordinal][s.generation][goodReceipt] {
+		if a.Receipt.Err == nil {
 			return s.with(int8(goodReceipt))
 		}
 		return s.with(int8(shortReceipt))
@@ -740,7 +755,7 @@ func (m *model) drain(s *state, a step) outcome {
 	ref := action.ClaimRef{Name: "claim", UID: claimUIDs[a.ordinal][a.generation], Ordinal: int32(a.ordinal)}
 	live := m.liveWords(s)
 	live.ClaimsWithDrainerPod = s.live.pods.mounting(a.ordinal, a.generation)
-	if plan.MayDrain(live, action.CreateDrain{Claim: ref, Survivors: int32(a.argument)}) != nil ||
+	if plan.MayDrain(live, action.CreateDrain{Claim: ref, Survivors: action.Range{Count: int32(a.argument)}}) != nil ||
 		s.live.jobOf(a.ordinal, a.generation) != nil || s.ending {
 		return refused
 	}
@@ -830,7 +845,7 @@ func (m *model) mayRelease(s *state, c *claim, a step) error {
 	}
 	live.Cluster.Deleting = live.Cluster.Deleting || !s.live.cluster.exists
 	live.Cluster.NamespaceTerminating = s.ending
-	return pvc.MayRelease(&live.Cluster.Terms, &words, reasons[a.argument])
+	return pvc.MayRelease(&live.Cluster.Terms, &words, reasons[a.argument], false)
 }
 
 // departures counts how often members left whose claims still exist. A member that leaves

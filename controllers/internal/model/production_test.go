@@ -24,6 +24,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	pvc "example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -243,7 +244,7 @@ func (w *world) take(ctx context.Context, s *server, before *state, seen *observ
 		return done, nil
 	case err == nil:
 		return nothing, nil
-	case errors.Is(err, observe.ErrRefused), apierrors.IsConflict(err), apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
+	case errors.Is(err, read.ErrRefused), apierrors.IsConflict(err), apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
 		return refused, err
 	}
 	return outcomes, err

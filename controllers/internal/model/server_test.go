@@ -37,6 +37,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/remembered"
@@ -104,7 +105,7 @@ func get[T any, P interface {
 	*T
 	client.Object
 }](s *server, name string) P {
-	object, err := observe.Get[T, P](context.Background(), s.Client, client.ObjectKey{Namespace: namespace, Name: name})
+	object, err := read.Get[T, P](context.Background(), s.Client, client.ObjectKey{Namespace: namespace, Name: name})
 	if err != nil {
 		panic(err)
 	}
@@ -336,7 +337,7 @@ var clock = testingclock.NewFakePassiveClock(justNow)
 
 func (s *server) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: s, Live: s.Client, Clock: clock, NotCreated: &observe.MissingPods{}, GrowthRefused: &remembered.Answers[string]{}, Options: &images,
+		Cache: s, Live: s.Client, Clock: clock, NotCreated: &read.MissingPods{}, GrowthRefused: &remembered.Answers[string]{}, Options: &images,
 	}
 }
 

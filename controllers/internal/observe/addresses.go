@@ -12,6 +12,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -56,6 +57,6 @@ func (o *State) planMemberServices() []plan.MemberService {
 // UnlistedSince is when the operator saw that the Service's member was neither listed nor running;
 // zero if the annotation is missing or has no time.
 func UnlistedSince(service *corev1.Service) time.Time {
-	since, _ := parseTime(service.Annotations[cachev1alpha1.AnnotationUnlisted])
+	since, _ := read.Time(service.Annotations[cachev1alpha1.AnnotationUnlisted])
 	return since
 }

@@ -14,6 +14,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 )
 
 // oneClaim is an API server with a single claim.
@@ -42,7 +43,7 @@ func TestAClaimThatTheCacheLacksIsNotTakenForGone(t *testing.T) {
 	server := &oneClaim{claim: claim}
 	r := &Reader{Cache: server, Live: server, Clock: testingclock.NewFakePassiveClock(time.Unix(1e9, 0))}
 	o := &State{Cluster: cluster, Jobs: []batchv1.Job{drain}}
-	if err := r.findClaims(t.Context(), o); !errors.Is(err, ErrRefused) {
+	if err := r.findClaims(t.Context(), o); !errors.Is(err, read.ErrRefused) {
 		t.Errorf("the cache lacks a claim: %v", err)
 	}
 	o.Claims = []corev1.PersistentVolumeClaim{*claim}

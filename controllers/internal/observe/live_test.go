@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -100,7 +101,7 @@ func TestAVolumeIsUsedByPodsThatMountItAndHaveNotEnded(t *testing.T) {
 				pod.DeletionTimestamp = ptr.To(metav1.Now())
 			}
 			r := &Reader{Live: &podsAndJobs{pods: []corev1.Pod{pod}}}
-			users, err := r.WithUsers(t.Context(), cluster, &View{pods: []corev1.Pod{pod}}, claim)
+			users, err := r.WithUsers(t.Context(), cluster, &View{jobs: read.Jobs{Pods: []corev1.Pod{pod}}}, claim)
 			if err != nil {
 				t.Fatal(err)
 			}

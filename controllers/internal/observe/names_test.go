@@ -87,7 +87,7 @@ func TestWhatHasJustLostItsLabelIsNotTakenForGone(t *testing.T) {
 	r := &Reader{Cache: cache, Live: live, Seen: &remembered.Names{}, Clock: testingclock.NewFakePassiveClock(time.Unix(1e9, 0))}
 	o := &State{Cluster: cluster}
 	key := client.ObjectKeyFromObject(cluster)
-	if err := r.observeClaims(t.Context(), key, o); err != nil || len(o.Claims) != 1 {
+	if err := r.observeClaims(t.Context(), o); err != nil || len(o.Claims) != 1 {
 		t.Fatalf("%v: %v", o.Claims, err)
 	}
 	if err := r.observeJobs(t.Context(), key, o); err != nil || len(o.Jobs) != 1 {
@@ -96,11 +96,11 @@ func TestWhatHasJustLostItsLabelIsNotTakenForGone(t *testing.T) {
 	cache.claims, cache.jobs = nil, nil
 	live.claims[0].Labels = nil
 	delete(live.jobs[0].Labels, cachev1alpha1.LabelCluster)
-	found, err := r.LiveClaims(t.Context(), cluster)
+	found, err := r.For(cluster).LiveClaims(t.Context())
 	if err != nil || len(found.Claims) != 1 || len(found.Unlabelled) != 1 {
 		t.Errorf("claims %v, without a label %v: %v", found.Claims, found.Unlabelled, err)
 	}
-	view, err := r.LiveJobs(t.Context(), cluster)
+	view, err := r.For(cluster).LiveJobs(t.Context())
 	if err != nil || len(view.Jobs) != 1 || len(view.Unlabelled) != 1 {
 		t.Errorf("Jobs %v, without a label %v: %v", view.Jobs, view.Unlabelled, err)
 	}
@@ -109,8 +109,8 @@ func TestWhatHasJustLostItsLabelIsNotTakenForGone(t *testing.T) {
 	live.claims, live.jobs = nil, nil
 	for _, want := range []int{2, 0} {
 		live.gets = nil
-		found, err = r.LiveClaims(t.Context(), cluster)
-		if view, err := r.LiveJobs(t.Context(), cluster); err != nil || len(view.Jobs) != 0 {
+		found, err = r.For(cluster).LiveClaims(t.Context())
+		if view, err := r.For(cluster).LiveJobs(t.Context()); err != nil || len(view.Jobs) != 0 {
 			t.Errorf("Jobs %v: %v", view.Jobs, err)
 		}
 		if err != nil || len(found.Claims) != 0 || len(live.gets) != want {
@@ -161,7 +161,7 @@ func TestAJobIsReadOnce(t *testing.T) {
 	}}
 	live := &namespace{jobs: []batchv1.Job{drainOf(cluster)}, pods: []corev1.Pod{pod}}
 	r := &Reader{Live: live}
-	view, err := r.LiveJobs(t.Context(), cluster)
+	view, err := r.For(cluster).LiveJobs(t.Context())
 	if err != nil || len(view.Jobs) != 1 {
 		t.Errorf("Jobs %v: %v", view.Jobs, err)
 	}

@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,12 +28,12 @@ import (
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/remembered"
-	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/status"
-	"example.com/memcached-operator/controllers/internal/trim"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -74,7 +72,7 @@ type Reader struct {
 	Options *build.Options
 	// NotCreated has the reasons why pods are missing, GrowthRefused those why volumes may not
 	// grow.
-	NotCreated    *MissingPods
+	NotCreated    *read.MissingPods
 	GrowthRefused *remembered.Answers[string]
 	// Seen are the names of claims and Jobs that clusters had; nil remembers none.
 	Seen *remembered.Names
@@ -138,14 +136,14 @@ type State struct {
 	// their label. Found has the claims that a live search found; nil if there was none.
 	// Unfound is why claims of running members are missing from both.
 	Unlabelled []client.Object
-	Found      *LiveClaims
+	Found      *read.LiveClaims
 	Unfound    error
 	// Room is for a scale-down that is about to begin; nil if none is.
 	Room *plan.Room
 	// NotCreated is a member's pod that Kubernetes can't create; DrainersNotCreated has the
 	// drainers' pods that it can't create, by the claim's UID.
 	NotCreated         *status.NotCreated
-	DrainersNotCreated map[types.UID]status.Wait
+	DrainersNotCreated map[types.UID]show.Wait
 	// Refused is a step that this reconcile refused, or nil.
 	Refused *status.Refusal
 	// GrowthRefused is why the API server refuses to let volumes grow; empty if it
@@ -191,7 +189,7 @@ func (r *Reader) list(ctx context.Context, key client.ObjectKey, list client.Obj
 // Observe reads everything that belongs to the cluster from the cache, and live only what the cache
 // can't show.
 func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) (*State, error) {
-	o := &State{Now: r.Clock.Now(), Cluster: cluster, Absent: cluster.UID == "", DrainersNotCreated: map[types.UID]status.Wait{}}
+	o := &State{Now: r.Clock.Now(), Cluster: cluster, Absent: cluster.UID == "", DrainersNotCreated: map[types.UID]show.Wait{}}
 	key := client.ObjectKeyFromObject(cluster)
 	var err error
 	if cluster.Spec.Storage != nil {
@@ -213,7 +211,7 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	if cluster.Spec.Storage == nil {
 		return o, nil
 	}
-	if err := r.observeClaims(ctx, key, o); err != nil {
+	if err := r.observeClaims(ctx, o); err != nil {
 		return nil, err
 	}
 	if err := r.observeVolumes(ctx, o); err != nil {
@@ -270,18 +268,6 @@ func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *Stat
 	return r.observeMemberServices(ctx, key, o)
 }
 
-// Get returns the object, or nil if there is none.
-func Get[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, c client.Reader, key client.ObjectKey) (P, error) {
-	object := P(new(T))
-	if err := c.Get(ctx, key, object); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	return object, nil
-}
-
 func (r *Reader) observePods(ctx context.Context, key client.ObjectKey, o *State) error {
 	var pods corev1.PodList
 	if err := r.list(ctx, key, &pods); err != nil {
@@ -316,21 +302,7 @@ func (r *Reader) observeNamespace(ctx context.Context, o *State) (bool, error) {
 	if !ends {
 		return false, nil
 	}
-	return NamespaceTerminates(ctx, r.Live, o.Cluster.Namespace)
-}
-
-// NamespaceTerminates tells whether the namespace is being deleted or gone.
-func NamespaceTerminates(ctx context.Context, live client.Reader, name string) (bool, error) {
-	var namespace corev1.Namespace
-	switch err := live.Get(ctx, client.ObjectKey{Name: name}, &namespace); {
-	case apierrors.IsNotFound(err):
-		return true, nil
-	case apierrors.IsForbidden(err):
-		return false, nil // an operator of one namespace has no right to read it
-	case err != nil:
-		return false, fmt.Errorf("get namespace %s: %w", name, err)
-	}
-	return namespace.DeletionTimestamp != nil, nil
+	return read.NamespaceTerminates(ctx, r.Live, o.Cluster.Namespace)
 }
 
 // Plan asks the pure plan what to do.
@@ -347,7 +319,7 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 	for i := range pods {
 		if ordinal, ok := build.PodOrdinal(cluster, pods[i].Name); ok {
 			ordinals[ordinal] = &pods[i]
-			if pods[i].DeletionTimestamp == nil && status.PodReady(&pods[i]) {
+			if pods[i].DeletionTimestamp == nil && show.PodReady(&pods[i]) {
 				ready = append(ready, ordinal)
 				if since := readySince(&pods[i]); since.After(last) {
 					last = since
@@ -371,7 +343,7 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 // memoryRuns tells whether at least one member with this memory (in bytes) or more is ready.
 func memoryRuns(pods []corev1.Pod, memory int64) bool {
 	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
-		return p.DeletionTimestamp == nil && status.PodReady(&p) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		return p.DeletionTimestamp == nil && show.PodReady(&p) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
 			return c.Name == build.ContainerMemcached && build.MemoryOf(c.Command) >= memory
 		})
 	})
@@ -428,18 +400,7 @@ func (o *State) Input() plan.Observed {
 	in.MemberServices = o.planMemberServices()
 	in.Ready, in.LastReady, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
 	in.MemoryRuns = memoryRuns(o.Pods, in.Cluster.Memory)
-	for i := range o.DrainerPods {
-		pod := &o.DrainerPods[i]
-		d := identity.DutyOf(pod)
-		claim := d.Claim
-		if podEnded(pod) && pod.DeletionTimestamp != nil {
-			continue // only another owner's finalizer keeps the claim
-		}
-		in.ClaimsWithDrainerPod = append(in.ClaimsWithDrainerPod, claim)
-		if ended := drainerOf(pod).Terminated; d.Survivors > 0 && (drainerRuns(pod) || ended != nil && ended.ExitCode == 0) {
-			in.ClaimsWithDrainerAtWork = append(in.ClaimsWithDrainerAtWork, claim)
-		}
-	}
+	in.ClaimsWithDrainerPod, in.ClaimsWithDrainerAtWork = read.Mounted(o.DrainerPods)
 	in.Table = planTable(o.Cluster, &in, o.Routers.Told, o.Routers.Since, o.Routers.Acknowledged)
 	in.Drainers = drainers(o.DrainerPods, o.Progress, o.Now)
 	for i := range o.Jobs {
@@ -465,11 +426,10 @@ func planObstructed(known map[types.UID]remembered.Obstruction) map[types.UID]cl
 // planJob translates the Job for the plan, with what is known about its pods.
 func (o *State) planJob(job *batchv1.Job) claims.Job {
 	out := PlanJob(job, o.DrainerPods)
-	out.Unstarted = out.State == claims.JobActive && !slices.ContainsFunc(o.DrainerPods, func(p corev1.Pod) bool {
-		ran := drainerOf(&p)
-		return metav1.IsControlledBy(&p, job) && (ran.Running != nil || ran.Terminated != nil)
-	})
-	out.Misdirected = o.PortsMark != "" && job.Annotations[cachev1alpha1.AnnotationPorts] != o.PortsMark
+	out.Unstarted = out.State == claims.JobActive && read.Unstarted(job, o.DrainerPods)
+	if out.State == claims.JobActive && o.PortsMark != "" && job.Annotations[cachev1alpha1.AnnotationPorts] != o.PortsMark {
+		out.Replace = "members listen at other ports now" // it would not reach them
+	}
 	out.Outdated = o.DrainerTemplate != "" && job.Annotations[cachev1alpha1.AnnotationDrainer] != o.DrainerTemplate
 	return out
 }
@@ -524,20 +484,8 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 
 // PlanPolicy translates spec.drain.policy for the plan.
 func PlanPolicy(c *cachev1alpha1.Memcached) claims.DrainPolicy {
-	policy, _ := policyOf(c.Spec.Drain.Policy)
+	policy, _ := read.Policy(c.Spec.Drain.Policy)
 	return policy
-}
-
-func policyOf(word cachev1alpha1.DrainPolicy) (policy claims.DrainPolicy, known bool) {
-	switch word {
-	case cachev1alpha1.PolicyDrain:
-		return claims.Drain, true
-	case cachev1alpha1.PolicyRetain:
-		return claims.Retain, true
-	case cachev1alpha1.PolicyDelete:
-		return claims.Delete, true
-	}
-	return claims.Drain, false
 }
 
 // ReleasesUnreadable tells whether spec.drain.onUnrecoverable is Release.
@@ -561,87 +509,4 @@ func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
 		return plan.StatefulSet{}
 	}
 	return plan.StatefulSet{Exists: true, UID: s.UID, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1)}
-}
-
-// PlanClaim translates the claim for the plan; false if it is not a member's.
-func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claims.Claim, bool) {
-	ordinal, ok := build.ClaimOrdinal(cluster, c.Name)
-	aside := false
-	if !ok {
-		ordinal, aside = build.AsideOrdinal(cluster, c.Name)
-	}
-	if !ok && !aside {
-		return claims.Claim{}, false
-	}
-	out := claims.Claim{
-		Name:      c.Name,
-		UID:       c.UID,
-		Ordinal:   ordinal,
-		Finalizer: slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer),
-		Aside:     aside,
-		Deleting:  c.DeletionTimestamp != nil,
-		InUse:     slices.Contains(c.Finalizers, trim.PVCProtection),
-		Volume:    c.Spec.VolumeName,
-		AsideName: build.AsideName(cluster, ordinal, c.UID),
-		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
-		Request:   request(c.Annotations[cachev1alpha1.AnnotationDrain], claims.Skip, claims.Retry, claims.Hold),
-
-		MoveRequest: request(c.Annotations[cachev1alpha1.AnnotationMove], claims.Skip, claims.Retry),
-	}
-	if c.Status.Phase == corev1.ClaimBound {
-		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
-	}
-	out.Moved = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationMoved])
-	_, out.Adopted = c.Annotations[cachev1alpha1.AnnotationAdopted]
-	out.NeverStarted = c.Annotations[cachev1alpha1.AnnotationNeverStarted] != ""
-	_, out.Unmoved = c.Annotations[cachev1alpha1.AnnotationUnmoved]
-	out.Attempts = planAttempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
-	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
-		out.LeavingSince = planLeavingSince(mark)
-		out.Left = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationLeft])
-		out.Policy, out.ReleaseUnreadable, out.Decided = decided(c.Annotations[cachev1alpha1.AnnotationPolicy])
-	}
-	if receipt, err := contract.ParseReceipt(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
-		out.Receipt = receipt
-	}
-	return out, true
-}
-
-// decided parses what build.Decision wrote. A damaged decision counts as none.
-func decided(s string) (policy claims.DrainPolicy, releaseUnreadable, known bool) {
-	word, unreadable, _ := strings.Cut(s, ",")
-	policy, known = policyOf(cachev1alpha1.DrainPolicy(word))
-	return policy, known && unreadable == string(cachev1alpha1.UnreadableRelease), known
-}
-
-// request is what a person asked for by annotation, if it is one of the known words.
-func request(annotation string, known ...claims.Request) claims.Request {
-	if r := claims.Request(annotation); slices.Contains(known, r) {
-		return r
-	}
-	return claims.NoRequest
-}
-
-// planLeavingSince parses the time in the mark. A damaged mark still counts as a mark.
-func planLeavingSince(mark string) time.Time {
-	if t, ok := parseTime(mark); ok {
-		return t
-	}
-	return time.Unix(1, 0)
-}
-
-// parseTime parses a time in an annotation; false if it is missing or damaged.
-func parseTime(s string) (time.Time, bool) {
-	t, err := time.Parse(time.RFC3339, s)
-	return t, err == nil && len(s) <= cachev1alpha1.MaxAnnotation
-}
-
-// planAttempts parses what countFailure wrote. A damaged count counts as none.
-func planAttempts(s string) action.Attempts {
-	count, last, _ := strings.Cut(s, "/")
-	failed, err := strconv.ParseInt(count, 10, 32)
-	if err != nil || failed < 1 || len(last) > identity.MaxUID || len(s) > cachev1alpha1.MaxAnnotation {
-		return action.Attempts{}
-	}
-	return action.Attempts{Failed: int32(failed), Last: types.UID(last)}
 }

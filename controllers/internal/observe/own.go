@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
@@ -18,9 +19,9 @@ func Own[T any, P interface {
 	client.Object
 }](ctx context.Context, r *Reader, cluster *cachev1alpha1.Memcached, name string) (P, error) {
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: name}
-	object, err := Get[T, P](ctx, r.Cache, key)
+	object, err := read.Get[T, P](ctx, r.Cache, key)
 	if err == nil && object != nil && identity.OwnsOrAdopts(cluster, object) && !trim.Whole(object) {
-		object, err = Get[T, P](ctx, r.Live, key)
+		object, err = read.Get[T, P](ctx, r.Live, key)
 	}
 	if err != nil || object == nil || !identity.OwnsOrAdopts(cluster, object) {
 		return nil, err
@@ -40,7 +41,7 @@ func ownOrLive[T any, P interface {
 	if err != nil || object != nil || cluster.UID == "" {
 		return object, err
 	}
-	live, err := Get[T, P](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
+	live, err := read.Get[T, P](ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: name})
 	if err != nil || live == nil || !identity.OwnsOrAdopts(cluster, live) {
 		return nil, err
 	}

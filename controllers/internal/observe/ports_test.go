@@ -41,7 +41,7 @@ func memberAt(t *testing.T, ordinal, port int32) corev1.Pod {
 	return *pod.(*corev1.Pod)
 }
 
-func TestAJobIsMisdirectedWhenAMemberIsReplacedForAnotherPort(t *testing.T) {
+func TestAJobIsReplacedWhenAMemberIsReplacedForAnotherPort(t *testing.T) {
 	c := testCluster()
 	c.Spec.ContainerPort = 11300
 	o := &State{Cluster: c, Objects: Objects{
@@ -54,12 +54,12 @@ func TestAJobIsMisdirectedWhenAMemberIsReplacedForAnotherPort(t *testing.T) {
 	}
 	job := build.DrainJob(c, build.Options{}, ports, "data-cache-2", "uid", 2, false)
 	o.PortsMark = o.Ports(c).Mark(c)
-	if o.planJob(job).Misdirected {
+	if o.planJob(job).Replace != "" {
 		t.Error("its members listen where they did")
 	}
 	o.Pods[0] = memberAt(t, 0, 11300)
 	o.PortsMark = o.Ports(c).Mark(c)
-	if !o.planJob(job).Misdirected {
+	if o.planJob(job).Replace == "" {
 		t.Error("member 0 was replaced")
 	}
 }

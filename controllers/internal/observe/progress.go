@@ -1,14 +1,12 @@
 package observe
 
 import (
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"example.com/memcached-operator/controllers/internal/claims"
-
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 )
 
@@ -17,9 +15,9 @@ import (
 func (r *Reader) observeProgress(key client.ObjectKey, o *State) {
 	claims := map[types.UID]types.UID{}
 	var pods []*corev1.Pod
-	for _, job := range o.activeJobs() {
+	for _, job := range o.jobs().Active() {
 		for i := range o.DrainerPods {
-			if pod := &o.DrainerPods[i]; metav1.IsControlledBy(pod, job) && drainerRuns(pod) {
+			if pod := &o.DrainerPods[i]; metav1.IsControlledBy(pod, job) && read.DrainerRuns(pod) {
 				pods = append(pods, pod)
 				claims[pod.UID] = identity.ClaimUID(job)
 			}
@@ -28,17 +26,4 @@ func (r *Reader) observeProgress(key client.ObjectKey, o *State) {
 	for pod, progress := range r.Drainers.Want(key, pods...) {
 		o.Progress[claims[pod]] = progress
 	}
-}
-
-// activeJobs are the drains and moves that have not ended.
-func (o *State) activeJobs() []*batchv1.Job {
-	var active []*batchv1.Job
-	for _, jobs := range [][]batchv1.Job{o.Jobs, o.Moves} {
-		for i := range jobs {
-			if jobState(&jobs[i]) == claims.JobActive {
-				active = append(active, &jobs[i])
-			}
-		}
-	}
-	return active
 }

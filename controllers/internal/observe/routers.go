@@ -13,6 +13,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
@@ -140,7 +141,7 @@ func (o *State) routersServe() (run, silent []*corev1.Pod) {
 		p := &o.Routers.Pods[i]
 		over := p.DeletionTimestamp != nil && p.DeletionTimestamp.Time.Before(o.Now)
 		switch {
-		case podEnded(p):
+		case read.PodEnded(p):
 		case !over && p.Status.Phase == corev1.PodRunning && p.Status.PodIP != "":
 			run = append(run, p)
 		case p.Spec.NodeName != "":

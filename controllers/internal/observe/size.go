@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 )
 
@@ -18,13 +19,13 @@ import (
 func (r *Reader) LiveSize(ctx context.Context, cluster *cachev1alpha1.Memcached) (int32, error) {
 	key := client.ObjectKeyFromObject(cluster)
 	if cluster.Spec.Storage == nil {
-		d, err := Get[appsv1.Deployment](ctx, r.Live, key)
+		d, err := read.Get[appsv1.Deployment](ctx, r.Live, key)
 		if err != nil || d == nil || !identity.OwnsOrAdopts(cluster, d) {
 			return 1, err
 		}
 		return bounded(ptr.Deref(d.Spec.Replicas, 1)), nil
 	}
-	set, err := Get[appsv1.StatefulSet](ctx, r.Live, key)
+	set, err := read.Get[appsv1.StatefulSet](ctx, r.Live, key)
 	if err != nil {
 		return 0, err
 	}

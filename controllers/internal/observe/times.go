@@ -3,20 +3,21 @@ package observe
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // DrainTimes returns how long a drain took until now, and how long each phase took. Kubernetes
 // rounds its times to whole seconds.
-func (o *State) DrainTimes(claim action.ClaimRef, receipt *contract.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
+func (o *State) DrainTimes(claim action.ClaimRef, drained *action.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
 	phases = map[string]time.Duration{}
+	seconds := receipt.Numbers(drained).Seconds
 	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseAdding} {
-		phases[string(phase)] = time.Duration(receipt.Seconds[phase] * float64(time.Second))
+		phases[string(phase)] = time.Duration(seconds[phase] * float64(time.Second))
 	}
 	leaving := o.leavingSince(claim)
 	if !leaving.IsZero() {
@@ -30,7 +31,7 @@ func (o *State) DrainTimes(claim action.ClaimRef, receipt *contract.Receipt, now
 		if !leaving.IsZero() {
 			phases[string(cachev1alpha1.DrainWaiting)] = job.CreationTimestamp.Sub(leaving)
 		}
-		if ended := lastEnded(o.DrainerPods, job); ended != nil && !ended.StartedAt.IsZero() {
+		if ended := read.LastEnded(o.DrainerPods, job); ended != nil && !ended.StartedAt.IsZero() {
 			phases[string(cachev1alpha1.DrainStarting)] = ended.StartedAt.Sub(job.CreationTimestamp.Time)
 		}
 	}
@@ -42,7 +43,7 @@ func (o *State) DrainTimes(claim action.ClaimRef, receipt *contract.Receipt, now
 func (o *State) ReleaseTime(claim action.ClaimRef, now time.Time) map[string]time.Duration {
 	for i := range o.Jobs {
 		job := &o.Jobs[i]
-		if ended := lastEnded(o.DrainerPods, job); identity.ClaimUID(job) == claim.UID && ended != nil {
+		if ended := read.LastEnded(o.DrainerPods, job); identity.ClaimUID(job) == claim.UID && ended != nil {
 			return map[string]time.Duration{string(cachev1alpha1.DrainReleasing): now.Sub(ended.FinishedAt.Time)}
 		}
 	}
@@ -53,16 +54,8 @@ func (o *State) ReleaseTime(claim action.ClaimRef, now time.Time) map[string]tim
 func (o *State) leavingSince(ref action.ClaimRef) time.Time {
 	for i := range o.Claims {
 		if c := &o.Claims[i]; c.UID == ref.UID {
-			return MarkedAt(c)
+			return read.MarkedAt(c)
 		}
-	}
-	return time.Time{}
-}
-
-// MarkedAt is the time in a claim's leaving mark; zero if it has none, or a damaged one.
-func MarkedAt(c *corev1.PersistentVolumeClaim) time.Time {
-	if t, ok := parseTime(c.Annotations[cachev1alpha1.AnnotationLeaving]); ok {
-		return t
 	}
 	return time.Time{}
 }

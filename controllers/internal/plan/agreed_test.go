@@ -285,7 +285,7 @@ func describe(o *Observed) string {
 			c.Name, c.LeavingSince.Unix(), c.Aside, c.Deleting, c.Where, c.Pending, c.Request, c.Unmoved, c.Moved)
 	}
 	for _, j := range slices.Concat(o.Jobs, o.Moves) {
-		out += fmt.Sprintf("  Job %s of %s into %d, by %q, %v, deleting %v\n", j.Name, j.ClaimUID, j.Survivors, j.Target, j.State, j.Deleting)
+		out += fmt.Sprintf("  Job %s of %s into %d, by %q, %v, deleting %v\n", j.Name, j.ClaimUID, j.Survivors.Count, j.Target, j.State, j.Deleting)
 	}
 	return out
 }

@@ -144,7 +144,7 @@ func TestVolumeWhoseDrainWaitsForAPersonMakesWayForItsMember(t *testing.T) {
 		})
 	}
 	failedAgain := at(3).aside(2, where(claims.Here)).with(func(o *Observed) {
-		o.Jobs = []claims.Job{{Name: "job", UID: "job", ClaimUID: uid(2) + "-aside", Survivors: 3}}
+		o.Jobs = []claims.Job{{Name: "job", UID: "job", ClaimUID: uid(2) + "-aside", Survivors: action.Range{Count: 3}}}
 		unreadable(&o.Jobs[0])
 	})
 	want := outcome{Replicas: 3, Actions: []string{"apply the StatefulSet, 3 replicas"}, Drains: []string{"2 Failed SourceCorrupt"}}
@@ -265,7 +265,7 @@ func TestLiveAVolumeMovesOnlyFromAClaimThatNothingUses(t *testing.T) {
 	})
 	returned := at(3).aside(2)
 	refusals(t, func(o *Observed) error {
-		return MayDrain(o, action.CreateDrain{Claim: o.Claim(uid(2) + "-aside").Ref(), Survivors: 3})
+		return MayDrain(o, action.CreateDrain{Claim: o.Claim(uid(2) + "-aside").Ref(), Survivors: action.Range{Count: 3}})
 	}, map[*scene]string{returned: ""})
 	refusals(t, func(o *Observed) error { return MaySetReplicas(o, 3) }, map[*scene]string{returned: ""})
 }

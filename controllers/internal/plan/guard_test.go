@@ -49,7 +49,7 @@ func TestLiveTheSizeIsSetOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 	left := func(changes ...func(*claims.Claim)) *scene { return at(2).left(2, changes...) }
 	drain := func(o *Observed) error {
-		return MayDrain(o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 2})
+		return MayDrain(o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: action.Range{Count: 2}})
 	}
 	refusals(t, drain, map[*scene]string{
 		left():                           "",
@@ -77,7 +77,7 @@ func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
 func TestLiveAVolumeIsGivenUpOnlyWhereADrainerSaidSo(t *testing.T) {
 	giveUp := func(o *Observed) error {
 		c := o.Claim(uid(2))
-		if err := claims.MayRelease(&o.Cluster.Terms, c, action.ByUnrecoverable); err != nil {
+		if err := claims.MayRelease(&o.Cluster.Terms, c, action.ByUnrecoverable, false); err != nil {
 			return err
 		}
 		return claims.MayReleaseUnreadable(&o.Facts, c)

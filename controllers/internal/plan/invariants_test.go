@@ -11,6 +11,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -54,13 +55,13 @@ func everyScene(do func(description func() string, o *Observed)) int {
 
 func claimStates() []func(*claims.Claim) {
 	other := func(c *claims.Claim) { c.Receipt = receiptFor("another claim") }
-	short := func(c *claims.Claim) { c.Receipt = receiptFor(c.UID); c.Receipt.Found++ }
+	short := func(c *claims.Claim) { c.Receipt = shortOf(c.UID) }
 	var states []func(*claims.Claim)
-	for _, receipt := range []func(*claims.Claim){func(*claims.Claim) {}, drained, other, short} {
+	for _, recorded := range []func(*claims.Claim){func(*claims.Claim) {}, drained, other, short} {
 		for _, request := range []claims.Request{claims.NoRequest, claims.Skip, claims.Retry, claims.Hold} {
 			for _, more := range []func(*claims.Claim){func(*claims.Claim) {}, deleting, unbound, unheld, func(c *claims.Claim) { c.LeavingSince = time.Time{} }} {
 				states = append(states, func(c *claims.Claim) {
-					receipt(c)
+					recorded(c)
 					c.Request = request
 					more(c)
 				})
@@ -74,7 +75,7 @@ func claimStates() []func(*claims.Claim) {
 func jobStates() []func(*claims.Job) {
 	stranger := func(j *claims.Job) { j.State, j.Receipt = claims.JobComplete, receiptFor("another claim") }
 	empty := func(j *claims.Job) {
-		j.State, j.Receipt = claims.JobComplete, &contract.Receipt{Version: 1, Source: string(j.ClaimUID)}
+		j.State, j.Receipt = claims.JobComplete, receipt.Of(&contract.Receipt{Version: 1, Source: string(j.ClaimUID)})
 	}
 	return []func(*claims.Job){nil, func(*claims.Job) {}, gone, complete, withoutReceipt, stranger, empty, unreadable, outOfTime}
 }
@@ -133,10 +134,10 @@ func noReleaseWithoutReceipt(o *Observed, p Plan) error {
 	for _, r := range let {
 		c := claimOf(o, r.UID)
 		left := !c.LeavingSince.IsZero() || slices.Contains(actions[action.MarkLeaving](p), action.MarkLeaving{Claim: c.Ref()})
-		receipt := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
+		proven := c.Receipt != nil && c.Receipt.AddsUp(string(c.UID)) == nil
 		word := c.Request == claims.Skip || o.Cluster.Deleting || o.Cluster.NamespaceTerminating ||
 			left && o.Cluster.Policy != claims.Drain || c.Volume == ""
-		if !receipt && !word && !handedOver(o, c) {
+		if !proven && !word && !handedOver(o, c) {
 			return fmt.Errorf("claim %s is released", r.Name)
 		}
 	}
@@ -162,13 +163,13 @@ func onlyGoodReceipts(_ *Observed, p Plan) error {
 func onlyToMembersThatStay(o *Observed, p Plan) error {
 	job := o.RunningDrain()
 	for _, a := range actions[action.ApplyStatefulSet](p) {
-		if job != nil && a.Replicas != job.Survivors {
-			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, job.Survivors)
+		if job != nil && a.Replicas != job.Survivors.Count {
+			return fmt.Errorf("the size becomes %d under a drain into %d", a.Replicas, job.Survivors.Count)
 		}
 	}
 	for _, a := range actions[action.CreateDrain](p) {
-		if a.Survivors < 1 || a.Survivors != p.Replicas || a.Survivors != o.StatefulSet.Replicas || a.Survivors > a.Claim.Ordinal && !claimOf(o, a.Claim.UID).Aside {
-			return fmt.Errorf("a drain into %d of %d members", a.Survivors, p.Replicas)
+		if n := a.Survivors.Count; n < 1 || n != p.Replicas || n != o.StatefulSet.Replicas || a.Survivors.Start != 0 || n > a.Claim.Ordinal && !claimOf(o, a.Claim.UID).Aside {
+			return fmt.Errorf("a drain into %d of %d members", n, p.Replicas)
 		}
 	}
 	return nil

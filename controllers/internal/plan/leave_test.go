@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -139,7 +141,7 @@ func TestAMoversReceiptGoesWithItsJob(t *testing.T) {
 	}{
 		"it ended well":        {allMoved, true},
 		"it failed":            {moverFailed, false},
-		"its receipt is short": {func(j *claims.Job) { allMoved(j); j.Receipt.Found++ }, false},
+		"its receipt is short": {func(j *claims.Job) { allMoved(j); j.Receipt = shortOf(types.UID(j.Receipt.Source)) }, false},
 	} {
 		s := shrinking().mover(test.end).with(noMovers).with(func(o *Observed) { o.StatefulSet.Replicas = 2 })
 		var deleted *action.DeleteJob

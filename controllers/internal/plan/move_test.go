@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -57,8 +59,7 @@ func asked(r claims.Request) func(*claims.Claim) {
 }
 
 func allMoved(j *claims.Job) {
-	j.State, j.Receipt = claims.JobComplete, receiptFor(j.ClaimUID)
-	j.Receipt.Source = ring.Source(j.ClaimUID, j.Target)
+	j.State, j.Receipt = claims.JobComplete, receiptFor(types.UID(ring.Source(j.ClaimUID, j.Target)))
 }
 
 func byAnother(j *claims.Job) { j.Target = "4-beef" }
@@ -224,7 +225,7 @@ func TestReceiptOfAMoveReleasesNothing(t *testing.T) {
 			t.Errorf("%s", a)
 		}
 	}
-	if err := claims.MayRelease(&claims.Terms{}, &claims.Claim{Name: name(2), UID: uid(2), LeavingSince: time.Now(), Receipt: job.Receipt}, action.ByReceipt); err == nil {
+	if err := claims.MayRelease(&claims.Terms{}, &claims.Claim{Name: name(2), UID: uid(2), LeavingSince: time.Now(), Receipt: job.Receipt}, action.ByReceipt, false); err == nil {
 		t.Error("it lets the claim go")
 	}
 	s := at(2).left(2).job(2, 2, func(j *claims.Job) { j.State, j.Receipt = claims.JobComplete, job.Receipt })

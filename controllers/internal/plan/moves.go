@@ -10,7 +10,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/ring"
-	"example.com/memcached-operator/drainer/contract"
 )
 
 // MovePhase is the state of a member whose items have to be moved.
@@ -109,7 +108,7 @@ func (m *movers) end(which func(*claims.Job) bool, why string) {
 
 // moved returns the receipt of a leaving member's mover that succeeded, or nil and why there is
 // none.
-func moved(c *claims.Claim, j *claims.Job) (receipt *contract.Receipt, why string) {
+func moved(c *claims.Claim, j *claims.Job) (receipt *action.Receipt, why string) {
 	switch j.State {
 	case claims.JobActive:
 		return nil, "the mover had not ended"
@@ -212,7 +211,7 @@ func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *cl
 		w.DeleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(MoveWaits, claims.InTurn, "the clients' list has changed, or a member is lost: the move starts again")
 	}
-	a := claims.Attempt{What: "move", Claim: c, Job: job, Retry: c.MoveRequest == claims.Retry, Clear: action.ClearMoveRetry{Claim: c.Ref()}, WayOut: moveWayOut}
+	a := claims.Attempt{What: "move", Claim: c, Job: job, Retry: c.MoveRequest == claims.Retry, Clear: []action.Action{action.ClearMoveRetry{Claim: c.Ref()}}, WayOut: moveWayOut}
 	if job.State != claims.JobActive {
 		a.Invalid = receiptOf(c, job)
 	}

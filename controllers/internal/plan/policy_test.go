@@ -86,7 +86,7 @@ func TestTheOrderOfDrainsIsNotThatOfClocks(t *testing.T) {
 	if diff := cmp.Diff(want, planned(s).Drains); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	err := MayDrain(&s.o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 1})
+	err := MayDrain(&s.o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: action.Range{Count: 1}})
 	if err == nil {
 		t.Error("live, nothing stands against draining the older one first")
 	}

@@ -46,7 +46,7 @@ func TestAJobNoPodOfWhichHasRunIsReplaced(t *testing.T) {
 	}
 }
 
-func misdirected(j *claims.Job) { j.Misdirected = true }
+func misdirected(j *claims.Job) { j.Replace = "members listen at other ports now" }
 
 // A Job has the members' ports in its template, and would wait in vain for a member that was
 // replaced and listens at another port.

@@ -12,6 +12,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -26,7 +27,7 @@ func (s *scene) after(d time.Duration) *scene {
 func failing(exitCode int, reason string) func(*claims.Job) {
 	return func(j *claims.Job) {
 		j.State, j.Ended = claims.JobFailed, noon
-		j.Receipt = &contract.Receipt{Version: 1, Source: string(j.ClaimUID), Reason: reason, Message: "so it was", ExitCode: exitCode}
+		j.Receipt = receipt.Of(&contract.Receipt{Version: 1, Source: string(j.ClaimUID), Reason: reason, Message: "so it was", ExitCode: exitCode})
 	}
 }
 
@@ -144,7 +145,7 @@ func TestNewerVolumesAreDrainedFirst(t *testing.T) {
 		if diff := cmp.Diff(test.want, planned(test.scene).Drains); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", what, diff)
 		}
-		err := MayDrain(&test.scene.o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: 1})
+		err := MayDrain(&test.scene.o, action.CreateDrain{Claim: action.ClaimRef{Name: name(2), UID: uid(2), Ordinal: 2}, Survivors: action.Range{Count: 1}})
 		if test.want[0] == "2 Waiting InTurn" && err == nil {
 			t.Errorf("%s: live, nothing stands against it", what)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -78,7 +79,7 @@ func (s *scene) pod(ordinal int32) *scene {
 
 // job adds the Job that drains the claim into the survivors.
 func (s *scene) job(ordinal, survivors int32, changes ...func(*claims.Job)) *scene {
-	j := claims.Job{Name: "job-" + name(ordinal), UID: "job-" + uid(ordinal), ClaimUID: uid(ordinal), Survivors: survivors}
+	j := claims.Job{Name: "job-" + name(ordinal), UID: "job-" + uid(ordinal), ClaimUID: uid(ordinal), Survivors: action.Range{Count: survivors}}
 	for _, change := range changes {
 		change(&j)
 	}
@@ -114,7 +115,7 @@ func withoutReceipt(j *claims.Job) {
 
 func unreadable(j *claims.Job) {
 	j.State = claims.JobFailed
-	j.Receipt = &contract.Receipt{Version: 1, Source: string(j.ClaimUID), Reason: "SourceCorrupt", Message: "page 3 is torn", ExitCode: 3}
+	j.Receipt = failedWith(j.ClaimUID, contract.ExitUnrecoverable)
 }
 
 func outOfTime(j *claims.Job) {
@@ -124,11 +125,20 @@ func outOfTime(j *claims.Job) {
 // podKept: another container keeps its pod running.
 func podKept(j *claims.Job) { j.PodKept = true }
 
-func receiptFor(claim types.UID) *contract.Receipt {
-	return &contract.Receipt{
-		Version: 1, Source: string(claim), Complete: true, Found: 10,
+func receiptFor(claim types.UID) *action.Receipt { return counted(string(claim), 10) }
+
+// shortOf misses an item.
+func shortOf(claim types.UID) *action.Receipt { return counted(string(claim), 11) }
+
+func counted(source string, found int64) *action.Receipt {
+	return receipt.Of(&contract.Receipt{
+		Version: 1, Source: source, Complete: true, Found: found,
 		Outcomes: contract.Outcomes{Added: 4, AlreadyPresent: 3, Expired: 2, Invalidated: 1},
-	}
+	})
+}
+
+func failedWith(claim types.UID, exitCode int) *action.Receipt {
+	return receipt.Of(&contract.Receipt{Version: 1, Source: string(claim), Reason: "SourceCorrupt", Message: "page 3 is torn", ExitCode: exitCode})
 }
 
 // target is the name of the ring in a plan's strings.

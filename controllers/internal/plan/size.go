@@ -130,7 +130,7 @@ func allowedSize(v *view, wanted int32) (a allowed) {
 	a.size = sizeWhileMoving(v, wanted)
 	switch {
 	case v.drain != nil:
-		a = allowed{sizeWhileMoving(v, min(v.drain.Survivors, v.MostMembers())), BlockedByDrain, fmt.Sprintf("Job %s drains into %d members", v.drain.Name, v.drain.Survivors)}
+		a = allowed{sizeWhileMoving(v, min(v.drain.Survivors.Count, v.MostMembers())), BlockedByDrain, fmt.Sprintf("Job %s drains into %d members", v.drain.Name, v.drain.Survivors.Count)}
 	case v.lingering != "" && v.StatefulSet.Exists && wanted > 0:
 		a = allowed{before, BlockedByDrain, fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", v.lingering)}
 	case marksWait:

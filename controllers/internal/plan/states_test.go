@@ -132,7 +132,7 @@ func TestEachStateOfAMarkedClaimHasOneNextStep(t *testing.T) {
 func TestVolumeThatCannotBeReadIsGivenUpWhereTheSpecSaysSo(t *testing.T) {
 	apply := "apply the StatefulSet, 2 replicas"
 	givenUp := []string{apply, "release claim data-2: Unrecoverable", "delete Job job-data-2: its claim is released: Unrecoverable"}
-	rejected := func(j *claims.Job) { unreadable(j); j.Receipt.ExitCode = contract.ExitRejected }
+	rejected := func(j *claims.Job) { unreadable(j); j.Receipt = failedWith(j.ClaimUID, contract.ExitRejected) }
 	stranger := func(j *claims.Job) { unreadable(j); j.Receipt.Source = "another claim" }
 	for name, test := range map[string]struct {
 		scene   *scene

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -76,7 +77,7 @@ func look(o *Observed) *view {
 	if v.lowest != nil {
 		v.staying = min(v.staying, max(v.lowest.Ordinal, o.Record.Ring.Size))
 	}
-	v.drain, v.lingering, v.returns = o.RunningDrain(), o.LingeringDrainer(), o.WaitsForReturn()
+	v.drain, v.lingering, v.returns = o.RunningDrain(), o.LingeringDrainer(), waitsForReturn(o)
 	v.drains = v.drain != nil || v.lingering != ""
 	v.routers = routersOf(o)
 	v.members = make([]member, len(o.Claims))
@@ -112,6 +113,22 @@ func memberOf(o *Observed, c *claims.Claim) member {
 		m.mover, m.moved = &o.Moves[i], true
 	}
 	return m
+}
+
+// waitsForReturn says that drains and moves wait for a member that returns empty; it is empty if
+// there is none. Such a member stays, but its claim was deleted, and its volume is being set aside.
+// Items that a drain or a move gives to it may be older than those on its first volume, which is
+// drained next. So drains and moves that are at work are ended, and begin again in their turn; the
+// claim is handed over when none is at work, and none begins before that. A claim that can't be set
+// aside now keeps its member away, so nothing moves there meanwhile.
+func waitsForReturn(o *Observed) string {
+	for i := range o.Claims {
+		c := &o.Claims[i]
+		if c.LeavingSince.IsZero() && !c.Aside && c.HasVolumeToHandOver() && !c.InUse && c.CanBeSetAside() && !o.IsObstructed(c) {
+			return fmt.Sprintf("claim %s was deleted: its volume is set aside first, since its items may be newer", c.Name)
+		}
+	}
+	return ""
 }
 
 // moveDue tells whether the claim's member had items when a ring of the record last

@@ -12,7 +12,7 @@ import (
 // ordinal first. Package claims decides; here is what it depends on.
 func decideVolumes(v *view, size *Size) (claims.Volumes, claims.Work) {
 	volumes, w := v.Decide(&claims.Given{
-		Terms: &v.Cluster.Terms, Parallelism: v.Cluster.Parallelism, Wanted: v.Cluster.Size, Survivors: size.Replicas,
+		Terms: &v.Cluster.Terms, Parallelism: v.Cluster.Parallelism, Wanted: action.Range{Count: v.Cluster.Size}, Survivors: action.Range{Count: size.Replicas},
 		Leaves: func(c *claims.Claim) (phase claims.DrainPhase, reason, message string) {
 			switch m := v.of(c.UID); {
 			case !size.runsOn(c):
@@ -25,9 +25,14 @@ func decideVolumes(v *view, size *Size) (claims.Volumes, claims.Work) {
 			return claims.Leaving, claims.InTurn, "its items are drained when it is gone: it leaves together with the other leaving members"
 		},
 		Waits:      func(c *claims.Claim) (reason, message string) { return drainWaits(v, v.of(c.UID), size.Replicas) },
-		WaitsUntil: v.leasesExpire, MovesNow: v.movesNow,
-		StoredBy: func(c *claims.Claim) int64 { return storedBy(&v.Record, c) },
+		WaitsUntil: v.leasesExpire, WaitsForReturn: v.returns, MovesNow: v.movesNow,
 	})
+	for i := range w.Actions {
+		if a, is := w.Actions[i].(action.CreateAside); is {
+			a.StoredBy = storedBy(&v.Record, v.Claim(a.Claim.UID))
+			w.Actions[i] = a
+		}
+	}
 	for i := range volumes.Drains {
 		d := &volumes.Drains[i]
 		d.Mover = v.of(d.Claim.UID).mover
@@ -42,6 +47,8 @@ func drainWaits(v *view, m *member, survivors int32) (reason, message string) {
 		return reason, message
 	}
 	switch {
+	case v.returns != "":
+		return claims.InTurn, v.returns
 	case v.earlierDue(m):
 		return claims.InTurn, "the volume of another member is drained first: its values are newer"
 	case v.leasesWait != "":
@@ -67,20 +74,13 @@ func drainWaits(v *view, m *member, survivors int32) (reason, message string) {
 // member's pod and the drainer pods that mount it.
 func MayDrain(live *Observed, a action.CreateDrain) error {
 	v := look(live)
-	m := v.of(a.Claim.UID)
-	switch {
-	case m == nil || m.Deleting:
-		return fmt.Errorf("claim %s is being deleted", a.Claim.Name)
-	case m.LeavingSince.IsZero():
-		return fmt.Errorf("claim %s is a member's", a.Claim.Name)
-	case !m.Finalizer:
-		return fmt.Errorf("claim %s lacks the finalizer", a.Claim.Name)
-	case !live.StatefulSet.Exists:
-		return errors.New("the StatefulSet is gone")
-	case live.Slots(live.Cluster.Parallelism) <= 0:
-		return fmt.Errorf("%d drains run already", live.Cluster.Parallelism)
+	if err := claims.MayDrain(&live.Facts, live.Claim(a.Claim.UID), a.Claim, live.Cluster.Parallelism); err != nil {
+		return err
 	}
-	_, message := drainWaits(v, m, a.Survivors)
+	if !live.StatefulSet.Exists {
+		return errors.New("the StatefulSet is gone")
+	}
+	_, message := drainWaits(v, v.of(a.Claim.UID), a.Survivors.Count)
 	return refusedIf(message)
 }
 

@@ -6,8 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
 // Matches remembers which objects were found to be as the spec wants them, with the versions of
@@ -24,9 +22,9 @@ type match struct {
 	variant    int32
 }
 
-func matchOf(c *cachev1alpha1.Memcached, object metav1.Object, variant int32) match {
+func matchOf(c client.Object, object metav1.Object, variant int32) match {
 	return match{
-		cluster: c.UID, generation: c.Generation,
+		cluster: c.GetUID(), generation: c.GetGeneration(),
 		object: object.GetUID(), version: object.GetResourceVersion(),
 		variant: variant,
 	}
@@ -34,7 +32,7 @@ func matchOf(c *cachev1alpha1.Memcached, object metav1.Object, variant int32) ma
 
 // Has tells whether the Memcached's object of this kind matched, and neither has changed
 // since. The object also depends on variant, a number of members or servers.
-func (m *Matches) Has(c *cachev1alpha1.Memcached, kind string, object metav1.Object, variant int32) (has bool) {
+func (m *Matches) Has(c client.Object, kind string, object metav1.Object, variant int32) (has bool) {
 	m.kept.Use(client.ObjectKeyFromObject(c), func(found *map[string]match) {
 		last, ok := (*found)[kind]
 		has = ok && last == matchOf(c, object, variant)
@@ -43,7 +41,7 @@ func (m *Matches) Has(c *cachev1alpha1.Memcached, kind string, object metav1.Obj
 }
 
 // Note remembers that the object matches.
-func (m *Matches) Note(c *cachev1alpha1.Memcached, kind string, object metav1.Object, variant int32) {
+func (m *Matches) Note(c client.Object, kind string, object metav1.Object, variant int32) {
 	m.kept.Use(client.ObjectKeyFromObject(c), func(found *map[string]match) {
 		if *found == nil {
 			*found = map[string]match{}
@@ -53,7 +51,7 @@ func (m *Matches) Note(c *cachev1alpha1.Memcached, kind string, object metav1.Ob
 }
 
 // Drop forgets the objects of these kinds.
-func (m *Matches) Drop(c *cachev1alpha1.Memcached, which func(kind string) bool) {
+func (m *Matches) Drop(c client.Object, which func(kind string) bool) {
 	m.kept.Use(client.ObjectKeyFromObject(c), func(found *map[string]match) {
 		maps.DeleteFunc(*found, func(kind string, _ match) bool { return which(kind) })
 	})

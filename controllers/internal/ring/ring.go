@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/serial"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -75,29 +76,6 @@ func Unknown(serial int64, n int32) Record {
 	return Record{Serial: serial, Ring: Ring{Size: min(max(n, 0), maxSize)}}
 }
 
-// ParseSerial reads a ring's number; 0, which no ring has, if it is invalid.
-func ParseSerial(s string) int64 {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if len(s) > cachev1alpha1.MaxAnnotation || err != nil || n < 0 || n > maxSerial {
-		return 0
-	}
-	return n
-}
-
-// Last is the highest of these serials. Any client may have written them, so a serial that is more
-// than maxStep above all lower ones is ignored. So the serials of 512 members and a record stay
-// below 2^42, and never reach maxSerial.
-func Last(serials ...int64) int64 {
-	last := int64(0)
-	for _, serial := range slices.Sorted(slices.Values(serials)) {
-		if serial > last+maxStep {
-			break
-		}
-		last = max(last, serial)
-	}
-	return last
-}
-
 // Moved returns the serial on a member's claim; 0 if no ring has had this serial yet.
 func (r Record) Moved(serial int64) int64 {
 	if serial > r.Serial {
@@ -141,9 +119,7 @@ const MaxRecord = 4 << 10
 
 // Bounds of what a record may have.
 const (
-	maxSerial = 1 << 53 // every number up to it is exact in JSON
-	maxStep   = 1 << 32 // more rings than a cluster ever has
-	maxSize   = cachev1alpha1.MaxSize
+	maxSize = cachev1alpha1.MaxSize
 	// As in the API, which allows only ASCII in both.
 	maxKeyPrefix, maxServerName = 200, 253
 )
@@ -158,7 +134,7 @@ func Parse(s string) (Record, error) {
 	if err := json.Unmarshal([]byte(s), &r); err != nil {
 		return Record{}, err
 	}
-	if r.Serial < 0 || r.Serial > maxSerial {
+	if r.Serial < 0 || r.Serial > serial.Max {
 		return Record{}, fmt.Errorf("%d rings have moved keys", r.Serial)
 	}
 	if err := cmp.Or(r.Ring.check(), r.From.check()); err != nil {

@@ -9,6 +9,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	"example.com/memcached-operator/controllers/internal/serial"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -82,7 +83,7 @@ func TestLongestRecordIsReadBack(t *testing.T) {
 		Client: "libmemcached-ketama-weighted", KeyPrefix: strings.Repeat("<", maxKeyPrefix), // each takes six bytes in JSON
 		ServerName: "{ordinal}" + strings.Repeat("s", maxServerName-len("{ordinal}")), Port: math.MaxUint16, Size: maxSize,
 	}
-	record := Record{Serial: maxSerial, Ring: r, From: r}
+	record := Record{Serial: serial.Max, Ring: r, From: r}
 	if again, err := Parse(record.String()); err != nil || again != record {
 		t.Errorf("%d bytes: %v", len(record.String()), err)
 	}
@@ -194,36 +195,5 @@ func BenchmarkShare(b *testing.B) {
 func TestSourceOfAMoveIsNoClaim(t *testing.T) {
 	if s := Source("the-uid", "3-0"); s == "the-uid" || !strings.Contains(s, "the-uid") {
 		t.Errorf("%q", s)
-	}
-}
-
-func TestLastRingIsNoneThatIsTooFarAway(t *testing.T) {
-	const far = maxStep + 1
-	for name, test := range map[string]struct {
-		serials []int64
-		want    int64
-	}{
-		"none":                        {nil, 0},
-		"one":                         {[]int64{7}, 7},
-		"the highest":                 {[]int64{7, 0, 9, 8}, 9},
-		"one that is too far":         {[]int64{7, far + 7}, 7},
-		"only one, too far":           {[]int64{far}, 0},
-		"one that is far, but not so": {[]int64{maxStep}, maxStep},
-		"each in reach of the next":   {[]int64{3 * maxStep, maxStep, 2 * maxStep}, 3 * maxStep},
-	} {
-		if got := Last(test.serials...); got != test.want {
-			t.Errorf("%s: %d, want %d", name, got, test.want)
-		}
-	}
-}
-
-// Not even 512 members and a record get near the highest serial.
-func TestRingsNeverRunOut(t *testing.T) {
-	var serials []int64
-	for i := range int64(maxSize) + 1 {
-		serials = append(serials, (i+1)*maxStep)
-	}
-	if last := Last(serials...); last != serials[maxSize] || last > maxSerial/2 {
-		t.Errorf("the last is %d", last)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/show"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -34,10 +35,10 @@ func allAdvised() *Input {
 	in.Cluster.Spec.Routing.Client = "gomemcache"
 	in.Cluster.Spec.Storage.Mode, in.Cluster.Spec.Storage.Size = cachev1alpha1.StorageMapped, *in.Cluster.Spec.Memory
 	in.Cluster.Spec.Drain.OnShortage = cachev1alpha1.ShortageWait
-	in.Room = &plan.Room{Unknown: strings.Repeat("why ", MaxMessage)}
+	in.Room = &plan.Room{Unknown: strings.Repeat("why ", show.MaxMessage)}
 	for i := range in.Pods {
 		in.Pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: "memcached", LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: `{"saveOutdated":true,"saveError":"` + strings.Repeat("x", 2*MaxMessage) + `"}`}},
+			Name: "memcached", LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: `{"saveOutdated":true,"saveError":"` + strings.Repeat("x", 2*show.MaxMessage) + `"}`}},
 		}}
 	}
 	return in
@@ -47,7 +48,7 @@ func TestAdviceIsSortedAndBoundedAndHasEachReasonOnce(t *testing.T) {
 	var reasons []string
 	for _, a := range compute(t, allAdvised()).Advice {
 		reasons = append(reasons, a.Reason)
-		if len(a.Message) > MaxMessage {
+		if len(a.Message) > show.MaxMessage {
 			t.Errorf("%s has %d bytes", a.Reason, len(a.Message))
 		}
 	}

@@ -12,12 +12,11 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 const (
-	// StuckAfter is how long a wait that usually ends by itself may take.
-	StuckAfter = time.Minute
 	// slowAfter is how long a member may take to become ready if no cause is reported.
 	slowAfter = 10 * time.Minute
 	// resetAfter is how long a container has to run before the kubelet resets its back-off.
@@ -57,7 +56,7 @@ func podTrouble(cluster *cachev1alpha1.Memcached, pod *corev1.Pod, w *waits) *tr
 		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
 			continue
 		}
-		if since := later(c.LastTransitionTime.Time, pod.CreationTimestamp.Time); w.past(since.Add(StuckAfter)) {
+		if since := later(c.LastTransitionTime.Time, pod.CreationTimestamp.Time); w.past(since.Add(show.StuckAfter)) {
 			return &trouble{cachev1alpha1.ReasonUnschedulable, fmt.Sprintf("pod %s has no node since %s: %s", pod.Name, clock(since), c.Message)}
 		}
 		return nil
@@ -83,39 +82,15 @@ func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // lingers returns the trouble if the kubelet does not end the pod, usually because its node is
 // down.
 func lingers(pod *corev1.Pod, ends time.Time, reason string, w *waits) *trouble {
-	if !w.past(ends.Add(StuckAfter)) {
+	if !w.past(ends.Add(show.StuckAfter)) {
 		return nil
 	}
-	return &trouble{reason, doesNotEnd(pod, ends)}
+	return &trouble{reason, show.DoesNotEnd(pod, ends)}
 }
 
-func doesNotEnd(pod *corev1.Pod, ends time.Time) string {
-	return fmt.Sprintf("pod %s should have ended by %s, and node %s has not reported its end: start that node again; if it is gone for good, delete the Node object",
-		pod.Name, clock(ends), pod.Spec.NodeName)
-}
-
-// drainerGrace is Kubernetes' default, in seconds.
-const drainerGrace = 30
-
-// drainerEnds is when a drainer's pod that was told to end has to be gone. Any client may have
-// created a similar pod with a grace period of a year, so the grace period is bounded by the spec's
-// or the default.
-func drainerEnds(c *cachev1alpha1.Memcached, pod *corev1.Pod) time.Time {
-	ends, most := pod.DeletionTimestamp.Time, max(drainerGrace, ptr.Deref(c.Spec.Drain.PodTemplate.TerminationGracePeriodSeconds, 0))
-	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > most {
-		ends = time.Unix(ends.Unix()-*grace+most, 0)
-	}
-	return ends
-}
-
-// DoesNotEnd tells whether and why a drainer's pod that was told to end is overdue: it has had a
-// minute more than its grace period.
-func DoesNotEnd(c *cachev1alpha1.Memcached, pod *corev1.Pod, now time.Time) (Wait, bool) {
-	if pod.DeletionTimestamp == nil || now.Before(drainerEnds(c, pod).Add(StuckAfter)) {
-		return Wait{}, false
-	}
-	ends := drainerEnds(c, pod)
-	return Wait{Reason: cachev1alpha1.ReasonDrainerDoesNotEnd, Message: doesNotEnd(pod, ends), Since: ends}, true
+// DrainerGrace is the grace period of a drainer's pod by the spec, in seconds; 0 if it has none.
+func DrainerGrace(c *cachev1alpha1.Memcached) int64 {
+	return ptr.Deref(c.Spec.Drain.PodTemplate.TerminationGracePeriodSeconds, 0)
 }
 
 // containerTrouble tells why a container doesn't start, or doesn't keep running.
@@ -136,7 +111,7 @@ func containerTrouble(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatu
 	last := c.LastTerminationState.Terminated
 	if running := c.State.Running; running != nil && last != nil {
 		// The container has recovered when it has run a minute longer than last time.
-		if back := running.StartedAt.Add(min(ran(last)+StuckAfter, resetAfter)); loops(c, last) && !w.past(back) {
+		if back := running.StartedAt.Add(min(ran(last)+show.StuckAfter, resetAfter)); loops(c, last) && !w.past(back) {
 			return looping(cluster, c, last, false)
 		}
 	}
@@ -182,34 +157,22 @@ var nodesLimits = []struct{ words, setting string }{
 	{"Can't create thread", "lower spec.threads, or raise the node's limit of processes"},
 }
 
-// OOMKilled is the kubelet's word for a container that the kernel has killed for lack of memory.
-const OOMKilled = "OOMKilled"
-
-// MoreMemory says where to raise a container's memory limit: in this field of the spec, or else
-// where it comes from (a LimitRange).
-func MoreMemory(limits corev1.ResourceList, field string) string {
-	if _, is := limits[corev1.ResourceMemory]; is {
-		return "; raise " + field + ".limits.memory"
-	}
-	return "; " + field + " has no memory limit: the limit is that of a LimitRange (kubectl get limitrange), or the node ran out of memory: set a limit"
-}
-
 // settingFor says which setting to change; empty if it is not known, and for a container that is
 // not ours.
 func settingFor(cluster *cachev1alpha1.Memcached, container string, ended *corev1.ContainerStateTerminated) string {
 	if ended == nil {
 		return ""
 	}
-	if ended.Reason == OOMKilled {
+	if ended.Reason == show.OOMKilled {
 		switch spec := &cluster.Spec; {
 		case container == build.ContainerMemcached:
-			return MoreMemory(spec.Resources.Limits, "spec.resources") + ", or lower spec.memory"
+			return show.MoreMemory(spec.Resources.Limits, "spec.resources") + ", or lower spec.memory"
 		case container == build.ContainerInstall:
-			return MoreMemory(spec.Resources.Limits, "spec.resources")
+			return show.MoreMemory(spec.Resources.Limits, "spec.resources")
 		case container == build.ContainerExporter && spec.Exporter != nil:
-			return MoreMemory(spec.Exporter.Resources.Limits, "spec.exporter.resources")
+			return show.MoreMemory(spec.Exporter.Resources.Limits, "spec.exporter.resources")
 		case container == build.ContainerRouter && spec.Router != nil:
-			return MoreMemory(spec.Router.Resources.Limits, "spec.router.resources")
+			return show.MoreMemory(spec.Router.Resources.Limits, "spec.router.resources")
 		}
 	}
 	if container != build.ContainerMemcached {
@@ -248,7 +211,7 @@ func lastWords(ended *corev1.ContainerStateTerminated) string {
 // ownWords is the end of the container's last output, on one line.
 func ownWords(message string) string {
 	if why := contract.ParseRefusal(message); why != nil {
-		return bound(why.Message, maxWords)
+		return show.Bound(why.Message, maxWords)
 	}
 	if strings.HasPrefix(message, "{") {
 		return "" // a cold start, which status.advice tells
@@ -257,13 +220,13 @@ func ownWords(message string) string {
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
-	return tail(strings.Join(lines[max(0, len(lines)-3):], "; "), maxWords)
+	return show.Tail(strings.Join(lines[max(0, len(lines)-3):], "; "), maxWords)
 }
 
 // slow returns the trouble of a member that has not been ready for long, without a reported cause.
 func slow(in *Input, w *waits) *trouble {
 	for _, pod := range byOrdinal(in) {
-		if !lives(pod) || PodReady(pod) {
+		if !lives(pod) || show.PodReady(pod) {
 			continue
 		}
 		since := pod.CreationTimestamp.Time
@@ -290,7 +253,7 @@ func notReady(in *Input) string {
 			ordinal, _ := build.PodOrdinal(in.Cluster.Name, pod.Name)
 			wanted = ordinal < *in.Cluster.Spec.Size
 		}
-		if wanted && (!lives(pod) || !PodReady(pod)) {
+		if wanted && (!lives(pod) || !show.PodReady(pod)) {
 			names = append(names, pod.Name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/show"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,12 +21,10 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
-
-// maxLastDrains is how many ended drains status keeps.
-const maxLastDrains = 5
 
 // Input is everything that a status depends on.
 type Input struct {
@@ -70,7 +69,7 @@ type Input struct {
 	JobStarted map[types.UID]metav1.Time
 	// Waits says why the drainer of an active Job is not at work, by the UID of the
 	// claim.
-	Waits map[types.UID]Wait
+	Waits map[types.UID]show.Wait
 	// Err is the error of this reconcile; nil if it succeeded.
 	Err error
 	// Refused is a step that was refused, and since when; nil if none was.
@@ -128,7 +127,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	setConditions(in, &s, conditions(in, &s, &w))
 	in.again = w.next
 	s.Phase = phase(in, &s)
-	s.Drains = shown(s.Drains)
+	s.Drains = show.Shown(s.Drains, RowOf)
 	return s
 }
 
@@ -142,55 +141,60 @@ func members(in *Input, s *cachev1alpha1.MemcachedStatus) {
 		if len(s.Nodes) < maxNodes {
 			s.Nodes = append(s.Nodes, pod.Name)
 		}
-		if PodReady(pod) {
+		if show.PodReady(pod) {
 			s.ReadySize++
 		}
 	}
 	s.Servers = in.Servers
 }
 
-// PodReady tells whether the pod is ready.
-func PodReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // drains returns an entry for every claim that is to be drained.
 func drains(in *Input) []cachev1alpha1.DrainStatus {
+	rows := show.Rows{Now: in.Now, Marked: in.Marked, Started: in.JobStarted, Waits: in.Waits, Member: in.member}
+	for i := range in.Cluster.Status.Drains {
+		rows.Before = append(rows.Before, RowOf(&in.Cluster.Status.Drains[i]))
+	}
 	var out []cachev1alpha1.DrainStatus
 	for i := range in.Plan.Drains {
 		d := &in.Plan.Drains[i]
-		s := cachev1alpha1.DrainStatus{
-			Claim:   d.Claim.Name,
-			Ordinal: d.Claim.Ordinal,
-			Phase:   cachev1alpha1.DrainPhase(d.Phase),
-			Reason:  d.Reason,
-			Message: waitsFor(in, d),
-		}
-		if t, ok := in.Marked[d.Claim.UID]; ok {
-			s.LeavingSince = &metav1.Time{Time: t}
-		} else if at, told := d.Claim.LeavingAt(); told {
-			s.LeavingSince = &metav1.Time{Time: at}
-		}
-		if t, ok := in.JobStarted[d.Claim.UID]; ok {
-			s.StartedAt = &t
-		} else if b := before(in, d); b != nil && d.Phase == claims.Releasing {
-			s.StartedAt = b.StartedAt // the drain's Job is gone
-		}
-		switch d.Phase {
-		case claims.Draining:
-			follow(in, d, &s)
-		case claims.Leaving:
-			followLeaving(in, d, &s)
-		case claims.Waiting, claims.Releasing, claims.Held, claims.Failed, claims.Kept:
+		p, progress := progressOf(in, d)
+		row := rows.Row(d, progress)
+		s := cachev1alpha1.DrainStatus{}
+		switch {
+		case row.Kept:
+			s = *before(in, d)
+		case d.Phase == claims.Leaving:
+			followLeaving(in, d, &row)
+			s.ItemsDone, s.ItemsTotal = p.ItemsDone, p.ItemsTotal
+		case row.Phase == cachev1alpha1.DrainAdding:
+			s.ItemsDone, s.ItemsTotal = p.ItemsDone, p.ItemsTotal
+			s.BytesDone, s.BytesTotal = p.BytesDone, p.BytesTotal
+			s.TimeLeft = timeLeft(p)
 		}
 		s.ItemsMoved = itemsMoved(in, d)
-		s.Reason, s.Message = bound(s.Reason, maxReason), BoundMessage(s.Message)
-		s.Since = since(in, &s)
+		rows.End(&row)
+		s.Claim, s.Ordinal, s.Phase, s.Reason, s.Message = row.Claim, row.Ordinal, row.Phase, row.Reason, row.Message
+		s.Since, s.LeavingSince, s.StartedAt = row.Since, row.LeavingSince, row.StartedAt
 		out = append(out, s)
 	}
 	return out
+}
+
+// RowOf is what package show knows of a drain.
+func RowOf(s *cachev1alpha1.DrainStatus) show.Row {
+	return show.Row{
+		Claim: s.Claim, Ordinal: s.Ordinal, Phase: s.Phase, Reason: s.Reason, Message: s.Message,
+		Since: s.Since, LeavingSince: s.LeavingSince, StartedAt: s.StartedAt,
+	}
+}
+
+// member returns the pod of the member with this ordinal, or nil.
+func (in *Input) member(ordinal int32) *corev1.Pod {
+	i := slices.IndexFunc(in.Pods, func(p corev1.Pod) bool { return p.Name == build.PodName(in.Cluster.Name, ordinal) })
+	if i < 0 {
+		return nil
+	}
+	return &in.Pods[i]
 }
 
 // before returns the drain's entry of the present status, or nil.
@@ -201,12 +205,6 @@ func before(in *Input, d *claims.DrainState) *cachev1alpha1.DrainStatus {
 		return nil
 	}
 	return &drains[i]
-}
-
-// wasMoving tells whether the drainer was at work by the present status.
-func wasMoving(in *Input, d *claims.DrainState) bool {
-	b := before(in, d)
-	return b != nil && b.Phase == cachev1alpha1.DrainAdding
 }
 
 // progressLine sums up the drains for the printer column.
@@ -246,27 +244,17 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// lastDrains adds the drains whose claims are being released, each once, newest first. If a live
-// check refused a release, the next release may have another reason.
+// lastDrains adds the drains whose claims are being released.
 func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.DrainReceipt {
 	for i := range in.Plan.Drains {
-		d := &in.Plan.Drains[i]
-		if d.Phase != claims.Releasing {
-			continue
-		}
-		next := receipt(in, d)
-		known := slices.IndexFunc(last, func(r cachev1alpha1.DrainReceipt) bool { return r.ClaimUID == next.ClaimUID })
-		switch {
-		case known < 0:
-			last = slices.Insert(last, 0, next)
-		case last[known].Result != next.Result:
-			last = slices.Insert(slices.Delete(last, known, known+1), 0, next)
+		if d := &in.Plan.Drains[i]; d.Phase == claims.Releasing {
+			last = show.Last(last, drained(in, d), func(r *cachev1alpha1.DrainReceipt) (claim, result string) { return r.ClaimUID, r.Result })
 		}
 	}
-	return last[:min(len(last), maxLastDrains)]
+	return last
 }
 
-func receipt(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
+func drained(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
 	out := cachev1alpha1.DrainReceipt{
 		Claim:    d.Claim.Name,
 		ClaimUID: string(d.Claim.UID),
@@ -277,7 +265,8 @@ func receipt(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
 	if at, told := d.Claim.LeavingAt(); told {
 		out.Duration = &metav1.Duration{Duration: max(0, in.Now.Sub(at).Truncate(time.Second))}
 	}
-	if r := d.Claim.Receipt; r != nil && d.Why == action.ByReceipt {
+	if d.Claim.Receipt != nil && d.Why == action.ByReceipt {
+		r := receipt.Numbers(d.Claim.Receipt)
 		out.Found, out.Added, out.AlreadyPresent = r.Found, r.Added, r.AlreadyPresent
 		out.Expired, out.Invalidated, out.Bytes = r.Expired, r.Invalidated, r.Bytes
 		out.Unclean = !r.Clean

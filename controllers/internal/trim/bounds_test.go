@@ -141,7 +141,7 @@ func full(controller metav1.OwnerReference) metav1.ObjectMeta {
 	for _, key := range knownLabels {
 		m.Labels[key] = "cache"
 	}
-	for _, read := range []map[string]int{ofClaims, ofJobs, ofApplied} {
+	for _, read := range []map[string]int{ofClaims, ofJobs, ofTargets, ofApplied} {
 		for key := range read {
 			m.Annotations[key] = "1"
 		}
@@ -170,6 +170,10 @@ func TestLittleStaysOfWhatIsLarge(t *testing.T) {
 		}, Claim},
 		{batchv1.Job{ObjectMeta: theirs, Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "True"}}}}, Job},
 		{appsv1.StatefulSet{ObjectMeta: theirs}, Applied},
+		{appsv1.StatefulSet{ObjectMeta: theirs, Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "queue"}}, VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{}},
+		}}, Target},
+		{corev1.Pod{ObjectMeta: theirs, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}}}}}, TargetPod},
 		{appsv1.Deployment{ObjectMeta: theirs, Status: appsv1.DeploymentStatus{
 			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: "True"}},
 		}}, Applied},

@@ -12,8 +12,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/rollout"
+	"example.com/memcached-operator/controllers/internal/stsdrain/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -33,7 +35,7 @@ const maxOthers = 4
 
 // knownLabels are the labels by which objects are selected, indexed and recognized.
 var knownLabels = []string{
-	cachev1alpha1.LabelCluster, cachev1alpha1.LabelName, cachev1alpha1.LabelInstance, cachev1alpha1.LabelComponent,
+	cachev1alpha1.LabelCluster, cachev1alpha1.LabelStatefulSetDrain, cachev1alpha1.LabelName, cachev1alpha1.LabelInstance, cachev1alpha1.LabelComponent,
 	cachev1alpha1.LabelManagedBy, batchv1.JobNameLabel, discoveryv1.LabelServiceName, discoveryv1.LabelManagedBy,
 }
 
@@ -54,7 +56,8 @@ var (
 		cachev1alpha1.AnnotationNeverStarted: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationUnmoved:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationAdopted:      cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationReceipt:      contract.MaxReceiptBytes,
+		cachev1alpha1.AnnotationProtected:    cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationReceipt:      max(contract.MaxReceiptBytes, receipt.MaxRecord),
 		cachev1alpha1.AnnotationAsideOf:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationDrain:        cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationMoved:        cachev1alpha1.MaxAnnotation,
@@ -68,6 +71,8 @@ var (
 		cachev1alpha1.AnnotationSurvivors: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationTarget:    cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationBegin:     cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationContainer: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationClaims:    identity.MaxClaims,
 	}
 	ofPods = map[string]int{
 		cachev1alpha1.AnnotationClaimUID:    cachev1alpha1.MaxAnnotation,
@@ -76,6 +81,11 @@ var (
 		cachev1alpha1.AnnotationBegin:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationTable:       cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationContainer:   cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationClaims:      identity.MaxClaims,
+	}
+	ofTargets = map[string]int{
+		cachev1alpha1.AnnotationWake: cachev1alpha1.MaxAnnotation,
 	}
 	ofApplied = map[string]int{
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,

@@ -48,7 +48,7 @@ func TestEveryKeyOfTheAPIIsKept(t *testing.T) {
 		case strings.HasPrefix(name, "Label"):
 			kept = slices.Contains(knownLabels, key)
 		case strings.HasPrefix(name, "Annotation"):
-			kept = ofClaims[key]+ofJobs[key]+ofPods[key]+ofApplied[key] > 0
+			kept = ofClaims[key]+ofJobs[key]+ofPods[key]+ofTargets[key]+ofApplied[key] > 0
 		default:
 			return true
 		}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -41,8 +42,9 @@ func Pod(object any) (any, error) {
 		pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: name(ip.IP)})
 	}
 	room := words(maxWords)
-	pod.Status.ContainerStatuses = room.containers(s.ContainerStatuses)
-	pod.Status.InitContainerStatuses = room.containers(s.InitContainerStatuses)
+	drainer := pod.Annotations[cachev1alpha1.AnnotationContainer]
+	pod.Status.ContainerStatuses = room.containers(s.ContainerStatuses, drainer)
+	pod.Status.InitContainerStatuses = room.containers(s.InitContainerStatuses, drainer)
 	pod.Status.Conditions = room.conditions(s.Conditions)
 	return pod, nil
 }
@@ -99,9 +101,9 @@ func (w *words) conditions(all []corev1.PodCondition) []corev1.PodCondition {
 	return kept
 }
 
-// containers keeps the state of each container.
-func (w *words) containers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
-	slices.SortStableFunc(all, func(a, b corev1.ContainerStatus) int { return rank(&a) - rank(&b) })
+// containers keeps the state of each container. drainer is the name of a StatefulSetDrain's.
+func (w *words) containers(all []corev1.ContainerStatus, drainer string) []corev1.ContainerStatus {
+	slices.SortStableFunc(all, func(a, b corev1.ContainerStatus) int { return rank(&a, drainer) - rank(&b, drainer) })
 	var kept []corev1.ContainerStatus
 	for i := range all[:min(len(all), maxContainers)] {
 		c := &all[i]
@@ -117,9 +119,9 @@ func (w *words) containers(all []corev1.ContainerStatus) []corev1.ContainerStatu
 var ours = []string{build.ContainerMemcached, build.ContainerInstall, build.ContainerDrainer, build.ContainerRouter}
 
 // rank sorts containers: ours first, then those that keep the pod running.
-func rank(c *corev1.ContainerStatus) int {
+func rank(c *corev1.ContainerStatus, drainer string) int {
 	switch {
-	case slices.Contains(ours, c.Name):
+	case slices.Contains(ours, c.Name), c.Name == drainer:
 		return 0
 	case c.State.Terminated == nil:
 		return 1

@@ -15,6 +15,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -71,6 +72,8 @@ type Images struct{ Memcached, Operator string }
 type Operator struct {
 	// Reconciler is the operator's, for a reconcile without an event.
 	Reconciler *controllers.MemcachedReconciler
+	// Drains is that of StatefulSetDrains.
+	Drains *controllers.StatefulSetDrainReconciler
 	// Metrics are this operator's alone.
 	Metrics prometheus.Gatherer
 
@@ -126,12 +129,31 @@ func Start(o Options) (*Operator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up the controller: %w", err)
 	}
-	return run(mgr, reconciler, registry, life)
+	drains, err := setUpDrains(mgr, config, reconciler)
+	if err != nil {
+		return nil, err
+	}
+	return run(mgr, reconciler, drains, registry, life)
 }
 
-func run(mgr ctrl.Manager, reconciler *controllers.MemcachedReconciler, metrics prometheus.Gatherer, life *lifetime) (*Operator, error) {
+// setUpDrains adds the controller of StatefulSetDrains.
+func setUpDrains(mgr ctrl.Manager, config *rest.Config, beside *controllers.MemcachedReconciler) (*controllers.StatefulSetDrainReconciler, error) {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("set up the clients: %w", err)
+	}
+	drains := &controllers.StatefulSetDrainReconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clients, Namespaces: beside.Namespaces, Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Clock: beside.Clock,
+	}
+	if err := drains.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)}); err != nil {
+		return nil, fmt.Errorf("set up the controller of StatefulSetDrains: %w", err)
+	}
+	return drains, nil
+}
+
+func run(mgr ctrl.Manager, reconciler *controllers.MemcachedReconciler, drains *controllers.StatefulSetDrainReconciler, metrics prometheus.Gatherer, life *lifetime) (*Operator, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	o := &Operator{Reconciler: reconciler, Metrics: metrics, cancel: cancel, ended: make(chan struct{})}
+	o := &Operator{Reconciler: reconciler, Drains: drains, Metrics: metrics, cancel: cancel, ended: make(chan struct{})}
 	life.onDeath = cancel
 	go func() {
 		defer close(o.ended)

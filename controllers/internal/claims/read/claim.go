@@ -1,0 +1,110 @@
+package read
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/serial"
+	"example.com/memcached-operator/controllers/internal/trim"
+)
+
+// Claim translates a claim for the plan, without its receipt and without what only one kind of owner
+// writes on it. asideName names the claim that takes over its volume.
+func Claim(c *corev1.PersistentVolumeClaim, ordinal int32, aside bool, asideName string) claims.Claim {
+	out := claims.Claim{
+		Name:      c.Name,
+		UID:       c.UID,
+		Ordinal:   ordinal,
+		Finalizer: slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer),
+		Aside:     aside,
+		Deleting:  c.DeletionTimestamp != nil,
+		InUse:     slices.Contains(c.Finalizers, trim.PVCProtection),
+		Volume:    c.Spec.VolumeName,
+		AsideName: asideName,
+		Pending:   aside && c.Status.Phase != corev1.ClaimBound,
+		Request:   Request(c.Annotations[cachev1alpha1.AnnotationDrain], claims.Skip, claims.Retry, claims.Hold),
+	}
+	if c.Status.Phase == corev1.ClaimBound {
+		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
+	}
+	_, out.Adopted = c.Annotations[cachev1alpha1.AnnotationAdopted]
+	out.NeverStarted = c.Annotations[cachev1alpha1.AnnotationNeverStarted] != ""
+	_, out.Unmoved = c.Annotations[cachev1alpha1.AnnotationUnmoved]
+	out.Attempts = attempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
+	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
+		out.LeavingSince = leavingSince(mark)
+		out.Left = serial.Parse(c.Annotations[cachev1alpha1.AnnotationLeft])
+		out.Policy, out.ReleaseUnreadable, out.Decided = decided(c.Annotations[cachev1alpha1.AnnotationPolicy])
+	}
+	return out
+}
+
+// Policy translates a policy; false for an unknown word.
+func Policy(word cachev1alpha1.DrainPolicy) (policy claims.DrainPolicy, known bool) {
+	switch word {
+	case cachev1alpha1.PolicyDrain:
+		return claims.Drain, true
+	case cachev1alpha1.PolicyRetain:
+		return claims.Retain, true
+	case cachev1alpha1.PolicyDelete:
+		return claims.Delete, true
+	}
+	return claims.Drain, false
+}
+
+// decided parses the decision about the volume that is beside the mark. A damaged decision counts as
+// none.
+func decided(s string) (policy claims.DrainPolicy, releaseUnreadable, known bool) {
+	word, unreadable, _ := strings.Cut(s, ",")
+	policy, known = Policy(cachev1alpha1.DrainPolicy(word))
+	return policy, known && unreadable == string(cachev1alpha1.UnreadableRelease), known
+}
+
+// Request is what a person asked for by annotation, if it is one of the known words.
+func Request(annotation string, known ...claims.Request) claims.Request {
+	if r := claims.Request(annotation); slices.Contains(known, r) {
+		return r
+	}
+	return claims.NoRequest
+}
+
+// MarkedAt is the time in a claim's leaving mark; zero if it has none, or a damaged one.
+func MarkedAt(c *corev1.PersistentVolumeClaim) time.Time {
+	if t, ok := Time(c.Annotations[cachev1alpha1.AnnotationLeaving]); ok {
+		return t
+	}
+	return time.Time{}
+}
+
+// leavingSince parses the time in the mark. A damaged mark still counts as a mark.
+func leavingSince(mark string) time.Time {
+	if t, ok := Time(mark); ok {
+		return t
+	}
+	return time.Unix(1, 0)
+}
+
+// Time parses a time in an annotation; false if it is missing or damaged.
+func Time(s string) (time.Time, bool) {
+	t, err := time.Parse(time.RFC3339, s)
+	return t, err == nil && len(s) <= cachev1alpha1.MaxAnnotation
+}
+
+// attempts parses the number of failures on the claim. A damaged number counts as none.
+func attempts(s string) action.Attempts {
+	count, last, _ := strings.Cut(s, "/")
+	failed, err := strconv.ParseInt(count, 10, 32)
+	if err != nil || failed < 1 || len(last) > identity.MaxUID || len(s) > cachev1alpha1.MaxAnnotation {
+		return action.Attempts{}
+	}
+	return action.Attempts{Failed: int32(failed), Last: types.UID(last)}
+}

@@ -1,0 +1,135 @@
+package read
+
+import (
+	"fmt"
+	"slices"
+
+	"example.com/memcached-operator/controllers/internal/claims"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/show"
+)
+
+// Other software injects containers beside the drainer, such as a mesh's proxy or a log shipper.
+// Such a pod still runs when the drainer has ended, and may be pending while the drainer is at
+// work. So only the state of the drainer's container counts, not the pod's phase.
+
+// Drainer returns the state of the pod's drainer container; empty if the kubelet has not reported
+// it.
+func Drainer(pod *corev1.Pod) corev1.ContainerState {
+	name := drainersContainer(pod)
+	for i := range pod.Status.ContainerStatuses {
+		if c := &pod.Status.ContainerStatuses[i]; c.Name == name {
+			return c.State
+		}
+	}
+	return corev1.ContainerState{}
+}
+
+// drainersContainer is the name of the pod's drainer container. A StatefulSetDrain's template names
+// it as it likes.
+func drainersContainer(pod *corev1.Pod) string {
+	if _, is := pod.Labels[cachev1alpha1.LabelStatefulSetDrain]; is {
+		return pod.Annotations[cachev1alpha1.AnnotationContainer]
+	}
+	return build.ContainerDrainer
+}
+
+// DrainerRuns tells whether the pod's drainer runs, as far as its node reports.
+func DrainerRuns(pod *corev1.Pod) bool { return !PodEnded(pod) && Drainer(pod).Running != nil }
+
+// AtWork tells whether the pod's drainer is at work, as far as its node reports. The pod of a node
+// that is gone seems to run, but Kubernetes soon marks it as not ready. A kubelet does so, too, if a
+// container beside the drainer isn't ready or has ended, and gives a reason then.
+func AtWork(pod *corev1.Pod) bool {
+	away := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && !slices.Contains(kubeletsReasons, c.Reason)
+	})
+	return DrainerRuns(pod) && pod.DeletionTimestamp == nil && !away
+}
+
+// kubeletsReasons are the kubelet's reasons why a pod that runs isn't ready. The controller that marks
+// the pods of a node that is gone keeps the reason, and a ready pod has none.
+var kubeletsReasons = []string{"ContainersNotReady", "ReadinessGatesNotReady"}
+
+// DrainerEnded tells whether the pod's drainer has ended.
+func DrainerEnded(pod *corev1.Pod) bool { return PodEnded(pod) || Drainer(pod).Terminated != nil }
+
+// PodEnded tells whether all containers of the pod have ended.
+func PodEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// abandoned returns how the Job's drainer ended, if it failed in a pod that another container keeps
+// running; or nil. Neither that pod nor its Job ends by itself. A pod that is being deleted ends by
+// itself, and so does a pod whose only sidecars are native ones (init containers).
+func (o *Owner) abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTerminated {
+	for i := range pods {
+		pod := &pods[i]
+		ended := Drainer(pod).Terminated
+		if ended == nil || ended.ExitCode == 0 && o.goodReceipt(job, pods[i:i+1]) != nil ||
+			PodEnded(pod) || pod.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, job) {
+			continue
+		}
+		if slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Terminated == nil }) {
+			return ended
+		}
+	}
+	return nil
+}
+
+// failAbandoned marks an abandoned Job as failed. Like any failed Job, it is deleted with its pod
+// before the next attempt. Until then it may continue: when the pod ends, the Job's controller
+// creates the next one.
+func (o *Owner) failAbandoned(out *claims.Job, job *batchv1.Job, pods []corev1.Pod) {
+	ended := o.abandoned(job, pods)
+	if out.State != claims.JobActive || ended == nil {
+		return
+	}
+	out.State, out.PodKept, out.Ended = claims.JobFailed, true, ended.FinishedAt.Time
+	out.Message = fmt.Sprintf("Job %s: the drainer ended with exit code %d, and another container keeps its pod running", job.Name, ended.ExitCode)
+	out.Receipt, out.ReceiptErr = o.receipt(job, ended)
+}
+
+// initRuns returns the init container that the pod's drainer waits for, or nil. An init container that
+// goes on running beside the drainer is ready then.
+func initRuns(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.InitContainerStatuses {
+		if c := &pod.Status.InitContainerStatuses[i]; c.State.Running != nil && !c.Ready {
+			return c
+		}
+	}
+	return nil
+}
+
+// initFailed says which init container made the last of the Job's pods fail before its drainer
+// started, and how; empty if none did.
+func initFailed(pods []corev1.Pod, job *batchv1.Job) (why string) {
+	var last metav1.Time
+	for i := range pods {
+		pod := &pods[i]
+		if !PodEnded(pod) || !metav1.IsControlledBy(pod, job) {
+			continue
+		}
+		for j := range pod.Status.InitContainerStatuses {
+			c := &pod.Status.InitContainerStatuses[j]
+			ended := c.State.Terminated
+			if ended == nil || ended.ExitCode == 0 || ended.FinishedAt.Before(&last) {
+				continue
+			}
+			last, why = ended.FinishedAt, fmt.Sprintf("init container %s of pod %s ended with exit code %d", c.Name, pod.Name, ended.ExitCode)
+			if ended.Message != "" {
+				why += ": " + show.Printable(ended.Message, maxInitWords)
+			}
+		}
+	}
+	return why
+}
+
+// maxInitWords bounds a quotation of an init container's message, in bytes.
+const maxInitWords = 256

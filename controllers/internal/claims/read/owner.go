@@ -1,0 +1,54 @@
+package read
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/identity"
+)
+
+// Owner is whose claims, Jobs and pods these are: a Memcached, or a StatefulSetDrain.
+type Owner struct {
+	// Object is the Memcached or the StatefulSetDrain, and Kind the word for it in messages.
+	Object client.Object
+	Kind   string
+	// Label is on its claims and Jobs; the value is the name of Object. Cached finds them in the
+	// cache, and Pods finds live the pods that may use the claims.
+	Label  string
+	Cached client.ListOption
+	Pods   []client.ListOption
+	// PodName is the name of the pod of the member with this ordinal.
+	PodName func(ordinal int32) string
+	// Named tells whether a claim with this name may be a member's, or an aside claim. Owns tells
+	// whether such a claim is the owner's.
+	Named func(claim string) bool
+	Owns  func(*corev1.PersistentVolumeClaim) bool
+	// Claim translates a claim, with what only this kind of owner writes on it; false if it is no
+	// member's. See package function Claim.
+	Claim func(*corev1.PersistentVolumeClaim) (claims.Claim, bool)
+	// OwnsJob tells whether the Job is the owner's.
+	OwnsJob func(*batchv1.Job) bool
+	// Receipt is what the Job's drainer that has ended has left; an error says why it doesn't count.
+	Receipt func(*batchv1.Job, *corev1.ContainerStateTerminated) (*action.Receipt, error)
+	// Grace is the grace period that the template of drainers' pods gives, in seconds; 0 if it gives
+	// none. MoreMemory says what to change if a drainer is killed for lack of memory.
+	Grace      int64
+	MoreMemory string
+}
+
+// key names the owner.
+func (o *Owner) key() client.ObjectKey { return client.ObjectKeyFromObject(o.Object) }
+
+// is names the owner in errors.
+func (o *Owner) is() string { return o.Kind + " " + o.Object.GetName() }
+
+// NameTaken returns an error about an object of another owner.
+func (o *Owner) NameTaken(object client.Object) error { return identity.NameTakenFor(o.Kind, object) }
+
+// find are the options that find the owner's objects by its label.
+func (o *Owner) find() []client.ListOption {
+	return []client.ListOption{client.InNamespace(o.Object.GetNamespace()), client.MatchingLabels{o.Label: o.Object.GetName()}}
+}

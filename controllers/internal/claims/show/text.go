@@ -1,0 +1,55 @@
+// Package show has the parts of a status that are about drains, and bounds what others have said in
+// it. It is pure.
+package show
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxMessage bounds a message in status, and the note of an event, in bytes.
+const MaxMessage = 1024
+
+// BoundMessage cuts a message to MaxMessage bytes, between two characters, and adds a mark.
+func BoundMessage(s string) string { return Bound(s, MaxMessage) }
+
+// Bound cuts a text to most bytes, between two characters, and adds a mark.
+func Bound(s string, most int) string {
+	const mark = "…"
+	if len(s) <= most {
+		return s
+	}
+	return whole(s[:most-len(mark)]) + mark
+}
+
+// whole drops invalid UTF-8: half a character at either end, or other bytes.
+func whole(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// Tail is the last most bytes of a text, with a mark where it was cut.
+func Tail(s string, most int) string {
+	const mark = "…"
+	if len(s) <= most {
+		return whole(s)
+	}
+	return mark + whole(s[len(s)-most+len(mark):])
+}
+
+// Printable is the beginning of the text on one line, at most limit bytes.
+func Printable(text string, limit int) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "")
+	}
+	return text
+}

@@ -1,0 +1,43 @@
+// Package receipt translates the receipt of a Memcached's drainer, which counts items, to what package
+// claims knows of any receipt, and back. It is pure.
+package receipt
+
+import (
+	"slices"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Of translates a receipt for the plan; nil stays nil.
+func Of(r *contract.Receipt) *action.Receipt {
+	if r == nil {
+		return nil
+	}
+	out := &action.Receipt{
+		Source: r.Source, Err: r.AddsUp(r.Source), Reason: r.Reason, Message: r.Message,
+		Final: slices.Contains(contract.NoRetry, int32(r.ExitCode)), Unreadable: r.ExitCode == contract.ExitUnrecoverable,
+	}
+	text, err := r.Marshal()
+	if err != nil {
+		out.Err = err
+	}
+	out.Text = string(text)
+	return out
+}
+
+// Parse is Of for a receipt as text.
+func Parse(text string) (*action.Receipt, error) {
+	r, err := contract.ParseReceipt(text)
+	return Of(r), err
+}
+
+// Numbers are what the receipt counts; all are 0 if there is none.
+func Numbers(r *action.Receipt) contract.Receipt {
+	if r != nil {
+		if numbers, err := contract.ParseReceipt(r.Text); err == nil {
+			return *numbers
+		}
+	}
+	return contract.Receipt{}
+}

@@ -1,0 +1,44 @@
+package receipt_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/controllers/internal/receipt"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// The translation loses neither whether a receipt adds up nor a number, so what is recorded on a claim
+// is read as it was.
+func TestATranslatedReceiptSaysTheSame(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		small := func() int64 { return int64(r.IntN(3)) }
+		in := &contract.Receipt{
+			Version: 1, Source: []string{"uid", "another", "move/uid/5-cafe"}[r.IntN(3)], Complete: r.IntN(4) > 0, Clean: r.IntN(2) > 0, Found: small() + small(),
+			Outcomes: contract.Outcomes{Added: small(), Expired: small() / 2, Failed: small() / 2}, ExitCode: r.IntN(5) * r.IntN(2),
+		}
+		if in.ExitCode != 0 {
+			in.Reason, in.Message = "SourceCorrupt", "torn"
+		}
+		got := receipt.Of(in)
+		for _, source := range []string{"uid", "another", "move/uid/5-cafe"} {
+			if want, err := in.AddsUp(source), got.AddsUp(source); (err == nil) != (want == nil) || err != nil && err.Error() != want.Error() {
+				t.Fatalf("%+v for %s: %v, want %v", in, source, err, want)
+			}
+		}
+		if diff := cmp.Diff(*in, receipt.Numbers(got)); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+		again, err := receipt.Parse(got.Text)
+		if err != nil || again.Text != got.Text || (again.Err == nil) != (got.Err == nil) || again.Final != got.Final || again.Unreadable != got.Unreadable {
+			t.Fatalf("read again: %+v, %v; want %+v", again, err, got)
+		}
+	}
+	if receipt.Of(nil) != nil || receipt.Numbers(nil).Found != 0 {
+		t.Error("no receipt counts something")
+	}
+}

@@ -1,0 +1,102 @@
+package stsdrain_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
+)
+
+// at is a StatefulSet at rest with this many members, whose claims are protected.
+func at(members int32) *stsdrain.Observed {
+	o := &stsdrain.Observed{
+		Drain: stsdrain.Drain{Name: "queue", UID: "drain", Parallelism: 1, Finalizer: true},
+		Set:   stsdrain.StatefulSet{Name: "queue", UID: "set", Exists: true, Replicas: members, Templates: []string{"data"}},
+	}
+	o.Now = time.Unix(1_000_000, 0)
+	for i := range members {
+		o.Pods, o.Ready = append(o.Pods, i), append(o.Ready, i)
+		name := fmt.Sprintf("data-queue-%d", i)
+		o.Claims = append(o.Claims, claims.Claim{
+			Name: name, UID: types.UID(name), Ordinal: i, Template: "data", Volume: "pv-" + name, AsideName: name + "-aside",
+			Finalizer: true, Protected: true, Labelled: true, Where: claims.Here,
+		})
+	}
+	return o
+}
+
+func with(o *stsdrain.Observed, changes ...func(*stsdrain.Observed)) *stsdrain.Observed {
+	for _, change := range changes {
+		change(o)
+	}
+	return o
+}
+
+func scaled(n int32) func(*stsdrain.Observed) {
+	return func(o *stsdrain.Observed) { o.Set.Replicas = n }
+}
+func gone(n int32) func(*stsdrain.Observed) {
+	return func(o *stsdrain.Observed) { o.Pods, o.Ready = o.Pods[:n], o.Ready[:n] }
+}
+func claim(i int, change func(*claims.Claim)) func(*stsdrain.Observed) {
+	return func(o *stsdrain.Observed) { change(&o.Claims[i]) }
+}
+func marked(c *claims.Claim)      { c.LeavingSince, c.Left, c.Decided = time.Unix(1000, 0), 1, true }
+func unprotected(c *claims.Claim) { c.Protected, c.Labelled, c.Finalizer = false, false, false }
+func deleting(c *claims.Claim)    { c.Deleting = true }
+
+func TestTheClaimsOfAStatefulSet(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		o    *stsdrain.Observed
+		want []string
+	}{
+		"at rest":                        {at(3), nil},
+		"seen while wanted":              {with(at(3), claim(1, unprotected)), []string{"protect claim data-queue-1"}},
+		"left over":                      {with(at(3), scaled(2), claim(2, unprotected)), []string{"label claim data-queue-2"}},
+		"it leaves":                      {with(at(3), scaled(2)), []string{"mark claim data-queue-2 as leaving"}},
+		"its pod is there":               {with(at(3), scaled(2), claim(2, marked)), nil},
+		"departed":                       {with(at(3), scaled(2), claim(2, marked), gone(2)), []string{"set claim data-queue-2 aside"}},
+		"deleted":                        {with(at(3), scaled(2), claim(2, marked), claim(2, deleting), gone(2)), []string{"reserve volume pv-data-queue-2 of claim data-queue-2 for claim data-queue-2-aside", "create claim data-queue-2-aside for volume pv-data-queue-2 of claim data-queue-2"}},
+		"wanted again":                   {with(at(3), claim(2, marked), gone(2)), []string{"take the leaving mark off claim data-queue-2"}},
+		"no right to volumes":            {with(at(3), scaled(2), claim(2, marked), gone(2), claim(2, func(c *claims.Claim) { c.Where = claims.Forbidden })), []string{"drain claim data-queue-2 into 2 survivors"}},
+		"a member is not ready":          {with(at(3), scaled(2), claim(2, marked), gone(2), claim(2, func(c *claims.Claim) { c.Where = claims.Forbidden }), func(o *stsdrain.Observed) { o.Ready = o.Ready[:1] }), nil},
+		"replicas 0":                     {with(at(3), scaled(0), gone(0)), nil},
+		"no StatefulSet":                 {with(at(3), gone(0), func(o *stsdrain.Observed) { o.Set.Exists = false }), nil},
+		"retained":                       {with(at(3), scaled(2), claim(2, marked), gone(2), claim(2, func(c *claims.Claim) { c.Policy = claims.Retain })), []string{"release claim data-queue-2: Retained"}},
+		"a claim of a member is deleted": {with(at(3), claim(1, deleting), claim(1, func(c *claims.Claim) { c.InUse = true })), []string{"mark claim data-queue-1 as leaving"}},
+		"another StatefulSetDrain":       {with(at(3), scaled(2), func(o *stsdrain.Observed) { o.Others = []stsdrain.Other{{Name: "a"}} }), nil},
+		"a Memcached's":                  {with(at(3), scaled(2), func(o *stsdrain.Observed) { o.Set.Memcached = "cache" }), nil},
+		"its claim is gone":              {with(at(3), gone(2), func(o *stsdrain.Observed) { o.Claims = o.Claims[:2] }), []string{"wake the StatefulSet's controller"}},
+	} {
+		var got []string
+		for _, a := range stsdrain.Decide(test.o).Actions {
+			got = append(got, a.String())
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", what, diff)
+		}
+	}
+}
+
+func TestLiveAMemberThatIsWantedAgainIsNotSetAside(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		o   *stsdrain.Observed
+		may bool
+	}{
+		"departed":     {with(at(3), scaled(2), claim(2, marked), gone(2)), true},
+		"wanted again": {with(at(3), claim(2, marked), gone(2)), false},
+		"its pod runs": {with(at(3), scaled(2), claim(2, marked)), false},
+		"replicas 0":   {with(at(3), scaled(0), claim(2, marked), gone(0)), false},
+	} {
+		if err := stsdrain.MaySetAside(test.o, "data-queue-2"); (err == nil) != test.may {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package stsdrain
+
+import (
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+)
+
+// end releases all claims, after the StatefulSetDrain or its namespace was deleted. A refused one has no
+// claims. Drained volumes go; the others stay, those that were set aside under their names.
+func (o *Observed) end(refused Refusal) (w claims.Work) {
+	then := o.having(o.Claims)
+	if refused != (Refusal{}) {
+		then.Claims, then.Units = nil, nil
+	}
+	why := action.ByClusterDeletion
+	if o.Drain.NamespaceTerminating {
+		why = action.ByNamespace
+	} else {
+		for i := range then.Jobs {
+			w.DeleteJob(&then.Jobs[i], "the StatefulSetDrain is deleted")
+		}
+	}
+	left, released := then.End(why, "", func(*claims.Claim) bool { return false })
+	w.Then(released)
+	labelled := false
+	for i := range left.Claims {
+		for _, c := range left.Unit(left.Claims[i].UID) {
+			if c.Labelled && !c.Deleting && !c.Finalizer && why != action.ByNamespace {
+				w.Do(action.Unlabel{Claim: c.Ref()})
+			}
+			labelled = labelled || c.Finalizer
+		}
+	}
+	if o.Drain.Finalizer && !labelled && claims.MayRemoveClusterFinalizer(left) == nil {
+		w.Do(action.RemoveClusterFinalizer{})
+	}
+	return w
+}

@@ -1,0 +1,171 @@
+package stsdrain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+)
+
+// members decides about the claims under the members' own names: which are protected, marked, unmarked. A
+// member stays if it is wanted, and also while nobody departs.
+type members struct {
+	*Observed
+	*Plan
+	// after has the claims as they are when the steps are taken, without those that are released.
+	after []claims.Claim
+}
+
+func (m *members) decide() {
+	m.after = slices.Clone(m.Claims)
+	units, _ := claims.Together(m.Claims)
+	now := m.Observed.with(units)
+	for i := range m.after {
+		if c := &m.after[i]; c.Aside {
+			m.protect(c)
+		}
+	}
+	for i := range units {
+		if c := &units[i]; m.Wanted.Has(c.Ordinal) && !c.Aside && !c.LeavingSince.IsZero() && !c.Deleting {
+			m.returns(now, c)
+		}
+	}
+	for i := range m.after {
+		switch c := &m.after[i]; {
+		case c.Aside || !c.LeavingSince.IsZero():
+		case m.Wanted.Has(c.Ordinal) && !c.Deleting:
+			m.protect(c)
+		case c.Deleting && !c.Finalizer: // it goes by itself
+		case m.terms().SetGone && c.Deleting && c.OwnedBySet:
+			m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.ByStatefulSet})
+		case !m.Wanted.Has(c.Ordinal) && !c.Protected:
+			m.leftOver(c)
+		case c.Deleting && c.Volume != "" && (m.Wanted.Has(c.Ordinal) || m.NothingDeparts != ""):
+			m.deleted(c)
+		case !m.Wanted.Has(c.Ordinal) && m.NothingDeparts == "":
+			m.mark(c)
+		}
+	}
+	for i := range m.after { // marks that were written before
+		if c := &m.after[i]; !c.Aside && !c.LeavingSince.IsZero() && !c.MarkPending() {
+			if m.terms().SetGone && c.Deleting && c.OwnedBySet && c.Finalizer {
+				m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.ByStatefulSet})
+			} else if !c.Deleting && c.Protected && m.toDrain(c) {
+				m.protect(c)
+			}
+		}
+	}
+	m.after = slices.DeleteFunc(m.after, func(c claims.Claim) bool {
+		return slices.ContainsFunc(m.Actions, func(a action.Action) bool {
+			released, is := a.(action.ReleaseClaim)
+			return is && released.Claim.UID == c.UID
+		})
+	})
+}
+
+func (m *members) toDrain(c *claims.Claim) bool {
+	terms := m.terms()
+	return terms.ToDrain(c)
+}
+
+// step plans a step about a claim, and tells whether no such step was refused a moment ago.
+func (m *members) step(c *claims.Claim, step action.Action) bool {
+	if why, is := m.Observed.Facts.RefusedNow(c); is {
+		m.WakeAt(why.Until)
+		return false
+	}
+	m.Do(step)
+	return true
+}
+
+// protect protects a claim of a wanted member. It also gives back what a person has taken from a claim
+// that is to be drained.
+func (m *members) protect(c *claims.Claim) {
+	if c.Protected && c.Labelled && c.Finalizer || c.Deleting || c.Aside && !c.Protected || c.Aside && !m.toDrain(c) {
+		return
+	}
+	if !c.Aside && m.Wanted.Has(c.Ordinal) && !(c.Protected && c.Finalizer) {
+		m.Unprotected = append(m.Unprotected, c.Name)
+	}
+	if m.step(c, action.Protect{Claim: c.Ref()}) {
+		c.Protected, c.Labelled, c.Finalizer = true, true, true
+	}
+}
+
+// returns decides about a member that is wanted again before its claims were deleted. c stands for all
+// of them.
+func (m *members) returns(now *Observed, c *claims.Claim) {
+	waits := ""
+	if err := claims.MayUnmark(&now.Facts, c); err != nil {
+		waits = err.Error()
+		m.DeleteJob(now.JobOf(c.UID), fmt.Sprintf("member %d is wanted again", c.Ordinal))
+	}
+	m.Returned = append(m.Returned, Returned{Ordinal: c.Ordinal, Waits: waits})
+	sources := strings.Split(c.Sources(), ",")
+	for i := range m.after {
+		if part := &m.after[i]; slices.Contains(sources, string(part.UID)) {
+			if waits == "" {
+				m.step(part, action.Unmark{Claim: part.Ref()})
+			}
+			part.PlanUnmark() // no step of its drain is taken meanwhile
+		}
+	}
+}
+
+// leftOver decides about a claim that was never seen while its member was wanted.
+func (m *members) leftOver(c *claims.Claim) {
+	switch {
+	case c.Request == claims.Retry && m.NothingDeparts == "":
+		m.mark(c)
+		return
+	case c.Deleting && c.Request == claims.Skip:
+		m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.BySkip})
+		return
+	case c.Deleting && c.Volume != "":
+		m.DeletedClaims = append(m.DeletedClaims, claims.DeletedClaim{Claim: c.Ref(), Message: "it was deleted, and was not drained: " +
+			"its member was not wanted when it was first seen; annotate it with cache.example.com/drain=retry to drain it, or =skip to give its data up"})
+	}
+	m.LeftOver = append(m.LeftOver, c.Ref())
+	if !c.Labelled && m.step(c, action.Label{Claim: c.Ref()}) {
+		c.Labelled = true
+	}
+}
+
+// deleted decides about a claim of a member that stays, which another client has deleted. The member's
+// volumes are set aside together.
+func (m *members) deleted(c *claims.Claim) {
+	var kept []string
+	for i := range m.Claims {
+		if o := &m.Claims[i]; !o.Aside && o.Ordinal == c.Ordinal && o.LeavingSince.IsZero() && o.Volume != "" && !o.Deleting {
+			kept = append(kept, o.Name)
+		}
+	}
+	switch {
+	case len(kept) == 0:
+		m.mark(c)
+	case c.Request == claims.Skip:
+		m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.BySkip})
+	default:
+		m.DeletedClaims = append(m.DeletedClaims, claims.DeletedClaim{Claim: c.Ref(), Message: fmt.Sprintf("it was deleted, and not all of member %d were: "+
+			"delete %s, too, and the volumes of all are set aside; or annotate it with cache.example.com/drain=skip to give its data up", c.Ordinal, strings.Join(kept, ", "))})
+	}
+}
+
+// mark gives a claim the leaving mark.
+func (m *members) mark(c *claims.Claim) {
+	number, joins := claims.NumberFor(m.after, c), false
+	for i := range m.after {
+		o := &m.after[i]
+		joins = joins || !o.Aside && o.Ordinal == c.Ordinal && !o.LeavingSince.IsZero() && !o.MarkPending() && o.Left == number
+	}
+	if !m.step(c, action.Mark{Claim: c.Ref()}) {
+		return
+	}
+	c.Protected, c.Labelled, c.Finalizer = true, true, c.Finalizer || !c.Deleting
+	c.PlanMark()
+	if joins {
+		c.Left = number
+	}
+}

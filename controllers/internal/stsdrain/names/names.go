@@ -1,0 +1,81 @@
+// Package names has the names of the claims and pods of a StatefulSet's members, and of the claims that
+// take over their volumes. It is pure.
+package names
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Claim is what the name of a claim says: the volumeClaimTemplate and the ordinal. Aside: the claim
+// takes over a volume of that member.
+type Claim struct {
+	Template string
+	Ordinal  int32
+	Aside    bool
+}
+
+// Pod is the name of a member's pod.
+func Pod(set string, ordinal int32) string { return fmt.Sprintf("%s-%d", set, ordinal) }
+
+// PodOrdinal is the inverse of Pod; false for any other name.
+func PodOrdinal(set, pod string) (int32, bool) {
+	digits, is := strings.CutPrefix(pod, set+"-")
+	if !is {
+		return 0, false
+	}
+	return ordinalOf(digits)
+}
+
+// Of is the name of a member's claim, as the StatefulSet's controller names it.
+func Of(set, template string, ordinal int32) string {
+	return fmt.Sprintf("%s-%s-%d", template, set, ordinal)
+}
+
+// infix stands between a claim's name and the hash of its UID.
+const infix = "-aside-"
+
+// Aside is the name of the claim that takes over the volume of a claim. It depends on the claim's UID,
+// so a later claim of the same name has another aside name.
+func Aside(claim string, uid types.UID) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(uid))
+	return fmt.Sprintf("%s%s%08x", claim, infix, h.Sum32())
+}
+
+// Parse is the inverse of Of and of Aside; false for any other name. Claims of another StatefulSet,
+// whose name ends in this one's, are parsed, too: they have a template that this one lacks.
+func Parse(set, claim string) (c Claim, is bool) {
+	if i := strings.LastIndex(claim, infix); i >= 0 && isHash(claim[i+len(infix):]) {
+		claim, c.Aside = claim[:i], true
+	}
+	i := strings.LastIndexByte(claim, '-')
+	if i < 0 {
+		return Claim{}, false
+	}
+	if c.Ordinal, is = ordinalOf(claim[i+1:]); !is {
+		return Claim{}, false
+	}
+	c.Template, is = strings.CutSuffix(claim[:i], "-"+set)
+	if !is || c.Template == "" {
+		return Claim{}, false
+	}
+	return c, true
+}
+
+func ordinalOf(digits string) (int32, bool) {
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != digits {
+		return 0, false
+	}
+	return int32(n), true
+}
+
+func isHash(s string) bool {
+	const digits = 8
+	return len(s) == digits && strings.Trim(s, "0123456789abcdef") == ""
+}

@@ -1,0 +1,190 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/remembered"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
+	"example.com/memcached-operator/controllers/internal/stsdrain/names"
+	"example.com/memcached-operator/controllers/internal/trim"
+)
+
+// Claims of a StatefulSet have no label of ours when they are made, so the cache doesn't have them. They
+// are looked for live: by their names when a pod, replicas or the templates have changed, and once, in
+// the whole namespace, because claims of members that were not wanted before can have any ordinal.
+
+// Looked remembers what was looked for, so that not every reconcile reads live. Its zero value is ready
+// to use.
+type Looked struct{ kept remembered.Of[looked] }
+
+type looked struct {
+	owner types.UID
+	// namespace: the whole namespace was read for the StatefulSet with this UID.
+	namespace types.UID
+	// what was looked for by name.
+	what string
+	// foreign are the claims of other owners that were found at that time.
+	foreign []stsdrain.Foreign
+	at      time.Time
+}
+
+// Forget a StatefulSetDrain that is gone.
+func (l *Looked) Forget(key client.ObjectKey) { l.kept.Forget(key) }
+
+const (
+	// foreignInterval is how often claims of other owners are read again.
+	foreignInterval = 15 * time.Second
+	// pageSize is how many claims of a namespace are read at once.
+	pageSize = 250
+)
+
+// look sets the claims, Where and Foreign: those of the cache, and those that the cache can't see.
+func (r *Reader) look(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim) error {
+	key, found := client.ObjectKeyFromObject(s.Drain), &read.LiveClaims{}
+	pvcs := slices.DeleteFunc(cached, func(c corev1.PersistentVolumeClaim) bool {
+		if !s.Reader.Named(c.Name) {
+			return true
+		}
+		owns := s.Reader.Owns(&c)
+		if !owns && isTemplates(s, c.Name) {
+			s.Foreign = append(s.Foreign, foreign(&c))
+		}
+		return !owns
+	})
+	if s.Set != nil && s.Drain.DeletionTimestamp == nil {
+		var last looked
+		r.Looked.kept.Use(key, func(l *looked) { last = *l })
+		now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s), at: s.Now}
+		missing := missing(s, cached)
+		everywhere := last.owner != now.owner || last.namespace != now.namespace
+		switch {
+		case everywhere:
+			if err := r.everywhere(ctx, s, cached, found); err != nil {
+				return err
+			}
+		case last.what != now.what || len(last.foreign) > 0 && !s.Now.Before(last.at.Add(foreignInterval)):
+			if err := s.Reader.LookFor(ctx, found, missing...); err != nil {
+				return err
+			}
+		default:
+			s.Foreign = append(s.Foreign, last.foreign...)
+			now = last
+		}
+		if last.what != now.what || everywhere || now.at.Equal(s.Now) {
+			for i := range found.Others {
+				if isTemplates(s, found.Others[i].Name) {
+					now.foreign = append(now.foreign, foreign(&found.Others[i]))
+				}
+			}
+			s.Foreign = append(s.Foreign, now.foreign...)
+			if len(found.Unlabelled) > 0 {
+				now.what = "" // until they have the label
+			}
+			r.Looked.kept.Use(key, func(l *looked) { *l = now })
+		}
+		if len(now.foreign) > 0 {
+			s.AtMost(foreignInterval)
+		}
+	}
+	for _, c := range found.Unlabelled {
+		if !slices.ContainsFunc(pvcs, func(p corev1.PersistentVolumeClaim) bool { return p.UID == c.UID }) {
+			pvcs = append(pvcs, c)
+		}
+	}
+	for i := range pvcs {
+		c, ok := s.Reader.Claim(&pvcs[i])
+		if !ok {
+			continue
+		}
+		if c.Volume != "" && (c.Deleting || !c.LeavingSince.IsZero() && !c.Aside) { // a volume is set aside once
+			var err error
+			if c.Where, err = s.Reader.Where(ctx, &pvcs[i], &c); err != nil {
+				return err
+			}
+		}
+		s.Claims = append(s.Claims, c)
+	}
+	return nil
+}
+
+// everywhere reads all claims of the namespace, in pages, and keeps those that the cache can't see.
+func (r *Reader) everywhere(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim, found *read.LiveClaims) error {
+	for list := (&corev1.PersistentVolumeClaimList{}); ; {
+		if err := r.Live.List(ctx, list, client.InNamespace(s.Drain.Namespace), client.Limit(pageSize), client.Continue(list.Continue)); err != nil {
+			return fmt.Errorf("list the claims of the namespace: %w", err)
+		}
+		for i := range list.Items {
+			c := &list.Items[i]
+			known := slices.ContainsFunc(cached, func(k corev1.PersistentVolumeClaim) bool { return k.UID == c.UID })
+			if known || !s.Reader.Named(c.Name) {
+				continue
+			}
+			_, _ = trim.Claim(c) // never fails
+			if !s.Reader.Owns(c) {
+				found.Others = append(found.Others, *c)
+				continue
+			}
+			found.Unlabelled = append(found.Unlabelled, *c)
+		}
+		if list.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// missing are the names of claims that members that are wanted, or have a pod, use, and that the cache
+// does not have.
+func missing(s *State, cached []corev1.PersistentVolumeClaim) (all []string) {
+	add := func(ordinal int32) {
+		for i := range s.Set.Spec.VolumeClaimTemplates {
+			name := names.Of(s.Set.Name, s.Set.Spec.VolumeClaimTemplates[i].Name, ordinal)
+			if !slices.Contains(all, name) && !slices.ContainsFunc(cached, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name }) {
+				all = append(all, name)
+			}
+		}
+	}
+	of := set(s.Drain, s.Set)
+	for n := range of.Replicas {
+		add(of.Start + n)
+	}
+	exist, _ := Ordinals(s.Set.Name, s.Set, s.Members)
+	for _, ordinal := range exist {
+		add(ordinal)
+	}
+	return all
+}
+
+// whatToLookFor changes when there may be other claims.
+func whatToLookFor(s *State) string {
+	of := set(s.Drain, s.Set)
+	b := &strings.Builder{}
+	fmt.Fprint(b, of.UID, of.Start, of.Replicas, of.Templates)
+	for _, pod := range s.Members {
+		fmt.Fprint(b, " ", pod.UID)
+	}
+	return b.String()
+}
+
+// isTemplates tells whether the name is that of a claim of one of the StatefulSet's templates.
+func isTemplates(s *State, claim string) bool {
+	is, ok := names.Parse(s.Drain.Spec.StatefulSetName, claim)
+	return ok && !is.Aside && s.Set != nil && hasTemplate(s.Set, is.Template)
+}
+
+func foreign(c *corev1.PersistentVolumeClaim) stsdrain.Foreign {
+	by := ""
+	if ref := metav1.GetControllerOfNoCopy(c); ref != nil {
+		by = ref.Kind + " " + ref.Name
+	}
+	return stsdrain.Foreign{Name: c.Name, By: by}
+}

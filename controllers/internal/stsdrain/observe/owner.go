@@ -1,0 +1,148 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/stsdrain/names"
+	"example.com/memcached-operator/controllers/internal/stsdrain/receipt"
+)
+
+// Owner says which claims, Jobs and pods are a StatefulSetDrain's. set is the StatefulSet, or nil.
+func Owner(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) *read.Owner {
+	labelled := client.MatchingLabels{cachev1alpha1.LabelStatefulSetDrain: d.Name}
+	// A rule that doesn't compile proves nothing; status says why.
+	rule, ruleErr := receipt.Compile(d.Spec.Receipt)
+	return &read.Owner{
+		Object: d, Kind: "StatefulSetDrain", Label: cachev1alpha1.LabelStatefulSetDrain, Cached: labelled,
+		Pods:    []client.ListOption{client.InNamespace(d.Namespace), labelled},
+		PodName: func(ordinal int32) string { return names.Pod(d.Spec.StatefulSetName, ordinal) },
+		Named: func(claim string) bool {
+			_, is := names.Parse(d.Spec.StatefulSetName, claim)
+			return is
+		},
+		Owns:  func(c *corev1.PersistentVolumeClaim) bool { return owns(d, set, c) },
+		Claim: func(c *corev1.PersistentVolumeClaim) (claims.Claim, bool) { return planClaim(d, c) },
+		OwnsJob: func(job *batchv1.Job) bool {
+			return metav1.IsControlledBy(job, d) && identity.DutyOf(job) != identity.Duty{}
+		},
+		Receipt: func(job *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
+			return jobReceipt(rule, ruleErr, job, ended)
+		},
+		Grace:      grace(d),
+		MoreMemory: "; raise resources.limits.memory of the drainer's container in spec.template",
+	}
+}
+
+// owns tells whether the claim is a member's of the StatefulSet, or has a member's volume. Its name
+// counts, because a StatefulSet uses any claim of the right name; but it must be one of the present
+// templates, or the StatefulSetDrain has protected the claim before. Another controller than the
+// StatefulSet and its pods keeps its claim.
+func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.PersistentVolumeClaim) bool {
+	is, ok := names.Parse(d.Spec.StatefulSetName, c.Name)
+	if !ok || !Ours(d, c) && !(set != nil && hasTemplate(set, is.Template)) {
+		return false
+	}
+	ref := metav1.GetControllerOfNoCopy(c)
+	switch {
+	case ref == nil:
+		return !is.Aside || Ours(d, c)
+	case is.Aside:
+		return false
+	case ref.Kind == "Pod":
+		_, member := names.PodOrdinal(d.Spec.StatefulSetName, ref.Name)
+		return member
+	}
+	return ref.Kind == "StatefulSet" && ref.Name == d.Spec.StatefulSetName
+}
+
+// Ours tells whether this StatefulSetDrain has protected the claim, or made it to take over a volume.
+func Ours(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClaim) bool {
+	return d.UID != "" && c.Annotations[cachev1alpha1.AnnotationProtected] == string(d.UID)
+}
+
+func hasTemplate(set *appsv1.StatefulSet, name string) bool {
+	return slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool { return t.Name == name })
+}
+
+// planClaim translates a claim for the plan.
+func planClaim(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClaim) (claims.Claim, bool) {
+	is, ok := names.Parse(d.Spec.StatefulSetName, c.Name)
+	if !ok {
+		return claims.Claim{}, false
+	}
+	out := read.Claim(c, is.Ordinal, is.Aside, names.Aside(names.Of(d.Spec.StatefulSetName, is.Template, is.Ordinal), c.UID))
+	out.Template, out.Protected = is.Template, Ours(d, c)
+	out.Labelled = c.Labels[cachev1alpha1.LabelStatefulSetDrain] == d.Name
+	for _, ref := range c.OwnerReferences {
+		out.OwnedByPod = out.OwnedByPod || ref.Kind == "Pod" && ref.Name == names.Pod(d.Spec.StatefulSetName, is.Ordinal)
+		out.OwnedBySet = out.OwnedBySet || ref.Kind == "StatefulSet" && ref.Name == d.Spec.StatefulSetName
+	}
+	out.Receipt = recorded(c)
+	return out, true
+}
+
+// recorded is the receipt on a claim; nil if there is none, or none that can be read. It is checked
+// again, by the rule that is written beside it.
+func recorded(c *corev1.PersistentVolumeClaim) *action.Receipt {
+	text, is := c.Annotations[cachev1alpha1.AnnotationReceipt]
+	if !is {
+		return nil
+	}
+	record, err := receipt.Parse(text)
+	if err != nil {
+		return nil
+	}
+	return &action.Receipt{Source: record.Claims, Err: record.AddsUp(string(c.UID)), Message: record.Message, Text: text}
+}
+
+// jobReceipt is what a Job's drainer has left. With exit code 0 it proves the drain if the rule is true
+// of its message.
+func jobReceipt(rule *receipt.Rule, ruleErr error, job *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
+	of := job.Annotations[cachev1alpha1.AnnotationClaims]
+	out := &action.Receipt{Source: of}
+	switch {
+	case ended.ExitCode != 0:
+		out.Reason = cachev1alpha1.ReasonJobFailed
+		out.Message = fmt.Sprintf("the drainer ended with exit code %d", ended.ExitCode)
+		if ended.Reason != "" && ended.Reason != "Error" {
+			out.Message += " (" + ended.Reason + ")"
+		}
+		if ended.Message != "" {
+			out.Message += ": " + receipt.Quote(ended.Message)
+		}
+		out.Err = fmt.Errorf("%s", out.Message)
+		return out, nil
+	case ruleErr != nil:
+		return nil, ruleErr
+	}
+	if err := rule.Check(ended.Message); err != nil {
+		return nil, err
+	}
+	record := receipt.NewRecord(of, rule, ended.Message)
+	out.Message, out.Text = record.Message, record.Encode()
+	return out, nil
+}
+
+// grace is the grace period of the template, in seconds; 0 if it has none.
+func grace(d *cachev1alpha1.StatefulSetDrain) int64 {
+	var pod struct {
+		TerminationGracePeriodSeconds int64 `json:"terminationGracePeriodSeconds"`
+	}
+	if json.Unmarshal(d.Spec.Template.Spec.Raw, &pod) != nil {
+		return 0
+	}
+	return max(0, pod.TerminationGracePeriodSeconds)
+}

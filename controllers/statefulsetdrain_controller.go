@@ -1,0 +1,308 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/ask"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims/write"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/remembered"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
+	"example.com/memcached-operator/controllers/internal/stsdrain/apply"
+	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
+	"example.com/memcached-operator/controllers/internal/stsdrain/status"
+	"example.com/memcached-operator/controllers/internal/stsdrain/target"
+)
+
+// StatefulSetDrainReconciler has the volumes of any StatefulSet's departed members drained.
+type StatefulSetDrainReconciler struct {
+	// Client reads StatefulSetDrains from the cache and writes.
+	client.Client
+	// Live reads from the API server, before steps that can't be undone.
+	Live client.Reader
+	// Clients watch the StatefulSets that are named, and their pods, and read drainers' logs.
+	Clients kubernetes.Interface
+	// Namespaces are those that the manager watches; none for all.
+	Namespaces []string
+	// Events records events for people.
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+
+	objects    observe.Objects
+	target     *target.Watches
+	progress   *ask.Logs[observe.Progress]
+	wakes      wakes
+	seen       remembered.Names
+	obstructed remembered.Obstructions
+	looked     observe.Looked
+	notCreated read.MissingPods
+	woken      remembered.Of[observe.Woken]
+	made       remembered.Matches
+	dryRuns    apply.DryRuns
+	refused    remembered.Refusals
+}
+
+// +kubebuilder:rbac:groups=cache.example.com,resources=statefulsetdrains,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=cache.example.com,resources=statefulsetdrains/status,verbs=patch
+// +kubebuilder:rbac:groups=cache.example.com,resources=statefulsetdrains/finalizers,verbs=update
+
+// Reconcile takes the claims of one StatefulSet a step further.
+func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	d := &cachev1alpha1.StatefulSetDrain{}
+	if err := r.Get(ctx, req.NamespacedName, d); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	reader := r.reader()
+	s, err := reader.Observe(ctx, d)
+	if err != nil {
+		return r.unobserved(ctx, d, err)
+	}
+	if s == nil {
+		return ctrl.Result{}, nil // its watches report when they have begun
+	}
+	template := r.templateRefused(ctx, s)
+	in := s.Input(template)
+	p := stsdrain.Decide(&in)
+	applier := &apply.Applier{Client: r.Client, Reader: reader, Events: r.Events, Clock: r.Clock, Made: &r.made}
+	done, applyErr := applier.Apply(ctx, s, &p, template)
+	statusErr := r.writeStatus(ctx, s, &in, &p, &done, applyErr)
+	return r.result(s, &p, applyErr, statusErr)
+}
+
+// reader returns a reader; the reconciler keeps its state.
+func (r *StatefulSetDrainReconciler) reader() *observe.Reader {
+	return &observe.Reader{
+		Cache: r.Client, Objects: r.objects, Target: r.target, Live: r.Live, Clock: r.Clock, Seen: &r.seen, Obstructed: &r.obstructed,
+		Looked: &r.looked, NotCreated: &r.notCreated, Woken: &r.woken, Progress: r.progress,
+	}
+}
+
+// templateRefused says why no Job can be made of the template, or spec.receipt can't be used; empty if
+// all is well, or if it can't be found out now.
+func (r *StatefulSetDrainReconciler) templateRefused(ctx context.Context, s *observe.State) string {
+	if why := observe.RuleRefused(s.Drain); why != "" {
+		return why
+	}
+	if s.Set == nil || s.Drain.DeletionTimestamp != nil {
+		return ""
+	}
+	why, again, err := r.dryRuns.Check(write.Because(ctx, "a dry run of the template"), r.Client, s.Drain, s.Set, s.Now)
+	if err != nil {
+		s.AtMost(retryFirst)
+	}
+	s.AtMost(again)
+	return why
+}
+
+// Watched is how many watches of StatefulSets, and of their pods, are open.
+func (r *StatefulSetDrainReconciler) Watched() int { return r.target.Watched() }
+
+// forget forgets a StatefulSetDrain that is gone.
+func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
+	r.target.Forget(key)
+	r.progress.Forget(key)
+	r.seen.Forget(key)
+	r.obstructed.Forget(key)
+	r.looked.Forget(key)
+	r.notCreated.Forget(key)
+	r.woken.Forget(key)
+	r.made.Forget(key)
+	r.dryRuns.Forget(key)
+	r.refused.Forget(key)
+}
+
+// unobserved ends a reconcile that could not read everything.
+func (r *StatefulSetDrainReconciler) unobserved(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, why error) (ctrl.Result, error) {
+	key, now := client.ObjectKeyFromObject(d), r.Clock.Now()
+	since := r.refused.Note(key, why.Error(), now)
+	if now.Sub(since) >= show.StuckAfter || apierrors.IsForbidden(why) {
+		before := d.DeepCopy()
+		status.Unobserved(d, why, now)
+		why = errors.Join(why, r.patchStatus(ctx, before, d))
+	}
+	if passes(why) {
+		return ctrl.Result{RequeueAfter: retryAfter(now.Sub(since))}, nil
+	}
+	return ctrl.Result{}, why
+}
+
+// writeStatus writes the status if it differs.
+func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe.State, in *stsdrain.Observed, p *stsdrain.Plan, done *apply.Done, applyErr error) error {
+	if done.FinalizerRemoved {
+		return nil
+	}
+	key := client.ObjectKeyFromObject(s.Drain)
+	input := &status.Input{
+		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s),
+		Rows: show.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
+	}
+	switch {
+	case applyErr == nil:
+	case !passes(applyErr):
+		input.Err = applyErr
+	case s.Now.Sub(r.refused.Note(key, applyErr.Error(), s.Now)) >= show.StuckAfter:
+		input.Refused = applyErr.Error()
+	}
+	before := s.Drain.DeepCopy()
+	s.Drain.Status = status.Compute(input)
+	s.AtMost(input.Again())
+	if equality.Semantic.DeepEqual(before.Status, s.Drain.Status) {
+		return nil
+	}
+	if err := r.patchStatus(ctx, before, s.Drain); err != nil {
+		return err
+	}
+	r.announce(before, s.Drain)
+	return nil
+}
+
+// patchStatus writes the status under an optimistic lock, because its lists would otherwise be replaced
+// by those of a stale cache.
+func (r *StatefulSetDrainReconciler) patchStatus(ctx context.Context, before, d *cachev1alpha1.StatefulSetDrain) error {
+	return client.IgnoreNotFound(r.Status().Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+// announce records events for changes for the worse, after the status with them was written.
+func (r *StatefulSetDrainReconciler) announce(before, after *cachev1alpha1.StatefulSetDrain) {
+	for _, f := range show.NewlyFailed(before.Status.Drains, after.Status.Drains, status.RowOf) {
+		row := status.RowOf(&f)
+		related := &corev1.PersistentVolumeClaim{}
+		related.Namespace, related.Name = after.Namespace, row.Claim
+		r.Events.Eventf(after, related, corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain", "%s",
+			show.BoundMessage(fmt.Sprintf("member %d: %s: %s", f.Ordinal, f.Reason, f.Message)))
+	}
+	was := meta.FindStatusCondition(before.Status.Conditions, cachev1alpha1.ConditionDegraded)
+	is := meta.FindStatusCondition(after.Status.Conditions, cachev1alpha1.ConditionDegraded)
+	if is == nil || is.Status != "True" || was != nil && was.Status == is.Status && was.Reason == is.Reason || is.Reason == cachev1alpha1.ReasonDrainFailed {
+		return
+	}
+	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", show.BoundMessage(is.Message))
+}
+
+// counts are what drainers have counted, for the status.
+func counts(s *observe.State) map[types.UID]status.Count {
+	all := map[types.UID]status.Count{}
+	for claim, p := range s.Progress {
+		all[claim] = status.Count(p)
+	}
+	return all
+}
+
+// result decides when to reconcile again if no event comes.
+func (r *StatefulSetDrainReconciler) result(s *observe.State, p *stsdrain.Plan, applyErr, statusErr error) (ctrl.Result, error) {
+	key := client.ObjectKeyFromObject(s.Drain)
+	if !p.Wake.IsZero() {
+		s.AtMost(max(p.Wake.Sub(s.Now), time.Millisecond))
+	}
+	for i := range p.Drains {
+		if p.Drains[i].Reason == claims.SettingAside {
+			s.AtMost(apply.VolumeInterval)
+		}
+	}
+	if len(p.DeletedClaims) > 0 {
+		s.AtMost(read.VolumeInterval)
+	}
+	if applyErr == nil && statusErr == nil {
+		r.refused.Forget(key)
+		return ctrl.Result{RequeueAfter: s.Again}, nil
+	}
+	for _, err := range []error{applyErr, statusErr} {
+		if err != nil && !passes(err) && !nameTaken(err) {
+			if s.Again > 0 {
+				r.wakes.after(key, s.Again)
+			}
+			return ctrl.Result{}, errors.Join(applyErr, statusErr)
+		}
+	}
+	s.AtMost(retryAfter(s.Now.Sub(r.refused.Note(key, fmt.Sprint(applyErr, statusErr), s.Now))))
+	return ctrl.Result{RequeueAfter: s.Again}, nil
+}
+
+func nameTaken(err error) bool {
+	taken := (*identity.NameTakenError)(nil)
+	return errors.As(err, &taken)
+}
+
+// SetupWithManager adds the controller and its watches to the manager.
+func (r *StatefulSetDrainReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
+	var err error
+	if r.objects, err = observe.NewObjects(mgr, r.Namespaces...); err != nil {
+		return err
+	}
+	r.target = target.New(r.Clients, r.wakes.now)
+	r.progress = ask.NewLogs(ask.LogOptions[observe.Progress]{
+		Read: ask.ReadLogs(r.Clients, observe.ParseProgress), Changed: r.wakes.now,
+		Container: func(pod *corev1.Pod) string { return pod.Annotations[cachev1alpha1.AnnotationContainer] },
+	})
+	if err := errors.Join(mgr.Add(manager.RunnableFunc(r.target.Start)), mgr.Add(manager.RunnableFunc(r.progress.Start))); err != nil {
+		return err
+	}
+	r.Client = write.Logged(r.Client)
+	if options.RateLimiter == nil {
+		options.RateLimiter = newBackoff()
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("statefulsetdrain").
+		For(&cachev1alpha1.StatefulSetDrain{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, deletionBegan))).
+		Watches(&cachev1alpha1.StatefulSetDrain{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Kind[client.Object](r.objects, &corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
+		WatchesRawSource(source.Kind[client.Object](r.objects, &batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
+		WatchesRawSource(source.Kind[client.Object](r.objects, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
+		WatchesRawSource(&r.wakes).
+		WithOptions(options).
+		Complete(r)
+}
+
+// siblings are the other StatefulSetDrains of the same StatefulSet: when the oldest goes, the next one
+// takes over.
+func (r *StatefulSetDrainReconciler) siblings(ctx context.Context, o client.Object) (requests []reconcile.Request) {
+	var list cachev1alpha1.StatefulSetDrainList
+	d, is := o.(*cachev1alpha1.StatefulSetDrain)
+	if !is || r.List(ctx, &list, client.InNamespace(d.Namespace)) != nil {
+		return nil
+	}
+	for i := range list.Items {
+		if o := &list.Items[i]; o.Name != d.Name && o.Spec.StatefulSetName == d.Spec.StatefulSetName {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		}
+	}
+	return requests
+}
+
+// drainOf maps an object to the StatefulSetDrain that its label names.
+func drainOf(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.GetLabels()[cachev1alpha1.LabelStatefulSetDrain]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+}

@@ -1,0 +1,514 @@
+package integration
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/player"
+)
+
+const queue = "queue"
+
+// moved is what a drainer of these tests says at its end.
+const moved = `{"found":3,"moved":2,"skipped":1}`
+
+func allMoved(player.Drainer) player.Act { return player.Act{Message: moved} }
+
+// queueWorld has a StatefulSet of three members, and a StatefulSetDrain that protects them.
+func queueWorld(t *testing.T, change ...func(*appsv1.StatefulSet, *cachev1alpha1.StatefulSetDrain)) *world {
+	t.Helper()
+	w := newWorld(t)
+	set, drain := queueSet(), queueDrain(queue)
+	for _, c := range change {
+		c(set, drain)
+	}
+	w.create(set)
+	w.create(drain)
+	w.eventually("all members are ready and protected", func() error { return w.stsDrainIs("True", "Ready") })
+	return w
+}
+
+func queueSet() *appsv1.StatefulSet {
+	labels := map[string]string{"app": queue}
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: queue},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: ptr.To[int32](3), ServiceName: "queues", Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "server", Image: "queue", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+				}}},
+			},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{claimTemplate("data")},
+		},
+	}
+}
+
+func claimTemplate(name string) corev1.PersistentVolumeClaim {
+	return corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},
+		},
+	}
+}
+
+func queueDrain(name string) *cachev1alpha1.StatefulSetDrain {
+	return &cachev1alpha1.StatefulSetDrain{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: cachev1alpha1.StatefulSetDrainSpec{
+			StatefulSetName: queue, Receipt: "receipt.found == receipt.moved + receipt.skipped",
+			Template: cachev1alpha1.DrainTemplate{Spec: runtime.RawExtension{
+				Raw: []byte(`{"containers":[{"name":"drainer","image":"drain","volumeMounts":[{"name":"data","mountPath":"/data"}]}]}`),
+			}},
+		},
+	}
+}
+
+func (w *world) stsDrain() *cachev1alpha1.StatefulSetDrain {
+	w.Helper()
+	d := &cachev1alpha1.StatefulSetDrain{}
+	if err := admin.Get(w.Context(), w.key(queue), d); err != nil {
+		w.Fatal(err)
+	}
+	return d
+}
+
+// drainIs returns nil if the condition Ready has this status, for this reason, of the present spec.
+func (w *world) stsDrainIs(status metav1.ConditionStatus, reason string) error {
+	w.Helper()
+	return w.stsDrainCondition("Ready", status, reason)
+}
+
+func (w *world) stsDrainCondition(kind string, status metav1.ConditionStatus, reason string) error {
+	w.Helper()
+	d := w.stsDrain()
+	if c := meta.FindStatusCondition(d.Status.Conditions, kind); c == nil || c.Status != status || c.Reason != reason || c.ObservedGeneration != d.Generation {
+		return fmt.Errorf("%s is %+v; drains %+v", kind, c, d.Status.Drains)
+	}
+	return nil
+}
+
+func (w *world) scaleQueue(replicas int) {
+	w.Helper()
+	w.change(queueSet(), fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+}
+
+// queueClaims are the names of the claims of the namespace.
+func (w *world) queueClaims() (names []string) {
+	w.Helper()
+	var list corev1.PersistentVolumeClaimList
+	w.list(&list)
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// runningDrain returns the Job that drains the member with this ordinal, and its running pod.
+func (w *world) runningDrain(ordinal int, replicas string) (*batchv1.Job, error) {
+	w.Helper()
+	var jobs batchv1.JobList
+	w.list(&jobs)
+	var pods corev1.PodList
+	w.list(&pods)
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		env := map[string]string{}
+		for _, v := range job.Spec.Template.Spec.Containers[0].Env {
+			env[v.Name] = v.Value
+		}
+		if job.DeletionTimestamp != nil || env["ORDINAL"] != fmt.Sprint(ordinal) || env["REPLICAS"] != replicas {
+			continue
+		}
+		for k := range pods.Items {
+			if metav1.IsControlledBy(&pods.Items[k], job) && pods.Items[k].Status.Phase == corev1.PodRunning {
+				return job, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("no drainer of member %d, to %s members, runs; %d Jobs, status %+v", ordinal, replicas, len(jobs.Items), w.stsDrain().Status)
+}
+
+// memberRuns returns the UID of the member's running pod.
+func (w *world) memberRuns(ordinal int) (string, error) {
+	w.Helper()
+	pod := &corev1.Pod{}
+	if err := admin.Get(w.Context(), w.key(fmt.Sprintf("%s-%d", queue, ordinal)), pod); err != nil {
+		return "", err
+	}
+	if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+		return "", fmt.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
+	}
+	return string(pod.UID), nil
+}
+
+func (w *world) wantClaims(what string, want ...string) {
+	w.Helper()
+	w.eventually(what, func() error {
+		if got := w.queueClaims(); !slices.Equal(got, want) {
+			return fmt.Errorf("claims %v, want %v; status %+v", got, want, w.stsDrain().Status)
+		}
+		return nil
+	})
+}
+
+func (w *world) results() (all []string) {
+	for _, d := range w.stsDrain().Status.LastDrains {
+		all = append(all, fmt.Sprintf("%d %s", d.Ordinal, d.Result))
+	}
+	return all
+}
+
+func TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther(t *testing.T) {
+	w := queueWorld(t)
+	kubes.Play(w.namespace, player.Hang)
+	w.scaleQueue(1)
+	w.eventually("the highest member is drained first", func() error { _, err := w.runningDrain(2, "1"); return err })
+	if _, err := w.runningDrain(1, "1"); err == nil {
+		t.Error("two members are drained at once")
+	}
+	job, err := w.runningDrain(2, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := job.Spec.Template
+	if claim := pod.Spec.Volumes[0].PersistentVolumeClaim; pod.Spec.Volumes[0].Name != "data" || claim == nil || !strings.HasPrefix(claim.ClaimName, "data-queue-2-aside-") {
+		t.Errorf("it mounts %+v", pod.Spec.Volumes[0])
+	}
+	if pod.Labels["app"] != "" || *pod.Spec.ActiveDeadlineSeconds != 3600 || pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		t.Errorf("its pod has labels %v, deadline %d", pod.Labels, *pod.Spec.ActiveDeadlineSeconds)
+	}
+	if err := w.stsDrainIs("False", "Draining"); err != nil {
+		t.Error(err)
+	}
+	kubes.Play(w.namespace, allMoved)
+	w.wantClaims("only the survivor's claim is left", "data-queue-0")
+	w.eventually("all is well", func() error { return w.stsDrainIs("True", "Ready") })
+	if got := w.results(); !slices.Equal(got, []string{"1 Drained", "2 Drained"}) {
+		t.Errorf("results %v", got)
+	}
+	if last := w.stsDrain().Status.LastDrains[0]; last.Message != moved {
+		t.Errorf("the drainer's message is %q", last.Message)
+	}
+}
+
+func TestAMemberThatReturnsInMidDrainStartsEmptyAndDoesNotWait(t *testing.T) {
+	w := queueWorld(t)
+	kubes.Play(w.namespace, player.Hang)
+	w.scaleQueue(2)
+	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+	w.scaleQueue(3)
+	w.eventually("the member runs", func() error { _, err := w.memberRuns(2); return err })
+	w.eventually("its earlier volume is drained to three members", func() error { _, err := w.runningDrain(2, "3"); return err })
+	kubes.Play(w.namespace, allMoved)
+	w.wantClaims("the earlier volume is gone", "data-queue-0", "data-queue-1", "data-queue-2")
+	w.eventually("all is well", func() error { return w.stsDrainIs("True", "Ready") })
+}
+
+func TestAClaimOfAStatefulSetThatAPersonDeletedIsDrained(t *testing.T) {
+	w := queueWorld(t)
+	kubes.Play(w.namespace, player.Hang)
+	w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-queue-1"}})
+	before, err := w.memberRuns(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "queue-1"}})
+	w.eventually("the member returns with another volume", func() error {
+		now, err := w.memberRuns(1)
+		if err == nil && now == before {
+			err = errors.New("it has not ended")
+		}
+		return err
+	})
+	w.eventually("the deleted claim's volume is drained", func() error { _, err := w.runningDrain(1, "3"); return err })
+	kubes.Play(w.namespace, allMoved)
+	w.wantClaims("the earlier volume is gone", "data-queue-0", "data-queue-1", "data-queue-2")
+}
+
+func TestADrainWhoseReceiptIsFalseFailsWithTheDrainersWords(t *testing.T) {
+	w := queueWorld(t)
+	const lost = `{"found":3,"moved":1,"skipped":1}`
+	kubes.Play(w.namespace, func(player.Drainer) player.Act { return player.Act{Message: lost} })
+	w.scaleQueue(2)
+	w.eventually("status says why", func() error {
+		if err := w.stsDrainCondition("Degraded", "True", "DrainFailed"); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(w.stsDrain().Status.Conditions, "Degraded")
+		for _, want := range []string{"ReceiptInvalid", "spec.receipt is false", lost} {
+			if !strings.Contains(c.Message, want) {
+				return fmt.Errorf("%q lacks %q", c.Message, want)
+			}
+		}
+		return nil
+	})
+	claims := w.queueClaims()
+	kubes.Play(w.namespace, allMoved)
+	for _, name := range claims {
+		if strings.Contains(name, "-2") {
+			w.change(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"metadata":{"annotations":{"cache.example.com/drain":"retry"}}}`)
+		}
+	}
+	w.wantClaims("the retry drains it", "data-queue-0", "data-queue-1")
+}
+
+func TestNothingOfAStatefulSetDepartsAtZeroReplicas(t *testing.T) {
+	w := queueWorld(t)
+	w.scaleQueue(0)
+	w.eventually("status says so", func() error { return w.stsDrainIs("True", "Hibernated") })
+	w.eventually("all members have ended", func() error {
+		var pods corev1.PodList
+		w.list(&pods)
+		if len(pods.Items) > 0 {
+			return fmt.Errorf("%d pods", len(pods.Items))
+		}
+		return nil
+	})
+	if got := w.queueClaims(); len(got) != 3 || len(w.stsDrain().Status.Drains) > 0 {
+		t.Errorf("claims %v, status %+v", got, w.stsDrain().Status)
+	}
+	w.scaleQueue(3)
+	w.eventually("they are back", func() error { return w.stsDrainIs("True", "Ready") })
+}
+
+func TestAClaimThatWasOutsideIsLeftOverUntilAPersonSaysRetry(t *testing.T) {
+	w := newWorld(t)
+	kubes.Play(w.namespace, allMoved)
+	left := claimTemplate("data")
+	left.Name = "data-queue-7"
+	w.create(&left)
+	w.create(queueSet())
+	w.create(queueDrain(queue))
+	w.eventually("it is left over", func() error {
+		if d := w.stsDrain(); !slices.Equal(d.Status.LeftOver, []string{"data-queue-7"}) {
+			return fmt.Errorf("left over: %v", d.Status.LeftOver)
+		}
+		return w.stsDrainIs("True", "Ready")
+	})
+	w.change(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-queue-7"}}, `{"metadata":{"annotations":{"cache.example.com/drain":"retry"}}}`)
+	w.wantClaims("it is drained", "data-queue-0", "data-queue-1", "data-queue-2")
+}
+
+func TestATemplateThatTheAPIServerRefusesIsSaidBeforeTheFirstDrain(t *testing.T) {
+	w := queueWorld(t)
+	w.change(queueDrain(queue), `{"spec":{"template":{"spec":{"containers":[{"name":"drainer","image":"drain","volumeMount":[]}]}}}}`)
+	w.eventually("status has the API server's words", func() error {
+		if err := w.stsDrainCondition("Degraded", "True", "TemplateRefused"); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(w.stsDrain().Status.Conditions, "Degraded"); !strings.Contains(c.Message, `unknown field "spec.template.spec.containers[0].volumeMount"`) {
+			return fmt.Errorf("it says %q", c.Message)
+		}
+		return nil
+	})
+	w.change(queueDrain(queue), `{"spec":{"template":{"spec":{"containers":[{"name":"drainer","image":"drain"}]}}}}`)
+	w.eventually("a corrected one is taken", func() error { return w.stsDrainIs("True", "Ready") })
+	w.change(queueDrain(queue), `{"spec":{"receipt":"receipt.found =="}}`)
+	w.eventually("so is an expression", func() error { return w.stsDrainCondition("Degraded", "True", "ReceiptRuleInvalid") })
+}
+
+func TestARetainedMemberReturnsWithItsData(t *testing.T) {
+	w := queueWorld(t, func(_ *appsv1.StatefulSet, d *cachev1alpha1.StatefulSetDrain) {
+		d.Spec.Policy = cachev1alpha1.PolicyRetain
+	})
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := admin.Get(t.Context(), w.key("data-queue-2"), claim); err != nil {
+		t.Fatal(err)
+	}
+	w.scaleQueue(2)
+	w.eventually("the claim has no finalizer", func() error {
+		now := &corev1.PersistentVolumeClaim{}
+		if err := admin.Get(t.Context(), w.key("data-queue-2"), now); err != nil {
+			return err
+		}
+		if slices.Contains(now.Finalizers, cachev1alpha1.ClaimFinalizer) {
+			return errors.New("it has the finalizer")
+		}
+		return nil
+	})
+	w.scaleQueue(3)
+	w.eventually("the member is back, protected", func() error {
+		if _, err := w.memberRuns(2); err != nil {
+			return err
+		}
+		return w.stsDrainIs("True", "Ready")
+	})
+	now := &corev1.PersistentVolumeClaim{}
+	if err := admin.Get(t.Context(), w.key("data-queue-2"), now); err != nil || now.UID != claim.UID {
+		t.Errorf("it has another claim: %v", err)
+	}
+}
+
+func TestOnlyOneStatefulSetDrainLooksAfterAStatefulSet(t *testing.T) {
+	w := queueWorld(t)
+	second := queueDrain("second")
+	w.create(second)
+	w.eventually("the second one is refused", func() error {
+		d := &cachev1alpha1.StatefulSetDrain{}
+		if err := admin.Get(t.Context(), w.key("second"), d); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(d.Status.Conditions, "Degraded"); c == nil || c.Reason != "StatefulSetTaken" || !strings.Contains(c.Message, queue) {
+			return fmt.Errorf("Degraded is %+v", c)
+		}
+		return nil
+	})
+	w.delete(queueDrain(queue))
+	w.eventually("it takes over when the first one is gone", func() error {
+		d := &cachev1alpha1.StatefulSetDrain{}
+		if err := admin.Get(t.Context(), w.key("second"), d); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(d.Status.Conditions, "Ready"); c == nil || c.Status != "True" {
+			return fmt.Errorf("Ready is %+v", c)
+		}
+		return nil
+	})
+}
+
+func TestADeletedStatefulSetDrainLeavesNothingStuck(t *testing.T) {
+	w := queueWorld(t)
+	kubes.Play(w.namespace, player.Hang)
+	w.scaleQueue(2)
+	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+	w.delete(queueDrain(queue))
+	w.eventually("it goes, and takes its Jobs with it", func() error {
+		err := admin.Get(t.Context(), w.key(queue), &cachev1alpha1.StatefulSetDrain{})
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		var jobs batchv1.JobList
+		w.list(&jobs)
+		if err == nil || len(jobs.Items) > 0 {
+			return fmt.Errorf("%v, %d Jobs", cmp.Or(err, errors.New("it is there")), len(jobs.Items))
+		}
+		return nil
+	})
+	var list corev1.PersistentVolumeClaimList
+	w.list(&list)
+	for i := range list.Items {
+		if c := &list.Items[i]; slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) || c.DeletionTimestamp != nil {
+			t.Errorf("claim %s has finalizers %v, deleted %v", c.Name, c.Finalizers, c.DeletionTimestamp)
+		}
+	}
+	if len(list.Items) != 3 {
+		t.Errorf("claims %v: one that is not drained is lost", w.queueClaims())
+	}
+}
+
+// A member may have several volumes: they are drained together, from one Job.
+func TestAMembersVolumesAreDrainedTogether(t *testing.T) {
+	w := queueWorld(t, func(set *appsv1.StatefulSet, _ *cachev1alpha1.StatefulSetDrain) {
+		set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, claimTemplate("wal"))
+		set.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 4}
+	})
+	kubes.Play(w.namespace, player.Hang)
+	w.scaleQueue(2)
+	w.eventually("the highest member is drained", func() error { _, err := w.runningDrain(6, "2"); return err })
+	job, err := w.runningDrain(6, "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mounted []string
+	for _, v := range job.Spec.Template.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil && strings.HasPrefix(v.PersistentVolumeClaim.ClaimName, v.Name+"-queue-6-aside-") {
+			mounted = append(mounted, v.Name)
+		}
+	}
+	if !slices.Equal(mounted, []string{"data", "wal"}) {
+		t.Errorf("it mounts %+v", job.Spec.Template.Spec.Volumes)
+	}
+	kubes.Play(w.namespace, allMoved)
+	w.wantClaims("both are gone", "data-queue-4", "data-queue-5", "wal-queue-4", "wal-queue-5")
+}
+
+// Kubernetes deletes the claims of members that depart.
+func TestWhatWhenScaledDeletesIsDrainedFirst(t *testing.T) {
+	w := queueWorld(t, func(set *appsv1.StatefulSet, _ *cachev1alpha1.StatefulSetDrain) {
+		set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+			WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+		}
+	})
+	kubes.Play(w.namespace, player.Hang)
+	w.scaleQueue(2)
+	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+	w.scaleQueue(3)
+	w.eventually("the member returns meanwhile", func() error { _, err := w.memberRuns(2); return err })
+	kubes.Play(w.namespace, allMoved)
+	w.wantClaims("the earlier volume is gone", "data-queue-0", "data-queue-1", "data-queue-2")
+	if got := w.results(); len(got) == 0 || got[0] != "2 Drained" {
+		t.Errorf("results %v", got)
+	}
+}
+
+func TestAnOperatorThatDiesInADrainContinuesIt(t *testing.T) {
+	w := queueWorld(t)
+	kubes.Play(w.namespace, player.Hang)
+	w.scaleQueue(1)
+	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "1"); return err })
+	job, err := w.runningDrain(2, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.restartOperator()
+	if again, err := w.runningDrain(2, "1"); err != nil || again.UID != job.UID {
+		t.Errorf("it runs another Job: %v", err)
+	}
+	kubes.Play(w.namespace, allMoved)
+	w.wantClaims("all are drained", "data-queue-0")
+}
+
+// What belongs to others costs nothing: neither a watch nor a write.
+func TestAStatefulSetWithoutAStatefulSetDrainIsNotWatched(t *testing.T) {
+	w := newWorld(t)
+	w.create(queueSet())
+	w.eventually("its members run", func() error { _, err := w.memberRuns(2); return err })
+	if n := targetsWatched(t, w); n != 0 {
+		t.Errorf("%d watches", n)
+	}
+	w.create(queueDrain(queue))
+	w.eventually("all members are protected", func() error { return w.stsDrainIs("True", "Ready") })
+	before := len(w.journal.Writes())
+	w.delete(queueDrain(queue))
+	w.eventually("it is gone", func() error {
+		if err := admin.Get(t.Context(), w.key(queue), &cachev1alpha1.StatefulSetDrain{}); err == nil {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	w.eventually("so are its watches", func() error {
+		if n := targetsWatched(t, w); n != 0 {
+			return fmt.Errorf("%d watches", n)
+		}
+		return nil
+	})
+	if len(w.journal.Writes()) == before {
+		t.Error("nothing was taken off")
+	}
+}
+
+// targetsWatched is how many StatefulSets, and sets of pods, the operator watches.
+func targetsWatched(t *testing.T, w *world) int {
+	t.Helper()
+	return w.running().Drains.Watched()
+}
