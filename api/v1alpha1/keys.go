@@ -179,7 +179,7 @@ const (
 	AnnotationBegin = "cache.example.com/begin"
 )
 
-// AnnotationWake, on a StatefulSet that a StatefulSetDrain names, is a number that grows. Each change
+// AnnotationWake on a StatefulSet that a StatefulSetDrain names, is a number that grows. Each change
 // wakes the StatefulSet's controller, which does not watch claims: a member whose old claim is gone
 // can be created now. It is all that the operator writes to the StatefulSet.
 const AnnotationWake = "cache.example.com/wake"

@@ -285,7 +285,7 @@ func TestARouterThatEndsAnswersWhatItWasAsked(t *testing.T) {
 	busy.say(requests)
 	half.say(part)
 	wait.For(t, "the requests, and the part of one, to arrive", func() error {
-		if n, bytes := r.Unanswered(), r.Report().Counts.Received; n != 2 || bytes != uint64(2*len(first)+len(requests)+len(part)) {
+		if n, bytes := r.Unanswered(), r.Report().Received; n != 2 || bytes != uint64(2*len(first)+len(requests)+len(part)) {
 			return fmt.Errorf("%d requests are unanswered, %d bytes have come", n, bytes)
 		}
 		return nil

@@ -400,7 +400,7 @@ func TestADeletedStatefulSetDrainLeavesNothingStuck(t *testing.T) {
 		var jobs batchv1.JobList
 		w.list(&jobs)
 		if err == nil || len(jobs.Items) > 0 {
-			return fmt.Errorf("%v, %d Jobs", cmp.Or(err, errors.New("it is there")), len(jobs.Items))
+			return fmt.Errorf("%w, %d Jobs", cmp.Or(err, errors.New("it is there")), len(jobs.Items))
 		}
 		return nil
 	})

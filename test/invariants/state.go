@@ -61,7 +61,7 @@ type StatefulSet struct {
 // Pod is a member's or a drainer's.
 type Pod struct {
 	// MayWrite: it is no Memcached's, but another StatefulSet's member, or the drainer of a StatefulSetDrain.
-	MayWrite bool
+	MayWrite  bool
 	Name, UID string
 	// Ordinal is the member's; a drainer has -1.
 	Ordinal int32

@@ -232,7 +232,7 @@ func TestWhatAUnitMayEachOfItsClaimsMay(t *testing.T) {
 		f := &claims.Facts{Claims: units, Units: of}
 		checks := map[string]func(c *claims.Claim) error{
 			"MaySetAside": func(c *claims.Claim) error { return claims.MaySetAside(f, c) },
-			"MayReserve":  func(c *claims.Claim) error { return claims.MayReserve(c) },
+			"MayReserve":  claims.MayReserve,
 			"MayUnmark":   func(c *claims.Claim) error { return claims.MayUnmark(f, c) },
 		}
 		for _, why := range []action.Release{action.ByReceipt, action.BySkip} {

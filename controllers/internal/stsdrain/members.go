@@ -21,7 +21,7 @@ type members struct {
 func (m *members) decide() {
 	m.after = slices.Clone(m.Claims)
 	units, _ := claims.Together(m.Claims)
-	now := m.Observed.with(units)
+	now := m.with(units)
 	for i := range m.after {
 		if c := &m.after[i]; c.Aside {
 			m.protect(c)
@@ -72,7 +72,7 @@ func (m *members) toDrain(c *claims.Claim) bool {
 
 // step plans a step about a claim, and tells whether no such step was refused a moment ago.
 func (m *members) step(c *claims.Claim, step action.Action) bool {
-	if why, is := m.Observed.Facts.RefusedNow(c); is {
+	if why, is := m.RefusedNow(c); is {
 		m.WakeAt(why.Until)
 		return false
 	}
@@ -86,7 +86,7 @@ func (m *members) protect(c *claims.Claim) {
 	if c.Protected && c.Labelled && c.Finalizer || c.Deleting || c.Aside && !c.Protected || c.Aside && !m.toDrain(c) {
 		return
 	}
-	if !c.Aside && m.Wanted.Has(c.Ordinal) && !(c.Protected && c.Finalizer) {
+	if !c.Aside && m.Wanted.Has(c.Ordinal) && (!c.Protected || !c.Finalizer) {
 		m.Unprotected = append(m.Unprotected, c.Name)
 	}
 	if m.step(c, action.Protect{Claim: c.Ref()}) {

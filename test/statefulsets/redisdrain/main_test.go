@@ -132,7 +132,7 @@ func start(t *testing.T, dir, unreachable string, members ...*server) *run {
 	r.Cmd = exec.Command(os.Args[0], "-dir="+dir, "-message="+r.message, "-unreachable="+unreachable, "-members="+strings.Join(addresses, ","))
 	r.Env = append(os.Environ(), asProgram+"=1")
 	r.Stdout = &r.output
-	r.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	r.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,6 @@ const port = 8080
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	command, args := "", os.Args[1:]
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
@@ -40,7 +39,9 @@ func main() {
 		listen := flags.String("listen", fmt.Sprintf(":%d", port), "the address to listen at")
 		every := flags.Duration("every", 0, "how often the worker consumes a file; 0 for never")
 		_ = flags.Parse(args) // it ends the process
-		if err := serve(ctx, *dir, *listen, *every); err != nil {
+		err := serve(ctx, *dir, *listen, *every)
+		stop()
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -51,6 +52,7 @@ func main() {
 		_ = flags.Parse(args)
 		d := drain{dir: *dir, unreachable: *unreachable, progress: drainer.Progress{To: os.Stdout}}
 		err := d.run(ctx, *members)
+		stop()
 		os.Exit(drainer.Terminate(*message, d.count, err))
 	default:
 		fmt.Fprintln(os.Stderr, "usage: spool serve|drain …")

@@ -44,7 +44,7 @@ func newMember(t *testing.T) *member {
 		t.Fatal(err)
 	}
 	m.Server = httptest.NewServer(m.spool)
-	t.Cleanup(m.Server.Close)
+	t.Cleanup(m.Close)
 	return m
 }
 

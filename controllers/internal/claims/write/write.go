@@ -130,7 +130,7 @@ func Delete(ctx context.Context, c client.Writer, object client.Object) error {
 
 // deleteThis deletes the claim if it is still as it was read.
 func (w *Writer) deleteThis(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
-	return client.IgnoreNotFound(w.Client.Delete(ctx, pvc, client.Preconditions{UID: &pvc.UID, ResourceVersion: &pvc.ResourceVersion}))
+	return client.IgnoreNotFound(w.Delete(ctx, pvc, client.Preconditions{UID: &pvc.UID, ResourceVersion: &pvc.ResourceVersion}))
 }
 
 // Label adds the label by which the cache selects the owner's objects.

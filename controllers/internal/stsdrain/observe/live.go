@@ -63,7 +63,7 @@ func (r *Reader) View(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, re
 	if err != nil {
 		return nil, err
 	}
-	v.Facts.Jobs, v.Drainers, v.ClaimsWithDrainerPod, v.ClaimsWithDrainerAtWork = facts(now, reader.Owner, jobs)
+	v.Jobs, v.Drainers, v.ClaimsWithDrainerPod, v.ClaimsWithDrainerAtWork = facts(now, reader.Owner, jobs)
 	if is != nil {
 		pods, err := r.liveMembers(ctx, d, is)
 		if err != nil {

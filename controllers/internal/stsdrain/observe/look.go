@@ -50,7 +50,6 @@ const (
 
 // look sets the claims, Where and Foreign: those of the cache, and those that the cache can't see.
 func (r *Reader) look(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim) error {
-	key, found := client.ObjectKeyFromObject(s.Drain), &read.LiveClaims{}
 	pvcs := slices.DeleteFunc(cached, func(c corev1.PersistentVolumeClaim) bool {
 		if !s.Reader.Named(c.Name) {
 			return true
@@ -62,43 +61,14 @@ func (r *Reader) look(ctx context.Context, s *State, cached []corev1.PersistentV
 		return !owns
 	})
 	if s.Set != nil && s.Drain.DeletionTimestamp == nil {
-		var last looked
-		r.Looked.kept.Use(key, func(l *looked) { last = *l })
-		now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s), at: s.Now}
-		missing := missing(s, cached)
-		everywhere := last.owner != now.owner || last.namespace != now.namespace
-		switch {
-		case everywhere:
-			if err := r.everywhere(ctx, s, cached, found); err != nil {
-				return err
-			}
-		case last.what != now.what || len(last.foreign) > 0 && !s.Now.Before(last.at.Add(foreignInterval)):
-			if err := s.Reader.LookFor(ctx, found, missing...); err != nil {
-				return err
-			}
-		default:
-			s.Foreign = append(s.Foreign, last.foreign...)
-			now = last
+		found, err := r.lookLive(ctx, s, cached)
+		if err != nil {
+			return err
 		}
-		if last.what != now.what || everywhere || now.at.Equal(s.Now) {
-			for i := range found.Others {
-				if isTemplates(s, found.Others[i].Name) {
-					now.foreign = append(now.foreign, foreign(&found.Others[i]))
-				}
+		for _, c := range found.Unlabelled {
+			if !slices.ContainsFunc(pvcs, func(p corev1.PersistentVolumeClaim) bool { return p.UID == c.UID }) {
+				pvcs = append(pvcs, c)
 			}
-			s.Foreign = append(s.Foreign, now.foreign...)
-			if len(found.Unlabelled) > 0 {
-				now.what = "" // until they have the label
-			}
-			r.Looked.kept.Use(key, func(l *looked) { *l = now })
-		}
-		if len(now.foreign) > 0 {
-			s.AtMost(foreignInterval)
-		}
-	}
-	for _, c := range found.Unlabelled {
-		if !slices.ContainsFunc(pvcs, func(p corev1.PersistentVolumeClaim) bool { return p.UID == c.UID }) {
-			pvcs = append(pvcs, c)
 		}
 	}
 	for i := range pvcs {
@@ -115,6 +85,47 @@ func (r *Reader) look(ctx context.Context, s *State, cached []corev1.PersistentV
 		s.Claims = append(s.Claims, c)
 	}
 	return nil
+}
+
+// lookLive looks for claims that the cache can't see, if there may be other ones than the last time. It adds
+// those of other owners to Foreign.
+func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim) (*read.LiveClaims, error) {
+	key, found := client.ObjectKeyFromObject(s.Drain), &read.LiveClaims{}
+	var last looked
+	r.Looked.kept.Use(key, func(l *looked) { last = *l })
+	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s), at: s.Now}
+	switch {
+	case last.owner != now.owner || last.namespace != now.namespace:
+		if err := r.everywhere(ctx, s, cached, found); err != nil {
+			return nil, err
+		}
+	case last.what != now.what || len(last.foreign) > 0 && !s.Now.Before(last.at.Add(foreignInterval)):
+		if err := s.Reader.LookFor(ctx, found, missing(s, cached)...); err != nil {
+			return nil, err
+		}
+	default:
+		s.remember(last.foreign)
+		return found, nil
+	}
+	for i := range found.Others {
+		if isTemplates(s, found.Others[i].Name) {
+			now.foreign = append(now.foreign, foreign(&found.Others[i]))
+		}
+	}
+	if len(found.Unlabelled) > 0 {
+		now.what = "" // until they have the label
+	}
+	r.Looked.kept.Use(key, func(l *looked) { *l = now })
+	s.remember(now.foreign)
+	return found, nil
+}
+
+// remember adds claims of other owners, which are read again after a time.
+func (s *State) remember(others []stsdrain.Foreign) {
+	s.Foreign = append(s.Foreign, others...)
+	if len(others) > 0 {
+		s.AtMost(foreignInterval)
+	}
 }
 
 // everywhere reads all claims of the namespace, in pages, and keeps those that the cache can't see.

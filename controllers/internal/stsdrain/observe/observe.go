@@ -217,8 +217,8 @@ func (s *State) Input(refused string) stsdrain.Observed {
 	}
 	in.Drain.NamespaceTerminating = s.Terminating
 	in.Drain.TemplateRefused = refused
-	in.Facts.Pods, in.Ready = Ordinals(s.Drain.Spec.StatefulSetName, s.Set, s.Members)
-	in.Facts.Jobs, in.Facts.Drainers, in.Facts.ClaimsWithDrainerPod, in.Facts.ClaimsWithDrainerAtWork = facts(s.Drain, s.Reader.Owner, s.Jobs)
+	in.Pods, in.Ready = Ordinals(s.Drain.Spec.StatefulSetName, s.Set, s.Members)
+	in.Jobs, in.Drainers, in.ClaimsWithDrainerPod, in.ClaimsWithDrainerAtWork = facts(s.Drain, s.Reader.Owner, s.Jobs)
 	return in
 }
 
@@ -335,7 +335,7 @@ func (s *State) Member(ordinal int32) *corev1.Pod {
 	return nil
 }
 
-// refs of a unit's claims: what a drain's Job mounts, by the template's name.
+// Mounts are the names of a unit's claims by the names of their templates: what a drain's Job mounts.
 func Mounts(all []claims.Claim, refs ...action.ClaimRef) map[string]string {
 	mounts := map[string]string{}
 	for _, ref := range refs {

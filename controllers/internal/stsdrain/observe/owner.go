@@ -52,7 +52,7 @@ func Owner(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) *read.Own
 // StatefulSet and its pods keeps its claim.
 func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.PersistentVolumeClaim) bool {
 	is, ok := names.Parse(d.Spec.StatefulSetName, c.Name)
-	if !ok || !Ours(d, c) && !(set != nil && hasTemplate(set, is.Template)) {
+	if !ok || !Ours(d, c) && (set == nil || !hasTemplate(set, is.Template)) {
 		return false
 	}
 	ref := metav1.GetControllerOfNoCopy(c)
