@@ -65,6 +65,8 @@ type MemcachedReconciler struct {
 	// Metrics counts drains, moves and roll-outs; nil counts nothing.
 	Metrics *Metrics
 	Options Options
+	// Unlabelled are claims that the manager's cache does not have (WatchUnlabelled).
+	Unlabelled *read.Unlabelled
 	// RolloutsAtOnce is how many clusters' members an upgrade of the operator replaces
 	// at the same time, and how many clusters' routers; 0 stands for 3.
 	RolloutsAtOnce int
@@ -88,8 +90,6 @@ type MemcachedReconciler struct {
 	// certificates are sampled, too.
 	certificates *ask.Certificates
 	wakes        wakes
-	// unlabelled has the names of claims that lack the operator's label.
-	unlabelled client.Reader
 	// growthRefused has the API server's reason why no volume may grow. A cluster's volumes have
 	// the same class, so one refusal is enough.
 	growthRefused remembered.Answers[string]
@@ -116,7 +116,7 @@ type outcome struct {
 // reader returns a reader of clusters. The reconciler keeps its state.
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: r.Client, Live: r.Live, Unlabelled: r.unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates,
+		Cache: r.Client, Live: r.Live, Unlabelled: r.Unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates,
 		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen,
 	}
 }
@@ -409,13 +409,14 @@ func (r *MemcachedReconciler) patchStatus(ctx context.Context, before, cluster *
 	return err
 }
 
+// WatchUnlabelled watches the claims that lack a Memcached's label, in these namespaces, or in all if none are given.
+func WatchUnlabelled(mgr ctrl.Manager, namespaces ...string) (*read.Unlabelled, error) {
+	return read.WatchUnlabelled(mgr, build.ClaimCluster, namespaces...)
+}
+
 // SetupWithManager adds the controller, its watches and its indexes to the manager.
 func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	if err := observe.IndexByCluster(mgr); err != nil {
-		return err
-	}
-	var err error
-	if r.unlabelled, err = observe.WatchUnlabelled(mgr, r.Namespaces...); err != nil {
 		return err
 	}
 	r.Client = write.Logged(r.Client)
@@ -440,6 +441,13 @@ func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options control
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, byLabel).
 		Watches(&corev1.PersistentVolumeClaim{}, byLabel).
+		WatchesRawSource(r.Unlabelled.Source(func(_ context.Context, claim client.ObjectKey) []reconcile.Request {
+			name, is := build.ClaimCluster(claim.Name)
+			if !is {
+				return nil
+			}
+			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: claim.Namespace, Name: name}}}
+		})).
 		WatchesRawSource(&r.wakes).
 		WithOptions(options).
 		Complete(r)

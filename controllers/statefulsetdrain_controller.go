@@ -35,6 +35,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/apply"
+	"example.com/memcached-operator/controllers/internal/stsdrain/names"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 	"example.com/memcached-operator/controllers/internal/stsdrain/status"
 	"example.com/memcached-operator/controllers/internal/stsdrain/target"
@@ -48,6 +49,8 @@ type StatefulSetDrainReconciler struct {
 	Live client.Reader
 	// Clients watch the StatefulSets that are named, and their pods, and read drainers' logs.
 	Clients kubernetes.Interface
+	// Unlabelled are claims that no cache of labelled objects has.
+	Unlabelled *read.Unlabelled
 	// Namespaces are those that the manager watches; none for all.
 	Namespaces []string
 	// Events records events for people.
@@ -102,7 +105,7 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 func (r *StatefulSetDrainReconciler) reader() *observe.Reader {
 	return &observe.Reader{
 		Cache: r.Client, Objects: r.objects, Target: r.target, Live: r.Live, Clock: r.Clock, Seen: &r.seen, Obstructed: &r.obstructed,
-		Looked: &r.looked, NotCreated: &r.notCreated, Woken: &r.woken, Progress: r.progress,
+		Unlabelled: r.Unlabelled, Looked: &r.looked, NotCreated: &r.notCreated, Woken: &r.woken, Progress: r.progress,
 	}
 }
 
@@ -277,6 +280,7 @@ func (r *StatefulSetDrainReconciler) SetupWithManager(mgr ctrl.Manager, options 
 		WatchesRawSource(source.Kind[client.Object](r.objects, &corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
 		WatchesRawSource(source.Kind[client.Object](r.objects, &batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
 		WatchesRawSource(source.Kind[client.Object](r.objects, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
+		WatchesRawSource(r.Unlabelled.Source(r.drainsOf)).
 		WatchesRawSource(&r.wakes).
 		WithOptions(options).
 		Complete(r)
@@ -293,6 +297,20 @@ func (r *StatefulSetDrainReconciler) siblings(ctx context.Context, o client.Obje
 	for i := range list.Items {
 		if o := &list.Items[i]; o.Name != d.Name && o.Spec.StatefulSetName == d.Spec.StatefulSetName {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		}
+	}
+	return requests
+}
+
+// drainsOf are the StatefulSetDrains that a claim may belong to by its name.
+func (r *StatefulSetDrainReconciler) drainsOf(ctx context.Context, claim client.ObjectKey) (requests []reconcile.Request) {
+	var list cachev1alpha1.StatefulSetDrainList
+	if r.List(ctx, &list, client.InNamespace(claim.Namespace)) != nil {
+		return nil
+	}
+	for i := range list.Items {
+		if _, is := names.Parse(list.Items[i].Spec.StatefulSetName, claim.Name); is {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return requests

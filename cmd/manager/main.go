@@ -213,10 +213,15 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
+	unlabelled, err := controllers.WatchUnlabelled(mgr, f.watched()...)
+	if err != nil {
+		return err
+	}
 	reconciler := &controllers.MemcachedReconciler{
 		Client:       mgr.GetClient(),
 		Live:         mgr.GetAPIReader(),
 		Namespaces:   f.watched(),
+		Unlabelled:   unlabelled,
 		Events:       mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
 		Progress:     controllers.ProgressFromLogs(clientset),
 		Memory:       controllers.MemoryFromStats,
@@ -236,7 +241,7 @@ func run(ctx context.Context, f *flags) error {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
 	drains := &controllers.StatefulSetDrainReconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clientset, Namespaces: f.watched(),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clientset, Namespaces: f.watched(), Unlabelled: unlabelled,
 		Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Clock: clock.RealClock{},
 	}
 	if err := drains.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: f.concurrency}); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/internal/operator"
 	"example.com/memcached-operator/test/internal/player"
 	"example.com/memcached-operator/test/tier"
 )
@@ -125,6 +126,27 @@ func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 			}
 			return nil
 		})
+		kubes.Play(w.namespace, player.Succeed(7))
+		w.claimGone(2, left.UID)
+		equal(w, "items found", w.settled(2).Status.LastDrains[0].Found, int64(7))
+	})
+	t.Run("before status tells of it, and no operator runs", func(t *testing.T) {
+		w := newWorld(t)
+		w.storageCluster(apitest.MakeMemcached(name), 3)
+		w.quiet()
+		left := w.claim(2)
+		w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
+			if write.Resource == "persistentvolumeclaims" && write.Name == left.Name {
+				return operator.DieAfter
+			}
+			return operator.NoFault
+		})
+		w.scale(2)
+		<-w.running().Ended()
+		w.journal.Inject(nil)
+		equal(w, "drains in status", len(w.memcached().Status.Drains), 0)
+		w.change(left, unlabel)
+		w.startOperator()
 		kubes.Play(w.namespace, player.Succeed(7))
 		w.claimGone(2, left.UID)
 		equal(w, "items found", w.settled(2).Status.LastDrains[0].Found, int64(7))

@@ -33,11 +33,14 @@ func MemberOrdinal(cluster string, claim *corev1.PersistentVolumeClaim) int32 {
 }
 
 // findClaims searches live for claims that the cache should have: those of members that run or
-// whose pod can't be created, of Jobs, and of drains in status. If a paused cluster lacks some,
+// whose pod can't be created, of Jobs, of drains in status, and those that have our finalizer and lost their label. If a paused cluster lacks some,
 // findClaims returns an error, because nothing may be adopted. For a cluster that is being deleted
 // it does nothing, and the claims in the cache are released.
 func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	missing := o.missingClaims()
+	if err := r.addProtected(ctx, o, missing); err != nil {
+		return err
+	}
 	if o.Cluster.DeletionTimestamp != nil || !missing.any() {
 		return nil
 	}
@@ -61,6 +64,23 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 		return read.Refuse("the cache does not have claim %s yet", unseen[0].Name)
 	}
 	return nil
+}
+
+// addProtected adds claims that have our finalizer, and have lost the label: in the cache's eyes they are gone, and
+// status may not tell of their drain yet.
+func (r *Reader) addProtected(ctx context.Context, o *State, m *missing) error {
+	protected, err := r.For(o.Cluster).Protected(ctx)
+	for _, name := range protected {
+		if !slices.Contains(m.names, name) && !o.has(name) {
+			m.names = append(m.names, name)
+		}
+	}
+	return err
+}
+
+// has tells whether the cache has a claim of the cluster with this name.
+func (o *State) has(name string) bool {
+	return slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
 }
 
 // findMissing looks for the missing claims, by their names if all names are known.
@@ -88,18 +108,15 @@ func (m *missing) any() bool { return len(m.names) > 0 || m.unnamed || m.drained
 
 func (o *State) missingClaims() *missing {
 	m := &missing{}
-	has := func(name string) bool {
-		return slices.ContainsFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
-	}
 	for i := range o.Pods {
 		ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name)
-		if name := build.ClaimName(o.Cluster.Name, ordinal); ok && o.Pods[i].Status.Phase == corev1.PodRunning && !has(name) {
+		if name := build.ClaimName(o.Cluster.Name, ordinal); ok && o.Pods[i].Status.Phase == corev1.PodRunning && !o.has(name) {
 			m.members = append(m.members, name)
 		}
 	}
 	if o.NotCreated != nil {
 		for ordinal := range ptr.Deref(o.StatefulSet.Spec.Replicas, 1) {
-			if name := build.ClaimName(o.Cluster.Name, ordinal); !has(name) && !slices.Contains(m.members, name) {
+			if name := build.ClaimName(o.Cluster.Name, ordinal); !o.has(name) && !slices.Contains(m.members, name) {
 				m.members = append(m.members, name)
 			}
 		}
@@ -107,7 +124,7 @@ func (o *State) missingClaims() *missing {
 	drains := o.Cluster.Status.Drains
 	m.names = slices.Clone(m.members)
 	for i := range drains {
-		if !has(drains[i].Claim) {
+		if !o.has(drains[i].Claim) {
 			m.names = append(m.names, drains[i].Claim)
 		}
 	}

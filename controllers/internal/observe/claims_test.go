@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -55,5 +56,52 @@ func TestAClaimThatTheCacheLacksIsNotTakenForGone(t *testing.T) {
 	server.claim.Labels = nil
 	if err := r.findClaims(t.Context(), o); err != nil || o.Found == nil || len(o.Found.Unlabelled) != 1 {
 		t.Errorf("one that has lost its label is found, to be labelled: %v", err)
+	}
+}
+
+// strays are claims that have our finalizer and no label.
+type strays struct {
+	cache.Cache
+	names []string
+}
+
+func (s *strays) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	l := list.(*metav1.PartialObjectMetadataList)
+	for _, name := range s.names {
+		l.Items = append(l.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return nil
+}
+
+// A claim with our finalizer lost its label before status told of its drain, and the operator that had marked it is
+// gone.
+func TestAProtectedClaimThatLostItsLabelIsFound(t *testing.T) {
+	cluster := testCluster()
+	claim := claimOf(2)
+	claim.Labels = nil
+	server := &namespace{claims: []corev1.PersistentVolumeClaim{claim}}
+	r := &Reader{Cache: server, Live: server, Clock: testingclock.NewFakePassiveClock(time.Unix(1e9, 0))}
+	for _, test := range []struct {
+		what  string
+		names []string
+		want  int
+	}{
+		{"no claim", nil, 0},
+		{"the claim, and others'", []string{"data-cache-2", "data-another-2", "data-cache-x-2", "cache"}, 1},
+		{"one that is gone", []string{"data-cache-3"}, 0},
+	} {
+		o := &State{Cluster: cluster}
+		r.Unlabelled = &read.Unlabelled{Cache: &strays{names: test.names}}
+		if err := r.findClaims(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if found := o.Found; found == nil && test.want > 0 || found != nil && len(found.Unlabelled) != test.want {
+			t.Errorf("%s: found %v", test.what, found)
+		}
+	}
+	o := &State{Cluster: cluster, Claims: []corev1.PersistentVolumeClaim{claim}}
+	r.Unlabelled = &read.Unlabelled{Cache: &strays{names: []string{"data-cache-2"}}}
+	if err := r.findClaims(t.Context(), o); err != nil || o.Found != nil {
+		t.Errorf("the cache has it, and it was looked for: %v, %v", o.Found, err)
 	}
 }

@@ -59,8 +59,8 @@ func IndexByCluster(mgr ctrl.Manager) error {
 type Reader struct {
 	// Cache is read to plan, Live before steps that can't be undone.
 	Cache, Live client.Reader
-	// Unlabelled has the names of claims without the operator's label; nil has none.
-	Unlabelled client.Reader
+	// Unlabelled are claims without the operator's label; nil has none.
+	Unlabelled *read.Unlabelled
 	Clock      clock.PassiveClock
 	// Drainers and Members have the answers of drainers and members, which are asked beside the
 	// reconciles.

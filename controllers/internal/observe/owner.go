@@ -1,11 +1,8 @@
 package observe
 
 import (
-	"context"
-
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -45,19 +42,7 @@ func OwnerOf(cluster *cachev1alpha1.Memcached) *read.Owner {
 
 // For returns the reader of the claims, Jobs and drainers' pods of a cluster.
 func (r *Reader) For(cluster *cachev1alpha1.Memcached) *read.Reader {
-	reader := &read.Reader{Owner: OwnerOf(cluster), Cache: r.Cache, Live: r.Live, Clock: r.Clock, Seen: r.Seen}
-	if r.Unlabelled != nil {
-		reader.Unlabelled = func(ctx context.Context) (names []string, err error) {
-			unlabelled := &metav1.PartialObjectMetadataList{}
-			unlabelled.SetGroupVersionKind(kindClaims)
-			err = r.Unlabelled.List(ctx, unlabelled, client.InNamespace(cluster.Namespace), client.MatchingFields{clusterIndex: cluster.Name})
-			for i := range unlabelled.Items {
-				names = append(names, unlabelled.Items[i].Name)
-			}
-			return names, err
-		}
-	}
-	return reader
+	return &read.Reader{Owner: OwnerOf(cluster), Cache: r.Cache, Live: r.Live, Clock: r.Clock, Unlabelled: r.Unlabelled, Seen: r.Seen}
 }
 
 // receiptOf is the receipt of a drainer of ours.

@@ -104,10 +104,15 @@ func Start(o Options) (*Operator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
+	unlabelled, err := controllers.WatchUnlabelled(mgr, o.Namespaces...)
+	if err != nil {
+		return nil, fmt.Errorf("watch claims without a label: %w", err)
+	}
 	reconciler := &controllers.MemcachedReconciler{
 		Client:       mgr.GetClient(),
 		Live:         mgr.GetAPIReader(),
 		Namespaces:   o.Namespaces,
+		Unlabelled:   unlabelled,
 		Events:       mgr.GetEventRecorder(cachev1alpha1.ManagedBy),
 		Progress:     o.Progress,
 		Rings:        o.Rings,
@@ -143,7 +148,7 @@ func setUpDrains(mgr ctrl.Manager, config *rest.Config, beside *controllers.Memc
 		return nil, fmt.Errorf("set up the clients: %w", err)
 	}
 	drains := &controllers.StatefulSetDrainReconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clients, Namespaces: beside.Namespaces, Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Clock: beside.Clock,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clients, Namespaces: beside.Namespaces, Unlabelled: beside.Unlabelled, Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Clock: beside.Clock,
 	}
 	if err := drains.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)}); err != nil {
 		return nil, fmt.Errorf("set up the controller of StatefulSetDrains: %w", err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
@@ -215,10 +216,10 @@ func (r *Reader) knownNames(ctx context.Context, list client.ObjectList, kind sc
 	})
 	r.see(kind, own)
 	names = append(names, r.Seen.Known(r.key(), kind.Kind)...)
-	if err != nil || r.Unlabelled == nil || kind != kindClaims {
+	if err != nil || kind != kindClaims || r.Label != cachev1alpha1.LabelCluster {
 		return names, err
 	}
-	unlabelled, err := r.Unlabelled(ctx)
+	unlabelled, err := r.Unlabelled.names(ctx, r.Object.GetNamespace(), byOwner, r.Object.GetName())
 	return append(names, unlabelled...), err
 }
 

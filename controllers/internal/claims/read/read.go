@@ -26,8 +26,8 @@ type Reader struct {
 	// Cache is read to plan, Live before steps that can't be undone.
 	Cache, Live client.Reader
 	Clock       clock.PassiveClock
-	// Unlabelled returns names of claims that may be the owner's and lack its label; nil knows none.
-	Unlabelled func(context.Context) ([]string, error)
+	// Unlabelled are claims that the cache can't see; nil has none.
+	Unlabelled *Unlabelled
 	// Seen are the names of claims and Jobs that owners had; nil remembers none.
 	Seen *remembered.Names
 }

@@ -93,14 +93,18 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 	key, found := client.ObjectKeyFromObject(s.Drain), &read.LiveClaims{}
 	var last looked
 	r.Looked.kept.Use(key, func(l *looked) { last = *l })
-	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s), at: s.Now}
+	missing, err := missing(ctx, s, cached)
+	if err != nil {
+		return nil, err
+	}
+	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s, missing), at: s.Now}
 	switch {
 	case last.owner != now.owner || last.namespace != now.namespace:
 		if err := r.everywhere(ctx, s, cached, found); err != nil {
 			return nil, err
 		}
 	case last.what != now.what || len(last.foreign) > 0 && !s.Now.Before(last.at.Add(foreignInterval)):
-		if err := s.Reader.LookFor(ctx, found, missing(s, cached)...); err != nil {
+		if err := s.Reader.LookFor(ctx, found, missing...); err != nil {
 			return nil, err
 		}
 	default:
@@ -153,13 +157,16 @@ func (r *Reader) everywhere(ctx context.Context, s *State, cached []corev1.Persi
 	}
 }
 
-// missing are the names of claims that members that are wanted, or have a pod, use, and that the cache
-// does not have.
-func missing(s *State, cached []corev1.PersistentVolumeClaim) (all []string) {
+// missing are the names of claims that the cache does not have: those that members use that are wanted, or have a
+// pod, and those that have our finalizer, and have lost the label.
+func missing(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim) (all []string, err error) {
+	has := func(name string) bool {
+		return slices.ContainsFunc(cached, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
+	}
 	add := func(ordinal int32) {
 		for i := range s.Set.Spec.VolumeClaimTemplates {
 			name := names.Of(s.Set.Name, s.Set.Spec.VolumeClaimTemplates[i].Name, ordinal)
-			if !slices.Contains(all, name) && !slices.ContainsFunc(cached, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name }) {
+			if !slices.Contains(all, name) && !has(name) {
 				all = append(all, name)
 			}
 		}
@@ -172,14 +179,20 @@ func missing(s *State, cached []corev1.PersistentVolumeClaim) (all []string) {
 	for _, ordinal := range exist {
 		add(ordinal)
 	}
-	return all
+	protected, err := s.Reader.Protected(ctx)
+	for _, name := range protected {
+		if !slices.Contains(all, name) && !has(name) {
+			all = append(all, name)
+		}
+	}
+	return all, err
 }
 
 // whatToLookFor changes when there may be other claims.
-func whatToLookFor(s *State) string {
+func whatToLookFor(s *State, missing []string) string {
 	of := set(s.Drain, s.Set)
 	b := &strings.Builder{}
-	fmt.Fprint(b, of.UID, of.Start, of.Replicas, of.Templates)
+	fmt.Fprint(b, of.UID, of.Start, of.Replicas, of.Templates, missing)
 	for _, pod := range s.Members {
 		fmt.Fprint(b, " ", pod.UID)
 	}

@@ -47,6 +47,7 @@ type Reader struct {
 	// Live is the API server.
 	Live       client.Reader
 	Clock      clock.PassiveClock
+	Unlabelled *read.Unlabelled
 	Seen       *remembered.Names
 	Obstructed *remembered.Obstructions
 	Looked     *Looked
@@ -144,7 +145,7 @@ func (r *Reader) Observe(ctx context.Context, d *cachev1alpha1.StatefulSetDrain)
 
 // For returns the reader of the claims, Jobs and drainers' pods of a StatefulSetDrain.
 func (r *Reader) For(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) *read.Reader {
-	return &read.Reader{Owner: Owner(d, set), Cache: r.Objects, Live: r.Live, Clock: r.Clock, Seen: r.Seen}
+	return &read.Reader{Owner: Owner(d, set), Cache: r.Objects, Live: r.Live, Clock: r.Clock, Unlabelled: r.Unlabelled, Seen: r.Seen}
 }
 
 // others are the other StatefulSetDrains that name the same StatefulSet.

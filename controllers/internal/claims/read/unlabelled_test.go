@@ -1,4 +1,4 @@
-package observe
+package read
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func foreignClaims(tb testing.TB, claims int) (store toolscache.Indexer, bytes u
 	before := heap()
 	store = toolscache.NewIndexer(toolscache.DeletionHandlingMetaNamespaceKeyFunc, toolscache.Indexers{
 		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
-		"field:" + clusterIndex:   func(any) ([]string, error) { return nil, nil },
+		"field:" + byOwner:        func(any) ([]string, error) { return nil, nil },
 	})
 	for i := range claims {
 		claim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{

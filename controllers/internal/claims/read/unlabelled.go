@@ -1,0 +1,123 @@
+package read
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// Unlabelled are the claims without the label of a Memcached, which the manager's own cache does not have: their
+// names, and whether they have our finalizer. Nil has none.
+type Unlabelled struct{ cache.Cache }
+
+const (
+	// byOwner finds claims by the name of the owner that their own name tells.
+	byOwner = "owner"
+	// byFinalizer finds claims with our finalizer.
+	byFinalizer = "finalizer"
+)
+
+// WatchUnlabelled watches them in these namespaces, or in all if none are given. owner returns the name of the
+// Memcached that a claim's name tells.
+func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), namespaces ...string) (*Unlabelled, error) {
+	without, err := labels.NewRequirement(cachev1alpha1.LabelCluster, selection.DoesNotExist, nil)
+	if err != nil {
+		return nil, err
+	}
+	options := cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ReaderFailOnMissingInformer: true,
+		ByObject: map[client.Object]cache.ByObject{unlabelledClaim(): {Label: labels.NewSelector().Add(*without), Transform: onlyNames}},
+	}
+	for _, namespace := range namespaces {
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	c, err := cache.New(mgr.GetConfig(), options)
+	if err != nil {
+		return nil, fmt.Errorf("watch claims without the label: %w", err)
+	}
+	for index, of := range map[string]client.IndexerFunc{
+		byOwner: func(o client.Object) []string {
+			if of, is := owner(o.GetName()); is {
+				return []string{of}
+			}
+			return nil
+		},
+		byFinalizer: func(o client.Object) []string { return o.GetFinalizers() },
+	} {
+		if err := c.IndexField(context.Background(), unlabelledClaim(), index, of); err != nil {
+			return nil, fmt.Errorf("index claims without the label: %w", err)
+		}
+	}
+	return &Unlabelled{c}, mgr.Add(&Unlabelled{c})
+}
+
+// GetCache makes the manager start it with its own cache.
+func (u *Unlabelled) GetCache() cache.Cache { return u.Cache }
+
+func unlabelledClaim() *metav1.PartialObjectMetadata {
+	claim := &metav1.PartialObjectMetadata{}
+	claim.SetGroupVersionKind(kindClaims)
+	return claim
+}
+
+// onlyNames drops all fields but those that name the claim, and finalizers but ours.
+func onlyNames(object any) (any, error) {
+	if o, is := object.(*metav1.PartialObjectMetadata); is {
+		kept := metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion}
+		if controllerutil.ContainsFinalizer(o, cachev1alpha1.ClaimFinalizer) {
+			kept.Finalizers = []string{cachev1alpha1.ClaimFinalizer}
+		}
+		o.ObjectMeta = kept
+	}
+	return object, nil
+}
+
+// names are the names of the claims in the namespace for which the index has the value.
+func (u *Unlabelled) names(ctx context.Context, namespace, index, value string) (names []string, err error) {
+	if u == nil || u.Cache == nil {
+		return nil, nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kindClaims)
+	err = u.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{index: value})
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, err
+}
+
+// Protected are the names of claims that may be the owner's, have our finalizer, and lack a Memcached's label. Those
+// of Memcacheds have lost it, and are in no other cache.
+func (r *Reader) Protected(ctx context.Context) (names []string, err error) {
+	all, err := r.Unlabelled.names(ctx, r.Object.GetNamespace(), byFinalizer, cachev1alpha1.ClaimFinalizer)
+	for _, name := range all {
+		if r.Named(name) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// Source reports claims that have our finalizer and lack a Memcached's label, so that they are found although
+// nothing else has changed. owners are the owners that a claim may belong to.
+func (u *Unlabelled) Source(owners func(context.Context, client.ObjectKey) []reconcile.Request) source.Source {
+	return source.Kind(u.Cache, unlabelledClaim(), handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, claim *metav1.PartialObjectMetadata) []reconcile.Request {
+		return owners(ctx, client.ObjectKeyFromObject(claim))
+	}), predicate.NewTypedPredicateFuncs(func(claim *metav1.PartialObjectMetadata) bool { return len(claim.Finalizers) > 0 }))
+}
