@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/test/internal/operator"
 	"example.com/memcached-operator/test/internal/player"
 )
 
@@ -298,6 +299,13 @@ func TestAClaimThatWasOutsideIsLeftOverUntilAPersonSaysRetry(t *testing.T) {
 	left.Name = "data-queue-7"
 	w.create(&left)
 	w.create(queueSet())
+	conflict := operator.Conflict // the first write about the claim fails
+	w.journal.Inject(func(_ int, write operator.Write) (fault operator.Fault) {
+		if write.Name == left.Name {
+			fault, conflict = conflict, operator.NoFault
+		}
+		return fault
+	})
 	w.create(queueDrain(queue))
 	w.eventually("it is left over", func() error {
 		if d := w.stsDrain(); !slices.Equal(d.Status.LeftOver, []string{"data-queue-7"}) {

@@ -33,6 +33,9 @@ type looked struct {
 	namespace types.UID
 	// what was looked for by name.
 	what string
+	// unlabelled are claims that were found without the label: their ordinal may be that of no member, and the write
+	// that puts the label there may have failed.
+	unlabelled []string
 	// foreign are the claims of other owners that were found at that time.
 	foreign []stsdrain.Foreign
 	at      time.Time
@@ -93,7 +96,7 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 	key, found := client.ObjectKeyFromObject(s.Drain), &read.LiveClaims{}
 	var last looked
 	r.Looked.kept.Use(key, func(l *looked) { last = *l })
-	missing, err := missing(ctx, s, cached)
+	missing, err := missing(ctx, s, cached, last.unlabelled)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +119,8 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 			now.foreign = append(now.foreign, foreign(&found.Others[i]))
 		}
 	}
-	if len(found.Unlabelled) > 0 {
-		now.what = "" // until they have the label
+	for i := range found.Unlabelled {
+		now.unlabelled, now.what = append(now.unlabelled, found.Unlabelled[i].Name), "" // until they have the label
 	}
 	r.Looked.kept.Use(key, func(l *looked) { *l = now })
 	s.remember(now.foreign)
@@ -158,8 +161,8 @@ func (r *Reader) everywhere(ctx context.Context, s *State, cached []corev1.Persi
 }
 
 // missing are the names of claims that the cache does not have: those that members use that are wanted, or have a
-// pod, and those that have our finalizer, and have lost the label.
-func missing(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim) (all []string, err error) {
+// pod, those that lacked the label before, and those that have our finalizer, and have lost the label.
+func missing(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim, before []string) (all []string, err error) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(cached, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
 	}
@@ -180,7 +183,7 @@ func missing(ctx context.Context, s *State, cached []corev1.PersistentVolumeClai
 		add(ordinal)
 	}
 	protected, err := s.Reader.Protected(ctx)
-	for _, name := range protected {
+	for _, name := range slices.Concat(before, protected) {
 		if !slices.Contains(all, name) && !has(name) {
 			all = append(all, name)
 		}
