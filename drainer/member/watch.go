@@ -15,7 +15,8 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// How often the supervisor looks at the running memcached, before its first answer and after it.
+// How often the supervisor looks at the running memcached: at first, and after its first answer. Until then the pauses
+// grow with the time that it takes to start, because a large warm file takes many seconds.
 const (
 	firstLook  = 20 * time.Millisecond
 	nextLook   = time.Second
@@ -65,12 +66,12 @@ func listenHost(command []string, host string) string {
 // run looks until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	defer w.disconnect()
-	for {
+	for began := time.Now(); ; {
 		w.complain(ctx, w.look(ctx))
 		w.s.warn()
 		pause := nextLook
 		if w.last == nil {
-			pause = firstLook
+			pause = min(max(firstLook, time.Since(began)/10), nextLook)
 		}
 		if pace.Sleep(ctx, pause) != nil {
 			return
