@@ -247,6 +247,10 @@ func run(ctx context.Context, f *flags) error {
 	if err := drains.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: f.concurrency}); err != nil {
 		return fmt.Errorf("set up the controller of StatefulSetDrains: %w", err)
 	}
+	return startWithProbes(ctx, mgr)
+}
+
+func startWithProbes(ctx context.Context, mgr ctrl.Manager) error {
 	if err := errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping)); err != nil {
 		return fmt.Errorf("set up the probes: %w", err)
 	}
