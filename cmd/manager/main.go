@@ -244,13 +244,14 @@ func run(ctx context.Context, f *flags) error {
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clientset, Namespaces: f.watched(), Unlabelled: unlabelled,
 		Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Clock: clock.RealClock{},
 	}
-	if err := drains.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: f.concurrency}); err != nil {
-		return fmt.Errorf("set up the controller of StatefulSetDrains: %w", err)
-	}
-	return startWithProbes(ctx, mgr)
+	return start(ctx, mgr, drains, controller.Options{MaxConcurrentReconciles: f.concurrency})
 }
 
-func startWithProbes(ctx context.Context, mgr ctrl.Manager) error {
+// start adds the controller of StatefulSetDrains and the probes, and runs the manager.
+func start(ctx context.Context, mgr ctrl.Manager, drains *controllers.StatefulSetDrainReconciler, options controller.Options) error {
+	if err := drains.SetupWithManager(mgr, options); err != nil {
+		return fmt.Errorf("set up the controller of StatefulSetDrains: %w", err)
+	}
 	if err := errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping)); err != nil {
 		return fmt.Errorf("set up the probes: %w", err)
 	}
