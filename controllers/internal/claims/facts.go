@@ -92,8 +92,8 @@ func (f *Facts) LingeringDrainer() (pod string) {
 	return ""
 }
 
-// DrainRuns tells whether a drain may be at work.
-func (f *Facts) DrainRuns() bool { return f.RunningDrain() != nil || f.LingeringDrainer() != "" }
+// DrainMayRun tells whether a drain may be at work.
+func (f *Facts) DrainMayRun() bool { return f.RunningDrain() != nil || f.LingeringDrainer() != "" }
 
 // DrainContinues tells whether the claim's drain continues although the claim is being deleted: a
 // running drainer keeps its mount, and a drainer that succeeded has left its receipt.
