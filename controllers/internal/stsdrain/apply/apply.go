@@ -110,6 +110,9 @@ func (r *run) take(ctx context.Context, step action.Action) error {
 		return r.unmark(ctx, a.Claim)
 	case action.Unlabel:
 		_, err := r.writer.Patch(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+			if controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) {
+				return read.Refuse("claim %s has our finalizer, and nothing would find it without its label", c.Name)
+			}
 			for _, key := range append(ofMark(), cachev1alpha1.AnnotationProtected) {
 				delete(c.Annotations, key)
 			}
