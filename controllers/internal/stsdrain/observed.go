@@ -63,8 +63,8 @@ type Observed struct {
 	// Others name the same StatefulSet.
 	Others  []Other
 	Foreign []Foreign
-	// Woken is Plan.Awaited of the last plan whose Wake was written; empty if the operator has just
-	// started.
+	// Woken is Plan.Awaited of the last plan whose Wake was written, without members that were there
+	// since; empty if the operator has just started.
 	Woken []int32
 }
 
