@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,49 @@ func (m *model) released(before, after *state, c *corev1.PersistentVolumeClaim) 
 		return true, ""
 	}
 	return false, "its volume has data, and no person, policy or end has given them up"
+}
+
+// wrote checks a write of the operator, made in the state before it.
+func (m *model) wrote(before, after *state) (wrong []string) {
+	set := before.set()
+	if set == nil || before.ending() || before.drain() == nil || before.drain().DeletionTimestamp != nil {
+		return nil
+	}
+	for _, c := range before.claims() {
+		is, _ := names.Parse(name, c.Name)
+		now := after.claimWith(c.UID)
+		if member := before.member(is.Ordinal); c.DeletionTimestamp == nil && !is.Aside && now != nil && now.DeletionTimestamp != nil && is.Ordinal < *set.Spec.Replicas && running(member) {
+			wrong = append(wrong, fmt.Sprintf("the point of no return: claim %s is deleted, and its member is wanted and runs", c.Name))
+		}
+	}
+	for _, job := range after.jobs() {
+		if find[*batchv1.Job](before, "job", job.Name) != nil {
+			continue
+		}
+		if to := job.Annotations[cachev1alpha1.AnnotationSurvivors]; to != fmt.Sprint(*set.Spec.Replicas) {
+			wrong = append(wrong, fmt.Sprintf("survivors: a drain to %s members begins, and %d are wanted", to, *set.Spec.Replicas))
+		}
+		for i := range *set.Spec.Replicas {
+			if !running(before.member(i)) {
+				wrong = append(wrong, fmt.Sprintf("survivors: a drain begins, and member %d does not run", i))
+			}
+		}
+	}
+	return wrong
+}
+
+// settled checks what a reconcile without faults leaves.
+func (m *model) settled(s *state, r *reconciled) (wrong []string) {
+	d, set := s.drain(), s.set()
+	if d == nil || d.DeletionTimestamp != nil || set == nil || *set.Spec.Replicas == 0 || s.ending() || r.err != nil {
+		return nil
+	}
+	for _, job := range r.to.jobs() {
+		if to := job.Annotations[cachev1alpha1.AnnotationSurvivors]; len(job.Status.Conditions) == 0 && to != fmt.Sprint(*set.Spec.Replicas) {
+			wrong = append(wrong, fmt.Sprintf("survivors: a drain goes on to %s members, and %d are wanted", to, *set.Spec.Replicas))
+		}
+	}
+	return wrong
 }
 
 // pods checks who uses the volumes.
@@ -144,7 +188,7 @@ func (m *model) atRest(s *state, r *reconciled) (wrong []string) {
 		return wrong
 	}
 	if d == nil {
-		return append(wrong, m.away(s, "")...)
+		return wrong // then members are Kubernetes' own matter
 	}
 	if d.DeletionTimestamp != nil {
 		return append(wrong, "no end is stuck: the StatefulSetDrain is deleted, and still there")

@@ -202,6 +202,12 @@ func (m *model) operate(at reached, f fault, what string, left budget, is class,
 			broken[wrong] = true
 		}
 	})
+	if f.at < 0 {
+		r.wrong = append(r.wrong, m.settled(at.state, r)...)
+	}
+	for _, wrong := range r.wrong {
+		broken[wrong] = true
+	}
 	what = fmt.Sprintf("%s: %s", what, strings.Join(r.steps, "; "))
 	if r.err != nil {
 		what += fmt.Sprintf(" (%v)", r.err)

@@ -15,7 +15,7 @@ import (
 
 // inFirstTier are small explorations, one for each kind of deeds, faults, races and ends.
 var inFirstTier = []string{
-	"a deed, a fault", "a scaling, a race", "two claims, a scaling, a fault", "two claims, a deed", "Kubernetes deletes two claims, a scaling",
+	"a deed, a fault", "two scalings, a race, one stays", "two claims, a scaling, a fault", "two claims, a deed", "Kubernetes deletes two claims, a scaling",
 	"claims are retained, and Kubernetes deletes them, a deed", "claims go with the StatefulSet, a deed", "no right to volumes, a deed", "an image that does not exist, a deed",
 	"a new StatefulSetDrain, a deed",
 }
@@ -38,6 +38,8 @@ func explorations() map[string]Options {
 		"a new StatefulSetDrain, a deed":                           {templates: one, unprotected: true, budget: budget{deeds: 1}},
 
 		"two deeds":                                                   {templates: one, budget: budget{deeds: 2}},
+		"two scalings, a race, one stays":                             {templates: one, least: 1, onlyScale: true, budget: budget{deeds: 2, races: 1}},
+		"four scalings, one stays":                                    {templates: one, least: 1, onlyScale: true, budget: budget{deeds: 4}},
 		"two deeds, policies change":                                  {templates: one, policies: true, budget: budget{deeds: 2}},
 		"two scalings, a fault":                                       {templates: one, onlyScale: true, budget: budget{deeds: 2, faults: 1}},
 		"two scalings, a race":                                        {templates: one, onlyScale: true, budget: budget{deeds: 2, races: 1}},

@@ -44,6 +44,8 @@ type reconciled struct {
 	status *cachev1alpha1.StatefulSetDrainStatus
 	plan   *stsdrain.Plan
 	err    error
+	// wrong is what is wrong with its writes.
+	wrong []string
 }
 
 // reconcile is a reconcile by the real operator, from caches as they are at its beginning. Its status is not written.
@@ -54,9 +56,12 @@ func (m *model) reconcile(from *state, f fault, check func(before, after *state)
 		return r
 	}
 	s := &server{live: r.to, before: from, volumes: !m.noVolumes, fault: f}
-	s.wrote = func(before *state) {
+	s.wrote = func(before *state, raced bool) {
 		m.settle(s.live)
 		check(before, s.live)
+		if !raced {
+			r.wrong = append(r.wrong, m.wrote(before, s.live)...)
+		}
 	}
 	cached := view{state: from, volumes: !m.noVolumes}
 	reader, woken := m.reader(from, s)

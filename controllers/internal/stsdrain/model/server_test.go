@@ -57,8 +57,9 @@ type server struct {
 	dead    bool
 	// unlocked are writes that would have replaced another client's.
 	unlocked []string
-	// wrote is called with the state before each write, and before each other event, after it.
-	wrote func(before *state)
+	// wrote is called after each write, and after each other event, with the state before it. raced: it is another
+	// event, or another event came after the last check of the write.
+	wrote func(before *state, raced bool)
 }
 
 // view reads a state. It is the cache, and the API server's side that reads.
@@ -152,7 +153,7 @@ func (s *server) write(o client.Object, do func() error) error {
 	if err != nil {
 		return err
 	}
-	s.wrote(was)
+	s.wrote(was, mine && s.fault.event != nil && !s.fault.after)
 	switch {
 	case mine && s.fault.failure == unknown:
 		return apierrors.NewTimeoutError("the answer was lost", 1)
@@ -166,7 +167,7 @@ func (s *server) write(o client.Object, do func() error) error {
 func (s *server) race() {
 	was := s.live.clone()
 	s.fault.event(s.live)
-	s.wrote(was)
+	s.wrote(was, true)
 }
 
 func (w writer) Create(_ context.Context, o client.Object, options ...client.CreateOption) error {
