@@ -30,7 +30,7 @@ func New[M any]() *Graph[M] {
 	return &Graph[M]{Broken: map[string]string{}, known: map[uint64]int32{}}
 }
 
-// States, Events and Rests are numbers of states, of the events that happen by themselves, and of states at rest.
+// States is the number of states.
 func (g *Graph[M]) States() int { return len(g.parents) }
 
 // Rests is the number of states at rest.

@@ -115,13 +115,12 @@ func (m *model) first() *state {
 	return s
 }
 
-// class is what an event uses up.
-type class int8
+// class tells events that happen sooner or later by themselves from those that need not happen.
+type class bool
 
 const (
-	progress class = iota
-	hope           // it may happen by itself, and need not
-	mishap
+	progress class = true
+	mishap   class = false
 )
 
 // expand takes each event out of one state, checks it, and keeps the new states.
@@ -161,7 +160,7 @@ func (m *model) expand(at reached, next []reached) []reached {
 		if isNew {
 			next = append(next, reached{id, o.to})
 		}
-		if o.class != mishap {
+		if o.class == progress {
 			m.graph.Progress(at.id, id)
 		}
 	}
