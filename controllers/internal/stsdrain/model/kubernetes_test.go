@@ -189,27 +189,27 @@ func (s *state) mountable(claim string, unbound bool) bool {
 }
 
 // start starts a pod on its volumes.
-func (n *state) start(pod *corev1.Pod) {
+func (s *state) start(pod *corev1.Pod) {
 	var volumes []string
 	for _, claim := range claimsOf(pod) {
-		c := n.claim(claim)
+		c := s.claim(claim)
 		if c.Spec.VolumeName == "" {
 			v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + string(c.UID), UID: "pv-" + c.UID}}
 			v.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: c.Name, UID: c.UID}
-			n.put(v)
-			change(n, c, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = v.Name, corev1.ClaimBound })
-			c = n.claim(claim)
+			s.put(v)
+			change(s, c, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = v.Name, corev1.ClaimBound })
+			c = s.claim(claim)
 		}
 		volumes = append(volumes, c.Spec.VolumeName)
-		is := n.volumes[c.Spec.VolumeName]
+		is := s.volumes[c.Spec.VolumeName]
 		if _, member := isMember(pod); member {
 			is.full, is.member = true, pod.UID
 		} else {
 			is.begun = true
 		}
-		n.volumes[c.Spec.VolumeName] = is
+		s.volumes[c.Spec.VolumeName] = is
 	}
-	change(n, pod, func(p *corev1.Pod) {
+	change(s, pod, func(p *corev1.Pod) {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, mounted, strings.Join(volumes, ","))
 		p.Status.Phase = corev1.PodRunning
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -254,24 +254,24 @@ const (
 )
 
 // ends ends a drainer, and its Job.
-func (n *state) ends(pod *corev1.Pod, code int32, message string) {
+func (s *state) ends(pod *corev1.Pod, code int32, message string) {
 	if code == 0 && message == good {
 		for _, v := range volumesOf(pod) {
-			is := n.volumes[v]
+			is := s.volumes[v]
 			is.full = false
-			n.volumes[v] = is
+			s.volumes[v] = is
 		}
 	}
-	change(n, pod, func(p *corev1.Pod) {
+	change(s, pod, func(p *corev1.Pod) {
 		p.Status.Phase, p.Status.Conditions = corev1.PodSucceeded, nil
 		if code != 0 {
 			p.Status.Phase = corev1.PodFailed
 		}
 		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, FinishedAt: justNow}}
 	})
-	for _, job := range n.jobs() {
+	for _, job := range s.jobs() {
 		if job.UID == metav1.GetControllerOfNoCopy(pod).UID {
-			change(n, job, func(j *batchv1.Job) {
+			change(s, job, func(j *batchv1.Job) {
 				is := batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: justNow}
 				if code != 0 {
 					is.Type = batchv1.JobFailed

@@ -94,7 +94,9 @@ func TestEachConditionSaysWhatMattersMost(t *testing.T) {
 			"Ready=False TemplateRefused: the API server takes no Job of spec.template: no field x"}},
 		"the rule is refused": {input(func(in *status.Input) { in.Observed.Drain.TemplateRefused = "spec.receipt is no CEL expression" }), []string{
 			"Degraded=True ReceiptRuleInvalid: spec.receipt is no CEL expression", "Progressing=False AsWanted: ", "Ready=False ReceiptRuleInvalid: spec.receipt is no CEL expression"}},
-		"another owner's claim": {input(func(in *status.Input) { in.Observed.Foreign = []stsdrain.Foreign{{Name: "data-queue-1", By: "Backup nightly"}, {Name: "data-queue-2"}} }), []string{
+		"another owner's claim": {input(func(in *status.Input) {
+			in.Observed.Foreign = []stsdrain.Foreign{{Name: "data-queue-1", By: "Backup nightly"}, {Name: "data-queue-2"}}
+		}), []string{
 			"Degraded=True NameTaken: claim data-queue-1 has a member's name, and Backup nightly controls it: it is never drained (and 1 more)", "Progressing=False AsWanted: ",
 			"Ready=False NameTaken: claim data-queue-1 has a member's name, and Backup nightly controls it: it is never drained (and 1 more)"}},
 		"a reconcile fails": {input(func(in *status.Input) { in.Err = errors.New("etcd has no leader") }), []string{
