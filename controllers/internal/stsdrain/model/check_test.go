@@ -106,7 +106,7 @@ func (m *model) wrote(before, after *state) (wrong []string) {
 // settled checks what a reconcile without faults leaves.
 func (m *model) settled(s *state, r *reconciled) (wrong []string) {
 	d, set := s.drain(), s.set()
-	if d == nil || d.DeletionTimestamp != nil || set == nil || *set.Spec.Replicas == 0 || s.ending() || r.err != nil {
+	if d == nil || d.DeletionTimestamp != nil || set == nil || *set.Spec.Replicas == 0 || s.ending() || r.err != nil || len(s.obstructed) > 0 {
 		return nil
 	}
 	for _, job := range r.to.jobs() {

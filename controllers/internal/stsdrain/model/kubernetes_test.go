@@ -290,6 +290,9 @@ func (m *model) claimEvents(s *state, c *corev1.PersistentVolumeClaim) (all []ev
 			change(n, c, func(c *corev1.PersistentVolumeClaim) {
 				c.Finalizers = slices.DeleteFunc(c.Finalizers, func(f string) bool { return f == trim.PVCProtection })
 			})
+			// The operator may not have seen a claim that never had a volume. Then only the controller's own look at
+			// all StatefulSets, each half minute, finds that it is gone.
+			n.awake = n.awake || c.Spec.VolumeName == ""
 		}})
 	}
 	switch v := s.volume(c.Spec.VolumeName); {
