@@ -151,13 +151,13 @@ func (c *Claim) Sources() string { return strings.Join(c.sources(), ",") }
 
 // NumberFor is the number of the leaving mark that a claim gets: that of its unit, if another claim of its
 // member has the mark already, and otherwise the next one. A claim that was never protected is in no
-// unit with one that was, because a drain may be under way without it; nor is one that stays with one
-// that is being deleted, which an earlier member may have left.
+// unit with one that was, because a drain may be under way without it; nor is one with one that was
+// deleted before it was created, which an earlier member has left.
 func NumberFor(all []Claim, c *Claim) int64 {
 	number := int64(0)
 	for i := range all {
 		o := &all[i]
-		if o.Aside || o.Ordinal != c.Ordinal || o.UID == c.UID || o.LeavingSince.IsZero() || !c.Protected || o.Deleting && !c.Deleting {
+		if o.Aside || o.Ordinal != c.Ordinal || o.UID == c.UID || o.LeavingSince.IsZero() || !c.Protected || o.Deleting && !c.Deleting && !c.Created.Before(o.DeletedAt) {
 			continue
 		}
 		if o.Template == c.Template {

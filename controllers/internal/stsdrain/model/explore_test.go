@@ -105,6 +105,9 @@ func (m *model) first() *state {
 		m.makeMember(s, i)
 		s.start(s.member(i))
 	}
+	for _, c := range s.claims() { // later ones are not older than what was deleted before
+		change(s, c, func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = longAgo })
+	}
 	m.settle(s)
 	for !m.unprotected {
 		r := m.reconcile(s, fault{at: -1}, func(before, after *state) { m.check(before, after) })

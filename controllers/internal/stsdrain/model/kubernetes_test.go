@@ -165,7 +165,7 @@ func (m *model) makeClaims(n *state, i int32) {
 			continue
 		}
 		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: claim, UID: nextUID("c", n), CreationTimestamp: longAgo, Finalizers: []string{trim.PVCProtection},
+			Namespace: namespace, Name: claim, UID: nextUID("c", n), CreationTimestamp: justNow, Finalizers: []string{trim.PVCProtection},
 		}}
 		if m.whenDeleted {
 			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: name, UID: set.UID}}

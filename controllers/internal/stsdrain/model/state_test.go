@@ -215,7 +215,7 @@ func (s *state) text() string {
 		case *appsv1.StatefulSet:
 			fmt.Fprint(b, *o.Spec.Replicas)
 		case *corev1.PersistentVolumeClaim:
-			fmt.Fprint(b, " ", o.Spec.VolumeName, o.Status.Phase)
+			fmt.Fprint(b, " ", o.Spec.VolumeName, o.Status.Phase, o.CreationTimestamp.Equal(&justNow))
 		case *corev1.PersistentVolume:
 			if ref := o.Spec.ClaimRef; ref != nil {
 				fmt.Fprint(b, " ", ref.Name, ref.UID)
