@@ -83,8 +83,10 @@ func (m *model) wrote(before, after *state) (wrong []string) {
 	for _, c := range before.claims() {
 		is, _ := names.Parse(name, c.Name)
 		now := after.claimWith(c.UID)
-		if member := before.member(is.Ordinal); c.DeletionTimestamp == nil && !is.Aside && now != nil && now.DeletionTimestamp != nil && is.Ordinal < *set.Spec.Replicas && running(member) {
-			wrong = append(wrong, fmt.Sprintf("the point of no return: claim %s is deleted, and its member is wanted and runs", c.Name))
+		begins := c.DeletionTimestamp == nil && now != nil && now.DeletionTimestamp != nil
+		toDrain := c.Annotations[cachev1alpha1.AnnotationPolicy] == string(cachev1alpha1.PolicyDrain) && c.Annotations[cachev1alpha1.AnnotationDrain] == ""
+		if begins && toDrain && !is.Aside && !m.noVolumes && is.Ordinal < *set.Spec.Replicas && !m.deletedAlready(before, is.Ordinal) {
+			wrong = append(wrong, fmt.Sprintf("the point of no return: claim %s is deleted, and its member is wanted", c.Name))
 		}
 	}
 	for _, job := range after.jobs() {
@@ -101,6 +103,14 @@ func (m *model) wrote(before, after *state) (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// deletedAlready tells whether another claim of the member is being deleted: then the others follow it.
+func (m *model) deletedAlready(s *state, ordinal int32) bool {
+	return slices.ContainsFunc(m.templates, func(t string) bool {
+		c := s.claim(names.Of(name, t, ordinal))
+		return c != nil && c.DeletionTimestamp != nil
+	})
 }
 
 // settled checks what a reconcile without faults leaves.
