@@ -104,7 +104,7 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 // reader returns a reader; the reconciler keeps its state.
 func (r *StatefulSetDrainReconciler) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: r.Client, Objects: r.objects, Target: r.target, Live: r.Live, Clock: r.Clock, Seen: &r.seen, Obstructed: &r.obstructed,
+		Cache: r.Client, Objects: r.objects, See: r.target.See, Live: r.Live, Clock: r.Clock, Seen: &r.seen, Obstructed: &r.obstructed,
 		Unlabelled: r.Unlabelled, Looked: &r.looked, NotCreated: &r.notCreated, Woken: &r.woken, Progress: r.progress,
 	}
 }

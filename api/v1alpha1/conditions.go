@@ -184,8 +184,10 @@ const (
 	ReasonUnprotected = "Unprotected"
 	// ReasonNoStatefulSet: there is no StatefulSet of the name, so nothing departs.
 	ReasonNoStatefulSet = "NoStatefulSet"
-	// ReasonStatefulSetTaken: the StatefulSet is a Memcached's, or an older StatefulSetDrain names it.
+	// ReasonStatefulSetTaken: an older StatefulSetDrain names the StatefulSet.
 	ReasonStatefulSetTaken = "StatefulSetTaken"
+	// ReasonStatefulSetOfMemcached: a Memcached controls the StatefulSet.
+	ReasonStatefulSetOfMemcached = "StatefulSetOfMemcached"
 	// ReasonTemplateRefused: no Job can be made of spec.template.
 	ReasonTemplateRefused = "TemplateRefused"
 	// ReasonReceiptRuleInvalid: spec.receipt is no CEL expression that is true or false.

@@ -210,5 +210,8 @@ func (d *decision) setAsideRetained(s DrainState) DrainState {
 		}
 	})
 	d.setAside(c)
+	if !d.Wanted.Has(c.Ordinal) {
+		return s.is(Waiting, SettingAside, "its volume is kept by another claim: Kubernetes deletes this one with its member's pod")
+	}
 	return s.is(Waiting, SettingAside, "its volume is kept by another claim: its member is to return")
 }

@@ -58,6 +58,8 @@ type Claim struct {
 	// OwnedByPod: Kubernetes deletes the claim when its member's pod is gone. OwnedBySet: it does so
 	// when the StatefulSet is gone.
 	OwnedByPod, OwnedBySet bool
+	// Created and DeletedAt are set if a member may have several claims; DeletedAt is zero until it is deleted.
+	Created, DeletedAt time.Time
 	// Adopted: the claim existed before its member, so its volume may have more data than a cache.
 	Adopted bool
 	// Aside: the claim takes over the volume of a deleted claim of this ordinal.

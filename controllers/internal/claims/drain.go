@@ -132,7 +132,9 @@ func (d *decision) begin(state DrainState, slots int) DrainState {
 		return state.is(d.shutsDown())
 	case d.Survivors.Count == 0:
 		return state.is(Waiting, Hibernating, d.Names.noSurvivors()+": the drain starts when members return")
-	case d.AsideFirst && MaySetAside(d.Facts, c) == nil:
+	case d.AsideFirst && !c.Aside && c.Where == NotLookedAt: // the mark is new
+		return state.is(Waiting, SettingAside, "its volume is looked for, to be set aside")
+	case d.AsideFirst && !c.Aside && MaySetAside(d.Facts, c) == nil:
 		d.setAside(c)
 		return state.is(Waiting, SettingAside, "its volume is being set aside, to be drained from there")
 	case slots <= 0:

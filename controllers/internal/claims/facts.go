@@ -92,8 +92,8 @@ func (f *Facts) LingeringDrainer() (pod string) {
 	return ""
 }
 
-// DrainRuns tells whether a drain may be at work.
-func (f *Facts) DrainRuns() bool { return f.RunningDrain() != nil || f.LingeringDrainer() != "" }
+// DrainMayRun tells whether a drain may be at work.
+func (f *Facts) DrainMayRun() bool { return f.RunningDrain() != nil || f.LingeringDrainer() != "" }
 
 // DrainContinues tells whether the claim's drain continues although the claim is being deleted: a
 // running drainer keeps its mount, and a drainer that succeeded has left its receipt.
@@ -174,8 +174,9 @@ func (f *Facts) takerOf(c *Claim) (unit, taker *Claim) {
 // TakesOver tells whether the claim takes over a volume whose first claim is not released yet.
 // Until then the aside claim stays. If a person skips the aside claim before it has the volume, it
 // still waits while the volume is reserved for it, because the first claim could hand the volume to
-// no other claim. It doesn't wait if the first claim was skipped, too.
-func (f *Facts) TakesOver(c *Claim) bool { return f.anyOf(c, f.takesOver) }
+// no other claim. It doesn't wait if the first claim was skipped, too. If one claim of a unit was deleted
+// itself, the volumes of all are set aside once more.
+func (f *Facts) TakesOver(c *Claim) bool { return !c.Deleting && f.anyOf(c, f.takesOver) }
 
 func (f *Facts) takesOver(c *Claim) bool {
 	return c.Aside && !c.Deleting && f.anyClaim(func(other *Claim) bool {

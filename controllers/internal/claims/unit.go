@@ -2,6 +2,7 @@ package claims
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,25 +23,27 @@ type generation struct {
 	ordinal       int32
 	aside, marked bool
 	left          int64
+	// replaced: the claim was deleted, and another one has its mark.
+	replaced bool
 }
 
 // Together folds the claims of each unit into one. The units are in the order of their first claims;
 // of has the claims of units that have several, by the UID of the leading one, which is the first.
-// Two claims of one template can't be of one member, so such claims are alone.
+// Two claims of one template can't be of one member, unless one was deleted and the other takes over its
+// volume. All others of that kind are alone.
 func Together(all []Claim) (units []Claim, of map[types.UID][]Claim) {
-	groups := map[generation][]Claim{}
 	key := func(c *Claim) generation {
-		return generation{c.Ordinal, c.Aside, !c.LeavingSince.IsZero(), c.Left}
+		return generation{c.Ordinal, c.Aside, !c.LeavingSince.IsZero(), c.Left, false}
 	}
-	for i := range all {
-		if c := &all[i]; c.Volume != "" {
-			groups[key(c)] = append(groups[key(c)], *c)
+	groups := grouped(all, key)
+	if mixed := groups; slices.ContainsFunc(slices.Collect(maps.Values(mixed)), sameTemplate) {
+		plain := key
+		key = func(c *Claim) generation {
+			of := plain(c)
+			of.replaced = c.Deleting && sameTemplate(mixed[of])
+			return of
 		}
-	}
-	for _, group := range groups {
-		slices.SortFunc(group, func(a, b Claim) int {
-			return cmp.Or(strings.Compare(a.Template, b.Template), strings.Compare(a.Name, b.Name))
-		})
+		groups = grouped(all, key)
 	}
 	of = map[types.UID][]Claim{}
 	folded := map[generation]bool{}
@@ -57,6 +60,22 @@ func Together(all []Claim) (units []Claim, of map[types.UID][]Claim) {
 		}
 	}
 	return units, of
+}
+
+// grouped has the bound claims by their keys, in the order of their templates.
+func grouped(all []Claim, key func(*Claim) generation) map[generation][]Claim {
+	groups := map[generation][]Claim{}
+	for i := range all {
+		if c := &all[i]; c.Volume != "" {
+			groups[key(c)] = append(groups[key(c)], *c)
+		}
+	}
+	for _, group := range groups {
+		slices.SortFunc(group, func(a, b Claim) int {
+			return cmp.Or(strings.Compare(a.Template, b.Template), strings.Compare(a.Name, b.Name))
+		})
+	}
+	return groups
 }
 
 func sameTemplate(sorted []Claim) bool {
@@ -132,13 +151,13 @@ func (c *Claim) Sources() string { return strings.Join(c.sources(), ",") }
 
 // NumberFor is the number of the leaving mark that a claim gets: that of its unit, if another claim of its
 // member has the mark already, and otherwise the next one. A claim that was never protected is in no
-// unit with one that was, because a drain may be under way without it; nor is one that stays with one
-// that is being deleted, which an earlier member may have left.
+// unit with one that was, because a drain may be under way without it; nor is one with one that was
+// deleted before it was created, which an earlier member has left.
 func NumberFor(all []Claim, c *Claim) int64 {
 	number := int64(0)
 	for i := range all {
 		o := &all[i]
-		if o.Aside || o.Ordinal != c.Ordinal || o.UID == c.UID || o.LeavingSince.IsZero() || !c.Protected || o.Deleting && !c.Deleting {
+		if o.Aside || o.Ordinal != c.Ordinal || o.UID == c.UID || o.LeavingSince.IsZero() || !c.Protected || o.Deleting && !c.Deleting && !c.Created.Before(o.DeletedAt) {
 			continue
 		}
 		if o.Template == c.Template {

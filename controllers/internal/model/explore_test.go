@@ -1,13 +1,12 @@
 package model
 
 import (
-	"fmt"
 	"hash/maphash"
-	"strings"
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/explore"
 	"example.com/memcached-operator/test/invariants"
 )
 
@@ -61,21 +60,17 @@ type model struct {
 	translated map[*contract.Receipt]*action.Receipt
 	seed       maphash.Seed
 
-	known   map[uint64]int32
-	parents []parent
-	// progress has the events that happen by themselves, as pairs of states before and after.
-	progress [][2]int32
-	rests    []int32
-	result   Result
+	graph  *explore.Graph[event]
+	result Result
 	// at is the state whose events are being looked for.
 	at int32
 }
 
 // parent is how a state was reached first.
-type parent struct {
-	from int32
-	move event
-}
+type parent = explore.Step[event]
+
+// history is a list of events, the last one first.
+type history = explore.History[event]
 
 type reached struct {
 	id    int32
@@ -85,8 +80,7 @@ type reached struct {
 func newModel(o Options) *model {
 	return &model{
 		options: o, plans: map[sight]steps{}, names: map[target]string{}, targets: map[string]target{},
-		moved: map[drainer]*contract.Receipt{}, translated: map[*contract.Receipt]*action.Receipt{}, seed: maphash.MakeSeed(), known: map[uint64]int32{},
-		result: Result{Broken: map[string]string{}},
+		moved: map[drainer]*contract.Receipt{}, translated: map[*contract.Receipt]*action.Receipt{}, seed: maphash.MakeSeed(), graph: explore.New[event](),
 	}
 }
 
@@ -94,7 +88,7 @@ func newModel(o Options) *model {
 func Explore(o Options) Result {
 	m := newModel(o)
 	first := m.first()
-	m.know(&first, parent{from: -1})
+	m.know(&first, parent{From: -1})
 	frontier, next := []reached{{0, first}}, []reached(nil)
 	var moves []expanded
 	for len(frontier) > 0 {
@@ -106,9 +100,9 @@ func Explore(o Options) Result {
 		}
 		frontier, next = next, frontier // states are large: their room is used again
 	}
-	m.checkProgress()
+	m.graph.CheckProgress()
 	o.Sample.tell(m)
-	m.result.States, m.result.Rests = len(m.parents), len(m.rests)
+	m.result.States, m.result.Rests, m.result.Broken = m.graph.States(), m.graph.Rests(), m.graph.Broken
 	return m.result
 }
 
@@ -136,14 +130,7 @@ func (m *model) first() state {
 
 // know numbers a state, and tells whether it is new.
 func (m *model) know(s *state, how parent) (id int32, isNew bool) {
-	hash := maphash.Comparable(m.seed, *s)
-	id, ok := m.known[hash]
-	if !ok {
-		id = int32(len(m.parents))
-		m.known[hash] = id
-		m.parents = append(m.parents, how)
-	}
-	return id, !ok
+	return m.graph.Know(maphash.Comparable(m.seed, *s), how)
 }
 
 // follow takes each event out of one state, checks it, and keeps the new states.
@@ -155,12 +142,12 @@ func (m *model) follow(from *reached, moves []expanded, next []reached) []reache
 		after := m.picture(to)
 		after.Remember(before)
 		to.remember(after)
-		how := parent{from.id, moves[i].move}
+		how := parent{From: from.id, Move: moves[i].move}
 		for _, v := range invariants.Check(before, after) {
-			m.broken(v.Invariant.Name, v.String(), how)
+			m.graph.Break(v.Invariant.Name, v.String(), how)
 		}
 		for _, wrong := range m.misplacing(&from.state, to) {
-			m.broken(wrong, wrong, how)
+			m.graph.Break(wrong, wrong, how)
 		}
 		id, isNew := m.know(to, how)
 		if isNew {
@@ -170,82 +157,15 @@ func (m *model) follow(from *reached, moves []expanded, next []reached) []reache
 			resting = false
 		}
 		if moves[i].class == progress || moves[i].class == hope {
-			m.progress = append(m.progress, [2]int32{from.id, id})
+			m.graph.Progress(from.id, id)
 		}
 	}
 	m.result.Events += len(moves)
 	if resting {
-		m.rests = append(m.rests, from.id)
+		m.graph.Rest(from.id)
 		for _, wrong := range m.atRest(&from.state) {
-			m.broken("at rest: "+wrong, wrong, m.parents[from.id])
+			m.graph.Break("at rest: "+wrong, wrong, m.graph.How(from.id))
 		}
 	}
 	return next
-}
-
-// broken keeps the first history that breaks a promise.
-func (m *model) broken(name, what string, last parent) {
-	if _, known := m.result.Broken[name]; known {
-		return
-	}
-	m.result.Broken[name] = what + "\n" + m.history(last).String()
-}
-
-// history is a list of events, the last one first.
-type history []event
-
-// history is how a state was reached first.
-func (m *model) history(last parent) history {
-	path := history{last.move}
-	for id := last.from; id >= 0; id = m.parents[id].from {
-		path = append(path, m.parents[id].move)
-	}
-	return path
-}
-
-func (h history) String() string {
-	var story strings.Builder
-	for i := len(h) - 1; i >= 0; i-- {
-		fmt.Fprintf(&story, "  %d. %s\n", len(h)-1-i, h[i])
-	}
-	return story.String()
-}
-
-// checkProgress checks that events that happen by themselves can lead from each state to a state at
-// rest. Then a cluster reaches a rest if no event is delayed forever.
-func (m *model) checkProgress() {
-	// The states before each state are stored together, up to its end.
-	end := make([]int32, len(m.parents)+1)
-	for _, edge := range m.progress {
-		end[edge[1]+1]++
-	}
-	for id := range m.parents {
-		end[id+1] += end[id]
-	}
-	before := make([]int32, len(m.progress))
-	for _, edge := range m.progress {
-		before[end[edge[1]]] = edge[0]
-		end[edge[1]]++
-	}
-	arrives := make([]bool, len(m.parents))
-	queue := append([]int32(nil), m.rests...)
-	for len(queue) > 0 {
-		id := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
-		if arrives[id] {
-			continue
-		}
-		arrives[id] = true
-		begin := int32(0)
-		if id > 0 {
-			begin = end[id-1]
-		}
-		queue = append(queue, before[begin:end[id]]...)
-	}
-	for id, ok := range arrives {
-		if !ok {
-			m.broken("it comes to rest", "this never comes to rest", m.parents[id])
-			return
-		}
-	}
 }

@@ -108,7 +108,7 @@ func (s *sample) tell(m *model) {
 	}
 	for _, d := range s.drawn {
 		for i := range d.pairs {
-			d.pairs[i].history = m.history(m.parents[d.pairs[i].reached])
+			d.pairs[i].history = m.graph.History(m.graph.How(d.pairs[i].reached))
 		}
 	}
 }

@@ -58,7 +58,7 @@ func takeAll(o *Observed, guarded map[string]int) (action.Action, error) {
 			live = &unmarked
 		}
 		kind, err := refusedLive(live, a)
-		if err != nil && strings.HasSuffix(err.Error(), "has no leaving mark yet") && o.DrainRuns() {
+		if err != nil && strings.HasSuffix(err.Error(), "has no leaving mark yet") && o.DrainMayRun() {
 			membersWait = true // a newer member's claim has no mark before the drain has ended
 			continue
 		}

@@ -38,7 +38,7 @@ func decideRunning(v *view, replicas int32, told *Told) (running int32, w claims
 	routersAsk := v.change || told.Table.State == contract.RingMove
 	for i := range v.members {
 		m := &v.members[i]
-		asked := routersAsk && m.is && !m.Deleting && !m.overdue && m.ready
+		asked := routersAsk && m.isLeaving && !m.Deleting && !m.overdue && m.ready
 		if replicas == 0 || m.Ordinal < replicas || !m.waits && !asked {
 			continue
 		}

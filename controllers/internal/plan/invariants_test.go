@@ -190,7 +190,7 @@ func oneUserPerVolume(o *Observed, p Plan) error {
 }
 
 func everyHeldClaimShown(o *Observed, p Plan) error {
-	drains := o.DrainRuns()
+	drains := o.DrainMayRun()
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		since := c.LeavingSince.IsZero() && drains // a member that came since, or the cache is stale
@@ -209,7 +209,7 @@ func everyHeldClaimShown(o *Observed, p Plan) error {
 }
 
 func noReturnToOldVolumes(o *Observed, p Plan) error {
-	drains := o.DrainRuns()
+	drains := o.DrainMayRun()
 	for _, a := range actions[action.ApplyStatefulSet](p) {
 		for i := range o.Claims {
 			c := &o.Claims[i]

@@ -31,8 +31,8 @@ const mostMovers = 8
 
 // leaving is what follows from the facts about a member that leaves.
 type leaving struct {
-	// is: the member has the leaving mark, is off the clients' list, and still exists.
-	is bool
+	// isLeaving: the member has the leaving mark, is off the clients' list, and still exists.
+	isLeaving bool
 	// by is when the member leaves at the latest. A mover that ends by itself has ended by then; a
 	// mover whose node is gone would seem to run forever. overdue: it should have left by now.
 	by      time.Time
@@ -50,13 +50,13 @@ type leaving struct {
 
 // leavingOf works out how a member leaves. The plan asks for live, and MayMove asks it about live state.
 func (v *view) leavingOf(m *member) (l leaving) {
-	l.is = !m.LeavingSince.IsZero() && !m.Aside && v.Record.Ring.Size <= m.Ordinal && m.Ordinal < v.StatefulSet.Replicas
+	l.isLeaving = !m.LeavingSince.IsZero() && !m.Aside && v.Record.Ring.Size <= m.Ordinal && m.Ordinal < v.StatefulSet.Replicas
 	l.by = m.LeavingSince.Add(2*moverStartsWithin + v.Cluster.MoveDeadline)
 	_, told := m.LeavingAt()
 	l.overdue = told && !l.by.After(v.Now)
 	older := m.afterMove && v.misplaced
 	wanted := v.Cluster.Size > m.Ordinal && !v.askOldOwners
-	l.live = l.is && 0 < v.Cluster.Size && !wanted && v.Cluster.ToDrain(m.Claim) && v.Cluster.Patience > 0 &&
+	l.live = l.isLeaving && 0 < v.Cluster.Size && !wanted && v.Cluster.ToDrain(m.Claim) && v.Cluster.Patience > 0 &&
 		!v.Cluster.MovesOff && !m.Deleting && !m.KeptByAPerson() && m.Receipt == nil && !older
 	if !l.live || !m.ready || l.overdue {
 		return l

@@ -87,7 +87,7 @@ func (m *movers) idle(j *claims.Job) bool {
 	if c == nil {
 		return true
 	}
-	kept := c.is && (c.waits || !j.MayRun())
+	kept := c.isLeaving && (c.waits || !j.MayRun())
 	return !c.misplaced && !kept
 }
 
@@ -145,7 +145,7 @@ func (m *movers) moveLeaving() {
 		return
 	}
 	for i := range m.members {
-		if c := &m.members[i]; m.size.runsOn(c.Claim) && c.waits && !c.moved && m.slots > 0 {
+		if c := &m.members[i]; m.size.runsOn(c.Claim) && c.waits && !c.hasMover && m.slots > 0 {
 			m.slots--
 			m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: m.told.Prepares, Leases: m.leases})
 		}
@@ -154,7 +154,7 @@ func (m *movers) moveLeaving() {
 
 // prepare starts the mover of a member that stays before clients are told of the ring.
 func (m *movers) prepare(c *member) MoveState {
-	if !c.moved && m.slots > 0 {
+	if !c.hasMover && m.slots > 0 {
 		m.slots--
 		m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: true})
 	}
@@ -190,7 +190,7 @@ func (m *movers) decide(c *member, w *claims.Work) MoveState {
 		return m.follow(c.Claim, c.mover, state, w)
 	case m.wait != "":
 		return state.is(MoveWaits, cachev1alpha1.ReasonMoveWaits, m.wait)
-	case m.slots <= 0 || c.moved:
+	case m.slots <= 0 || c.hasMover:
 		return state.is(MoveWaits, claims.InTurn, "other members are moved first")
 	}
 	w.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Lost: m.lost, Leases: m.leases})
@@ -344,7 +344,7 @@ func MayMove(live *Observed, a action.CreateMove) error {
 		return fmt.Errorf("the clients' list is not of ring %s any more", a.Target)
 	case !v.StatefulSet.Exists:
 		return errors.New("the StatefulSet is gone")
-	case m.moved:
+	case m.hasMover:
 		return fmt.Errorf("the member of claim %s is being moved already", a.Claim.Name)
 	case moverSlots(live) <= 0:
 		return fmt.Errorf("%d moves run already", mostMovers)

@@ -101,7 +101,7 @@ func endChange(v *view) (state contract.RingState, w claims.Work) {
 func moversOverdue(v *view) time.Time {
 	end := v.Table.Since.Add(moverStartsWithin + v.Cluster.MoveDeadline)
 	for i := range v.members {
-		if m := &v.members[i]; m.is && !m.overdue && m.by.After(end) {
+		if m := &v.members[i]; m.isLeaving && !m.overdue && m.by.After(end) {
 			end = m.by
 		}
 	}

@@ -115,7 +115,7 @@ func mayPrepare(v *view, before ring.Record) bool {
 	}
 	// The volumes of members that left earlier come first.
 	earlier := slices.ContainsFunc(v.members, func(m member) bool {
-		return !m.LeavingSince.IsZero() && (v.Cluster.ToDrain(m.Claim) || m.Finalizer) && (to.Size > from.Size || !m.is)
+		return !m.LeavingSince.IsZero() && (v.Cluster.ToDrain(m.Claim) || m.Finalizer) && (to.Size > from.Size || !m.isLeaving)
 	})
 	return !earlier && !look(v.at(before)).moving
 }
@@ -129,7 +129,7 @@ func preparesUntil(v *view) (until time.Time) {
 		switch m := &v.members[i]; {
 		case m.MarkPending():
 			return v.Now.Add(preparesWithin)
-		case m.is:
+		case m.isLeaving:
 			times = append(times, m.LeavingSince)
 		}
 	}

@@ -29,9 +29,9 @@ type view struct {
 	drains    bool
 	// returns says that drains and moves wait for a member that returns empty; empty if there is none.
 	returns string
-	// mover: a move's Job, or a mover's pod whose Job is gone, may still run or wait. begun: a mover's
+	// moverExists: a move's Job, or a mover's pod whose Job is gone, may still run or wait. begun: a mover's
 	// pod was told to begin.
-	mover, begun bool
+	moverExists, begun bool
 	// movesNow names the drain that is at work, or the move that was told to begin; empty if there is
 	// none.
 	movesNow string
@@ -55,10 +55,10 @@ type member struct {
 	*claims.Claim
 	// ready: the member serves.
 	ready bool
-	// mover is the Job that moves the member's items; nil if there is none. moved: there is one, or a
+	// mover is the Job that moves the member's items; nil if there is none. hasMover: there is one, or a
 	// mover's pod whose Job is gone.
-	mover *claims.Job
-	moved bool
+	mover    *claims.Job
+	hasMover bool
 	// The state of the mover's pod, as in claims.Drainer.
 	running, prepared, settles bool
 	// afterMove: the volume is drained after the moves (order.go).
@@ -101,16 +101,16 @@ func look(o *Observed) *view {
 
 func memberOf(o *Observed, c *claims.Claim) member {
 	m := member{Claim: c, ready: slices.Contains(o.Ready, c.Ordinal), afterMove: afterMove(&o.Record, c)}
-	m.moved = slices.Contains(o.ClaimsWithDrainerPod, c.UID)
+	m.hasMover = slices.Contains(o.ClaimsWithDrainerPod, c.UID)
 	for i := range o.Drainers {
 		if d := &o.Drainers[i]; d.ClaimUID == c.UID {
-			m.moved = m.moved || d.Mover()
+			m.hasMover = m.hasMover || d.Mover()
 			m.running = m.running || d.Mover() && d.Running
 			m.prepared, m.settles = m.prepared || d.Prepared, m.settles || d.Settles
 		}
 	}
 	if i := slices.IndexFunc(o.Moves, func(j claims.Job) bool { return j.ClaimUID == c.UID }); i >= 0 {
-		m.mover, m.moved = &o.Moves[i], true
+		m.mover, m.hasMover = &o.Moves[i], true
 	}
 	return m
 }
@@ -165,7 +165,7 @@ func (v *view) lookAtMoves() {
 	for i := range v.Moves {
 		j := &v.Moves[i]
 		unfinished := j.State != claims.JobFailed || j.Deleting || j.MayRun() // it may still run, or is complete and about to be deleted
-		v.mover = v.mover || unfinished
+		v.moverExists = v.moverExists || unfinished
 		v.moving = v.moving || unfinished && (!j.Waits || j.State == claims.JobComplete)
 		if v.movesNow == "" && j.MayRun() && !j.Waits {
 			v.movesNow = "Job " + j.Name
@@ -173,7 +173,7 @@ func (v *view) lookAtMoves() {
 	}
 	for i := range v.Drainers {
 		d := &v.Drainers[i]
-		v.mover = v.mover || d.Mover()
+		v.moverExists = v.moverExists || d.Mover()
 		v.begun = v.begun || d.Moves()
 		if v.movesNow == "" && d.Moves() {
 			v.movesNow = "drainer " + d.Pod

@@ -16,16 +16,9 @@ import (
 	"fmt"
 	"slices"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
-)
-
-// Reasons of Refusal.
-const (
-	// AnotherDrain: an older StatefulSetDrain names the same StatefulSet.
-	AnotherDrain = "AnotherDrain"
-	// OfAMemcached: the StatefulSet is a Memcached's, which drains its members itself.
-	OfAMemcached = "OfAMemcached"
 )
 
 // Decide plans the next steps.
@@ -50,6 +43,7 @@ func Decide(seen *Observed) Plan {
 	volumes, work := p.Facts.Decide(o.given(&p))
 	volumes.DeletedClaims = append(p.DeletedClaims, volumes.DeletedClaims...)
 	p.Volumes = volumes
+	o.kept(&p)
 	p.Then(work)
 	p.Stalled = o.stalled()
 	o.wake(&p)
@@ -82,11 +76,11 @@ func (o *Observed) refused() Refusal {
 	for _, other := range o.Others {
 		older := cmp.Or(other.Created.Compare(o.Drain.Created), cmp.Compare(other.Name, o.Drain.Name)) < 0
 		if older {
-			return Refusal{AnotherDrain, fmt.Sprintf("StatefulSetDrain %s names StatefulSet %s, too, and is older: delete one of the two", other.Name, o.Set.Name)}
+			return Refusal{cachev1alpha1.ReasonStatefulSetTaken, fmt.Sprintf("StatefulSetDrain %s names StatefulSet %s, too, and is older: delete one of the two", other.Name, o.Set.Name)}
 		}
 	}
 	if o.Set.Memcached != "" {
-		return Refusal{OfAMemcached, fmt.Sprintf("StatefulSet %s is of Memcached %s, which drains its members itself: delete this StatefulSetDrain", o.Set.Name, o.Set.Memcached)}
+		return Refusal{cachev1alpha1.ReasonStatefulSetOfMemcached, fmt.Sprintf("StatefulSet %s is of Memcached %s, which drains its members itself: delete this StatefulSetDrain", o.Set.Name, o.Set.Memcached)}
 	}
 	return Refusal{}
 }

@@ -26,7 +26,9 @@ func (o *Observed) end(refused Refusal) (w claims.Work) {
 	for i := range left.Claims {
 		for _, c := range left.Unit(left.Claims[i].UID) {
 			if c.Labelled && !c.Deleting && !c.Finalizer && why != action.ByNamespace {
-				w.Do(action.Unlabel{Claim: c.Ref()})
+				ref := c.Ref()
+				ref.Unit = left.Claims[i].UID // a step that is refused stops those about the whole unit
+				w.Do(action.Unlabel{Claim: ref})
 			}
 			labelled = labelled || c.Finalizer
 		}

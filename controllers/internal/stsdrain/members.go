@@ -14,7 +14,7 @@ import (
 type members struct {
 	*Observed
 	*Plan
-	// after has the claims as they are when the steps are taken, without those that are released.
+	// after has the claims as they are when the steps are taken, without those that are released or left over.
 	after []claims.Claim
 }
 
@@ -32,7 +32,7 @@ func (m *members) decide() {
 			m.returns(now, c)
 		}
 	}
-	for i := range m.after {
+	for _, i := range m.deletedLast() {
 		switch c := &m.after[i]; {
 		case c.Aside || !c.LeavingSince.IsZero():
 		case m.Wanted.Has(c.Ordinal) && !c.Deleting:
@@ -52,17 +52,40 @@ func (m *members) decide() {
 		if c := &m.after[i]; !c.Aside && !c.LeavingSince.IsZero() && !c.MarkPending() {
 			if m.terms().SetGone && c.Deleting && c.OwnedBySet && c.Finalizer {
 				m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.ByStatefulSet})
-			} else if !c.Deleting && c.Protected && m.toDrain(c) {
+			} else if !c.Deleting && c.Protected && m.toDrain(unitOf(units, c)) {
 				m.protect(c)
 			}
 		}
 	}
 	m.after = slices.DeleteFunc(m.after, func(c claims.Claim) bool {
-		return slices.ContainsFunc(m.Actions, func(a action.Action) bool {
+		return slices.ContainsFunc(m.LeftOver, func(ref action.ClaimRef) bool { return ref.UID == c.UID }) || slices.ContainsFunc(m.Actions, func(a action.Action) bool {
 			released, is := a.(action.ReleaseClaim)
 			return is && released.Claim.UID == c.UID
 		})
 	})
+}
+
+// deletedLast is the order in which claims are marked. A claim that is being deleted gets the number of its
+// member's others, and not the other way round (claims.NumberFor).
+func (m *members) deletedLast() (order []int) {
+	for _, deleting := range []bool{false, true} {
+		for i := range m.after {
+			if m.after[i].Deleting == deleting {
+				order = append(order, i)
+			}
+		}
+	}
+	return order
+}
+
+// unitOf is the unit that the claim belongs to.
+func unitOf(units []claims.Claim, c *claims.Claim) *claims.Claim {
+	for i := range units {
+		if slices.Contains(strings.Split(units[i].Sources(), ","), string(c.UID)) {
+			return &units[i]
+		}
+	}
+	return c
 }
 
 func (m *members) toDrain(c *claims.Claim) bool {
@@ -123,7 +146,10 @@ func (m *members) leftOver(c *claims.Claim) {
 	case c.Deleting && c.Request == claims.Skip:
 		m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.BySkip})
 		return
-	case c.Deleting && c.Volume != "":
+	case c.Deleting && c.Volume == "":
+		m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.NeverBound})
+		return
+	case c.Deleting:
 		m.DeletedClaims = append(m.DeletedClaims, claims.DeletedClaim{Claim: c.Ref(), Message: "it was deleted, and was not drained: " +
 			"its member was not wanted when it was first seen; annotate it with cache.example.com/drain=retry to drain it, or =skip to give its data up"})
 	}
@@ -160,9 +186,8 @@ func (m *members) mark(c *claims.Claim) {
 		o := &m.after[i]
 		joins = joins || !o.Aside && o.Ordinal == c.Ordinal && !o.LeavingSince.IsZero() && !o.MarkPending() && o.Left == number
 	}
-	if !m.step(c, action.Mark{Claim: c.Ref()}) {
-		return
-	}
+	// If the mark is refused, the claim still belongs to its unit, which waits: all are drained, or none.
+	m.step(c, action.Mark{Claim: c.Ref()})
 	c.Protected, c.Labelled, c.Finalizer = true, true, c.Finalizer || !c.Deleting
 	c.PlanMark()
 	if joins {

@@ -63,8 +63,8 @@ type Observed struct {
 	// Others name the same StatefulSet.
 	Others  []Other
 	Foreign []Foreign
-	// Woken is Plan.Awaited of the last plan whose Wake was written; empty if the operator has just
-	// started.
+	// Woken is Plan.Awaited of the last plan whose Wake was written, without members that were there
+	// since; empty if the operator has just started.
 	Woken []int32
 }
 
@@ -90,7 +90,7 @@ type Plan struct {
 	NothingDeparts string
 	// Stalled says that Kubernetes doesn't scale the StatefulSet, and why; empty if it does.
 	Stalled string
-	// Awaited are wanted members without a pod whose claims don't exist: only the StatefulSet's
+	// Awaited are wanted members that are not ready, and whose claims don't exist: only the StatefulSet's
 	// controller can make them. Remember them when Wake is written.
 	Awaited []int32
 }

@@ -32,6 +32,19 @@ func (o *Observed) drainWaits(c *claims.Claim) (reason, message string) {
 	return "", ""
 }
 
+// kept names the pods of wanted members that keep deleted claims in use. Such a pod ends only if a person deletes it.
+func (o *Observed) kept(p *Plan) {
+	for i := range p.Drains {
+		d := &p.Drains[i]
+		if c := &d.Claim; !c.Deleting || d.Phase != claims.Waiting || !p.Wanted.Has(c.Ordinal) || !o.MemberExists(c) {
+			continue
+		}
+		d.Reason = claims.PodPresent
+		d.Message = fmt.Sprintf("it was deleted, and member %d still uses it: delete the member's pod, and its volume is set aside, and drained from there; the member returns empty", d.Claim.Ordinal)
+		p.DeletedClaims = append(p.DeletedClaims, claims.DeletedClaim{Claim: d.Claim.Ref(), Message: d.Message})
+	}
+}
+
 // stalled says why Kubernetes neither adds nor removes a member: one before it is not ready.
 func (o *Observed) stalled() string {
 	wanted := o.wanted()
@@ -58,12 +71,12 @@ func (o *Observed) stalled() string {
 }
 
 // wake wakes the StatefulSet's controller, once an absence, for wanted members whose old claims are gone: it
-// does not watch claims.
+// does not watch claims. A pod that waits for a node may have lost its claims, too.
 func (o *Observed) wake(p *Plan) {
 	asleep := false
 	for i := range p.Wanted.Count {
 		ordinal := p.Wanted.Start + i
-		if o.PodExists(ordinal) || len(o.Set.Templates) == 0 {
+		if slices.Contains(o.Ready, ordinal) || len(o.Set.Templates) == 0 {
 			continue
 		}
 		there := map[string]bool{}

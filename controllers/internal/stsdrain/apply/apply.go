@@ -6,8 +6,10 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -77,6 +79,9 @@ func (a *Applier) Apply(ctx context.Context, s *observe.State, p *stsdrain.Plan,
 			}
 		},
 	}
+	a.Reader.Woken.Use(steps.Owner, func(w *observe.Woken) { // a member that is there may be absent again
+		w.Ordinals = slices.DeleteFunc(slices.Clone(w.Ordinals), func(ordinal int32) bool { return !slices.Contains(p.Awaited, ordinal) })
+	})
 	err := steps.InOrder(ctx, p.Actions)
 	for _, job := range s.Jobs.Unlabelled {
 		if e := r.writer.Label(ctx, job); e != nil {
@@ -110,6 +115,9 @@ func (r *run) take(ctx context.Context, step action.Action) error {
 		return r.unmark(ctx, a.Claim)
 	case action.Unlabel:
 		_, err := r.writer.Patch(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+			if controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) {
+				return read.Refuse("claim %s has our finalizer, and nothing would find it without its label", c.Name)
+			}
 			for _, key := range append(ofMark(), cachev1alpha1.AnnotationProtected) {
 				delete(c.Annotations, key)
 			}
@@ -138,6 +146,9 @@ func (r *run) protect(ctx context.Context, ref action.ClaimRef) error {
 	v, err := r.live(ctx)
 	if err != nil {
 		return err
+	}
+	if ends, err := read.NamespaceTerminates(ctx, r.Reader.Live, r.state.Drain.Namespace); err != nil || ends {
+		return cmp.Or(err, read.Refuse("namespace %s is being deleted", r.state.Drain.Namespace))
 	}
 	_, err = r.writer.Patch(ctx, ref, func(c *corev1.PersistentVolumeClaim) error {
 		live, ours := r.state.Reader.Claim(c)

@@ -35,6 +35,9 @@ func (r *run) Terms(ctx context.Context) (claims.Terms, error) {
 
 // Unit folds the live claim with the others of its member.
 func (r *run) Unit(ctx context.Context, c *claims.Claim) (*claims.Claim, error) {
+	if c.LeavingSince.IsZero() {
+		return c, nil // a member's: what a person says of one claim holds for this one alone
+	}
 	v, err := r.live(ctx)
 	if err != nil {
 		return nil, err

@@ -40,10 +40,10 @@ import (
 
 // Reader reads what belongs to StatefulSetDrains. The reconciler keeps its state.
 type Reader struct {
-	// Cache has StatefulSetDrains, Objects their claims, Jobs and drainers' pods, Target the
-	// StatefulSets that they name, with their pods.
+	// Cache has StatefulSetDrains, Objects their claims, Jobs and drainers' pods.
 	Cache, Objects client.Reader
-	Target         *target.Watches
+	// See returns what is known of the StatefulSet that a StatefulSetDrain names, and of its pods.
+	See func(drain client.ObjectKey, uid types.UID, set string) target.Seen
 	// Live is the API server.
 	Live       client.Reader
 	Clock      clock.PassiveClock
@@ -105,7 +105,7 @@ type State struct {
 // report when they have.
 func (r *Reader) Observe(ctx context.Context, d *cachev1alpha1.StatefulSetDrain) (*State, error) {
 	key := client.ObjectKeyFromObject(d)
-	seen := r.Target.See(key, d.UID, d.Spec.StatefulSetName)
+	seen := r.See(key, d.UID, d.Spec.StatefulSetName)
 	if !seen.Known {
 		return nil, nil
 	}
@@ -128,7 +128,8 @@ func (r *Reader) Observe(ctx context.Context, d *cachev1alpha1.StatefulSetDrain)
 	if s.Jobs, err = s.Reader.Jobs(ctx, slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !identity.DrainerPod(&p) })); err != nil {
 		return nil, err
 	}
-	if d.DeletionTimestamp != nil || slices.ContainsFunc(s.Claims, func(c claims.Claim) bool { return c.Deleting }) {
+	protects := slices.Contains(d.Finalizers, cachev1alpha1.ClusterFinalizer) // nothing is protected again when the namespace goes
+	if d.DeletionTimestamp != nil || !protects || slices.ContainsFunc(s.Claims, func(c claims.Claim) bool { return c.Deleting }) {
 		if s.Terminating, err = read.NamespaceTerminates(ctx, r.Live, d.Namespace); err != nil {
 			return nil, err
 		}

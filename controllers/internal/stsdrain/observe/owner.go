@@ -85,6 +85,10 @@ func planClaim(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClai
 	}
 	out := read.Claim(c, is.Ordinal, is.Aside, names.Aside(names.Of(d.Spec.StatefulSetName, is.Template, is.Ordinal), c.UID))
 	out.Template, out.Protected = is.Template, Ours(d, c)
+	out.Created = c.CreationTimestamp.Time
+	if c.DeletionTimestamp != nil {
+		out.DeletedAt = c.DeletionTimestamp.Time
+	}
 	out.Labelled = c.Labels[cachev1alpha1.LabelStatefulSetDrain] == d.Name
 	for _, ref := range c.OwnerReferences {
 		out.OwnedByPod = out.OwnedByPod || ref.Kind == "Pod" && ref.Name == names.Pod(d.Spec.StatefulSetName, is.Ordinal)

@@ -190,7 +190,7 @@ func (in *Input) conditions(s *cachev1alpha1.StatefulSetDrainStatus) {
 func (in *Input) degraded(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	p := in.Plan
 	if p.Refused.Reason != "" {
-		return trouble{cachev1alpha1.ReasonStatefulSetTaken, p.Refused.Message}
+		return trouble{p.Refused.Reason, p.Refused.Message}
 	}
 	if t := in.templateRefused(); t.reason != "" {
 		return t

@@ -1,0 +1,102 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// mostMembers are in the StatefulSet at the beginning: one stays, one leaves and returns.
+const mostMembers int32 = 2
+
+// people has what people may do.
+func (m *model) people(s *state) (all []event) {
+	set, drain := s.set(), s.drain()
+	if set != nil {
+		for n := range mostMembers + 1 {
+			if n >= m.least && n != *set.Spec.Replicas {
+				all = append(all, event{fmt.Sprintf("a person scales to %d", n), func(to *state) {
+					change(to, set, func(o *appsv1.StatefulSet) { o.Spec.Replicas = ptr.To(n) })
+					to.awake = true
+				}})
+			}
+		}
+	}
+	if m.onlyScale {
+		return all
+	}
+	if set != nil {
+		all = append(all, event{"a person deletes the StatefulSet", func(to *state) { to.remove(set) }})
+	}
+	if drain != nil && drain.DeletionTimestamp == nil {
+		all = append(all, event{"a person deletes the StatefulSetDrain", func(to *state) { to.remove(drain) }})
+		for _, image := range []string{"drainer", noImage} {
+			if is := template(image); string(drain.Spec.Template.Spec.Raw) != is && (image != noImage || m.badTemplates) {
+				all = append(all, event{"a person changes the template to image " + image, func(to *state) {
+					change(to, drain, func(o *cachev1alpha1.StatefulSetDrain) { o.Spec.Template.Spec.Raw = []byte(is) })
+				}})
+			}
+		}
+	}
+	if !s.ending() {
+		all = append(all, event{"a person deletes the namespace", func(to *state) { to.remove(find[*corev1.Namespace](to, "namespace", namespace)) }})
+	}
+	if drain != nil {
+		for _, policy := range []cachev1alpha1.DrainPolicy{cachev1alpha1.PolicyDrain, cachev1alpha1.PolicyRetain, cachev1alpha1.PolicyDelete} {
+			if m.policies && drain.Spec.Policy != policy {
+				all = append(all, event{"a person changes the policy to " + string(policy), func(to *state) {
+					change(to, drain, func(o *cachev1alpha1.StatefulSetDrain) { o.Spec.Policy = policy })
+				}})
+			}
+		}
+	}
+	for _, c := range s.claims() {
+		if c.DeletionTimestamp == nil {
+			all = append(all, event{"a person deletes claim " + c.Name, func(to *state) { to.remove(c) }})
+		}
+		if strings.HasSuffix(c.Name, "-0") {
+			continue // of the member that stays
+		}
+		for _, request := range []string{"", cachev1alpha1.DrainSkip, cachev1alpha1.DrainRetry, cachev1alpha1.DrainHold} {
+			if c.Annotations[cachev1alpha1.AnnotationDrain] != request {
+				all = append(all, event{fmt.Sprintf("a person annotates claim %s with %q", c.Name, request), func(to *state) {
+					change(to, c, func(c *corev1.PersistentVolumeClaim) {
+						if metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationDrain, request); request == "" {
+							delete(c.Annotations, cachev1alpha1.AnnotationDrain)
+						}
+					})
+				}})
+			}
+		}
+	}
+	for _, job := range s.jobs() {
+		all = append(all, event{"a person deletes Job " + job.Name, func(to *state) { to.drop(job) }})
+	}
+	return all
+}
+
+// faults has what may go wrong outside the operator.
+func (m *model) faults(s *state) (all []event) {
+	for _, pod := range s.pods() {
+		_, member := isMember(pod)
+		switch {
+		case member:
+			all = append(all, event{"pod " + pod.Name + " is force-deleted", func(n *state) {
+				n.drop(pod)
+				n.awake = true
+			}})
+		case running(pod):
+			all = append(all,
+				event{"the drainer is killed, and begins again", func(n *state) { n.drop(pod) }},
+				event{"the drainer fails", func(n *state) { n.ends(pod, 1, "no route to host") }},
+				event{"the drainer leaves a receipt that does not hold", func(n *state) { n.ends(pod, 0, short) }})
+		}
+	}
+	return all
+}

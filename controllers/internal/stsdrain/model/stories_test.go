@@ -1,0 +1,105 @@
+package model
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// operator is a reconcile in a story, and denied one whose first write is denied.
+const (
+	operator = "the operator"
+	denied1  = "the operator, whose first write is denied"
+)
+
+// Stories that once broke a promise. The explorations find them in the second tier, among all others.
+func TestStoriesThatOnceBrokeAPromise(t *testing.T) {
+	one, two := []string{"data"}, []string{"data", "log"}
+	leaves := []string{"a person scales to 1", "the StatefulSet's controller ends member 1", "pod queue-1 has ended"}
+	const data, log = "claim data-queue-1", "claim log-queue-1"
+	for what, test := range map[string]struct {
+		Options
+		story []string
+	}{
+		"a person skips one deleted claim of two":     {Options{templates: two}, []string{"a person deletes " + data, `a person annotates ` + data + ` with "skip"`}},
+		"one claim of two is deleted before the mark": {Options{templates: two}, append(slices.Clone(leaves), "a person deletes "+data, "no pod uses "+data)},
+		"the mark of one claim of two is denied":      {Options{templates: two}, append(slices.Clone(leaves), denied1)},
+		"the mark of one is denied, and the other is deleted": {Options{templates: two}, append(slices.Clone(leaves), denied1, "a person deletes "+log)},
+		"a person retries one retained claim of two": {Options{templates: two, policy: cachev1alpha1.PolicyRetain},
+			append(slices.Clone(leaves), operator, `a person annotates `+data+` with "retry"`)},
+		"an aside claim of two is deleted": {Options{templates: two}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, "no pod uses "+log, operator,
+			"claim data-queue-1-aside-?????? is bound", "a person deletes claim data-queue-1-aside-??????")},
+		"the release of one claim is denied at the end": {Options{templates: two}, []string{"a person deletes the StatefulSetDrain", denied1}},
+		"the claim of a running member is deleted":      {Options{templates: one}, []string{"a person deletes " + data}},
+		"the member is gone before the mark":            {Options{templates: one}, leaves},
+		"the namespace is deleted in a hand-over": {Options{templates: one}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, operator,
+			"a person deletes the namespace", operator, operator)},
+	} {
+		m := &model{Options: test.Options}
+		judge := func(before, after *state) {
+			for _, wrong := range m.check(before, after) {
+				t.Errorf("%s: %s", what, wrong)
+			}
+		}
+		s := m.first()
+		for _, next := range test.story {
+			s = m.tell(t, s, next, judge)
+		}
+		m.rest(t, what, s, judge)
+	}
+}
+
+// tell lets one event of a story happen. A hash in its name may be any.
+func (m *model) tell(t *testing.T, s *state, what string, judge func(before, after *state)) *state {
+	t.Helper()
+	switch what {
+	case operator:
+		return m.reconcile(s, fault{at: -1}, judge).to
+	case denied1:
+		to := m.reconcile(s, fault{at: 1, failure: denied}, judge).to
+		return to
+	}
+	begins, ends, _ := strings.Cut(what, "??????")
+	for _, e := range slices.Concat(m.kubernetes(s), m.people(s)) {
+		if e.what == what || strings.Contains(what, "??????") && strings.HasPrefix(e.what, begins) && strings.HasSuffix(e.what, ends) {
+			return m.after(s, e, judge)
+		}
+	}
+	t.Fatalf("there is no event %q", what)
+	return nil
+}
+
+func (m *model) after(s *state, e event, judge func(before, after *state)) *state {
+	to := s.clone()
+	e.do(to)
+	m.settle(to)
+	judge(s, to)
+	return to
+}
+
+// rest lets all happen that happens by itself, and checks the state that is left.
+func (m *model) rest(t *testing.T, what string, s *state, judge func(before, after *state)) {
+	t.Helper()
+	const most = 200
+	for range most {
+		r := m.reconcile(s, fault{at: -1}, judge)
+		for _, wrong := range r.wrong {
+			t.Errorf("%s: %s", what, wrong)
+		}
+		events := m.kubernetes(s)
+		switch {
+		case r.writes > 0:
+			s = r.to
+		case len(events) > 0:
+			s = m.after(s, events[0], judge)
+		default:
+			for _, wrong := range m.atRest(s, r) {
+				t.Errorf("%s: %s\n%s", what, wrong, s.text())
+			}
+			return
+		}
+	}
+	t.Errorf("%s: it never comes to rest", what)
+}
