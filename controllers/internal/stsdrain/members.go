@@ -10,7 +10,7 @@ import (
 )
 
 // members decides about the claims under the members' own names: which are protected, marked, unmarked. A
-// member stays if it is wanted, and also while nobody departs.
+// member stays if it is wanted, or while Plan.NothingDeparts has a reason.
 type members struct {
 	*Observed
 	*Plan

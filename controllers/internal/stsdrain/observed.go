@@ -51,9 +51,9 @@ type Foreign struct{ Name, By string }
 
 // Observed is everything that a plan depends on. No decision changes it.
 type Observed struct {
-	// Facts are about claims, and about what uses them. Claims are all with the name of a member's
-	// claim that nobody else controls, and those that were set aside; Where is that of claims that are
-	// being deleted, and of those with a leaving mark. Pods are the ordinals of members whose pod
+	// Facts are about claims, and about what uses them. Claims are the claims with a member's name, without
+	// those of another controller, and the claims whose volume was set aside. Where is known of a claim that
+	// is being deleted or has a leaving mark. Pods are the ordinals of members whose pod
 	// exists, or whose claims a pod of the StatefulSet's selector mounts. Units is not set.
 	claims.Facts
 	Drain Drain

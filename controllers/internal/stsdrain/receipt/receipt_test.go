@@ -148,9 +148,8 @@ func FuzzNoMessageAndNoRuleStopTheOperator(f *testing.F) {
 	f.Add("receipt.x[3u] == duration('1h')", `{"x":[]}`)
 	f.Add("1/receipt == 1", "0")
 	f.Fuzz(func(t *testing.T, text, message string) {
-		if len(text) > 1024 || len(message) > contract.MaxReceiptBytes {
-			t.Skip("the API server and the kubelet refuse these")
-		}
+		// The API server refuses a longer rule, and the kubelet cuts a longer message.
+		text, message = text[:min(len(text), 1024)], message[:min(len(message), contract.MaxReceiptBytes)]
 		rule, err := Compile(text)
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\n\t") {

@@ -54,7 +54,7 @@ type informer struct {
 	stop context.CancelFunc
 }
 
-// Seen is what the watches of a StatefulSetDrain have seen. Nobody may change it.
+// Seen is what the watches of a StatefulSetDrain have seen. It is read-only, because the caches share it.
 type Seen struct {
 	// Known: the watches have begun. Until then the rest is empty, and changed is called when they have.
 	Known bool
