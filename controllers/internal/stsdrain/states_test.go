@@ -502,7 +502,7 @@ func TestEachStateAndItsWords(t *testing.T) {
 			},
 		},
 		"the StatefulSetDrain is deleted": {
-			o: with(left(claim(2, aside)), func(o *stsdrain.Observed) { o.Drain.Deleting, o.Drain.Terms.Deleting = true, true }),
+			o: with(left(claim(2, aside)), func(o *stsdrain.Observed) { o.Drain.Deleting = true }),
 			steps: []string{
 				"release claim data-queue-2-aside: ClusterDeleted",
 				"release claim data-queue-1: ClusterDeleted",

@@ -23,9 +23,9 @@ func TestStoriesThatOnceBrokeAPromise(t *testing.T) {
 		Options
 		story []string
 	}{
-		"a person skips one deleted claim of two":     {Options{templates: two}, []string{"a person deletes " + data, `a person annotates ` + data + ` with "skip"`}},
-		"one claim of two is deleted before the mark": {Options{templates: two}, append(slices.Clone(leaves), "a person deletes "+data, "no pod uses "+data)},
-		"the mark of one claim of two is denied":      {Options{templates: two}, append(slices.Clone(leaves), denied1)},
+		"a person skips one deleted claim of two":             {Options{templates: two}, []string{"a person deletes " + data, `a person annotates ` + data + ` with "skip"`}},
+		"one claim of two is deleted before the mark":         {Options{templates: two}, append(slices.Clone(leaves), "a person deletes "+data, "no pod uses "+data)},
+		"the mark of one claim of two is denied":              {Options{templates: two}, append(slices.Clone(leaves), denied1)},
 		"the mark of one is denied, and the other is deleted": {Options{templates: two}, append(slices.Clone(leaves), denied1, "a person deletes "+log)},
 		"a person retries one retained claim of two": {Options{templates: two, policy: cachev1alpha1.PolicyRetain},
 			append(slices.Clone(leaves), operator, `a person annotates `+data+` with "retry"`)},
