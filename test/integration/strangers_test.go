@@ -136,7 +136,7 @@ func TestADepartedClaimThatLosesItsLabelIsDrained(t *testing.T) {
 		w.quiet()
 		left := w.claim(2)
 		w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
-			if write.Resource == "persistentvolumeclaims" && write.Name == left.Name {
+			if write.Resource == "statefulsets" {
 				return operator.DieAfter
 			}
 			return operator.NoFault
