@@ -403,8 +403,8 @@ func TestAMovedItemKeepsItsFlagsAndItsTime(t *testing.T) {
 		var flags, left int
 		answer := c.ask(fmt.Sprintf("mg key%d f t\r\n", i))
 		_, _ = fmt.Sscanf(answer, "HD f%d t%d", &flags, &left)
-		const slack = 60 // in seconds: the machine may be busy
-		if flags != i+7 || s < 0 && left != -1 || s > 0 && (left > s+2 || left < s-slack) {
+		const slack = 60 // in seconds: time passes, and the clocks of memcacheds are late on a busy machine
+		if flags != i+7 || s < 0 && left != -1 || s > 0 && (left > s+slack || left < s-slack) {
 			t.Errorf("key%d: %q, it had flags %d and %d seconds", i, answer, i+7, s)
 		}
 	}
