@@ -178,9 +178,9 @@ type MemberDrained struct {
 	// message is the drainer's termination message, of at most 4096 bytes.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// seconds is the time from leavingSince to endedAt.
+	// duration is the time from leavingSince to endedAt, in whole seconds.
 	// +optional
-	Seconds int64 `json:"seconds,omitempty"`
+	Duration *metav1.Duration `json:"duration,omitempty"`
 	// endedAt is when the last finalizer was removed.
 	EndedAt metav1.Time `json:"endedAt"`
 }

@@ -284,6 +284,11 @@ func (in *MemberDrained) DeepCopyInto(out *MemberDrained) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Duration != nil {
+		in, out := &in.Duration, &out.Duration
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	in.EndedAt.DeepCopyInto(&out.EndedAt)
 }
 

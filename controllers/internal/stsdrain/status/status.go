@@ -139,7 +139,7 @@ func (in *Input) ended(s *cachev1alpha1.StatefulSetDrainStatus, d *claims.DrainS
 		next.Message = show.Bound(d.Claim.Receipt.Message, maxMessage)
 	}
 	if at, told := d.Claim.LeavingAt(); told {
-		next.Seconds = max(0, int64(in.Rows.Now.Sub(at).Seconds()))
+		next.Duration = &metav1.Duration{Duration: max(0, in.Rows.Now.Sub(at).Truncate(time.Second))}
 	}
 	s.LastDrains = show.Last(s.LastDrains, next, func(d *cachev1alpha1.MemberDrained) (claim, result string) {
 		if len(d.Claims) > 0 {

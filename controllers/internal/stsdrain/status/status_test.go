@@ -151,7 +151,7 @@ func TestADrainThatEndsLeavesItsMessage(t *testing.T) {
 	s := status.Compute(input(drains(func(d *claims.DrainState) {
 		d.Phase, d.Why, d.Claim.Receipt = claims.Releasing, action.ByReceipt, &action.Receipt{Message: "3 moved"}
 	})))
-	if len(s.LastDrains) != 1 || s.LastDrains[0].Message != "3 moved" || s.LastDrains[0].Result != "Drained" || s.LastDrains[0].Seconds != 60 {
+	if len(s.LastDrains) != 1 || s.LastDrains[0].Message != "3 moved" || s.LastDrains[0].Result != "Drained" || s.LastDrains[0].Duration.Duration != time.Minute {
 		t.Errorf("%+v", s.LastDrains)
 	}
 }
