@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,11 +76,17 @@ func (w *world) table() (*contract.RingTable, error) {
 }
 
 // hesitant is a cluster of three members whose two routers don't acknowledge tables of some states.
+//
+// The operator's clock stands still meanwhile, since the operator waits for routers only for a while.
 func hesitant(t *testing.T, hesitate func(state contract.RingState) bool) *world {
 	w := newNamespace(t)
+	clock := &haltedClock{}
+	w.clock = clock
 	w.rings = func(_ context.Context, address string, newest *controllers.SignedTable) (contract.RingAcknowledged, error) {
 		_, number, err := w.toldRouter(address)
-		if hesitate(newest.State) {
+		hesitates := hesitate(newest.State)
+		clock.halt(hesitates)
+		if hesitates {
 			return contract.RingAcknowledged{Number: number, Acknowledged: 1, Waiting: "1 request is not answered"}, err
 		}
 		return contract.RingAcknowledged{Number: number, Acknowledged: number}, err
@@ -90,6 +97,34 @@ func hesitant(t *testing.T, hesitate func(state contract.RingState) bool) *world
 	w.allRoutedTo(2, 3)
 	return w
 }
+
+// haltedClock is the machine's clock, and stands still while it is halted.
+type haltedClock struct {
+	mu sync.Mutex
+	at time.Time // zero while it runs
+}
+
+func (c *haltedClock) halt(halt bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !halt:
+		c.at = time.Time{}
+	case c.at.IsZero():
+		c.at = time.Now()
+	}
+}
+
+func (c *haltedClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return time.Now()
+	}
+	return c.at
+}
+
+func (c *haltedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // routedTo returns the table with that many servers, if all routers were told of it.
 func (w *world) routedTo(routers, servers int) (*contract.RingTable, error) {
