@@ -268,7 +268,19 @@ func (r *run) removeFinalizer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := claims.MayRemoveClusterFinalizer(&v.Facts); err != nil {
+	facts := v.Facts
+	if r.plan.Refused == (stsdrain.Refusal{}) { // else such claims are another's
+		lost, err := r.state.Reader.Protected(ctx)
+		if err != nil {
+			return err
+		}
+		found := &read.LiveClaims{}
+		if err := r.state.Reader.LookFor(ctx, found, lost...); err != nil {
+			return err
+		}
+		facts.Claims = slices.Concat(facts.Claims, found.Claims)
+	}
+	if err := claims.MayRemoveClusterFinalizer(&facts); err != nil {
 		return read.RefusedBy(err)
 	}
 	err = r.patchFinalizer(ctx, controllerutil.RemoveFinalizer)
