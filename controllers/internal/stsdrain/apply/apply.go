@@ -155,12 +155,8 @@ func (r *run) protect(ctx context.Context, ref action.ClaimRef) error {
 		if !ours || !r.state.Reader.Owns(c) {
 			return read.Refuse("claim %s is not a member's", c.Name)
 		}
-		wanted := v.Observed.Set.Exists && !v.Observed.Set.Deleting && (action.Range{Start: v.Observed.Set.Start, Count: v.Observed.Set.Replicas}).Has(live.Ordinal)
-		if !wanted && !live.Aside && !live.Protected {
-			return read.Refuse("member %d is not wanted", live.Ordinal)
-		}
-		if c.DeletionTimestamp != nil {
-			return read.Refuse("claim %s is being deleted", c.Name)
+		if err := stsdrain.MayProtect(&v.Observed, &live); err != nil {
+			return read.RefusedBy(err)
 		}
 		r.own(c)
 		return nil
