@@ -39,8 +39,8 @@ func (m *members) decide() {
 		case m.Wanted.Has(c.Ordinal) && !c.Deleting:
 			m.protect(c)
 		case c.Deleting && !c.Finalizer: // it goes by itself
-		case m.terms().SetGone && c.Deleting && c.OwnedBySet:
-			m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.ByStatefulSet})
+		case m.goesWithSet(c):
+			m.releaseWithSet(c)
 		case !m.Wanted.Has(c.Ordinal) && !c.Protected:
 			m.leftOver(c)
 		case c.Deleting && c.Volume != "" && (m.Wanted.Has(c.Ordinal) || m.NothingDeparts != ""):
@@ -51,8 +51,8 @@ func (m *members) decide() {
 	}
 	for i := range m.after { // marks that were written before
 		if c := &m.after[i]; !c.Aside && !c.LeavingSince.IsZero() && !c.MarkPending() {
-			if m.terms().SetGone && c.Deleting && c.OwnedBySet && c.Finalizer {
-				m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.ByStatefulSet})
+			if m.goesWithSet(c) && c.Finalizer {
+				m.releaseWithSet(c)
 			} else if !c.Deleting && c.Protected && m.toDrain(unitOf(units, c)) {
 				m.protect(c)
 			}
@@ -64,6 +64,21 @@ func (m *members) decide() {
 			return is && released.Claim.UID == c.UID
 		})
 	})
+}
+
+// goesWithSet tells whether the claim goes with its StatefulSet (whenDeleted: Delete). If another claim takes its volume
+// over, that one has it from now on.
+func (m *members) goesWithSet(c *claims.Claim) bool {
+	return m.terms().SetGone && c.Deleting && c.OwnedBySet && m.AsideOf(c) == nil
+}
+
+// releaseWithSet releases a claim that goes with its StatefulSet. A volume that is reserved for a claim that was not made is
+// returned first, or it would wait for that claim for good.
+func (m *members) releaseWithSet(c *claims.Claim) {
+	if c.Where == claims.Reserved && !m.step(c, action.ReturnVolume{Claim: c.Ref(), Volume: c.Volume, From: c.AsideName}) {
+		return
+	}
+	m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.ByStatefulSet})
 }
 
 // partlyProtected has departed members of whose claims only some were protected while the members were wanted: the write
