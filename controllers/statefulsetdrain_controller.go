@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -120,7 +121,7 @@ func (r *StatefulSetDrainReconciler) templateRefused(ctx context.Context, s *obs
 	}
 	why, again, err := r.dryRuns.Check(write.Because(ctx, "a dry run of the template"), r.Client, s.Drain, s.Set, s.Now)
 	if err != nil {
-		s.AtMost(retryFirst)
+		logf.FromContext(ctx).V(1).Info("Can't try the template", "error", err.Error())
 	}
 	s.AtMost(again)
 	return why
