@@ -91,7 +91,8 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 		return r.unobserved(ctx, d, err)
 	}
 	if s == nil {
-		return ctrl.Result{}, nil // its watches report when they have begun
+		// Its watches report when they have begun. Without a right they never do.
+		return r.unobserved(ctx, d, read.Refuse("the watches of StatefulSet %s and of its pods have not begun; the operator's log says why", d.Spec.StatefulSetName))
 	}
 	template := r.templateRefused(ctx, s)
 	in := s.Input(template)
