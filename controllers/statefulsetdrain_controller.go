@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -90,7 +91,8 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 		return r.unobserved(ctx, d, err)
 	}
 	if s == nil {
-		return ctrl.Result{}, nil // its watches report when they have begun
+		// Its watches report when they have begun. Without a right they never do.
+		return r.unobserved(ctx, d, read.Refuse("the watches of StatefulSet %s and of its pods have not begun; the operator's log says why", d.Spec.StatefulSetName))
 	}
 	template := r.templateRefused(ctx, s)
 	in := s.Input(template)
@@ -120,7 +122,7 @@ func (r *StatefulSetDrainReconciler) templateRefused(ctx context.Context, s *obs
 	}
 	why, again, err := r.dryRuns.Check(write.Because(ctx, "a dry run of the template"), r.Client, s.Drain, s.Set, s.Now)
 	if err != nil {
-		s.AtMost(retryFirst)
+		logf.FromContext(ctx).V(1).Info("Can't try the template", "error", err.Error())
 	}
 	s.AtMost(again)
 	return why

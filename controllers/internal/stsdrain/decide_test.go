@@ -84,6 +84,51 @@ func TestTheClaimsOfAStatefulSet(t *testing.T) {
 	}
 }
 
+// A member's volumes are drained together, or none is. If only some of its claims were protected when it left, the others are
+// protected first, and none is marked before.
+func TestAMemberOfWhichSomeClaimsWereProtectedIsDrainedWhole(t *testing.T) {
+	t.Parallel()
+	partly := func(changes ...func(*stsdrain.Observed)) *stsdrain.Observed {
+		return with(with(at(3), two, scaled(2), gone(2), claim(5, unprotected)), changes...)
+	}
+	for what, test := range map[string]struct {
+		o    *stsdrain.Observed
+		want []string
+	}{
+		"one was not":                      {partly(), []string{"protect claim log-queue-2"}},
+		"the write was denied":             {partly(refused("log-queue-2")), nil},
+		"it was, then":                     {partly(claim(5, func(c *claims.Claim) { c.Protected, c.Labelled, c.Finalizer = true, true, true })), []string{"mark claim data-queue-2 as leaving", "mark claim log-queue-2 as leaving", "set claim log-queue-2 aside", "set claim data-queue-2 aside"}},
+		"none was":                         {partly(claim(2, unprotected)), []string{"label claim data-queue-2", "label claim log-queue-2"}},
+		"it was never bound":               {partly(claim(5, func(c *claims.Claim) { c.Volume = "" })), []string{"mark claim data-queue-2 as leaving", "label claim log-queue-2", "set claim data-queue-2 aside"}},
+		"a person has given it up":         {partly(claim(5, request(claims.Skip))), []string{"mark claim data-queue-2 as leaving", "label claim log-queue-2", "set claim data-queue-2 aside"}},
+		"the other was drained by a retry": {partly(claim(2, marked)), []string{"label claim log-queue-2", "set claim data-queue-2 aside"}},
+		"replicas 0":                       {partly(scaled(0), gone(0)), []string{"label claim log-queue-2"}},
+	} {
+		p := stsdrain.Decide(test.o)
+		var got []string
+		for _, a := range p.Actions {
+			got = append(got, a.String())
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", what, diff)
+		}
+	}
+	for what, test := range map[string]struct {
+		o   *stsdrain.Observed
+		may bool
+	}{
+		"another claim of the member was": {partly(), true},
+		"none was":                        {partly(claim(2, unprotected)), false},
+		"the other has left before":       {partly(claim(2, marked)), false},
+		"it is being deleted":             {partly(claim(5, deleting)), false},
+		"the member is wanted":            {partly(scaled(3)), true},
+	} {
+		if err := stsdrain.MayProtect(test.o, &test.o.Claims[5]); (err == nil) != test.may {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestLiveAMemberThatIsWantedAgainIsNotSetAside(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {

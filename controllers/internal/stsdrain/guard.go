@@ -73,6 +73,18 @@ func MaySetAside(live *Observed, claim types.UID) error {
 	return claims.MaySetAside(&o.Facts, c)
 }
 
+// MayProtect is asked before a claim is protected: its member is wanted, or it was protected before, or another claim of
+// its member was. It needs Set and Claims.
+func MayProtect(live *Observed, c *claims.Claim) error {
+	switch {
+	case c.Deleting:
+		return fmt.Errorf("claim %s is being deleted", c.Name)
+	case live.wanted().Has(c.Ordinal) || c.Aside || c.Protected || live.protectedBeside(c):
+		return nil
+	}
+	return fmt.Errorf("member %d is not wanted", c.Ordinal)
+}
+
 // MayMark is asked before a claim gets the leaving mark: its member is not wanted, and others can take its
 // data, or the claim is being deleted. It needs Set.
 func MayMark(live *Observed, c *claims.Claim) error {

@@ -32,14 +32,15 @@ func (m *members) decide() {
 			m.returns(now, c)
 		}
 	}
+	partly := m.partlyProtected()
 	for _, i := range m.deletedLast() {
 		switch c := &m.after[i]; {
-		case c.Aside || !c.LeavingSince.IsZero():
+		case c.Aside || !c.LeavingSince.IsZero() || partly[c.Ordinal]:
 		case m.Wanted.Has(c.Ordinal) && !c.Deleting:
 			m.protect(c)
 		case c.Deleting && !c.Finalizer: // it goes by itself
-		case m.terms().SetGone && c.Deleting && c.OwnedBySet:
-			m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.ByStatefulSet})
+		case m.goesWithSet(c):
+			m.releaseWithSet(c)
 		case !m.Wanted.Has(c.Ordinal) && !c.Protected:
 			m.leftOver(c)
 		case c.Deleting && c.Volume != "" && (m.Wanted.Has(c.Ordinal) || m.NothingDeparts != ""):
@@ -50,8 +51,8 @@ func (m *members) decide() {
 	}
 	for i := range m.after { // marks that were written before
 		if c := &m.after[i]; !c.Aside && !c.LeavingSince.IsZero() && !c.MarkPending() {
-			if m.terms().SetGone && c.Deleting && c.OwnedBySet && c.Finalizer {
-				m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.ByStatefulSet})
+			if m.goesWithSet(c) && c.Finalizer {
+				m.releaseWithSet(c)
 			} else if !c.Deleting && c.Protected && m.toDrain(unitOf(units, c)) {
 				m.protect(c)
 			}
@@ -65,6 +66,38 @@ func (m *members) decide() {
 	})
 }
 
+// goesWithSet tells whether the claim goes with its StatefulSet (whenDeleted: Delete). If another claim takes its volume
+// over, that one has it from now on.
+func (m *members) goesWithSet(c *claims.Claim) bool {
+	return m.terms().SetGone && c.Deleting && c.OwnedBySet && m.AsideOf(c) == nil
+}
+
+// releaseWithSet releases a claim that goes with its StatefulSet. A volume that is reserved for a claim that was not made is
+// returned first, or it would wait for that claim for good.
+func (m *members) releaseWithSet(c *claims.Claim) {
+	if c.Where == claims.Reserved && !m.step(c, action.ReturnVolume{Claim: c.Ref(), Volume: c.Volume, From: c.AsideName}) {
+		return
+	}
+	m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.ByStatefulSet})
+}
+
+// partlyProtected has departed members of whose claims only some were protected while the members were wanted: the write
+// for another one failed, or came too late. That one is protected first, and then all are marked: a drain of some would find the
+// other volumes empty.
+func (m *members) partlyProtected() map[int32]bool {
+	partly := map[int32]bool{}
+	for i := range m.after {
+		c := &m.after[i]
+		if c.Protected || c.Aside || c.Deleting || c.Volume == "" || c.Request == claims.Skip || m.Wanted.Has(c.Ordinal) || m.NothingDeparts != "" || !m.protectedBeside(c) {
+			continue
+		}
+		partly[c.Ordinal] = true
+		m.Unprotected = append(m.Unprotected, c.Name)
+		m.step(c, action.Protect{Claim: c.Ref()})
+	}
+	return partly
+}
+
 // deletedLast is the order in which claims are marked. A claim that is being deleted gets the number of its
 // member's others, and not the other way round (claims.NumberFor).
 func (m *members) deletedLast() (order []int) {
@@ -76,6 +109,18 @@ func (m *members) deletedLast() (order []int) {
 		}
 	}
 	return order
+}
+
+// protectedBeside tells whether another claim of the member was protected while the member was wanted, and has no mark
+// yet.
+func (o *Observed) protectedBeside(c *claims.Claim) bool {
+	beside, unmarked := false, true
+	for i := range o.Claims {
+		if p := &o.Claims[i]; p.Ordinal == c.Ordinal && !p.Aside && p.UID != c.UID && p.Protected {
+			beside, unmarked = true, unmarked && p.LeavingSince.IsZero() && !p.Deleting
+		}
+	}
+	return beside && unmarked
 }
 
 // unitOf is the unit that the claim belongs to.

@@ -52,3 +52,11 @@ func (o *Owner) NameTaken(object client.Object) error { return identity.NameTake
 func (o *Owner) find() []client.ListOption {
 	return []client.ListOption{client.InNamespace(o.Object.GetNamespace()), client.MatchingLabels{o.Label: o.Object.GetName()}}
 }
+
+// finds tells whether the cache finds the claim for the owner: among all that have the label, by the name, or by the
+// label's value. Then another owner's name in the label hides a claim.
+func (o *Owner) finds(claim *corev1.PersistentVolumeClaim) bool {
+	value, labelled := claim.Labels[o.Label]
+	_, byValue := o.Cached.(client.MatchingLabels)
+	return labelled && (!byValue || value == o.Object.GetName())
+}

@@ -155,12 +155,8 @@ func (r *run) protect(ctx context.Context, ref action.ClaimRef) error {
 		if !ours || !r.state.Reader.Owns(c) {
 			return read.Refuse("claim %s is not a member's", c.Name)
 		}
-		wanted := v.Observed.Set.Exists && !v.Observed.Set.Deleting && (action.Range{Start: v.Observed.Set.Start, Count: v.Observed.Set.Replicas}).Has(live.Ordinal)
-		if !wanted && !live.Aside && !live.Protected {
-			return read.Refuse("member %d is not wanted", live.Ordinal)
-		}
-		if c.DeletionTimestamp != nil {
-			return read.Refuse("claim %s is being deleted", c.Name)
+		if err := stsdrain.MayProtect(&v.Observed, &live); err != nil {
+			return read.RefusedBy(err)
 		}
 		r.own(c)
 		return nil
@@ -268,7 +264,19 @@ func (r *run) removeFinalizer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := claims.MayRemoveClusterFinalizer(&v.Facts); err != nil {
+	facts := v.Facts
+	if r.plan.Refused == (stsdrain.Refusal{}) { // else such claims are another's
+		lost, err := r.state.Reader.Protected(ctx)
+		if err != nil {
+			return err
+		}
+		found := &read.LiveClaims{}
+		if err := r.state.Reader.LookFor(ctx, found, lost...); err != nil {
+			return err
+		}
+		facts.Claims = slices.Concat(facts.Claims, found.Claims)
+	}
+	if err := claims.MayRemoveClusterFinalizer(&facts); err != nil {
 		return read.RefusedBy(err)
 	}
 	err = r.patchFinalizer(ctx, controllerutil.RemoveFinalizer)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain/drainjob"
 )
@@ -27,43 +28,58 @@ type DryRuns struct{ kept remembered.Of[dryRun] }
 
 type dryRun struct {
 	owner types.UID
-	// job is a hash of the Job that was tried.
-	job uint64
+	// job is a hash of the Job that the answer is about, asked of the last one that was tried.
+	job, asked uint64
 	// refused is why it can't be created; empty if it can. since is when it was refused first.
 	refused string
 	since   time.Time
-	next    time.Time
+	// silent is since when there has been no answer; zero if the last try had one.
+	silent time.Time
+	next   time.Time
 }
 
-// A refused template is tried again after these times at first and at last.
+// A template that is refused, or that could not be tried, is tried again after these times at first and at last.
 const (
 	dryRunFirst = 5 * time.Second
 	dryRunLast  = 5 * time.Minute
 )
 
 // Check returns why the API server refuses the template's Jobs, in its words, and when to check again
-// if nothing changes; zero if that isn't needed. An error says that it could not be asked.
+// if nothing changes; zero if that isn't needed. An error says that it could not be asked now.
 func (d *DryRuns) Check(ctx context.Context, c client.Client, owner *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, now time.Time) (refused string, again time.Duration, err error) {
 	job, err := drainjob.Sample(owner, set)
 	if err != nil {
 		return err.Error(), 0, nil // the template or the StatefulSet must change
 	}
 	key, tried := client.ObjectKeyFromObject(owner), dryRun{owner: owner.UID, job: hashOf(job)}
+	tried.asked = tried.job
 	var last dryRun
 	d.kept.Use(key, func(kept *dryRun) { last = *kept })
-	known := last.owner == tried.owner && last.job == tried.job
-	if known && (last.refused == "" || now.Before(last.next)) {
+	if last.owner != tried.owner {
+		last = dryRun{owner: tried.owner}
+	}
+	known := last.job == tried.job
+	switch {
+	case known && last.refused == "":
+		return "", 0, nil
+	case last.asked == tried.asked && now.Before(last.next):
 		return last.refused, until(last.next, now), nil
 	}
 	if tried.refused, err = try(ctx, c, job); err != nil {
-		return last.refused, 0, err
+		last.asked = tried.asked
+		if last.silent.IsZero() {
+			last.silent = now
+		}
+		last.next = next(last.silent, now)
+		d.kept.Use(key, func(kept *dryRun) { *kept = last })
+		return last.refused, until(last.next, now), err
 	}
 	if tried.refused != "" {
 		tried.since = now
 		if known {
 			tried.since = last.since
 		}
-		tried.next = now.Add(min(max(now.Sub(tried.since), dryRunFirst), dryRunLast))
+		tried.next = next(tried.since, now)
 	}
 	d.kept.Use(key, func(kept *dryRun) { *kept = tried })
 	return tried.refused, until(tried.next, now), nil
@@ -71,6 +87,11 @@ func (d *DryRuns) Check(ctx context.Context, c client.Client, owner *cachev1alph
 
 // Forget a StatefulSetDrain that is gone.
 func (d *DryRuns) Forget(key client.ObjectKey) { d.kept.Forget(key) }
+
+// next is when to try again what has gone wrong since then: after as long as that.
+func next(since, now time.Time) time.Time {
+	return now.Add(min(max(now.Sub(since), dryRunFirst), dryRunLast))
+}
 
 func until(next, now time.Time) time.Duration {
 	if next.IsZero() {
@@ -87,7 +108,7 @@ func try(ctx context.Context, c client.Client, job *unstructured.Unstructured) (
 		return "", nil
 	case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run"):
 		return "", nil // a webhook that can only be asked when the Job is created
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err):
+	case read.Denied(err):
 		return withoutName(err.Error(), job.GetName()), nil
 	}
 	return "", err

@@ -94,6 +94,7 @@ func TestAnAnswerThatIsNoneChangesNothing(t *testing.T) {
 	if refused, _, err := runs.Check(t.Context(), server, d, set, now); err == nil || refused != "" {
 		t.Errorf("%q, %v", refused, err)
 	}
+	runs.Forget(client.ObjectKeyFromObject(d))
 	for what, answer := range map[string]error{
 		"it exists":                   apierrors.NewAlreadyExists(schema.GroupResource{Resource: "jobs"}, "x"),
 		"a webhook without a dry run": apierrors.NewBadRequest("admission webhook does not support dry run"),
@@ -108,5 +109,41 @@ func TestAnAnswerThatIsNoneChangesNothing(t *testing.T) {
 	server.asked = 0
 	if refused, again, err := runs.Check(t.Context(), server, d, set, now); err != nil || refused == "" || again != 0 || server.asked != 0 {
 		t.Errorf("labels of members: %q, again in %s, asked %d times, %v", refused, again, server.asked, err)
+	}
+}
+
+// An API server that can't be asked is asked after growing pauses, however often its events start a reconcile.
+func TestAnAPIServerThatDoesNotAnswerIsAskedAfterGrowingPauses(t *testing.T) {
+	var runs DryRuns
+	d, set := dryRunWorld()
+	begin := time.Unix(1_000_000, 0)
+	server := &answers{err: apierrors.NewInternalError(errors.New("failed calling webhook"))}
+	for now := begin; now.Before(begin.Add(time.Hour)); now = now.Add(time.Second) {
+		refused, again, _ := runs.Check(t.Context(), server, d, set, now)
+		if refused != "" || again <= 0 || again > dryRunLast {
+			t.Fatalf("%q, again in %s", refused, again)
+		}
+	}
+	const most = 20
+	if server.asked > most || server.asked < 2 {
+		t.Errorf("asked %d times in an hour", server.asked)
+	}
+	server.err = nil
+	if refused, again, err := runs.Check(t.Context(), server, d, set, begin.Add(2*time.Hour)); err != nil || refused != "" || again != 0 {
+		t.Errorf("%q, again in %s, %v", refused, again, err)
+	}
+}
+
+// The API server, or a webhook, may choose another code for what it would refuse again.
+func TestATemplateIsRefusedByAnyCodeThatDenies(t *testing.T) {
+	for what, answer := range map[string]error{
+		"the Job is too large": apierrors.NewRequestEntityTooLargeError("limit is 3145728"),
+		"a webhook's own code": &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 451, Message: "not in this region"}},
+	} {
+		var runs DryRuns
+		d, set := dryRunWorld()
+		if refused, _, err := runs.Check(t.Context(), &answers{err: answer}, d, set, time.Unix(1_000_000, 0)); err != nil || refused != answer.Error() {
+			t.Errorf("%s: %q, %v", what, refused, err)
+		}
 	}
 }

@@ -63,15 +63,13 @@ func (r *Reader) look(ctx context.Context, s *State, cached []corev1.PersistentV
 		}
 		return !owns
 	})
-	if s.Set != nil && s.Drain.DeletionTimestamp == nil {
-		found, err := r.lookLive(ctx, s, cached)
-		if err != nil {
-			return err
-		}
-		for _, c := range found.Unlabelled {
-			if !slices.ContainsFunc(pvcs, func(p corev1.PersistentVolumeClaim) bool { return p.UID == c.UID }) {
-				pvcs = append(pvcs, c)
-			}
+	found, err := r.unseen(ctx, s, cached)
+	if err != nil {
+		return err
+	}
+	for _, c := range found.Unlabelled {
+		if !slices.ContainsFunc(pvcs, func(p corev1.PersistentVolumeClaim) bool { return p.UID == c.UID }) {
+			pvcs = append(pvcs, c)
 		}
 	}
 	// A volume is set aside once, unless the claim that took it over, or one of its unit, is deleted.
@@ -86,7 +84,6 @@ func (r *Reader) look(ctx context.Context, s *State, cached []corev1.PersistentV
 			continue
 		}
 		if c.Volume != "" && (c.Deleting || !c.LeavingSince.IsZero() && (!c.Aside || again[c.Ordinal])) {
-			var err error
 			if c.Where, err = s.Reader.Where(ctx, &pvcs[i], &c); err != nil {
 				return err
 			}
@@ -94,6 +91,20 @@ func (r *Reader) look(ctx context.Context, s *State, cached []corev1.PersistentV
 		s.Claims = append(s.Claims, c)
 	}
 	return nil
+}
+
+// unseen are the claims that the cache can't see. When the StatefulSetDrain goes, or without the StatefulSet, only those
+// count that have our finalizer.
+func (r *Reader) unseen(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim) (*read.LiveClaims, error) {
+	if s.Set != nil && s.Drain.DeletionTimestamp == nil {
+		return r.lookLive(ctx, s, cached)
+	}
+	found := &read.LiveClaims{}
+	protected, err := s.Reader.Protected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return found, s.Reader.LookFor(ctx, found, slices.DeleteFunc(protected, func(name string) bool { return has(cached, name) })...)
 }
 
 // lookLive looks for claims that the cache can't see, if there may be other ones than the last time. It adds
@@ -169,13 +180,10 @@ func (r *Reader) everywhere(ctx context.Context, s *State, cached []corev1.Persi
 // missing are the names of claims that the cache does not have: those that members use that are wanted, or have a
 // pod, those that lacked the label before, and those that have our finalizer, and have lost the label.
 func missing(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim, before []string) (all []string, err error) {
-	has := func(name string) bool {
-		return slices.ContainsFunc(cached, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
-	}
 	add := func(ordinal int32) {
 		for i := range s.Set.Spec.VolumeClaimTemplates {
 			name := names.Of(s.Set.Name, s.Set.Spec.VolumeClaimTemplates[i].Name, ordinal)
-			if !slices.Contains(all, name) && !has(name) {
+			if !slices.Contains(all, name) && !has(cached, name) {
 				all = append(all, name)
 			}
 		}
@@ -190,11 +198,15 @@ func missing(ctx context.Context, s *State, cached []corev1.PersistentVolumeClai
 	}
 	protected, err := s.Reader.Protected(ctx)
 	for _, name := range slices.Concat(before, protected) {
-		if !slices.Contains(all, name) && !has(name) {
+		if !slices.Contains(all, name) && !has(cached, name) {
 			all = append(all, name)
 		}
 	}
 	return all, err
+}
+
+func has(cached []corev1.PersistentVolumeClaim, name string) bool {
+	return slices.ContainsFunc(cached, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
 }
 
 // whatToLookFor changes when there may be other claims.

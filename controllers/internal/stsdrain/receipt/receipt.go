@@ -75,6 +75,7 @@ func (r *Rule) Check(message string) error {
 	if r == nil {
 		return nil
 	}
+	message = readable(message)
 	value, err := parse(message)
 	if err != nil {
 		return err
@@ -93,6 +94,9 @@ func (r *Rule) Check(message string) error {
 	}
 	return nil
 }
+
+// readable replaces what is not UTF-8, in JSON the bytes of a text: they would take six times the room in a record.
+func readable(message string) string { return strings.ToValidUTF8(message, "?") }
 
 // parse parses a message as JSON. Whole numbers become CEL's int, or uint above its range.
 func parse(message string) (any, error) {
@@ -196,7 +200,7 @@ type Record struct {
 // NewRecord records the message of a drainer, whose exit code was 0, and that rule holds for it.
 func NewRecord(claims string, rule *Rule, message string) *Record {
 	if rule != nil {
-		return &Record{Claims: claims, Rule: rule.text, Message: message}
+		return &Record{Claims: claims, Rule: rule.text, Message: readable(message)}
 	}
 	// It is only for people.
 	message = strings.Map(func(c rune) rune {

@@ -165,8 +165,26 @@ func FuzzNoMessageAndNoRuleStopTheOperator(f *testing.F) {
 			return
 		}
 		record := NewRecord("uid", rule, message).Encode()
-		if read, err := Parse(record); err != nil || len(record) > MaxRecord || utf8.ValidString(text+message) && read.AddsUp("uid") != nil {
+		if read, err := Parse(record); err != nil || len(record) > MaxRecord || utf8.ValidString(text) && read.AddsUp("uid") != nil {
 			t.Errorf("%q can't be read, or doesn't add up: %v", record, err)
 		}
 	})
+}
+
+// A drainer may quote names that are not UTF-8. Its receipt can be read again all the same, or its claim would be released
+// never, and nothing would say why.
+func TestARecordOfAMessageThatIsNotUTF8CanBeRead(t *testing.T) {
+	rule := compiled(t, "receipt.found == 3 && size(receipt.name) > 0")
+	begin, end := `{"found": 3, "name": "`, `"}`
+	message := begin + strings.Repeat("\xe9", contract.MaxReceiptBytes-len(begin)-len(end)) + end
+	if err := rule.Check(message); err != nil {
+		t.Fatal(err)
+	}
+	record, err := Parse(NewRecord("claim", rule, message).Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := record.AddsUp("claim"); err != nil {
+		t.Error(err)
+	}
 }

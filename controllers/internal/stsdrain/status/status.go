@@ -120,6 +120,9 @@ func kept(rows []cachev1alpha1.MemberDrain, claim string) Count {
 	return Count{}
 }
 
+// mostClaims are the claims that a row names at most; the API server refuses a status with more.
+const mostClaims = 16
+
 // names of the claims of a unit, the leading one first.
 func (in *Input) names(c *claims.Claim) []string {
 	names := []string{c.Name}
@@ -129,7 +132,7 @@ func (in *Input) names(c *claims.Claim) []string {
 			names = append(names, unit[i].Name)
 		}
 	}
-	return names
+	return names[:min(len(names), mostClaims)]
 }
 
 // ended adds the result of a drain whose claims are being released.

@@ -168,3 +168,25 @@ func TestUnobservedSaysWhy(t *testing.T) {
 		t.Errorf("%d conditions", len(d.Status.Conditions))
 	}
 }
+
+// A StatefulSet may have any number of volumeClaimTemplates; the API server takes 16 claims in a row, and refuses a status
+// with more.
+func TestARowNamesSixteenClaimsAtMost(t *testing.T) {
+	in := input()
+	unit := make([]claims.Claim, 20)
+	for i := range unit {
+		unit[i] = claims.Claim{
+			Name: fmt.Sprintf("t%02d-queue-3", i), Template: fmt.Sprintf("t%02d", i), UID: types.UID(fmt.Sprint(i)), Ordinal: 3, Volume: fmt.Sprint("pv", i),
+			LeavingSince: now.Add(-time.Minute), Receipt: &action.Receipt{},
+		}
+	}
+	in.Plan.Facts.Claims, in.Plan.Facts.Units = claims.Together(unit)
+	for _, c := range in.Plan.Facts.Claims {
+		in.Plan.Drains = append(in.Plan.Drains, claims.DrainState{Claim: c, Phase: claims.Releasing, Why: action.ByReceipt})
+	}
+	s := status.Compute(in)
+	const most = 16
+	if len(s.Drains) != 1 || len(s.Drains[0].Claims) != most || len(s.LastDrains) != 1 || len(s.LastDrains[0].Claims) != most {
+		t.Errorf("%+v, %+v", s.Drains, s.LastDrains)
+	}
+}
