@@ -69,8 +69,8 @@ func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.
 }
 
 // Ours tells whether this StatefulSetDrain has protected the claim, or made it to take over a volume.
-func Ours(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClaim) bool {
-	return d.UID != "" && c.Annotations[cachev1alpha1.AnnotationProtected] == string(d.UID)
+func Ours(d *cachev1alpha1.StatefulSetDrain, c metav1.Object) bool {
+	return d.UID != "" && c.GetAnnotations()[cachev1alpha1.AnnotationProtected] == string(d.UID)
 }
 
 func hasTemplate(set *appsv1.StatefulSet, name string) bool {
