@@ -98,7 +98,7 @@ func (l *LiveClaims) add(o *Owner, claim *corev1.PersistentVolumeClaim) {
 		l.Others = append(l.Others, *claim)
 		return
 	}
-	if _, labelled := claim.Labels[o.Label]; !labelled {
+	if claim.Labels[o.Label] != o.Object.GetName() {
 		l.Unlabelled = append(l.Unlabelled, *claim)
 	}
 	if c, ok := o.Claim(claim); ok {
