@@ -511,7 +511,7 @@ apply: # what deploy does, by the manifests that are there
 UNDEPLOY_WAIT ?= 60s
 
 .PHONY: undeploy
-undeploy: build ## Remove the operator and every Memcached; claims stay, without finalizers
+undeploy: build ## Remove the operator, every Memcached and StatefulSetDrain; claims stay, without finalizers
 	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
 	KUBECTL=$(KUBECTL) UNDEPLOY_WAIT=$(UNDEPLOY_WAIT) hack/undeploy.sh bin/deploy $(BIN)/manager
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -82,8 +83,9 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 	if err := r.Get(ctx, req.NamespacedName, d); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
+			err = r.sayWhatIsLeft(ctx, req.NamespacedName)
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, err
 	}
 	reader := r.reader()
 	s, err := reader.Observe(ctx, d)
@@ -143,6 +145,24 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.made.Forget(key)
 	r.dryRuns.Forget(key)
 	r.refused.Forget(key)
+}
+
+// sayWhatIsLeft records an event on each deleted claim that a StatefulSetDrain has left with the
+// finalizer, unless another one of its StatefulSet takes it up.
+func (r *StatefulSetDrainReconciler) sayWhatIsLeft(ctx context.Context, gone client.ObjectKey) error {
+	var list corev1.PersistentVolumeClaimList
+	if err := r.objects.List(ctx, &list, client.InNamespace(gone.Namespace), client.MatchingLabels{cachev1alpha1.LabelStatefulSetDrain: gone.Name}); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		c := &list.Items[i]
+		if c.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) || len(r.drainsOf(ctx, client.ObjectKeyFromObject(c))) > 0 {
+			continue
+		}
+		r.Events.Eventf(c, nil, corev1.EventTypeWarning, "StatefulSetDrainGone", "Reconcile", "StatefulSetDrain %s is gone, and nothing drains this claim: "+
+			"create it again, or take the finalizer %s off to give the data up", gone.Name, cachev1alpha1.ClaimFinalizer)
+	}
+	return nil
 }
 
 // unobserved ends a reconcile that could not read everything.

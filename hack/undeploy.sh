@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Removes the operator of an overlay, every Memcached, and their finalizers from the
-# cluster in KUBECONFIG:
+# Removes the operator of an overlay, every Memcached and StatefulSetDrain, and their
+# finalizers from the cluster in KUBECONFIG:
 #   hack/undeploy.sh OVERLAY MANAGER
 # OVERLAY is a kustomize folder as `make deploy` applied it, MANAGER the program.
 #
@@ -23,9 +23,11 @@ deployment=$("$kubectl" kustomize "$overlay" | awk '
   END {print found}')
 
 "$manager" uninstall --deployment="$deployment" --memcacheds=Delete --timeout="$wait"
-# The overlay has the CRD, and every Memcached goes with it.
-if left=$("$kubectl" get memcacheds.cache.example.com --all-namespaces --no-headers 2>/dev/null) && [[ -n $left ]]; then
-  printf 'Memcacheds are left, so the CRD and the rest of %s stay:\n%s\n' "$overlay" "$left" >&2
-  exit 1
-fi
+# The overlay has the CRDs, and every object of their kinds goes with them.
+for kind in Memcacheds StatefulSetDrains; do
+  if left=$("$kubectl" get "${kind,,}.cache.example.com" --all-namespaces --no-headers 2>/dev/null) && [[ -n $left ]]; then
+    printf '%s are left, so the CRDs and the rest of %s stay:\n%s\n' "$kind" "$overlay" "$left" >&2
+    exit 1
+  fi
+done
 "$kubectl" delete -k "$overlay" --ignore-not-found --timeout="$wait"

@@ -21,7 +21,7 @@ const uninstallText = `manager uninstall removes the operator from a cluster, wi
 
 It waits until the running operator has released what is being deleted and has ended
 drains, stops the operator, and removes the finalizers that are left. Claims and volumes
-stay, except those of clusters that are deleted with whenDeleted: Delete. With --deployment,
+stay, except those of Memcacheds that are deleted with whenDeleted: Delete. With --deployment,
 what another installation of the operator manages stays as it is.
 
 `
@@ -34,7 +34,7 @@ type uninstallFlags struct {
 
 func (f *uninstallFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.deployment, "deployment", "", "NAMESPACE/NAME of the operator's Deployment, which is scaled to zero; empty if it is stopped already.")
-	fs.StringVar(&f.memcacheds, "memcacheds", "Keep", "What happens to the Memcacheds: Keep, and their members go on serving; or Delete.")
+	fs.StringVar(&f.memcacheds, "memcacheds", "Keep", "What happens to Memcacheds and StatefulSetDrains: Keep, and members go on serving; or Delete.")
 	fs.StringVar(&f.namespaces, "namespaces", os.Getenv("WATCH_NAMESPACES"), "Namespaces that the operator watches, separated by commas; all by default.")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "How long the operator may take to finish, and then to end.")
 	config.RegisterFlags(fs)

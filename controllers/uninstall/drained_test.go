@@ -33,10 +33,10 @@ func TestOnlyAReceiptForExactlyThisClaimCountsAsADrain(t *testing.T) {
 		"half of its own":       {text(good)[:20], false},
 		"of its own, and words": {text(good) + "x", false},
 	} {
-		claim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		claim := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			UID: "uid-2", Annotations: map[string]string{cachev1alpha1.AnnotationReceipt: test.annotation},
 		}}
-		if got := drained(claim); got != test.want {
+		if got := drained([]metav1.PartialObjectMetadata{claim})["uid-2"]; got != test.want {
 			t.Errorf("%s: it counts as drained: %v", what, got)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
@@ -24,8 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/installation"
+	"example.com/memcached-operator/controllers/internal/stsdrain/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -42,8 +41,8 @@ type Options struct {
 	// installation that is removed is known, and what another installation manages stays as it is.
 	// Without them everything counts as this installation's.
 	Lease string
-	// DeleteClusters deletes every Memcached first. Otherwise the Memcacheds stay, and their
-	// members continue to serve.
+	// DeleteClusters deletes every Memcached and every StatefulSetDrain first. Otherwise they stay, and
+	// the Memcacheds' members continue to serve.
 	DeleteClusters bool
 	// Timeout bounds each of two waits: for the operator to finish its work, and for its pods to
 	// end.
@@ -72,8 +71,8 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("read the operator's Deployment %s: %w", o.Deployment, err)
 	}
 	if o.DeleteClusters {
-		if err := o.deleteClusters(ctx); err != nil {
-			return fmt.Errorf("delete the Memcacheds: %w", err)
+		if err := o.deleteOwners(ctx); err != nil {
+			return fmt.Errorf("delete the Memcacheds and StatefulSetDrains: %w", err)
 		}
 	}
 	if err := o.awaitOperator(ctx); err != nil {
@@ -88,18 +87,18 @@ func Run(ctx context.Context, o Options) error {
 	return o.sayWhatStays(ctx)
 }
 
-// sayWhatStays names the Memcacheds of other installations.
+// sayWhatStays names what other installations manage.
 func (o *Options) sayWhatStays(ctx context.Context) error {
-	all, err := o.allClusters(ctx)
+	all, err := o.allOwners(ctx)
 	if err != nil {
 		return err
 	}
 	others := false
-	for i := range all {
-		if by := o.managedByOther(&all[i]); by != "" {
+	for _, owner := range all {
+		if by := o.managedByOther(owner); by != "" {
 			others = true
-			o.say("Memcached %s stays, with its claims: installation %s of the operator manages it. "+
-				"If that is gone, run manager uninstall without --deployment.", client.ObjectKeyFromObject(&all[i]), by)
+			o.say("%s stays, with its claims: installation %s of the operator manages it. "+
+				"If that is gone, run manager uninstall without --deployment.", owner, by)
 		}
 	}
 	if !others {
@@ -138,36 +137,27 @@ func (o *Options) findInstallation(ctx context.Context) error {
 	return nil
 }
 
-// managedByOther is the name of another installation that manages the Memcached; empty if there is
-// none.
-func (o *Options) managedByOther(c *cachev1alpha1.Memcached) string {
-	if by := installation.See(c, 0).Operator; o.installation != "" && by != o.installation {
-		return by
-	}
-	return ""
-}
-
 func (o *Options) say(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
 
-func (o *Options) deleteClusters(ctx context.Context) error {
-	clusters, err := o.clusters(ctx)
+func (o *Options) deleteOwners(ctx context.Context) error {
+	owners, err := o.owners(ctx)
 	if err != nil {
 		return err
 	}
-	for i := range clusters {
-		if clusters[i].DeletionTimestamp != nil {
+	for _, owner := range owners {
+		if owner.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if err := o.Client.Delete(ctx, &clusters[i]); client.IgnoreNotFound(err) != nil {
+		if err := o.Client.Delete(ctx, owner.Object); client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		o.say("Deleted Memcached %s.", client.ObjectKeyFromObject(&clusters[i]))
+		o.say("Deleted %s.", owner)
 	}
 	return nil
 }
 
-// awaitOperator waits until the operator has released deleted clusters and claims, and has ended
-// its drains, because only a running operator does that without loss. Exceeding the timeout is no
+// awaitOperator waits until the operator has released what is being deleted, and has ended its
+// drains, because only a running operator does that without loss. Exceeding the timeout is no
 // error, because the operator may not be running.
 func (o *Options) awaitOperator(ctx context.Context) error {
 	var left []string
@@ -197,13 +187,13 @@ func enumerate(names []string) string {
 // underWay names the objects that the operator has yet to release.
 func (o *Options) underWay(ctx context.Context) ([]string, error) {
 	var names []string
-	clusters, err := o.clusters(ctx)
+	owners, err := o.owners(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for i := range clusters {
-		if c := &clusters[i]; c.DeletionTimestamp != nil && slices.Contains(c.Finalizers, cachev1alpha1.ClusterFinalizer) {
-			names = append(names, "Memcached "+client.ObjectKeyFromObject(c).String())
+	for _, owner := range owners {
+		if owner.GetDeletionTimestamp() != nil && controllerutil.ContainsFinalizer(owner, cachev1alpha1.ClusterFinalizer) {
+			names = append(names, owner.String())
 		}
 	}
 	claims, err := o.claims(ctx)
@@ -295,49 +285,66 @@ func (o *Options) await(ctx context.Context, condition func() (bool, error)) (bo
 }
 
 func (o *Options) removeFinalizersOnce(ctx context.Context) (int, error) {
-	clusters, err := o.clusters(ctx)
+	owners, err := o.owners(ctx)
 	if err != nil {
 		return 0, err
 	}
 	n := 0
 	var failed error
-	for i := range clusters {
-		c := &clusters[i]
-		if !slices.Contains(c.Finalizers, cachev1alpha1.ClusterFinalizer) {
+	for _, owner := range owners {
+		if !controllerutil.ContainsFinalizer(owner, cachev1alpha1.ClusterFinalizer) {
 			continue
 		}
 		n++
-		failed = errors.Join(failed, o.removeFinalizer(ctx, "Memcached", c, cachev1alpha1.ClusterFinalizer))
+		failed = errors.Join(failed, o.removeFinalizer(ctx, owner.kind, owner.Object, cachev1alpha1.ClusterFinalizer))
 	}
 	claims, err := o.claims(ctx)
 	if err != nil {
 		return n, errors.Join(failed, err)
 	}
+	done := drained(claims)
 	for i := range claims {
 		n++
-		failed = errors.Join(failed, o.releaseClaim(ctx, &claims[i]))
+		failed = errors.Join(failed, o.releaseClaim(ctx, &claims[i], done))
 	}
 	return n, failed
 }
 
-func (o *Options) releaseClaim(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
-	if err := o.keepVolume(ctx, claim); err != nil {
-		return fmt.Errorf("keep the volume of claim %s: %w", client.ObjectKeyFromObject(claim), err)
+func (o *Options) releaseClaim(ctx context.Context, claim *metav1.PartialObjectMetadata, drained map[types.UID]bool) error {
+	if !drained[claim.UID] {
+		if err := o.keepVolume(ctx, claim); err != nil {
+			return fmt.Errorf("keep the volume of claim %s: %w", client.ObjectKeyFromObject(claim), err)
+		}
 	}
 	return o.removeFinalizer(ctx, "claim", claim, cachev1alpha1.ClaimFinalizer)
 }
 
-// drained tells whether the claim has a receipt that adds up, for exactly this claim. Any client
-// may have written the annotation, or restored it from a backup of another claim.
-func drained(claim *metav1.PartialObjectMetadata) bool {
-	receipt, err := contract.ParseReceipt(claim.Annotations[cachev1alpha1.AnnotationReceipt])
-	return err == nil && receipt.AddsUp(string(claim.UID)) == nil
+// drained has the claims that a receipt covers that adds up, for exactly these claims. Any client may
+// have written the annotation, or restored it from a backup of another claim.
+func drained(claims []metav1.PartialObjectMetadata) map[types.UID]bool {
+	done := map[types.UID]bool{}
+	for i := range claims {
+		c := &claims[i]
+		text := c.Annotations[cachev1alpha1.AnnotationReceipt]
+		if r, err := contract.ParseReceipt(text); err == nil && r.AddsUp(string(c.UID)) == nil {
+			done[c.UID] = true
+		}
+		// A StatefulSetDrain's receipt is for all claims of a member, and on one of them.
+		r, err := receipt.Parse(text)
+		if err != nil || r.AddsUp(string(c.UID)) != nil {
+			continue
+		}
+		for of := range strings.SplitSeq(r.Claims, ",") {
+			done[types.UID(of)] = true
+		}
+	}
+	return done
 }
 
-// keepVolume makes the volume outlive a claim that is deleted with its finalizer, if the claim was
-// not drained and no person has given its items up.
+// keepVolume makes the volume outlive a claim that was not drained and is deleted with its finalizer,
+// unless a person has given its items up.
 func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
-	if claim.DeletionTimestamp == nil || drained(claim) || claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
+	if claim.DeletionTimestamp == nil || claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
 		return nil
 	}
 	whole := &corev1.PersistentVolumeClaim{}
@@ -392,48 +399,6 @@ func (o *Options) removeFinalizer(ctx context.Context, kind string, object clien
 	}
 	o.say("Removed the finalizer %s from %s %s.", finalizer, kind, key)
 	return nil
-}
-
-// clusters returns the Memcacheds that no other installation manages.
-func (o *Options) clusters(ctx context.Context) ([]cachev1alpha1.Memcached, error) {
-	all, err := o.allClusters(ctx)
-	return slices.DeleteFunc(all, func(c cachev1alpha1.Memcached) bool { return o.managedByOther(&c) != "" }), err
-}
-
-// claims returns the claims with our finalizer, with any labels, except those of Memcacheds that
-// another installation manages.
-func (o *Options) claims(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
-	held, err := o.claimsWithFinalizer(ctx)
-	if err != nil || o.installation == "" {
-		return held, err
-	}
-	// The Memcacheds are read after the claims: a claim of one that was created meanwhile is known.
-	all, err := o.allClusters(ctx)
-	others := map[client.ObjectKey]bool{}
-	for i := range all {
-		others[client.ObjectKeyFromObject(&all[i])] = o.managedByOther(&all[i]) != ""
-	}
-	return slices.DeleteFunc(held, func(c metav1.PartialObjectMetadata) bool {
-		cluster, is := build.ClaimCluster(c.Name)
-		return is && others[client.ObjectKey{Namespace: c.Namespace, Name: cluster}]
-	}), err
-}
-
-// allClusters returns all Memcacheds; none if their kind doesn't exist any more.
-func (o *Options) allClusters(ctx context.Context) ([]cachev1alpha1.Memcached, error) {
-	var all []cachev1alpha1.Memcached
-	for _, namespace := range o.Namespaces {
-		var list cachev1alpha1.MemcachedList
-		err := o.Client.List(ctx, &list, client.InNamespace(namespace))
-		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, list.Items...)
-	}
-	return all, nil
 }
 
 // claimsWithFinalizer returns all claims with our finalizer, with any labels.

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -484,6 +485,53 @@ func TestAnOperatorThatDiesInADrainContinuesIt(t *testing.T) {
 	}
 	kubes.Play(w.namespace, allMoved)
 	w.wantClaims("all are drained", "data-queue-0")
+}
+
+// A person took the finalizer off, or a backup of etcd brought the claims back alone.
+func TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne(t *testing.T) {
+	for _, next := range []string{queue, "next"} {
+		t.Run(next, func(t *testing.T) {
+			w := queueWorld(t)
+			kubes.Play(w.namespace, player.Hang)
+			w.scaleQueue(2)
+			w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+			w.stopOperator()
+			w.change(queueDrain(queue), `{"metadata":{"finalizers":null}}`)
+			w.delete(queueDrain(queue))
+			w.startOperator()
+			w.create(queueDrain(next))
+			kubes.Play(w.namespace, allMoved)
+			w.eventually("its volume is drained", func() error {
+				if got := w.queueClaims(); !slices.Equal(got, []string{"data-queue-0", "data-queue-1"}) {
+					return fmt.Errorf("claims %v", got)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestADeletedClaimThatAStatefulSetDrainHasLeftSaysWhatKeepsIt(t *testing.T) {
+	w := queueWorld(t)
+	w.stopOperator()
+	w.change(queueDrain(queue), `{"metadata":{"finalizers":null}}`)
+	w.delete(queueDrain(queue))
+	w.startOperator()
+	w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-queue-1"}})
+	w.eventually("an event says it", func() error { return w.saidOf("data-queue-1", "StatefulSetDrain queue is gone") })
+}
+
+// saidOf returns nil if an event on the claim has these words.
+func (w *world) saidOf(claim, words string) error {
+	w.Helper()
+	var events eventsv1.EventList
+	w.list(&events)
+	for i := range events.Items {
+		if e := &events.Items[i]; e.Regarding.Kind == "PersistentVolumeClaim" && e.Regarding.Name == claim && strings.Contains(e.Note, words) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no event on claim %s says %q", claim, words)
 }
 
 // What belongs to others costs nothing: neither a watch nor a write.

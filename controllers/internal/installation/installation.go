@@ -16,6 +16,8 @@ import (
 	"time"
 	"unicode"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
@@ -95,11 +97,12 @@ const (
 // Manages tells whether the installation manages the Memcached with this step.
 func (s Step) Manages() bool { return s <= Drop }
 
-// See parses what the Memcached's annotations say about its operator. A value that can't be a name
-// or a question was not written by an operator, and is ignored.
-func See(cluster *cachev1alpha1.Memcached, unchangedFor time.Duration) Seen {
-	seen := Seen{Question: Parse(cluster.Annotations[cachev1alpha1.AnnotationOtherOperator]), For: unchangedFor}
-	if name := cluster.Annotations[cachev1alpha1.AnnotationOperator]; Valid(name) {
+// See parses what the object's annotations say about its operator. A value that can't be a name or a
+// question was not written by an operator, and is ignored.
+func See(object metav1.Object, unchangedFor time.Duration) Seen {
+	says := object.GetAnnotations()
+	seen := Seen{Question: Parse(says[cachev1alpha1.AnnotationOtherOperator]), For: unchangedFor}
+	if name := says[cachev1alpha1.AnnotationOperator]; Valid(name) {
 		seen.Operator = name
 	}
 	return seen

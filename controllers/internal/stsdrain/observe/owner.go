@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
@@ -58,7 +59,7 @@ func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.
 	ref := metav1.GetControllerOfNoCopy(c)
 	switch {
 	case ref == nil:
-		return !is.Aside || Ours(d, c)
+		return !is.Aside || Ours(d, c) || left(d, c)
 	case is.Aside:
 		return false
 	case ref.Kind == "Pod":
@@ -68,9 +69,16 @@ func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.
 	return ref.Kind == "StatefulSet" && ref.Name == d.Spec.StatefulSetName
 }
 
+// left tells whether a StatefulSetDrain that is gone has begun to drain the claim, and has not released
+// it: its finalizer was taken off, or a backup has brought the claim back alone.
+func left(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClaim) bool {
+	_, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]
+	return marked && c.Annotations[cachev1alpha1.AnnotationProtected] != "" && !Ours(d, c) && controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer)
+}
+
 // Ours tells whether this StatefulSetDrain has protected the claim, or made it to take over a volume.
-func Ours(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClaim) bool {
-	return d.UID != "" && c.Annotations[cachev1alpha1.AnnotationProtected] == string(d.UID)
+func Ours(d *cachev1alpha1.StatefulSetDrain, c metav1.Object) bool {
+	return d.UID != "" && c.GetAnnotations()[cachev1alpha1.AnnotationProtected] == string(d.UID)
 }
 
 func hasTemplate(set *appsv1.StatefulSet, name string) bool {
@@ -84,12 +92,12 @@ func planClaim(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClai
 		return claims.Claim{}, false
 	}
 	out := read.Claim(c, is.Ordinal, is.Aside, names.Aside(names.Of(d.Spec.StatefulSetName, is.Template, is.Ordinal), c.UID))
-	out.Template, out.Protected = is.Template, Ours(d, c)
+	out.Template, out.Protected = is.Template, Ours(d, c) || left(d, c)
 	out.Created = c.CreationTimestamp.Time
 	if c.DeletionTimestamp != nil {
 		out.DeletedAt = c.DeletionTimestamp.Time
 	}
-	out.Labelled = c.Labels[cachev1alpha1.LabelStatefulSetDrain] == d.Name
+	out.Labelled = c.Labels[cachev1alpha1.LabelStatefulSetDrain] == d.Name && !left(d, c) // a claim that was left gets our UID, too
 	for _, ref := range c.OwnerReferences {
 		out.OwnedByPod = out.OwnedByPod || ref.Kind == "Pod" && ref.Name == names.Pod(d.Spec.StatefulSetName, is.Ordinal)
 		out.OwnedBySet = out.OwnedBySet || ref.Kind == "StatefulSet" && ref.Name == d.Spec.StatefulSetName
