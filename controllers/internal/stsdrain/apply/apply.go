@@ -74,7 +74,8 @@ func (a *Applier) Apply(ctx context.Context, s *observe.State, p *stsdrain.Plan,
 			}
 		},
 		After: func(step action.Action, err error) {
-			if err != nil || action.KindOf(step).ReadsAgain {
+			_, drains := step.(action.CreateDrain) // spec.parallelism counts this Job, too
+			if err != nil || drains || action.KindOf(step).ReadsAgain {
 				r.view = nil
 			}
 		},
