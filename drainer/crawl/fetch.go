@@ -114,6 +114,7 @@ type portion struct {
 	keys    []byte // of listed, one after the other
 	size    int64  // of the items, as far as the list has it
 	request []byte
+	asked   int64 // when it was asked for, in Unix seconds
 	items   []item.Item
 	values  []byte // of items, one after the other
 	ends    []int  // the ends of the values
@@ -144,6 +145,7 @@ func (p *portion) add(e *Entry) {
 func (f *Fetcher) fetch(ctx context.Context, p *portion) error {
 	return f.Ask(ctx, func(c *memcache.Conn) error {
 		p.ask()
+		p.asked = time.Now().Unix()
 		// Memcached answers before it has read all requests, so writing and reading go on at the same time.
 		sent := make(chan error, 1)
 		go func() { sent <- c.Send(p.request) }()
@@ -180,7 +182,7 @@ func (p *portion) take(c *memcache.Conn, behind func() int64) (err error) {
 			if p.values, found, err = c.AppendFetched(&v, p.values); err != nil {
 				return err
 			}
-			set(&p.items[i], &v, found, e, time.Now().Unix(), behind())
+			set(&p.items[i], &v, found, e, p.asked, time.Now().Unix(), behind())
 		}
 		p.ends = append(p.ends, len(p.values))
 	}
@@ -192,8 +194,9 @@ func (p *portion) take(c *memcache.Conn, behind func() int64) (err error) {
 	return nil
 }
 
-// set records memcached's answer.
-func set(it *item.Item, v *memcache.Value, found bool, listed *listed, now, behind int64) {
+// set records memcached's answer. The last access counts from the request, since the answer may be read much
+// later, and an item must not seem to be used after a flush.
+func set(it *item.Item, v *memcache.Value, found bool, listed *listed, asked, now, behind int64) {
 	its := now - behind // its clock
 	if !found {
 		const exact = 2 // it was asked for in whole seconds
@@ -205,7 +208,7 @@ func set(it *item.Item, v *memcache.Value, found bool, listed *listed, now, behi
 	}
 	it.Flags, it.CAS, it.BinaryKey = v.Flags, v.CAS, v.BinaryKey
 	it.ExpireAt = v.ExpireAt(listed.expireAt, its)
-	it.LastAccess = now - v.Idle // it may have been stored after it was listed
+	it.LastAccess = asked - v.Idle // it may have been stored after it was listed
 	if v.Outdated() {
 		it.State = item.Invalidated
 	}

@@ -299,6 +299,7 @@ func (s *stream) askFor(asks []ask, keys []byte, from int) error {
 		}
 		from = a.end
 	}
+	asked := time.Now().Unix()
 	sent := make(chan error, 1)
 	go func() { sent <- s.asked.Send(s.request) }()
 	for i, a := range readable {
@@ -309,7 +310,7 @@ func (s *stream) askFor(asks []ask, keys []byte, from int) error {
 			v, err = s.asked.Fetched()
 		}
 		if err == nil && v != nil {
-			err = s.answered(keys[starts[i]:a.end], a.expireAt, v)
+			err = s.answered(keys[starts[i]:a.end], a.expireAt, asked, v)
 		}
 		if err != nil {
 			s.asked.Close()
@@ -319,9 +320,9 @@ func (s *stream) askFor(asks []ask, keys []byte, from int) error {
 	return <-sent
 }
 
-// answered adds memcached's own answer.
-func (s *stream) answered(key []byte, expireAt int64, v *memcache.Value) error {
-	now := s.image.Clock + time.Now().Unix() - s.image.NodeClock
+// answered adds memcached's own answer to a request of that time.
+func (s *stream) answered(key []byte, expireAt, asked int64, v *memcache.Value) error {
+	now := s.image.Clock + asked - s.image.NodeClock
 	it := item.Item{Key: key, Value: v.Data, Flags: v.Flags, CAS: v.CAS, BinaryKey: v.BinaryKey,
 		ExpireAt: v.ExpireAt(expireAt, now), LastAccess: now - v.Idle}
 	if v.Outdated() {

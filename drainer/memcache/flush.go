@@ -75,7 +75,7 @@ func (f Flushes) Since(before Flushes) bool {
 	return f.effective != 0 && (f.effective != before.effective || f.ordered > before.ordered)
 }
 
-// Removes tells whether the last flush removes an item that was last used at that time, in Unix seconds.
+// Removes tells whether the last flush may have removed an item that was last used at that time, in Unix seconds.
 func (f Flushes) Removes(accessed int64) bool { return isFlushed(accessed, f.at) }
 
 // lastFlush asks for the server's clock and the time of its last flush; 0 for never.
@@ -100,9 +100,15 @@ func (w *Writer) flushedAt(at int64) int64 {
 	}
 }
 
-// isFlushed tells whether a flush removes an item with that last access. Both are in Unix seconds; flushed is
-// 0 for no flush.
-func isFlushed(accessed, flushed int64) bool { return flushed != 0 && accessed <= flushed }
+// isFlushed tells whether a flush may have removed an item with that last access. Both are in Unix seconds;
+// flushed is 0 for no flush.
+func isFlushed(accessed, flushed int64) bool {
+	// Each is a difference of whole seconds of two clocks, counted from a third one. So accessed may be less
+	// than a second too late, and flushed less than two too early. A value that was flushed must not come back;
+	// one that was stored within these seconds may be lost.
+	const inexact = 2
+	return flushed != 0 && accessed <= flushed+inexact
+}
 
 // takeBack deletes those items of a batch that were flushed, and may have been added after the flush. Values
 // that a client has stored since stay.

@@ -12,6 +12,12 @@ import (
 // before the server gets it. If before returns false, the connection breaks.
 func Between(tb testing.TB, server string, before func(sent []byte) bool) (address string) {
 	tb.Helper()
+	return BothWays(tb, server, before, func([]byte) {})
+}
+
+// BothWays also calls after with each piece of the answers, before the client gets it.
+func BothWays(tb testing.TB, server string, before func(sent []byte) bool, after func(answered []byte)) (address string) {
+	tb.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -34,7 +40,10 @@ func Between(tb testing.TB, server string, before func(sent []byte) bool) (addre
 			}
 			copies.Go(func() {
 				defer client.Close()
-				_, _ = io.Copy(client, conn)
+				_, _ = io.Copy(writer(func(answered []byte) (int, error) {
+					after(answered)
+					return client.Write(answered)
+				}), conn)
 			})
 			copies.Go(func() {
 				defer conn.Close()
@@ -57,3 +66,7 @@ func Between(tb testing.TB, server string, before func(sent []byte) bool) (addre
 	})
 	return listener.Addr().String()
 }
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }

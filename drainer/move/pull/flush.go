@@ -2,7 +2,6 @@ package pull
 
 import (
 	"bytes"
-	"time"
 
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/ringchange"
@@ -47,7 +46,7 @@ func (l *Lane) begin() {
 // sendsCopy records a copy.
 func (l *Lane) sendsCopy(m *move) {
 	value := m.fetched.Value
-	l.copies = append(l.copies, copied{key: m.key, value: value[:len(value)-len("\r\n")], flags: m.fetched.Flags, accessed: time.Now().Unix() - m.fetched.Idle})
+	l.copies = append(l.copies, copied{key: m.key, value: value[:len(value)-len("\r\n")], flags: m.fetched.Flags, accessed: m.accessed})
 	m.copied = len(l.copies)
 }
 

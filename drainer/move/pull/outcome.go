@@ -3,7 +3,6 @@ package pull
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/ringchange"
@@ -41,10 +40,12 @@ func (l *Lane) heard(m *move, answer []byte) error {
 // fetch takes the item. An item that can't be moved counts as absent, so its lease is given back.
 func (l *Lane) fetch(m *move, result ringchange.Result, answer []byte) ringchange.Code {
 	k := m.key
-	switch fetched, lives := m.request.Fetched(answer); {
+	fetched, lives := m.request.Fetched(answer)
+	m.accessed = l.asked - fetched.Idle
+	switch {
 	case result.Code == ringchange.Leased:
 		return ringchange.Absent // it expires soon
-	case result.Code == ringchange.Found && lives && l.now[ringchange.New].Removes(time.Now().Unix()-fetched.Idle):
+	case result.Code == ringchange.Found && lives && l.now[ringchange.New].Removes(m.accessed):
 		l.outdated = append(l.outdated, copied{key: k, cas: result.CAS})
 		k.Outcome = Flushed
 		return ringchange.Absent

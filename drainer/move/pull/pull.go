@@ -67,6 +67,9 @@ type Lane struct {
 
 	moves    []move
 	requests [2][]byte
+	// asked is when the requests of the present step were made, in Unix seconds. An answer may be read much
+	// later, so the times in it count from then: an item must not seem to be used after a flush.
+	asked int64
 	flushing
 }
 
@@ -78,6 +81,8 @@ type move struct {
 	asked   ringchange.Place // the owner that has to answer
 	request ringchange.Request
 	fetched ringchange.Fetched
+	// accessed is when it was last used, in Unix seconds.
+	accessed int64
 	// copied is the index of its copy among the lane's, counted from 1; 0 if there is none.
 	copied int
 }
@@ -119,6 +124,7 @@ func (l *Lane) Move(keys []Key) error {
 
 // round makes one step of each key.
 func (l *Lane) round() error {
+	l.asked = time.Now().Unix()
 	for p := range l.requests {
 		if l.requests[p] = l.requests[p][:0]; cap(l.requests[p]) > mostKept {
 			l.requests[p] = nil
