@@ -20,6 +20,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/statefulsets/resp"
+	"example.com/memcached-operator/test/tier"
 )
 
 // system is one of the samples of a StatefulSetDrain: servers with data, and a drainer.
@@ -37,7 +38,9 @@ type system interface {
 const elements = 300
 
 func TestNothingOfRedisIsLostWhenItIsScaledDown(t *testing.T) { losesNothing(t, redis{}) }
+
 func TestNothingOfASpoolIsLostWhenItIsScaledDown(t *testing.T) {
+	tier.Second(t, "TestNothingOfRedisIsLostWhenItIsScaledDown")
 	losesNothing(t, spool{})
 }
 
