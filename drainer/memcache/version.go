@@ -41,12 +41,13 @@ func numbersOf(version string) []int {
 }
 
 // DialMember connects to a member, as DialContext does, and also returns its version.
-func (d Dialer) DialMember(ctx context.Context, network, address string) (conn net.Conn, version string, err error) {
-	if conn, err = d.connect(ctx, network, address); err != nil {
+func (d Dialer) DialMember(ctx context.Context, network, address string) (net.Conn, string, error) {
+	conn, err := d.connect(ctx, network, address)
+	if err != nil {
 		return nil, "", err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	version, err = d.askMember(conn)
+	version, err := d.askMember(conn)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}

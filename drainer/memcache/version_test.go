@@ -2,6 +2,7 @@ package memcache_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -94,4 +95,32 @@ func listen(t *testing.T, serve func(c net.Conn)) (address string) {
 		}
 	}()
 	return l.Addr().String()
+}
+
+// A dial that is given up at the moment at which the member hangs up ends with an error.
+func TestADialEndsAsTheMemberHangsUp(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	giveUp := make(chan context.CancelFunc, 1)
+	defer close(giveUp)
+	go func() {
+		for cancel := range giveUp {
+			if conn, err := listener.Accept(); err == nil {
+				conn.Close()
+			}
+			cancel()
+		}
+	}()
+	for range 5000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		giveUp <- cancel
+		if conn, _, err := (memcache.Dialer{}).DialMember(ctx, "tcp", listener.Addr().String()); err == nil {
+			conn.Close()
+			t.Fatal("a member that says nothing was taken for one")
+		}
+	}
 }
