@@ -7,10 +7,14 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/test/wait"
 )
 
 // SetReplaySource replaces replaySource.
 func SetReplaySource(with func(context.Context, item.Source) item.Source) { replaySource = with }
+
+// CountHoweverLong lets a member count what it has saved, however busy the machine is.
+func CountHoweverLong() { maxCount = wait.Long }
 
 // SetHangClock replaces the clock by which memcached is judged to hang: next returns after a second. told is
 // called when memcached is sent a request (pending), and when it has answered.

@@ -140,8 +140,8 @@ func (m *manifest) untouched() (bool, error) {
 	return !m.Fresh && err == nil && m.Previous != nil && meta.StopTime == m.Previous.StopTime, nil
 }
 
-// maxCount bounds how much of the pod's grace period counting may take.
-const maxCount = 2 * time.Second
+// maxCount bounds how much of the pod's grace period counting may take. Tests replace it.
+var maxCount = 2 * time.Second
 
 // finish is called after memcached's end. It brings everything to the disk and records the state of the file,
 // which holds in any boot: it is saved, or it is as the crash left it.

@@ -48,6 +48,7 @@ const (
 
 // stepIn does what the variables say.
 func stepIn() {
+	member.CountHoweverLong()
 	if n, err := strconv.Atoi(os.Getenv(strings.TrimSuffix(stallAt, "="))); err == nil {
 		member.SetReplaySource(func(ctx context.Context, s item.Source) item.Source {
 			return &stalled{s, n, func() {
