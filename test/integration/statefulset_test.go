@@ -22,6 +22,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/operator"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 const queue = "queue"
@@ -489,8 +490,20 @@ func TestAnOperatorThatDiesInADrainContinuesIt(t *testing.T) {
 
 // A person took the finalizer off, or a backup of etcd brought the claims back alone.
 func TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne(t *testing.T) {
-	for _, next := range []string{queue, "next"} {
-		t.Run(next, func(t *testing.T) {
+	for name, test := range map[string]struct {
+		next string
+		// meanwhile is called while there is no StatefulSetDrain.
+		meanwhile func(w *world)
+	}{
+		"the same name": {queue, func(*world) {}},
+		"another name":  {"next", func(*world) {}},
+		"the same name, and the claim is deleted": {queue, deleteAside},
+		"another name, and the claim is deleted":  {"next", deleteAside},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.next == queue {
+				tier.Second(t, "TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne")
+			}
 			w := queueWorld(t)
 			kubes.Play(w.namespace, player.Hang)
 			w.scaleQueue(2)
@@ -498,8 +511,9 @@ func TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne(t *testing.
 			w.stopOperator()
 			w.change(queueDrain(queue), `{"metadata":{"finalizers":null}}`)
 			w.delete(queueDrain(queue))
+			test.meanwhile(w)
 			w.startOperator()
-			w.create(queueDrain(next))
+			w.create(queueDrain(test.next))
 			kubes.Play(w.namespace, allMoved)
 			w.eventually("its volume is drained", func() error {
 				if got := w.queueClaims(); !slices.Equal(got, []string{"data-queue-0", "data-queue-1"}) {
@@ -508,6 +522,15 @@ func TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne(t *testing.
 				return nil
 			})
 		})
+	}
+}
+
+// deleteAside deletes the claim that the departed member's volume was set aside to.
+func deleteAside(w *world) {
+	for _, claim := range w.queueClaims() {
+		if strings.Contains(claim, "aside") {
+			w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claim}})
+		}
 	}
 }
 

@@ -177,6 +177,12 @@ func (r *Reader) see(kind schema.GroupVersionKind, own []string) {
 	r.Seen.Note(r.key(), kind.Kind, own)
 }
 
+// Remember remembers claims that no cache finds for the owner: a live read looks for them by their names until they
+// are gone.
+func (r *Reader) Remember(unlabelled []corev1.PersistentVolumeClaim) {
+	r.see(kindClaims, namesOf(unlabelled, r.Owns))
+}
+
 // gone forgets names that no object has.
 func (r *Reader) gone(kind schema.GroupVersionKind, names ...string) {
 	r.Seen.Gone(r.key(), kind.Kind, names...)

@@ -139,6 +139,9 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 	for i := range found.Unlabelled {
 		now.unlabelled, now.what = append(now.unlabelled, found.Unlabelled[i].Name), "" // until they have the label
 	}
+	if len(s.Others) == 0 { // else they may be another's
+		s.Reader.Remember(found.Unlabelled) // one that is deleted gets no label any more
+	}
 	r.Looked.kept.Use(key, func(l *looked) { *l = now })
 	s.remember(now.foreign)
 	return found, nil
