@@ -55,9 +55,10 @@ type StatefulSetDrainReconciler struct {
 	Unlabelled *read.Unlabelled
 	// Namespaces are those that the manager watches; none for all.
 	Namespaces []string
-	// Events records events for people.
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	// Events records events for people, Metrics counts.
+	Events  events.EventRecorder
+	Metrics *Metrics
+	Clock   clock.PassiveClock
 
 	objects    observe.Objects
 	target     *target.Watches
@@ -101,6 +102,7 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 	p := stsdrain.Decide(&in)
 	applier := &apply.Applier{Client: r.Client, Reader: reader, Events: r.Events, Clock: r.Clock, Made: &r.made}
 	done, applyErr := applier.Apply(ctx, s, &p, template)
+	r.count(s, &done)
 	statusErr := r.writeStatus(ctx, s, &in, &p, &done, applyErr)
 	return r.result(s, &p, applyErr, statusErr)
 }
@@ -207,6 +209,7 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 		return err
 	}
 	r.announce(before, s.Drain)
+	r.Metrics.DrainStatusWritten(&before.Status, &s.Drain.Status, p.Drains)
 	return nil
 }
 
@@ -283,6 +286,7 @@ func (r *StatefulSetDrainReconciler) SetupWithManager(mgr ctrl.Manager, options 
 	if r.objects, err = observe.NewObjects(mgr, r.Namespaces...); err != nil {
 		return err
 	}
+	r.Metrics.WithClaimsOf(r.objects)
 	r.target = target.New(r.Clients, r.wakes.now)
 	r.progress = ask.NewLogs(ask.LogOptions[observe.Progress]{
 		Read: ask.ReadLogs(r.Clients, observe.ParseProgress), Changed: r.wakes.now,
