@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -84,9 +83,8 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 	if err := r.Get(ctx, req.NamespacedName, d); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
-			err = r.sayWhatIsLeft(ctx, req.NamespacedName)
 		}
-		return ctrl.Result{}, err
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	reader := r.reader()
 	s, err := reader.Observe(ctx, d)
@@ -147,24 +145,6 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.made.Forget(key)
 	r.dryRuns.Forget(key)
 	r.refused.Forget(key)
-}
-
-// sayWhatIsLeft records an event on each deleted claim that a StatefulSetDrain has left with the
-// finalizer, unless another one of its StatefulSet takes it up.
-func (r *StatefulSetDrainReconciler) sayWhatIsLeft(ctx context.Context, gone client.ObjectKey) error {
-	var list corev1.PersistentVolumeClaimList
-	if err := r.objects.List(ctx, &list, client.InNamespace(gone.Namespace), client.MatchingLabels{cachev1alpha1.LabelStatefulSetDrain: gone.Name}); err != nil {
-		return err
-	}
-	for i := range list.Items {
-		c := &list.Items[i]
-		if c.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) || len(r.drainsOf(ctx, client.ObjectKeyFromObject(c))) > 0 {
-			continue
-		}
-		r.Events.Eventf(c, nil, corev1.EventTypeWarning, "StatefulSetDrainGone", "Reconcile", "StatefulSetDrain %s is gone, and nothing drains this claim: "+
-			"create it again, or take the finalizer %s off to give the data up", gone.Name, cachev1alpha1.ClaimFinalizer)
-	}
-	return nil
 }
 
 // unobserved ends a reconcile that could not read everything.
@@ -298,6 +278,10 @@ func (r *StatefulSetDrainReconciler) SetupWithManager(mgr ctrl.Manager, options 
 	r.Client = write.Logged(r.Client)
 	if options.RateLimiter == nil {
 		options.RateLimiter = newBackoff()
+	}
+	left := &orphans{Client: r.Client, Live: r.Live, Unlabelled: r.Unlabelled, Events: r.Events, Clock: r.Clock}
+	if err := left.setUp(mgr, options); err != nil {
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("statefulsetdrain").

@@ -202,9 +202,19 @@ func TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther(t *t
 	if err := w.stsDrainIs("False", "Draining"); err != nil {
 		t.Error(err)
 	}
+	w.metricsAre(map[string]float64{
+		"members_wanted StatefulSetDrain queue": 1, "drains_open StatefulSetDrain queue Waiting": 1, "claims_held StatefulSetDrain queue": 2,
+		"condition StatefulSetDrain queue Draining Progressing": 1,
+	})
 	kubes.Play(w.namespace, allMoved)
 	w.wantClaims("only the survivor's claim is left", "data-queue-0")
 	w.eventually("all is well", func() error { return w.stsDrainIs("True", "Ready") })
+	w.metricsAre(map[string]float64{
+		"drains_total StatefulSetDrain Drained": 2, "drains_total StatefulSetDrain Failed": 0, "claims_released_total StatefulSetDrain Drained": 2,
+		"drain_duration_seconds StatefulSetDrain": 2, "drain_phase_duration_seconds StatefulSetDrain Waiting": 2,
+		"drain_phase_duration_seconds StatefulSetDrain Adding": 2, "drain_phase_duration_seconds StatefulSetDrain Releasing": 2,
+		"claims_held StatefulSetDrain queue": 0, "drains_open StatefulSetDrain queue Waiting": 0,
+	})
 	if got := w.results(); !slices.Equal(got, []string{"1 Drained", "2 Drained"}) {
 		t.Errorf("results %v", got)
 	}
@@ -264,6 +274,7 @@ func TestADrainWhoseReceiptIsFalseFailsWithTheDrainersWords(t *testing.T) {
 		}
 		return nil
 	})
+	w.metricsAre(map[string]float64{"drains_total StatefulSetDrain Failed": 1, "drains_open StatefulSetDrain queue Failed": 1})
 	claims := w.queueClaims()
 	kubes.Play(w.namespace, allMoved)
 	for _, name := range claims {
@@ -511,6 +522,9 @@ func TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne(t *testing.
 	}
 }
 
+// nothingDrains are words of the event on a deleted claim that belongs to nothing.
+const nothingDrains = "it belongs to no Memcached and to no StatefulSetDrain, so nothing drains it"
+
 func TestADeletedClaimThatAStatefulSetDrainHasLeftSaysWhatKeepsIt(t *testing.T) {
 	w := queueWorld(t)
 	w.stopOperator()
@@ -518,7 +532,29 @@ func TestADeletedClaimThatAStatefulSetDrainHasLeftSaysWhatKeepsIt(t *testing.T) 
 	w.delete(queueDrain(queue))
 	w.startOperator()
 	w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-queue-1"}})
-	w.eventually("an event says it", func() error { return w.saidOf("data-queue-1", "StatefulSetDrain queue is gone") })
+	w.eventually("an event says it", func() error { return w.saidOf("data-queue-1", nothingDrains) })
+}
+
+// The finalizer came by the StatefulSet's claim template, and no StatefulSetDrain was ever made.
+func TestADeletedClaimThatNothingDrainsSaysWhatKeepsIt(t *testing.T) {
+	w := newWorld(t)
+	claim := claimTemplate("data-queue-0")
+	claim.Finalizers = []string{cachev1alpha1.ClaimFinalizer}
+	w.create(&claim)
+	w.delete(&claim)
+	w.eventually("an event says it", func() error { return w.saidOf(claim.Name, nothingDrains) })
+	w.stopOperator()
+	w.forgetEvents()
+	w.startOperator()
+	w.eventually("an operator that starts says it, too", func() error { return w.saidOf(claim.Name, nothingDrains) })
+}
+
+// forgetEvents deletes the events of the namespace.
+func (w *world) forgetEvents() {
+	w.Helper()
+	if err := admin.DeleteAllOf(w.Context(), &eventsv1.Event{}, client.InNamespace(w.namespace)); err != nil {
+		w.Fatal(err)
+	}
 }
 
 // saidOf returns nil if an event on the claim has these words.
