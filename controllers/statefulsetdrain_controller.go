@@ -58,6 +58,11 @@ type StatefulSetDrainReconciler struct {
 	Events  events.EventRecorder
 	Metrics *Metrics
 	Clock   clock.PassiveClock
+	// Installation is the name of this installation of the operator: it manages the StatefulSetDrains that
+	// no other installation has. Without a name it ignores other installations.
+	Installation string
+
+	installations remembered.Installations
 
 	objects    observe.Objects
 	target     *target.Watches
@@ -83,8 +88,14 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 	if err := r.Get(ctx, req.NamespacedName, d); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
+			r.installations.Forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	mine, look, err := r.installed().manages(ctx, d, d.DeletionTimestamp != nil)
+	if err != nil || !mine {
+		r.forget(req.NamespacedName)
+		return leftAlone(look, err)
 	}
 	reader := r.reader()
 	s, err := reader.Observe(ctx, d)
@@ -96,6 +107,7 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 		return r.unobserved(ctx, d, read.Refuse("the watches of StatefulSet %s and of its pods have not begun; the operator's log says why", d.Spec.StatefulSetName))
 	}
 	template := r.templateRefused(ctx, s)
+	s.AtMost(look)
 	in := s.Input(template)
 	p := stsdrain.Decide(&in)
 	applier := &apply.Applier{Client: r.Client, Reader: reader, Events: r.Events, Clock: r.Clock, Made: &r.made}
@@ -133,7 +145,7 @@ func (r *StatefulSetDrainReconciler) templateRefused(ctx context.Context, s *obs
 // Watched is how many watches of StatefulSets, and of their pods, are open.
 func (r *StatefulSetDrainReconciler) Watched() int { return r.target.Watched() }
 
-// forget forgets a StatefulSetDrain that is gone.
+// forget forgets a StatefulSetDrain that is gone, or that another installation manages.
 func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.target.Forget(key)
 	r.progress.Forget(key)
@@ -169,7 +181,7 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 	}
 	key := client.ObjectKeyFromObject(s.Drain)
 	input := &status.Input{
-		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s),
+		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), OtherOperator: r.installed().other(s.Drain),
 		Rows: show.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
 	}
 	switch {
@@ -285,7 +297,8 @@ func (r *StatefulSetDrainReconciler) SetupWithManager(mgr ctrl.Manager, options 
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("statefulsetdrain").
-		For(&cachev1alpha1.StatefulSetDrain{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, deletionBegan))).
+		For(&cachev1alpha1.StatefulSetDrain{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletionBegan))).
 		Watches(&cachev1alpha1.StatefulSetDrain{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](r.objects, &corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
 		WatchesRawSource(source.Kind[client.Object](r.objects, &batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
