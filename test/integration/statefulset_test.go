@@ -347,6 +347,48 @@ func TestATemplateThatTheAPIServerRefusesIsSaidBeforeTheFirstDrain(t *testing.T)
 	w.eventually("so is an expression", func() error { return w.stsDrainCondition("Degraded", "True", "ReceiptRuleInvalid") })
 }
 
+func TestAJobThatNeverRanTakesTheCorrectedTemplate(t *testing.T) {
+	w := queueWorld(t)
+	kubes.Play(w.namespace, allMoved)
+	kubes.HoldDrainers(w.namespace, true) // as if the image could not be pulled
+	w.scaleQueue(2)
+	madeWith := func(image string) func() error {
+		return func() error {
+			var jobs batchv1.JobList
+			w.list(&jobs)
+			for i := range jobs.Items {
+				if is := jobs.Items[i].Spec.Template.Spec.Containers[0].Image; is == image {
+					return nil
+				}
+			}
+			return fmt.Errorf("none of %d Jobs has image %s", len(jobs.Items), image)
+		}
+	}
+	w.eventually("a Job is made", madeWith("drain"))
+	w.change(queueDrain(queue), `{"spec":{"template":{"spec":{"containers":[{"name":"drainer","image":"corrected"}]}}}}`)
+	w.eventually("it is made anew", madeWith("corrected"))
+	kubes.HoldDrainers(w.namespace, false)
+	w.wantClaims("the member is drained", "data-queue-0", "data-queue-1")
+}
+
+func TestADrainEndsWhoseClaimIsDeletedMeanwhile(t *testing.T) {
+	w := queueWorld(t)
+	kubes.Play(w.namespace, player.Hang)
+	w.scaleQueue(2)
+	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+	job, err := w.runningDrain(2, "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounted := job.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
+	w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: mounted}})
+	kubes.Play(w.namespace, allMoved)
+	w.wantClaims("the claim goes", "data-queue-0", "data-queue-1")
+	if got := w.results(); !slices.Equal(got, []string{"2 Drained"}) {
+		t.Errorf("results %v", got)
+	}
+}
+
 func TestARetainedMemberReturnsWithItsData(t *testing.T) {
 	w := queueWorld(t, func(_ *appsv1.StatefulSet, d *cachev1alpha1.StatefulSetDrain) {
 		d.Spec.Policy = cachev1alpha1.PolicyRetain
