@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -12,38 +13,73 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/installation"
 	"example.com/memcached-operator/controllers/internal/observe"
+	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
-// manages tells whether this installation of the operator manages the Memcached, and after what
-// time to look again; 0 if an event will come. It writes the question or answer for another
-// installation.
-func (r *MemcachedReconciler) manages(ctx context.Context, cluster *cachev1alpha1.Memcached) (bool, time.Duration, error) {
-	if r.Installation == "" || cluster.UID == "" {
+// installed is this installation of the operator, for one kind of objects.
+type installed struct {
+	client.Client
+	Clock clock.PassiveClock
+	// name of the installation; without one it ignores the others.
+	name  string
+	known *remembered.Installations
+}
+
+// manages tells whether this installation manages the object, and after what time to look again; 0 if an
+// event will come. It writes the question or answer for another installation. With claimed, this
+// installation's name need not be written now.
+func (i *installed) manages(ctx context.Context, object client.Object, claimed bool) (bool, time.Duration, error) {
+	if i.name == "" || object.GetUID() == "" {
 		return true, 0, nil
 	}
-	seen := r.seenInstallations(cluster)
-	step, wait := installation.Next(r.Installation, seen)
-	if step == installation.Claim && (observe.Paused(cluster) || cluster.DeletionTimestamp != nil || managesWithFinalizer(cluster)) {
+	seen := i.seen(object)
+	step, wait := installation.Next(i.name, seen)
+	if step == installation.Claim && claimed {
 		return true, 0, nil
 	}
-	before := cluster.DeepCopy()
-	if !installation.Write(r.Installation, step, cluster) {
+	before := object.DeepCopyObject().(client.Object)
+	if !installation.Write(i.name, step, object) {
 		return step.Manages(), wait, nil
 	}
 	ctx = write.Because(ctx, step.Because(seen))
-	err := r.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cachev1alpha1.ManagedBy))
+	err := i.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cachev1alpha1.ManagedBy))
 	if err != nil {
-		before.DeepCopyInto(cluster)
+		object.SetAnnotations(before.GetAnnotations())
 		return false, retryAfter(0), client.IgnoreNotFound(err)
 	}
-	step, wait = installation.Next(r.Installation, r.seenInstallations(cluster))
+	step, wait = installation.Next(i.name, i.seen(object))
 	return step.Manages(), wait, nil
 }
 
-// seenInstallations is what the Memcached says about its installations of the operator, and for how
-// long.
-func (r *MemcachedReconciler) seenInstallations(cluster *cachev1alpha1.Memcached) installation.Seen {
-	return installation.See(cluster, r.installations.UnchangedFor(cluster, r.Clock.Now()))
+// seen is what the object says about its installations of the operator, and for how long.
+func (i *installed) seen(object client.Object) installation.Seen {
+	return installation.See(object, i.known.UnchangedFor(object, i.Clock.Now()))
+}
+
+// other is another installation that would manage the object if this one didn't; empty if none is known.
+func (i *installed) other(object client.Object) string {
+	seen := installation.See(object, 0)
+	if seen.Question == nil || seen.Question.By == i.name || seen.Operator != i.name {
+		return ""
+	}
+	return seen.Question.By
+}
+
+// leftAlone ends the reconcile of an object that another installation manages or may manage.
+func leftAlone(look time.Duration, err error) (ctrl.Result, error) {
+	if err != nil && !passes(err) {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: look}, nil
+}
+
+func (r *MemcachedReconciler) installed() *installed {
+	return &installed{Client: r.Client, Clock: r.Clock, name: r.Installation, known: &r.installations}
+}
+
+// manages tells whether this installation manages the Memcached.
+func (r *MemcachedReconciler) manages(ctx context.Context, cluster *cachev1alpha1.Memcached) (bool, time.Duration, error) {
+	return r.installed().manages(ctx, cluster, observe.Paused(cluster) || cluster.DeletionTimestamp != nil || managesWithFinalizer(cluster))
 }
 
 // managesWithFinalizer tells whether the cluster is about to get its finalizer. That write also has
@@ -60,18 +96,9 @@ func (r *MemcachedReconciler) leaveAlone(key client.ObjectKey, look time.Duratio
 	r.certificates.Forget(key)
 	r.turns().StandAside(key)
 	r.routerTurns().StandAside(key)
-	if err != nil && !passes(err) {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: look}, nil
+	return leftAlone(look, err)
 }
 
-// otherInstallation is another installation that would manage the Memcached if this one didn't;
-// empty if none is known.
-func (r *MemcachedReconciler) otherInstallation(cluster *cachev1alpha1.Memcached) string {
-	seen := installation.See(cluster, 0)
-	if seen.Question == nil || seen.Question.By == r.Installation || seen.Operator != r.Installation {
-		return ""
-	}
-	return seen.Question.By
+func (r *StatefulSetDrainReconciler) installed() *installed {
+	return &installed{Client: r.Client, Clock: r.Clock, name: r.Installation, known: &r.installations}
 }

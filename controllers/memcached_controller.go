@@ -202,7 +202,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err != nil {
 		return r.unobserved(ctx, cluster, err)
 	}
-	seen, p := &outcome{State: state, other: r.otherInstallation(cluster)}, state.Plan()
+	seen, p := &outcome{State: state, other: r.installed().other(cluster)}, state.Plan()
 	seen.Waits.AtMost(look)
 	if observe.Paused(cluster) {
 		r.turns().StandAside(req.NamespacedName)

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -55,9 +54,15 @@ type StatefulSetDrainReconciler struct {
 	Unlabelled *read.Unlabelled
 	// Namespaces are those that the manager watches; none for all.
 	Namespaces []string
-	// Events records events for people.
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
+	// Events records events for people, Metrics counts.
+	Events  events.EventRecorder
+	Metrics *Metrics
+	Clock   clock.PassiveClock
+	// Installation is the name of this installation of the operator: it manages the StatefulSetDrains that
+	// no other installation has. Without a name it ignores other installations.
+	Installation string
+
+	installations remembered.Installations
 
 	objects    observe.Objects
 	target     *target.Watches
@@ -83,9 +88,14 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 	if err := r.Get(ctx, req.NamespacedName, d); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
-			err = r.sayWhatIsLeft(ctx, req.NamespacedName)
+			r.installations.Forget(req.NamespacedName)
 		}
-		return ctrl.Result{}, err
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	mine, look, err := r.installed().manages(ctx, d, d.DeletionTimestamp != nil)
+	if err != nil || !mine {
+		r.forget(req.NamespacedName)
+		return leftAlone(look, err)
 	}
 	reader := r.reader()
 	s, err := reader.Observe(ctx, d)
@@ -97,10 +107,12 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 		return r.unobserved(ctx, d, read.Refuse("the watches of StatefulSet %s and of its pods have not begun; the operator's log says why", d.Spec.StatefulSetName))
 	}
 	template := r.templateRefused(ctx, s)
+	s.AtMost(look)
 	in := s.Input(template)
 	p := stsdrain.Decide(&in)
 	applier := &apply.Applier{Client: r.Client, Reader: reader, Events: r.Events, Clock: r.Clock, Made: &r.made}
 	done, applyErr := applier.Apply(ctx, s, &p, template)
+	r.count(s, &done)
 	statusErr := r.writeStatus(ctx, s, &in, &p, &done, applyErr)
 	return r.result(s, &p, applyErr, statusErr)
 }
@@ -133,7 +145,7 @@ func (r *StatefulSetDrainReconciler) templateRefused(ctx context.Context, s *obs
 // Watched is how many watches of StatefulSets, and of their pods, are open.
 func (r *StatefulSetDrainReconciler) Watched() int { return r.target.Watched() }
 
-// forget forgets a StatefulSetDrain that is gone.
+// forget forgets a StatefulSetDrain that is gone, or that another installation manages.
 func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.target.Forget(key)
 	r.progress.Forget(key)
@@ -145,24 +157,6 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.made.Forget(key)
 	r.dryRuns.Forget(key)
 	r.refused.Forget(key)
-}
-
-// sayWhatIsLeft records an event on each deleted claim that a StatefulSetDrain has left with the
-// finalizer, unless another one of its StatefulSet takes it up.
-func (r *StatefulSetDrainReconciler) sayWhatIsLeft(ctx context.Context, gone client.ObjectKey) error {
-	var list corev1.PersistentVolumeClaimList
-	if err := r.objects.List(ctx, &list, client.InNamespace(gone.Namespace), client.MatchingLabels{cachev1alpha1.LabelStatefulSetDrain: gone.Name}); err != nil {
-		return err
-	}
-	for i := range list.Items {
-		c := &list.Items[i]
-		if c.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) || len(r.drainsOf(ctx, client.ObjectKeyFromObject(c))) > 0 {
-			continue
-		}
-		r.Events.Eventf(c, nil, corev1.EventTypeWarning, "StatefulSetDrainGone", "Reconcile", "StatefulSetDrain %s is gone, and nothing drains this claim: "+
-			"create it again, or take the finalizer %s off to give the data up", gone.Name, cachev1alpha1.ClaimFinalizer)
-	}
-	return nil
 }
 
 // unobserved ends a reconcile that could not read everything.
@@ -187,7 +181,7 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 	}
 	key := client.ObjectKeyFromObject(s.Drain)
 	input := &status.Input{
-		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s),
+		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), OtherOperator: r.installed().other(s.Drain),
 		Rows: show.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
 	}
 	switch {
@@ -207,6 +201,7 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 		return err
 	}
 	r.announce(before, s.Drain)
+	r.Metrics.DrainStatusWritten(&before.Status, &s.Drain.Status, p.Drains)
 	return nil
 }
 
@@ -283,6 +278,7 @@ func (r *StatefulSetDrainReconciler) SetupWithManager(mgr ctrl.Manager, options 
 	if r.objects, err = observe.NewObjects(mgr, r.Namespaces...); err != nil {
 		return err
 	}
+	r.Metrics.WithClaimsOf(r.objects)
 	r.target = target.New(r.Clients, r.wakes.now)
 	r.progress = ask.NewLogs(ask.LogOptions[observe.Progress]{
 		Read: ask.ReadLogs(r.Clients, observe.ParseProgress), Changed: r.wakes.now,
@@ -295,9 +291,14 @@ func (r *StatefulSetDrainReconciler) SetupWithManager(mgr ctrl.Manager, options 
 	if options.RateLimiter == nil {
 		options.RateLimiter = newBackoff()
 	}
+	left := &orphans{Client: r.Client, Live: r.Live, Unlabelled: r.Unlabelled, Events: r.Events, Clock: r.Clock}
+	if err := left.setUp(mgr, options); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("statefulsetdrain").
-		For(&cachev1alpha1.StatefulSetDrain{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, deletionBegan))).
+		For(&cachev1alpha1.StatefulSetDrain{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletionBegan))).
 		Watches(&cachev1alpha1.StatefulSetDrain{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](r.objects, &corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
 		WatchesRawSource(source.Kind[client.Object](r.objects, &batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(drainOf))).

@@ -194,6 +194,10 @@ const (
 	ReasonReceiptRuleInvalid = "ReceiptRuleInvalid"
 )
 
+// ReasonNothingDrains is the reason of an event on a claim that was deleted: our finalizer keeps it, and it
+// belongs to no Memcached and no StatefulSetDrain.
+const ReasonNothingDrains = "NothingDrains"
+
 // Reasons of drains that wait, are held or failed (DrainStatus.Reason). The reason of a failed
 // drainer comes from its receipt.
 const (

@@ -52,9 +52,9 @@ const (
 // the same.
 const MaxAnnotation = 128
 
-// Annotations on Memcacheds.
+// Annotations on Memcacheds and StatefulSetDrains.
 const (
-	// AnnotationOperator names the installation of the operator that manages the Memcached.
+	// AnnotationOperator names the installation of the operator that manages the object.
 	AnnotationOperator = "cache.example.com/operator"
 	// AnnotationOtherOperator is another installation's question whether that installation is
 	// running, and the answer (package installation, JSON).

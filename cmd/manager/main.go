@@ -242,7 +242,8 @@ func run(ctx context.Context, f *flags) error {
 	}
 	drains := &controllers.StatefulSetDrainReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clientset, Namespaces: f.watched(), Unlabelled: unlabelled,
-		Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Clock: clock.RealClock{},
+		Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Metrics: metrics, Clock: clock.RealClock{},
+		Installation: f.installation(),
 	}
 	return start(ctx, mgr, drains, controller.Options{MaxConcurrentReconciles: f.concurrency})
 }

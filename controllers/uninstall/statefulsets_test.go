@@ -163,3 +163,22 @@ func TestTheOwnerOfAClaimDecidesWhetherUninstallReleasesIt(t *testing.T) {
 		}
 	}
 }
+
+// Nothing ever drains such a claim: it is released without a wait for the operator.
+func TestUninstallDoesNotWaitForClaimsThatBelongToNothing(t *testing.T) {
+	for _, deletes := range []bool{false, true} {
+		template := protected("data-queue-0", "queue")
+		template.Labels, template.Annotations = nil, nil
+		left := protected("data-spool-0", "spool")
+		left.Annotations[cachev1alpha1.AnnotationLeaving] = "2026-01-01T00:00:00Z"
+		for _, claim := range []*corev1.PersistentVolumeClaim{template, left} {
+			c, said := run(t, Options{DeleteClusters: deletes}, deleted(claim))
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err == nil {
+				t.Errorf("claim %s has finalizers %v", claim.Name, claim.Finalizers)
+			}
+			if strings.Contains(said, "has not finished") {
+				t.Errorf("it waits for claim %s:\n%s", claim.Name, said)
+			}
+		}
+	}
+}

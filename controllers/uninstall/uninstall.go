@@ -184,7 +184,8 @@ func enumerate(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// underWay names the objects that the operator has yet to release.
+// underWay names the objects that the operator has yet to release. It never releases a claim that belongs
+// to no Memcached and no StatefulSetDrain.
 func (o *Options) underWay(ctx context.Context) ([]string, error) {
 	var names []string
 	owners, err := o.owners(ctx)
@@ -200,12 +201,14 @@ func (o *Options) underWay(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	all, err := o.allOwners(ctx) // after the claims: what a claim belongs to by then is known
 	for i := range claims {
-		if c := &claims[i]; o.DeleteClusters || awaitsDrain(c) {
+		c := &claims[i]
+		if _, drains := ownerOf(all, c); drains && (o.DeleteClusters || awaitsDrain(c)) {
 			names = append(names, "claim "+client.ObjectKeyFromObject(c).String())
 		}
 	}
-	return names, nil
+	return names, err
 }
 
 // awaitsDrain tells whether a claim has to be drained, and no person holds it.

@@ -124,10 +124,10 @@ func TestAnOperatorOfOneNamespaceMayBeGivenTheRightToVolumesAlone(t *testing.T) 
 	for set, want := range map[string][]string{
 		"namespaced=true": nil,
 		"namespaced=true,volumeRole.enabled=true": {
-			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy /ours-volumes",
-			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding /ours-volumes",
-			"rbac.authorization.k8s.io/v1 ClusterRole /ours-volumes-role",
-			"rbac.authorization.k8s.io/v1 ClusterRoleBinding /ours-volumes-rolebinding",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy /ours-volumes.caching",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding /ours-volumes.caching",
+			"rbac.authorization.k8s.io/v1 ClusterRole /ours-volumes-role.caching",
+			"rbac.authorization.k8s.io/v1 ClusterRoleBinding /ours-volumes-rolebinding.caching",
 		},
 	} {
 		got := rendered(t, others(t, set, "crd.install=false"), "")
@@ -141,8 +141,43 @@ func TestAnOperatorOfOneNamespaceMayBeGivenTheRightToVolumesAlone(t *testing.T) 
 		if !slices.Equal(beyond, want) {
 			t.Errorf("%s: got %q, want %q", set, beyond, want)
 		}
-		if role := got["rbac.authorization.k8s.io/v1 ClusterRole /ours-volumes-role"]; role != nil && fmt.Sprint(at(t, role, "rules")) != "[map[apiGroups:[] resources:[persistentvolumes] verbs:[get patch]]]" {
+		if role := got["rbac.authorization.k8s.io/v1 ClusterRole /ours-volumes-role.caching"]; role != nil && fmt.Sprint(at(t, role, "rules")) != "[map[apiGroups:[] resources:[persistentvolumes] verbs:[get patch]]]" {
 			t.Errorf("it gives %v", at(t, role, "rules"))
+		}
+	}
+}
+
+// TestReleasesOfOneNamespaceEachHaveNothingInCommon, whatever their names: Helm refuses an object of another
+// release. A dot may be in a release's name, and not in a namespace's.
+func TestReleasesOfOneNamespaceEachHaveNothingInCommon(t *testing.T) {
+	of := map[string]string{}
+	for _, r := range []release{
+		{name: "ours", namespace: "caching"}, {name: "ours", namespace: "shop"}, {name: "ours-shop", namespace: "caching"},
+		{name: "ours", namespace: "shop-caching"}, {name: "ours.caching", namespace: "shop"},
+	} {
+		r.values = others(t, "namespaced=true,volumeRole.enabled=true,crd.install=false").values
+		for _, hook := range []string{"", "pre-delete"} {
+			got := rendered(t, r, hook)
+			for key, object := range got {
+				if other := of[key]; other != "" {
+					t.Errorf("releases %s and %s/%s both have %s", other, r.namespace, r.name, key)
+				}
+				of[key] = r.namespace + "/" + r.name
+				if !strings.Contains(key, "Binding") {
+					continue
+				}
+				names, policy := "", strings.Contains(key, "Policy")
+				if policy {
+					names = fmt.Sprintf("admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy /%s", at(t, object, "spec", "policyName"))
+				} else {
+					kind := at(t, object, "roleRef", "kind").(string)
+					namespace := map[string]string{"Role": r.namespace}[kind]
+					names = fmt.Sprintf("rbac.authorization.k8s.io/v1 %s %s/%s", kind, namespace, at(t, object, "roleRef", "name"))
+				}
+				if got[names] == nil {
+					t.Errorf("%s names %s, which is not there", key, names)
+				}
+			}
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/operator"
+	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // another starts another installation of the operator, of version b, which watches the same namespace.
@@ -93,6 +95,42 @@ func TestTwoInstallationsOverOneNamespaceReplaceNoMembersByTurns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A cluster-wide installation and one for a namespace drain a StatefulSet's member once, and the one that is left goes on.
+func TestTwoInstallationsOverOneNamespaceDrainAStatefulSetOnce(t *testing.T) {
+	tier.Second(t, "TestTwoInstallationsOverOneNamespaceReplaceNoMembersByTurns")
+	w := queueWorld(t)
+	held := testingclock.NewFakePassiveClock(time.Now())
+	other, journal := w.another(held)
+	kubes.Play(w.namespace, player.Hang)
+	w.scaleQueue(2)
+	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+	job, err := w.runningDrain(2, "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("status names the other one", func() error { return w.stsDrainCondition("Degraded", "True", cachev1alpha1.ReasonOtherOperator) })
+	for _, write := range journal.Writes() {
+		if write.Resource != "statefulsetdrains" {
+			t.Errorf("the other one wrote %s", write)
+		}
+	}
+
+	w.stopOperator()
+	w.eventually("the other one takes over", func() error {
+		held.SetTime(held.Now().Add(time.Minute))
+		_, err := other.Drains.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(queue)})
+		if by := w.stsDrain().Annotations[cachev1alpha1.AnnotationOperator]; by != "tenant/memcached-operator" {
+			return fmt.Errorf("%s manages it: %w", by, err)
+		}
+		return nil
+	})
+	if again, err := w.runningDrain(2, "2"); err != nil || again.UID != job.UID {
+		t.Errorf("another Job drains the member: %v", err)
+	}
+	kubes.Play(w.namespace, allMoved)
+	w.wantClaims("it ends that drain", "data-queue-0", "data-queue-1")
 }
 
 // degradedBy returns nil if status says that another installation is at work here.

@@ -55,22 +55,22 @@ func (w *world) metricsAre(want map[string]float64) {
 func TestMetricsCountEachDrainOnce(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)
-	w.metricsAre(map[string]float64{"members_wanted cache": 3, "members_ready cache": 3, "condition cache Ready Available": 1, "claims_held cache": 0})
+	w.metricsAre(map[string]float64{"members_wanted Memcached cache": 3, "members_ready Memcached cache": 3, "condition Memcached cache Ready Available": 1, "claims_held Memcached cache": 0})
 	kubes.Play(w.namespace, player.Hang)
 	w.scale(1)
 	w.metricsAre(map[string]float64{
-		"drains_open cache Starting": 1, "drains_open cache Waiting": 1, "claims_held cache": 2, "condition cache Draining Draining": 1,
+		"drains_open Memcached cache Starting": 1, "drains_open Memcached cache Waiting": 1, "claims_held Memcached cache": 2, "condition Memcached cache Draining Draining": 1,
 	})
 
 	kubes.Play(w.namespace, player.Succeed(10))
 	w.settled(1)
 	drained := map[string]float64{
-		"drains_total Drained": 2, "claims_released_total Drained": 2,
+		"drains_total Memcached Drained": 2, "claims_released_total Memcached Drained": 2,
 		"drain_items_total added": 20, "drain_added_bytes_total": 2000,
-		"drain_duration_seconds": 2, "drain_phase_duration_seconds Waiting": 2, "drain_phase_duration_seconds Starting": 2,
-		"drain_phase_duration_seconds Connecting": 2, "drain_phase_duration_seconds Adding": 2, "drain_phase_duration_seconds Releasing": 2,
-		"drains_total Failed": 0, "claims_held cache": 0, "oldest_held_claim_age_seconds cache": 0,
-		"drains_open cache Starting": 0, "drains_open cache Waiting": 0, "drains_open cache Releasing": 0,
+		"drain_duration_seconds Memcached": 2, "drain_phase_duration_seconds Memcached Waiting": 2, "drain_phase_duration_seconds Memcached Starting": 2,
+		"drain_phase_duration_seconds Memcached Connecting": 2, "drain_phase_duration_seconds Memcached Adding": 2, "drain_phase_duration_seconds Memcached Releasing": 2,
+		"drains_total Memcached Failed": 0, "claims_held Memcached cache": 0, "oldest_held_claim_age_seconds Memcached cache": 0,
+		"drains_open Memcached cache Starting": 0, "drains_open Memcached cache Waiting": 0, "drains_open Memcached cache Releasing": 0,
 	}
 	w.metricsAre(drained)
 	w.quiet()
@@ -94,7 +94,7 @@ func TestMetricsCountEachDrainOnce(t *testing.T) {
 		}
 		return nil
 	})
-	w.metricsAre(map[string]float64{"claims_released_total ClusterDeleted": 1, "drains_total Drained": 0})
+	w.metricsAre(map[string]float64{"claims_released_total Memcached ClusterDeleted": 1, "drains_total Memcached Drained": 0})
 }
 
 func TestMetricsCountEachFailedDrain(t *testing.T) {
@@ -109,18 +109,18 @@ func TestMetricsCountEachFailedDrain(t *testing.T) {
 	w.scale(2)
 	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonDrainFailed)
 	failed := map[string]float64{
-		"drains_total Failed": 1, "drain_items_total rejected": 3, "drain_items_total added": 0,
-		"drains_open cache Failed": 1, "claims_held cache": 1, "condition cache DrainFailed Degraded": 1,
+		"drains_total Memcached Failed": 1, "drain_items_total rejected": 3, "drain_items_total added": 0,
+		"drains_open Memcached cache Failed": 1, "claims_held Memcached cache": 1, "condition Memcached cache DrainFailed Degraded": 1,
 	}
 	w.metricsAre(failed)
 	w.quiet()
 	w.metricsAre(failed)
 	w.restartOperator()
 	w.quiet()
-	w.metricsAre(map[string]float64{"drains_total Failed": 0, "drains_open cache Failed": 1})
+	w.metricsAre(map[string]float64{"drains_total Memcached Failed": 0, "drains_open Memcached cache Failed": 1})
 
 	kubes.Play(w.namespace, player.Hang)
 	w.annotate(2, cachev1alpha1.DrainSkip)
 	w.settled(2)
-	w.metricsAre(map[string]float64{"drains_total Skipped": 1, "claims_released_total Skipped": 1, "claims_held cache": 0, "drain_duration_seconds": 0})
+	w.metricsAre(map[string]float64{"drains_total Memcached Skipped": 1, "claims_released_total Memcached Skipped": 1, "claims_held Memcached cache": 0, "drain_duration_seconds Memcached": 0})
 }

@@ -203,9 +203,19 @@ func TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther(t *t
 	if err := w.stsDrainIs("False", "Draining"); err != nil {
 		t.Error(err)
 	}
+	w.metricsAre(map[string]float64{
+		"members_wanted StatefulSetDrain queue": 1, "drains_open StatefulSetDrain queue Waiting": 1, "claims_held StatefulSetDrain queue": 2,
+		"condition StatefulSetDrain queue Draining Progressing": 1,
+	})
 	kubes.Play(w.namespace, allMoved)
 	w.wantClaims("only the survivor's claim is left", "data-queue-0")
 	w.eventually("all is well", func() error { return w.stsDrainIs("True", "Ready") })
+	w.metricsAre(map[string]float64{
+		"drains_total StatefulSetDrain Drained": 2, "drains_total StatefulSetDrain Failed": 0, "claims_released_total StatefulSetDrain Drained": 2,
+		"drain_duration_seconds StatefulSetDrain": 2, "drain_phase_duration_seconds StatefulSetDrain Waiting": 2,
+		"drain_phase_duration_seconds StatefulSetDrain Adding": 2, "drain_phase_duration_seconds StatefulSetDrain Releasing": 2,
+		"claims_held StatefulSetDrain queue": 0, "drains_open StatefulSetDrain queue Waiting": 0,
+	})
 	if got := w.results(); !slices.Equal(got, []string{"1 Drained", "2 Drained"}) {
 		t.Errorf("results %v", got)
 	}
@@ -265,6 +275,7 @@ func TestADrainWhoseReceiptIsFalseFailsWithTheDrainersWords(t *testing.T) {
 		}
 		return nil
 	})
+	w.metricsAre(map[string]float64{"drains_total StatefulSetDrain Failed": 1, "drains_open StatefulSetDrain queue Failed": 1})
 	claims := w.queueClaims()
 	kubes.Play(w.namespace, allMoved)
 	for _, name := range claims {
@@ -335,6 +346,48 @@ func TestATemplateThatTheAPIServerRefusesIsSaidBeforeTheFirstDrain(t *testing.T)
 	w.eventually("a corrected one is taken", func() error { return w.stsDrainIs("True", "Ready") })
 	w.change(queueDrain(queue), `{"spec":{"receipt":"receipt.found =="}}`)
 	w.eventually("so is an expression", func() error { return w.stsDrainCondition("Degraded", "True", "ReceiptRuleInvalid") })
+}
+
+func TestAJobThatNeverRanTakesTheCorrectedTemplate(t *testing.T) {
+	w := queueWorld(t)
+	kubes.Play(w.namespace, allMoved)
+	kubes.HoldDrainers(w.namespace, true) // as if the image could not be pulled
+	w.scaleQueue(2)
+	madeWith := func(image string) func() error {
+		return func() error {
+			var jobs batchv1.JobList
+			w.list(&jobs)
+			for i := range jobs.Items {
+				if is := jobs.Items[i].Spec.Template.Spec.Containers[0].Image; is == image {
+					return nil
+				}
+			}
+			return fmt.Errorf("none of %d Jobs has image %s", len(jobs.Items), image)
+		}
+	}
+	w.eventually("a Job is made", madeWith("drain"))
+	w.change(queueDrain(queue), `{"spec":{"template":{"spec":{"containers":[{"name":"drainer","image":"corrected"}]}}}}`)
+	w.eventually("it is made anew", madeWith("corrected"))
+	kubes.HoldDrainers(w.namespace, false)
+	w.wantClaims("the member is drained", "data-queue-0", "data-queue-1")
+}
+
+func TestADrainEndsWhoseClaimIsDeletedMeanwhile(t *testing.T) {
+	w := queueWorld(t)
+	kubes.Play(w.namespace, player.Hang)
+	w.scaleQueue(2)
+	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+	job, err := w.runningDrain(2, "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounted := job.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
+	w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: mounted}})
+	kubes.Play(w.namespace, allMoved)
+	w.wantClaims("the claim goes", "data-queue-0", "data-queue-1")
+	if got := w.results(); !slices.Equal(got, []string{"2 Drained"}) {
+		t.Errorf("results %v", got)
+	}
 }
 
 func TestARetainedMemberReturnsWithItsData(t *testing.T) {
@@ -534,6 +587,9 @@ func deleteAside(w *world) {
 	}
 }
 
+// nothingDrains are words of the event on a deleted claim that belongs to nothing.
+const nothingDrains = "it belongs to no Memcached and to no StatefulSetDrain, so nothing drains it"
+
 func TestADeletedClaimThatAStatefulSetDrainHasLeftSaysWhatKeepsIt(t *testing.T) {
 	w := queueWorld(t)
 	w.stopOperator()
@@ -541,7 +597,29 @@ func TestADeletedClaimThatAStatefulSetDrainHasLeftSaysWhatKeepsIt(t *testing.T) 
 	w.delete(queueDrain(queue))
 	w.startOperator()
 	w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-queue-1"}})
-	w.eventually("an event says it", func() error { return w.saidOf("data-queue-1", "StatefulSetDrain queue is gone") })
+	w.eventually("an event says it", func() error { return w.saidOf("data-queue-1", nothingDrains) })
+}
+
+// The finalizer came by the StatefulSet's claim template, and no StatefulSetDrain was ever made.
+func TestADeletedClaimThatNothingDrainsSaysWhatKeepsIt(t *testing.T) {
+	w := newWorld(t)
+	claim := claimTemplate("data-queue-0")
+	claim.Finalizers = []string{cachev1alpha1.ClaimFinalizer}
+	w.create(&claim)
+	w.delete(&claim)
+	w.eventually("an event says it", func() error { return w.saidOf(claim.Name, nothingDrains) })
+	w.stopOperator()
+	w.forgetEvents()
+	w.startOperator()
+	w.eventually("an operator that starts says it, too", func() error { return w.saidOf(claim.Name, nothingDrains) })
+}
+
+// forgetEvents deletes the events of the namespace.
+func (w *world) forgetEvents() {
+	w.Helper()
+	if err := admin.DeleteAllOf(w.Context(), &eventsv1.Event{}, client.InNamespace(w.namespace)); err != nil {
+		w.Fatal(err)
+	}
 }
 
 // saidOf returns nil if an event on the claim has these words.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -147,5 +148,35 @@ func TestEachPromiseHasATestOfTheFirstTier(t *testing.T) {
 	}
 	if promises < 100 {
 		t.Errorf("%d promises were read", promises)
+	}
+}
+
+// rows are the first cells of the table's rows after the heading in a page of the docs.
+func rows(t *testing.T, page, heading string) (first []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n"+heading+"\n")
+	if section, _, _ = strings.Cut(section, "\n## "); !found {
+		t.Fatalf("%s has no %s", page, heading)
+	}
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) >= 4 {
+			first = append(first, strings.TrimSpace(cells[1]))
+		}
+	}
+	if len(first) < 5 {
+		t.Fatalf("%s, %s has the rows %q only", page, heading, first)
+	}
+	return first[2:]
+}
+
+// The table tells users what happens; docs/promises.md has the tests.
+func TestEachRowBesideTheScaleDownControllerHasATest(t *testing.T) {
+	told, tested := rows(t, "statefulsets.md", "## Beside the StatefulSet Scale-Down Controller"), rows(t, "promises.md", "## Any StatefulSet")
+	if !slices.Equal(told, tested) {
+		t.Errorf("docs/statefulsets.md tells %q, docs/promises.md has tests of %q", told, tested)
 	}
 }

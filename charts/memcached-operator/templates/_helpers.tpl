@@ -8,6 +8,11 @@ namespace: {{ .Release.Namespace }}
 {{- end }}
 {{- end }}
 
+{{/* What follows the names of objects that have no namespace: releases of one name may be in several namespaces. */}}
+{{- define "memcached-operator.suffix" -}}
+{{ if .Values.namespaced }}.{{ .Release.Namespace }}{{ end }}
+{{- end }}
+
 {{/* The labels that select the manager's pods. */}}
 {{- define "memcached-operator.selector" -}}
 app.kubernetes.io/name: memcached-operator

@@ -1,17 +1,18 @@
-// Package installation decides which installation of the operator manages a Memcached, if several of them
-// watch its namespace. It is pure.
+// Package installation decides which installation of the operator manages a Memcached or a StatefulSetDrain,
+// if several of them watch its namespace. It is pure.
 //
-// An installation writes its name on each Memcached that it manages. An installation that finds
-// another name there asks that one, by an annotation, and leaves the Memcached alone. A running
+// An installation writes its name on each object that it manages. An installation that finds
+// another name there asks that one, by an annotation, and leaves the object alone. A running
 // installation answers each question. If there is no answer, the installation that has asked takes
-// over. So only the Memcached has to be read, and an installation without rights in the other's
-// namespace can ask, too. Each of these writes is under the Memcached's optimistic lock, so only
+// over. So only the object has to be read, and an installation without rights in the other's
+// namespace can ask, too. Each of these writes is under the object's optimistic lock, so only
 // one of two concurrent writes succeeds.
 package installation
 
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 	"unicode"
@@ -36,7 +37,7 @@ type Question struct {
 	By string `json:"by"`
 	// Number grows with each question of this installation.
 	Number int64 `json:"number"`
-	// Answered: the installation that manages the Memcached has answered.
+	// Answered: the installation that manages the object has answered.
 	Answered bool `json:"answered,omitempty"`
 }
 
@@ -62,9 +63,9 @@ func Valid(name string) bool {
 	return name != "" && len(name) <= cachev1alpha1.MaxAnnotation && strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// Seen is what the annotations of a Memcached say about its operator.
+// Seen is what the annotations of an object say about its operator.
 type Seen struct {
-	// Operator is the installation that manages the Memcached; empty if none is named.
+	// Operator is the installation that manages the object; empty if none is named.
 	Operator string
 	// Question is the present question; nil if there is none.
 	Question *Question
@@ -72,13 +73,13 @@ type Seen struct {
 	For time.Duration
 }
 
-// Step is what an installation does with a Memcached.
+// Step is what an installation does with an object.
 type Step int
 
-// The steps. With Manage, Claim, Answer and Drop the installation manages the Memcached, and
+// The steps. With Manage, Claim, Answer and Drop the installation manages the object, and
 // reconciles it.
 const (
-	// Manage: the Memcached has this installation's name.
+	// Manage: the object has this installation's name.
 	Manage Step = iota
 	// Claim: write this installation's name.
 	Claim
@@ -86,7 +87,7 @@ const (
 	Answer
 	// Drop: remove a question that no longer matters.
 	Drop
-	// LeaveAlone: another installation manages the Memcached.
+	// LeaveAlone: another installation manages the object.
 	LeaveAlone
 	// Ask: ask whether the other installation is running.
 	Ask
@@ -94,7 +95,7 @@ const (
 	TakeOver
 )
 
-// Manages tells whether the installation manages the Memcached with this step.
+// Manages tells whether the installation manages the object with this step.
 func (s Step) Manages() bool { return s <= Drop }
 
 // See parses what the object's annotations say about its operator. A value that can't be a name or a
@@ -112,15 +113,15 @@ func See(object metav1.Object, unchangedFor time.Duration) Seen {
 func (s Step) Because(seen Seen) string {
 	switch s {
 	case Ask:
-		return fmt.Sprintf("installation %q of the operator manages the Memcached: asked whether it is at work", seen.Operator)
+		return fmt.Sprintf("installation %q of the operator manages it: asked whether it is at work", seen.Operator)
 	case TakeOver:
-		return fmt.Sprintf("installation %q of the operator does not answer: this one manages the Memcached from now on", seen.Operator)
+		return fmt.Sprintf("installation %q of the operator does not answer: this one manages it from now on", seen.Operator)
 	case Answer:
-		return fmt.Sprintf("installation %q of the operator has asked: this one manages the Memcached, and is at work", seen.Question.By)
+		return fmt.Sprintf("installation %q of the operator has asked: this one manages it, and is at work", seen.Question.By)
 	case Drop:
 		return "no other installation of the operator asks any more"
 	}
-	return "this installation of the operator manages the Memcached"
+	return "this installation of the operator manages it"
 }
 
 // Next is what the installation with this name does, and after what time it looks again; 0 if an
@@ -144,7 +145,7 @@ func Next(me string, seen Seen) (Step, time.Duration) {
 	return after(AnswerTime, seen.For, TakeOver, LeaveAlone)
 }
 
-// answer is what the installation that manages the Memcached does about a question.
+// answer is what the installation that manages the object does about a question.
 func answer(me string, seen Seen) (Step, time.Duration) {
 	switch {
 	case seen.Question.By == me:
@@ -163,16 +164,17 @@ func after(limit, passed time.Duration, then, until Step) (Step, time.Duration) 
 	return until, limit - passed
 }
 
-// Write writes the Memcached's annotations for the step; false if the step writes nothing.
-func Write(me string, step Step, cluster *cachev1alpha1.Memcached) bool {
+// Write writes the object's annotations for the step; false if the step writes nothing.
+func Write(me string, step Step, object metav1.Object) bool {
 	if step == Manage || step == LeaveAlone {
 		return false
 	}
-	if cluster.Annotations == nil {
-		cluster.Annotations = map[string]string{}
+	a := maps.Clone(object.GetAnnotations())
+	if a == nil {
+		a = map[string]string{}
 	}
-	a := cluster.Annotations
-	question := See(cluster, 0).Question
+	defer object.SetAnnotations(a)
+	question := See(object, 0).Question
 	switch step {
 	case Claim, TakeOver:
 		a[cachev1alpha1.AnnotationOperator] = me

@@ -1,4 +1,4 @@
-// Package metrics counts what the operator has done, and reports the clusters that exist.
+// Package metrics counts what the operator has done, and reports the Memcacheds and StatefulSetDrains that exist.
 // docs/metrics.md describes each metric.
 package metrics
 
@@ -15,15 +15,26 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/status"
+	stsstatus "example.com/memcached-operator/controllers/internal/stsdrain/status"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // namespace begins the name of every metric.
 const namespace = "memcached_operator"
+
+// Kind is the kind of the objects that drains and claims belong to: the label kind.
+type Kind string
+
+// The kinds.
+const (
+	Memcached        Kind = "Memcached"
+	StatefulSetDrain Kind = "StatefulSetDrain"
+)
 
 // resultFailed is a drain or a move that ended without a receipt that adds up. The
 // other results of drains are those of plan.Release.
@@ -36,55 +47,63 @@ const (
 )
 
 // The phases of a drain whose durations are measured: Waiting, Starting and
-// Releasing as in status.drains, Connecting and Adding as in the receipt.
-var measuredPhases = []string{
-	string(cachev1alpha1.DrainWaiting), string(cachev1alpha1.DrainStarting),
-	string(contract.PhaseConnecting), string(contract.PhaseAdding),
-	string(cachev1alpha1.DrainReleasing),
+// Releasing as in status.drains; Connecting and Adding as in a Memcached's receipt. Another drainer is
+// Adding as long as it runs.
+var measuredPhases = map[Kind][]string{
+	Memcached: {
+		string(cachev1alpha1.DrainWaiting), string(cachev1alpha1.DrainStarting), string(contract.PhaseConnecting), string(contract.PhaseAdding),
+		string(cachev1alpha1.DrainReleasing),
+	},
+	StatefulSetDrain: {
+		string(cachev1alpha1.DrainWaiting), string(cachev1alpha1.DrainStarting), string(cachev1alpha1.DrainAdding), string(cachev1alpha1.DrainReleasing),
+	},
 }
 
 // Metrics counts events of drains, moves and roll-outs, each one once, after the write that made it
 // so. A nil Metrics counts nothing.
 type Metrics struct {
-	drains        *prometheus.CounterVec   // by result
-	releases      *prometheus.CounterVec   // by reason
+	drains        *prometheus.CounterVec   // by kind and result
+	releases      *prometheus.CounterVec   // by kind and reason
 	items         *prometheus.CounterVec   // by outcome
 	bytes         prometheus.Counter       // added
-	duration      prometheus.Histogram     // seconds
-	phaseDuration *prometheus.HistogramVec // seconds by phase
+	duration      *prometheus.HistogramVec // seconds by kind
+	phaseDuration *prometheus.HistogramVec // seconds by kind and phase
 
 	moves      *prometheus.CounterVec // by result
 	movedItems *prometheus.CounterVec // by outcome
 
 	rolloutsUnderWay, rolloutsWaiting prometheus.Gauge
+
+	existing *collector
 }
 
 // durationBuckets, in seconds, range from a drain of a few items to the default of
 // spec.drain.activeDeadline.
 var durationBuckets = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
-// New registers the operator's metrics. Metrics about clusters are read from the reader, the
-// manager's cache, at each scrape. leftAt returns when a claim's member left; zero if it is not
-// known. New fails if one of the metrics is registered already.
+// New registers the operator's metrics. What exists is read from the reader, the manager's cache, at
+// each scrape. leftAt returns when a claim's member left; zero if it is not known. New fails if one of
+// the metrics is registered already.
 func New(registry prometheus.Registerer, reader client.Reader, leftAt func(*corev1.PersistentVolumeClaim) time.Time) (*Metrics, error) {
-	counters := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 	}
 	histogram := func(name, help string) prometheus.HistogramOpts {
 		return prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: durationBuckets}
 	}
 	m := &Metrics{
-		drains:   counters("drains_total", "Drains that ended, by result.", "result"),
-		releases: counters("claims_released_total", "Claims that were released, by the reason that allowed it.", "reason"),
+		drains:   counters("drains_total", "Drains that ended, by result.", "kind", "result"),
+		releases: counters("claims_released_total", "Claims that were released, by the reason that allowed it.", "kind", "reason"),
 		items:    counters("drain_items_total", "Items on the volumes that were drained, by outcome.", "outcome"),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "drain_added_bytes_total",
 			Help: "Bytes of keys and values of the items that drains added to the survivors."}),
-		duration: prometheus.NewHistogram(histogram("drain_duration_seconds",
-			"Time from a member's leaving until the receipt of its drain is recorded.")),
+		duration: prometheus.NewHistogramVec(histogram("drain_duration_seconds",
+			"Time from a member's leaving until the receipt of its drain is recorded."), []string{"kind"}),
 		phaseDuration: prometheus.NewHistogramVec(histogram("drain_phase_duration_seconds",
-			"Time that a drain that succeeded spent in each phase."), []string{"phase"}),
+			"Time that a drain that succeeded spent in each phase."), []string{"kind", "phase"}),
 		moves:      counters("moves_total", "Moves that ended, by result.", "result"),
 		movedItems: counters("move_items_total", "Items that members had for others, by outcome.", "outcome"),
+		existing:   &collector{reader: reader, leftAt: leftAt, now: time.Now},
 	}
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
@@ -97,7 +116,15 @@ func New(registry prometheus.Registerer, reader client.Reader, leftAt func(*core
 		registry.Register(m.duration), registry.Register(m.phaseDuration),
 		registry.Register(m.moves), registry.Register(m.movedItems),
 		registry.Register(m.rolloutsUnderWay), registry.Register(m.rolloutsWaiting),
-		registry.Register(&clusterCollector{reader: reader, leftAt: leftAt, now: time.Now}))
+		registry.Register(m.existing))
+}
+
+// WithClaimsOf has the StatefulSetDrains reported, too; the reader has their claims. It is set before the
+// first scrape.
+func (m *Metrics) WithClaimsOf(drains client.Reader) {
+	if m != nil {
+		m.existing.drained = drains
+	}
 }
 
 // Rollouts sets how many roll-outs of an upgrade are under way, and how many clusters
@@ -112,26 +139,33 @@ func (m *Metrics) Rollouts(underWay, waiting int) {
 // beginAtZero creates every series, because a rate shows the first event only if there was a sample
 // before it.
 func (m *Metrics) beginAtZero() {
-	for _, why := range append([]action.Release{resultFailed}, endingReleases...) {
-		m.drains.WithLabelValues(string(why))
+	for kind, phases := range measuredPhases {
+		for _, why := range append([]action.Release{resultFailed}, endingReleases[kind]...) {
+			m.drains.WithLabelValues(string(kind), string(why))
+		}
+		for _, why := range append([]action.Release{action.ByClusterDeletion, action.ByNamespace, action.BySetAside}, endingReleases[kind]...) {
+			m.releases.WithLabelValues(string(kind), string(why))
+		}
+		for _, phase := range phases {
+			m.phaseDuration.WithLabelValues(string(kind), phase)
+		}
+		m.duration.WithLabelValues(string(kind))
 	}
-	for _, why := range append([]action.Release{action.ByClusterDeletion, action.ByNamespace, action.BySetAside}, endingReleases...) {
-		m.releases.WithLabelValues(string(why))
-	}
+	m.releases.WithLabelValues(string(StatefulSetDrain), string(action.ByStatefulSet))
 	addItems(m.items, contract.Outcomes{})
 	addItems(m.movedItems, contract.Outcomes{})
 	for _, result := range []string{resultMoved, resultSkipped, resultFailed} {
 		m.moves.WithLabelValues(result)
 	}
-	for _, phase := range measuredPhases {
-		m.phaseDuration.WithLabelValues(phase)
-	}
 }
 
 // endingReleases are the reasons for a release that end a drain. The other reasons
 // release any claim, whether its member has left or not.
-var endingReleases = []action.Release{
-	action.ByReceipt, action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable, action.NeverBound,
+var endingReleases = map[Kind][]action.Release{
+	Memcached: {
+		action.ByReceipt, action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable, action.NeverBound,
+	},
+	StatefulSetDrain: {action.ByReceipt, action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain, action.NeverBound},
 }
 
 func addItems(to *prometheus.CounterVec, o contract.Outcomes) {
@@ -145,38 +179,42 @@ func addItems(to *prometheus.CounterVec, o contract.Outcomes) {
 
 // Drained counts a drain whose receipt was recorded. total is the time since its member left; 0 if
 // it is not known. phases has the durations that are known.
-func (m *Metrics) Drained(drained *action.Receipt, total time.Duration, phases map[string]time.Duration) {
+func (m *Metrics) Drained(kind Kind, drained *action.Receipt, total time.Duration, phases map[string]time.Duration) {
 	if m == nil {
 		return
 	}
-	r := receipt.Numbers(drained)
-	m.drains.WithLabelValues(string(action.ByReceipt)).Inc()
-	addItems(m.items, r.Outcomes)
-	m.bytes.Add(float64(max(0, r.Bytes)))
-	if total > 0 {
-		m.duration.Observe(total.Seconds())
+	m.drains.WithLabelValues(string(kind), string(action.ByReceipt)).Inc()
+	if kind == Memcached {
+		r := receipt.Numbers(drained)
+		addItems(m.items, r.Outcomes)
+		m.bytes.Add(float64(max(0, r.Bytes)))
 	}
-	m.observePhases(phases)
+	if total > 0 {
+		m.duration.WithLabelValues(string(kind)).Observe(total.Seconds())
+	}
+	m.observePhases(kind, phases)
 }
 
-func (m *Metrics) observePhases(phases map[string]time.Duration) {
+func (m *Metrics) observePhases(kind Kind, phases map[string]time.Duration) {
 	for phase, d := range phases {
-		m.phaseDuration.WithLabelValues(phase).Observe(max(0, d.Seconds()))
+		m.phaseDuration.WithLabelValues(string(kind), phase).Observe(max(0, d.Seconds()))
 	}
 }
 
 // Released counts a claim whose finalizer was removed, and the phases that ended with it. The drain
-// of a claim that was released by a receipt was counted before.
-func (m *Metrics) Released(why action.Release, phases map[string]time.Duration) {
+// of a claim that was released by a receipt was counted before. Of the claims that are drained together,
+// the one that leads counts as the drain.
+func (m *Metrics) Released(kind Kind, a action.ReleaseClaim, phases map[string]time.Duration) {
 	if m == nil {
 		return
 	}
-	m.releases.WithLabelValues(string(why)).Inc()
-	switch why {
-	case action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable, action.NeverBound:
-		m.drains.WithLabelValues(string(why)).Inc()
-	case action.ByReceipt:
-		m.observePhases(phases)
+	m.releases.WithLabelValues(string(kind), string(a.Why)).Inc()
+	switch leads := a.Claim.Unit == "" || a.Claim.Unit == a.Claim.UID; {
+	case !leads || !slices.Contains(endingReleases[kind], a.Why):
+	case a.Why == action.ByReceipt:
+		m.observePhases(kind, phases)
+	default:
+		m.drains.WithLabelValues(string(kind), string(a.Why)).Inc()
 	}
 }
 
@@ -199,8 +237,35 @@ func (m *Metrics) StatusWritten(before, after *cachev1alpha1.MemcachedStatus, p 
 	if m == nil {
 		return
 	}
-	m.failed(before.Drains, after.Drains, p)
+	for _, told := range show.NewlyFailed(before.Drains, after.Drains, status.RowOf) {
+		if failed := m.failed(Memcached, told.Claim, p.Drains); failed != nil {
+			r := receipt.Numbers(failed.Receipt)
+			addItems(m.items, contract.Outcomes{Rejected: r.Rejected, Failed: r.Failed})
+		}
+	}
 	m.moveFailed(before, after, p)
+}
+
+// DrainStatusWritten counts the drains of a StatefulSetDrain that failed between the two statuses.
+func (m *Metrics) DrainStatusWritten(before, after *cachev1alpha1.StatefulSetDrainStatus, drains []claims.DrainState) {
+	if m == nil {
+		return
+	}
+	for _, told := range show.NewlyFailed(before.Drains, after.Drains, stsstatus.RowOf) {
+		m.failed(StatefulSetDrain, stsstatus.RowOf(&told).Claim, drains)
+	}
+}
+
+// failed counts the drain of the claim, which has failed, and returns its Job. Without a Job no drain has
+// begun, and nothing is counted.
+func (m *Metrics) failed(kind Kind, claim string, drains []claims.DrainState) *claims.Job {
+	for i := range drains {
+		if d := &drains[i]; d.Claim.Name == claim && d.Job != nil {
+			m.drains.WithLabelValues(string(kind), resultFailed).Inc()
+			return d.Job
+		}
+	}
+	return nil
 }
 
 // moveFailed counts a move that failed between the two statuses. The message names the attempt, so
@@ -216,20 +281,5 @@ func (m *Metrics) moveFailed(before, after *cachev1alpha1.MemcachedStatus, p *pl
 	has := slices.ContainsFunc(p.Moves, func(s plan.MoveState) bool { return s.Phase == plan.MoveFailed })
 	if now := failure(after); has && now != "" && now != failure(before) {
 		m.moves.WithLabelValues(resultFailed).Inc()
-	}
-}
-
-// failed counts the drains that failed between the two statuses.
-func (m *Metrics) failed(before, after []cachev1alpha1.DrainStatus, p *plan.Plan) {
-	told := show.NewlyFailed(before, after, status.RowOf)
-	for i := range p.Drains {
-		d := &p.Drains[i]
-		fresh := slices.ContainsFunc(told, func(s cachev1alpha1.DrainStatus) bool { return s.Claim == d.Claim.Name })
-		if d.Job == nil || !fresh {
-			continue // without a Job, no drain began
-		}
-		m.drains.WithLabelValues(resultFailed).Inc()
-		r := receipt.Numbers(d.Job.Receipt)
-		addItems(m.items, contract.Outcomes{Rejected: r.Rejected, Failed: r.Failed})
 	}
 }

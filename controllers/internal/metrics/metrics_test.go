@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"context"
+	"errors"
 	"os"
 	"regexp"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
@@ -26,16 +29,40 @@ import (
 
 var scraped = time.Unix(10_000, 0)
 
-// snapshot is a reader with fixed lists.
+// snapshot is what exists, in caches: the manager's, and that of StatefulSetDrains' claims.
 type snapshot struct {
 	clusters []cachev1alpha1.Memcached
 	claims   []corev1.PersistentVolumeClaim
+	drains   []cachev1alpha1.StatefulSetDrain
+	drained  []corev1.PersistentVolumeClaim
 }
 
-func (s *snapshot) Describe(d chan<- *prometheus.Desc) { (&clusterCollector{}).Describe(d) }
+func (s *snapshot) Describe(d chan<- *prometheus.Desc) { (&collector{}).Describe(d) }
 func (s *snapshot) Collect(m chan<- prometheus.Metric) {
-	collector := &clusterCollector{leftAt: left, now: func() time.Time { return scraped }}
-	collector.collect(m, s.clusters, s.claims)
+	c := &collector{reader: listed{s, s.claims}, drained: listed{s, s.drained}, leftAt: left, now: func() time.Time { return scraped }}
+	c.Collect(m)
+}
+
+// listed is a cache of the snapshot, with these claims.
+type listed struct {
+	*snapshot
+	claims []corev1.PersistentVolumeClaim
+}
+
+func (l listed) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("metrics only list")
+}
+
+func (l listed) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch list := list.(type) {
+	case *cachev1alpha1.MemcachedList:
+		list.Items = l.clusters
+	case *cachev1alpha1.StatefulSetDrainList:
+		list.Items = l.drains
+	case *corev1.PersistentVolumeClaimList:
+		list.Items = l.claims
+	}
+	return nil
 }
 
 // left is the time in the claim's mark.
@@ -56,7 +83,29 @@ func held(name string, leaving int64) corev1.PersistentVolumeClaim {
 	return c
 }
 
-// busy is a cluster that has a value for every gauge.
+// queueClaim is held, as a claim of the StatefulSetDrain "queue".
+func queueClaim(name string, leaving int64) corev1.PersistentVolumeClaim {
+	c := held(name, leaving)
+	c.Labels = map[string]string{cachev1alpha1.LabelStatefulSetDrain: "queue"}
+	return c
+}
+
+// draining is a StatefulSetDrain with drains in several phases.
+func draining() cachev1alpha1.StatefulSetDrain {
+	d := cachev1alpha1.StatefulSetDrain{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "queue"}}
+	d.Status = cachev1alpha1.StatefulSetDrainStatus{
+		Replicas: 3, ReadyReplicas: 2, Draining: 40,
+		Conditions: []metav1.Condition{{Type: cachev1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: cachev1alpha1.ReasonUnprotected}},
+		Drains: []cachev1alpha1.MemberDrain{
+			{Ordinal: 5, Claims: []string{"data-queue-5"}, Phase: cachev1alpha1.DrainLeaving},
+			{Ordinal: 4, Claims: []string{"data-queue-4"}, Phase: cachev1alpha1.DrainAdding, Done: 1, Total: 2},
+			{Ordinal: 3, Claims: []string{"data-queue-3", "logs-queue-3"}, Phase: cachev1alpha1.DrainFailed},
+		},
+	}
+	return d
+}
+
+// busy is a cluster that has a value for every gauge, and a StatefulSetDrain.
 func busy() *snapshot {
 	cluster := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(2).Obj()
 	cluster.Status = cachev1alpha1.MemcachedStatus{
@@ -79,7 +128,19 @@ func busy() *snapshot {
 	return &snapshot{
 		clusters: []cachev1alpha1.Memcached{*cluster},
 		claims:   []corev1.PersistentVolumeClaim{held("data-cache-0", 0), deleted, letGo, held("data-cache-3", 9_000), held("data-cache-4", 9_500)},
+		drains:   []cachev1alpha1.StatefulSetDrain{draining(), {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "idle"}}},
+		drained: []corev1.PersistentVolumeClaim{
+			queueClaim("data-queue-0", 0), queueClaim("data-queue-3", 8_000), queueClaim("logs-queue-3", 8_000), orphan(),
+		},
 	}
+}
+
+// orphan is a deleted claim whose StatefulSetDrain is gone.
+func orphan() corev1.PersistentVolumeClaim {
+	c := queueClaim("data-spool-0", 0)
+	c.Labels[cachev1alpha1.LabelStatefulSetDrain] = "spool"
+	c.DeletionTimestamp = &metav1.Time{Time: time.Unix(7_000, 0)}
+	return c
 }
 
 // TestDrainsThatStatusHasNoRoomForAreCounted, so that the phases add up.
@@ -91,9 +152,13 @@ func TestDrainsThatStatusHasNoRoomForAreCounted(t *testing.T) {
 	want := strings.NewReader(`
 # HELP memcached_operator_drains_open Claims to drain and delete, by phase; a phase without any has no series.
 # TYPE memcached_operator_drains_open gauge
-memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Adding"} 2
-memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Unlisted"} 37
-memcached_operator_drains_open{memcached="cache",namespace="shop",phase="Waiting"} 1
+memcached_operator_drains_open{kind="Memcached",name="cache",namespace="shop",phase="Adding"} 2
+memcached_operator_drains_open{kind="Memcached",name="cache",namespace="shop",phase="Unlisted"} 37
+memcached_operator_drains_open{kind="Memcached",name="cache",namespace="shop",phase="Waiting"} 1
+memcached_operator_drains_open{kind="StatefulSetDrain",name="queue",namespace="shop",phase="Adding"} 1
+memcached_operator_drains_open{kind="StatefulSetDrain",name="queue",namespace="shop",phase="Failed"} 2
+memcached_operator_drains_open{kind="StatefulSetDrain",name="queue",namespace="shop",phase="Leaving"} 1
+memcached_operator_drains_open{kind="StatefulSetDrain",name="queue",namespace="shop",phase="Unlisted"} 38
 `)
 	if err := testutil.GatherAndCompare(registry, want, "memcached_operator_drains_open"); err != nil {
 		t.Error(err)
@@ -181,17 +246,19 @@ func series(f *dto.MetricFamily) map[string]float64 {
 	return values
 }
 
-func TestGaugesTellOfTheClusters(t *testing.T) {
+func TestGaugesTellOfMemcachedsAndStatefulSetDrains(t *testing.T) {
 	_, _, families := gathered(t)
-	for name, want := range map[string]map[string]float64{
-		"members_wanted":                {"cache shop": 2},
-		"members_ready":                 {"cache shop": 1},
-		"condition":                     {"cache shop MembersNotReady Available": 0, "cache shop Draining Draining": 1},
-		"advice":                        {"cache shop StartedCold": 1},
-		"drains_open":                   {"cache shop Adding": 2, "cache shop Waiting": 1}, // by memcached, namespace, phase
-		"drain_progress_ratio":          {"cache shop": 0.25},
-		"claims_held":                   {"cache shop": 3},
-		"oldest_held_claim_age_seconds": {"cache shop": 1000},
+	const mc, sts = "Memcached cache shop", "StatefulSetDrain queue shop"
+	for name, want := range map[string]map[string]float64{ // by kind, name, namespace
+		"members_wanted":                {mc: 2, sts: 3, "StatefulSetDrain idle shop": 0},
+		"members_ready":                 {mc: 1, sts: 2, "StatefulSetDrain idle shop": 0},
+		"condition":                     {mc + " MembersNotReady Available": 0, mc + " Draining Draining": 1, sts + " Unprotected Ready": 0},
+		"advice":                        {mc + " StartedCold": 1},
+		"drains_open":                   {mc + " Adding": 2, mc + " Waiting": 1, sts + " Leaving": 1, sts + " Adding": 1, sts + " Failed": 2, sts + " Unlisted": 38},
+		"drain_progress_ratio":          {mc: 0.25, sts: 0.5},
+		"members_to_move":               {mc: 0},
+		"claims_held":                   {mc: 3, sts: 2, "StatefulSetDrain idle shop": 0, "StatefulSetDrain spool shop": 1},
+		"oldest_held_claim_age_seconds": {mc: 1000, sts: 2000, "StatefulSetDrain spool shop": 3000},
 	} {
 		if diff := cmp.Diff(want, series(families[namespace+"_"+name])); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
@@ -203,15 +270,21 @@ func TestGaugesTellOfTheClusters(t *testing.T) {
 // series must not grow with the clusters.
 func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 	m, registry, before := gathered(t)
-	for _, why := range []action.Release{
-		action.ByReceipt, action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain, action.ByUnrecoverable, action.NeverBound, action.ByClusterDeletion, action.ByNamespace, action.BySetAside,
-	} {
-		m.Released(why, map[string]time.Duration{"Releasing": time.Second})
+	for kind, whys := range endingReleases {
+		always := []action.Release{action.ByClusterDeletion, action.ByNamespace, action.BySetAside}
+		if kind == StatefulSetDrain {
+			always = append(always, action.ByStatefulSet)
+		}
+		for _, why := range append(always, whys...) {
+			m.Released(kind, action.ReleaseClaim{Why: why}, map[string]time.Duration{"Releasing": time.Second})
+		}
+		m.Drained(kind, receipt.Of(&contract.Receipt{Version: 1, Outcomes: contract.Outcomes{Added: 1}}), time.Second, map[string]time.Duration{"Adding": time.Second})
 	}
-	m.Drained(receipt.Of(&contract.Receipt{Version: 1, Outcomes: contract.Outcomes{Added: 1}}), time.Second, map[string]time.Duration{"Adding": time.Second})
-	failed := []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}
-	m.StatusWritten(&cachev1alpha1.MemcachedStatus{}, &cachev1alpha1.MemcachedStatus{Drains: failed},
-		&plan.Plan{Volumes: claims.Volumes{Drains: []claims.DrainState{{Claim: claims.Claim{Name: "a"}, Job: &claims.Job{}}}}})
+	drains := []claims.DrainState{{Claim: claims.Claim{Name: "a"}, Job: &claims.Job{}}}
+	m.StatusWritten(&cachev1alpha1.MemcachedStatus{}, &cachev1alpha1.MemcachedStatus{Drains: []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}},
+		&plan.Plan{Volumes: claims.Volumes{Drains: drains}})
+	m.DrainStatusWritten(&cachev1alpha1.StatefulSetDrainStatus{},
+		&cachev1alpha1.StatefulSetDrainStatus{Drains: []cachev1alpha1.MemberDrain{{Claims: []string{"a"}, Phase: cachev1alpha1.DrainFailed}}}, drains)
 	after, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +308,7 @@ func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 		plan          *plan.Plan
 		want          map[string]float64
 	}{
-		"fails":           {nil, failedDrain, p, map[string]float64{"Failed": 1, "rejected": 2, "failed": 1}},
+		"fails":           {nil, failedDrain, p, map[string]float64{"drains_total Memcached Failed": 1, "drain_items_total rejected": 2, "drain_items_total failed": 1}},
 		"failed before":   {failedDrain, failedDrain, p, map[string]float64{}},
 		"retried":         {failedDrain, []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainAdding}}, p, map[string]float64{}},
 		"never had a Job": {nil, failedDrain, noJob, map[string]float64{}},
@@ -243,22 +316,66 @@ func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, registry, _ := gathered(t)
 			m.StatusWritten(&cachev1alpha1.MemcachedStatus{Drains: test.before}, &cachev1alpha1.MemcachedStatus{Drains: test.after}, test.plan)
-			got := map[string]float64{}
-			families, err := registry.Gather()
-			if err != nil {
-				t.Fatal(err)
+			if diff := cmp.Diff(test.want, counted(t, registry)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
 			}
-			for _, f := range families {
-				if f.GetType() != dto.MetricType_COUNTER {
-					continue
-				}
-				for key, value := range series(f) {
-					if value > 0 {
-						got[key] = value
-					}
-				}
+		})
+	}
+}
+
+// counted has the counters that are not 0, and the histograms' numbers of observations, by name and the
+// values of their labels, in the order of the labels' names.
+func counted(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		if f.GetType() == dto.MetricType_GAUGE {
+			continue
+		}
+		for key, value := range series(f) {
+			if value > 0 {
+				got[strings.TrimSpace(strings.TrimPrefix(f.GetName(), namespace+"_")+" "+key)] = value
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
+		}
+	}
+	return got
+}
+
+// TestDrainsOfAStatefulSetDrainAreCountedOnceEach, however many claims are drained together.
+func TestDrainsOfAStatefulSetDrainAreCountedOnceEach(t *testing.T) {
+	released := func(m *Metrics, why action.Release) { // as claims does: the one that leads is the last one
+		phases := map[string]time.Duration{"Releasing": time.Second}
+		m.Released(StatefulSetDrain, action.ReleaseClaim{Claim: action.ClaimRef{UID: "b", Unit: "a"}, Why: why}, phases)
+		m.Released(StatefulSetDrain, action.ReleaseClaim{Claim: action.ClaimRef{UID: "a"}, Why: why}, phases)
+	}
+	row := cachev1alpha1.MemberDrain{Claims: []string{"data-queue-2", "logs-queue-2"}, Phase: cachev1alpha1.DrainFailed}
+	for name, test := range map[string]struct {
+		do   func(*Metrics)
+		want map[string]float64
+	}{
+		"drained": {func(m *Metrics) {
+			m.Drained(StatefulSetDrain, &action.Receipt{Text: `{"version":1,"added":7}`}, time.Minute, map[string]time.Duration{"Adding": time.Second})
+			released(m, action.ByReceipt)
+		}, map[string]float64{
+			"drains_total StatefulSetDrain Drained": 1, "claims_released_total StatefulSetDrain Drained": 2, "drain_duration_seconds StatefulSetDrain": 1,
+			"drain_phase_duration_seconds StatefulSetDrain Adding": 1, "drain_phase_duration_seconds StatefulSetDrain Releasing": 1,
+		}},
+		"skipped": {func(m *Metrics) { released(m, action.BySkip) }, map[string]float64{"drains_total StatefulSetDrain Skipped": 1, "claims_released_total StatefulSetDrain Skipped": 2}},
+		"failed": {func(m *Metrics) {
+			before, after := &cachev1alpha1.StatefulSetDrainStatus{}, &cachev1alpha1.StatefulSetDrainStatus{Drains: []cachev1alpha1.MemberDrain{row}}
+			drains := []claims.DrainState{{Claim: claims.Claim{Name: "data-queue-2"}, Job: &claims.Job{}}}
+			m.DrainStatusWritten(before, after, drains)
+			m.DrainStatusWritten(after, after, drains)
+		}, map[string]float64{"drains_total StatefulSetDrain Failed": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, registry, _ := gathered(t)
+			test.do(m)
+			if diff := cmp.Diff(test.want, counted(t, registry)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -9,24 +9,22 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Installations remembers since when the annotations of each Memcached about its installations of the
+// Installations remembers since when the annotations of each object about its installations of the
 // operator have not changed.
 type Installations struct{ kept Of[annotations] }
 
 type annotations struct {
-	cluster             types.UID
+	object              types.UID
 	operator, otherOnes string
 	since               time.Time
 }
 
-// UnchangedFor is how long these annotations of the Memcached have not changed, as far as this
+// UnchangedFor is how long these annotations of the object have not changed, as far as this
 // operator has seen.
-func (i *Installations) UnchangedFor(cluster *cachev1alpha1.Memcached, now time.Time) (passed time.Duration) {
-	says := annotations{
-		cluster: cluster.UID, operator: cluster.Annotations[cachev1alpha1.AnnotationOperator],
-		otherOnes: cluster.Annotations[cachev1alpha1.AnnotationOtherOperator],
-	}
-	i.kept.Use(client.ObjectKeyFromObject(cluster), func(last *annotations) {
+func (i *Installations) UnchangedFor(object client.Object, now time.Time) (passed time.Duration) {
+	a := object.GetAnnotations()
+	says := annotations{object: object.GetUID(), operator: a[cachev1alpha1.AnnotationOperator], otherOnes: a[cachev1alpha1.AnnotationOtherOperator]}
+	i.kept.Use(client.ObjectKeyFromObject(object), func(last *annotations) {
 		says.since = last.since
 		if *last != says {
 			says.since = now
@@ -37,5 +35,5 @@ func (i *Installations) UnchangedFor(cluster *cachev1alpha1.Memcached, now time.
 	return passed
 }
 
-// Forget forgets a Memcached that is gone.
+// Forget forgets an object that is gone.
 func (i *Installations) Forget(key client.ObjectKey) { i.kept.Forget(key) }

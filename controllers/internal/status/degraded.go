@@ -168,8 +168,7 @@ func contended(in *Input) *trouble {
 	if in.OtherOperator == "" {
 		return nil
 	}
-	return troublef(cachev1alpha1.ReasonOtherOperator, "installation %s of the operator watches this namespace, too, and leaves this Memcached to installation %s: "+
-		"limit one of them to other namespaces by --namespaces, or uninstall it", in.OtherOperator, in.Cluster.Annotations[cachev1alpha1.AnnotationOperator])
+	return &trouble{cachev1alpha1.ReasonOtherOperator, show.Contended("Memcached", in.OtherOperator, in.Cluster.Annotations[cachev1alpha1.AnnotationOperator])}
 }
 
 // Kept is a deleted object that another owner's finalizer keeps.

@@ -148,7 +148,8 @@ func setUpDrains(mgr ctrl.Manager, config *rest.Config, beside *controllers.Memc
 		return nil, fmt.Errorf("set up the clients: %w", err)
 	}
 	drains := &controllers.StatefulSetDrainReconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clients, Namespaces: beside.Namespaces, Unlabelled: beside.Unlabelled, Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Clock: beside.Clock,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clients, Namespaces: beside.Namespaces, Unlabelled: beside.Unlabelled,
+		Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Metrics: beside.Metrics, Clock: beside.Clock, Installation: beside.Installation,
 	}
 	if err := drains.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)}); err != nil {
 		return nil, fmt.Errorf("set up the controller of StatefulSetDrains: %w", err)

@@ -20,7 +20,7 @@ import (
 )
 
 // Unlabelled are the claims without the label of a Memcached, which the manager's own cache does not have: their
-// names, and whether they have our finalizer. Nil has none.
+// names, and of those with our finalizer whether they were deleted. Nil has none.
 type Unlabelled struct{ cache.Cache }
 
 const (
@@ -39,7 +39,7 @@ func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), 
 	}
 	options := cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ReaderFailOnMissingInformer: true,
-		ByObject: map[client.Object]cache.ByObject{unlabelledClaim(): {Label: labels.NewSelector().Add(*without), Transform: onlyNames}},
+		ByObject: map[client.Object]cache.ByObject{ClaimMetadata(): {Label: labels.NewSelector().Add(*without), Transform: onlyNames}},
 	}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {
@@ -60,7 +60,7 @@ func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), 
 		},
 		byFinalizer: func(o client.Object) []string { return o.GetFinalizers() },
 	} {
-		if err := c.IndexField(context.Background(), unlabelledClaim(), index, of); err != nil {
+		if err := c.IndexField(context.Background(), ClaimMetadata(), index, of); err != nil {
 			return nil, fmt.Errorf("index claims without the label: %w", err)
 		}
 	}
@@ -70,7 +70,8 @@ func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), 
 // GetCache makes the manager start it with its own cache.
 func (u *Unlabelled) GetCache() cache.Cache { return u.Cache }
 
-func unlabelledClaim() *metav1.PartialObjectMetadata {
+// ClaimMetadata is a claim, to be read without the rest.
+func ClaimMetadata() *metav1.PartialObjectMetadata {
 	claim := &metav1.PartialObjectMetadata{}
 	claim.SetGroupVersionKind(kindClaims)
 	return claim
@@ -81,7 +82,7 @@ func onlyNames(object any) (any, error) {
 	if o, is := object.(*metav1.PartialObjectMetadata); is {
 		kept := metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion}
 		if controllerutil.ContainsFinalizer(o, cachev1alpha1.ClaimFinalizer) {
-			kept.Finalizers = []string{cachev1alpha1.ClaimFinalizer}
+			kept.Finalizers, kept.DeletionTimestamp = []string{cachev1alpha1.ClaimFinalizer}, o.DeletionTimestamp
 		}
 		o.ObjectMeta = kept
 	}
@@ -102,10 +103,30 @@ func (u *Unlabelled) names(ctx context.Context, namespace, index, value string) 
 	return names, err
 }
 
+// Kept tells whether the claim was deleted, and our finalizer keeps it.
+func Kept(claim client.Object) bool {
+	return claim.GetDeletionTimestamp() != nil && controllerutil.ContainsFinalizer(claim, cachev1alpha1.ClaimFinalizer)
+}
+
+// Kept tells whether a claim of this name was deleted, and our finalizer keeps it.
+func (u *Unlabelled) Kept(ctx context.Context, key client.ObjectKey) (bool, error) {
+	if u == nil || u.Cache == nil {
+		return false, nil
+	}
+	claim := ClaimMetadata()
+	err := u.Get(ctx, key, claim)
+	return err == nil && Kept(claim), client.IgnoreNotFound(err)
+}
+
+// Protected are the names of the claims in the namespace that have our finalizer.
+func (u *Unlabelled) Protected(ctx context.Context, namespace string) ([]string, error) {
+	return u.names(ctx, namespace, byFinalizer, cachev1alpha1.ClaimFinalizer)
+}
+
 // Protected are the names of claims that may be the owner's, have our finalizer, and lack a Memcached's label. Those
 // of Memcacheds have lost it, and are in no other cache.
 func (r *Reader) Protected(ctx context.Context) (names []string, err error) {
-	all, err := r.Unlabelled.names(ctx, r.Object.GetNamespace(), byFinalizer, cachev1alpha1.ClaimFinalizer)
+	all, err := r.Unlabelled.Protected(ctx, r.Object.GetNamespace())
 	for _, name := range all {
 		if r.Named(name) {
 			names = append(names, name)
@@ -117,7 +138,7 @@ func (r *Reader) Protected(ctx context.Context) (names []string, err error) {
 // Source reports claims that have our finalizer and lack a Memcached's label, so that they are found although
 // nothing else has changed. owners are the owners that a claim may belong to.
 func (u *Unlabelled) Source(owners func(context.Context, client.ObjectKey) []reconcile.Request) source.Source {
-	return source.Kind(u.Cache, unlabelledClaim(), handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, claim *metav1.PartialObjectMetadata) []reconcile.Request {
+	return source.Kind(u.Cache, ClaimMetadata(), handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, claim *metav1.PartialObjectMetadata) []reconcile.Request {
 		return owners(ctx, client.ObjectKeyFromObject(claim))
 	}), predicate.NewTypedPredicateFuncs(func(claim *metav1.PartialObjectMetadata) bool { return len(claim.Finalizers) > 0 }))
 }

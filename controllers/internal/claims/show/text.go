@@ -3,6 +3,7 @@
 package show
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -29,6 +30,13 @@ func whole(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s, "")
+}
+
+// Contended says that another installation of the operator watches the namespace of an object of this kind,
+// which installation by manages.
+func Contended(kind, other, by string) string {
+	return fmt.Sprintf("installation %s of the operator watches this namespace, too, and leaves this %s to installation %s: "+
+		"limit one of them to other namespaces by --namespaces, or uninstall it", other, kind, by)
 }
 
 // Tail is the last most bytes of a text, with a mark where it was cut.

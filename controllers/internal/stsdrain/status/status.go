@@ -27,6 +27,8 @@ type Input struct {
 	Rows     show.Rows
 	// Progress is what drainers have counted, by the claim's UID.
 	Progress map[types.UID]Count
+	// OtherOperator is another installation of the operator that watches the namespace; empty if there is none.
+	OtherOperator string
 	// Refused says why a step was refused for a while; Err is a failure. Both may be empty.
 	Refused string
 	Err     error
@@ -216,6 +218,8 @@ func (in *Input) degraded(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 		return trouble{cachev1alpha1.ReasonStepRefused, in.Refused}
 	case p.Stalled != "":
 		return trouble{cachev1alpha1.ReasonMembersNotReady, p.Stalled}
+	case in.OtherOperator != "":
+		return trouble{cachev1alpha1.ReasonOtherOperator, show.Contended("StatefulSetDrain", in.OtherOperator, in.Drain.Annotations[cachev1alpha1.AnnotationOperator])}
 	}
 	for i := range s.Drains {
 		if d := &s.Drains[i]; d.Phase == cachev1alpha1.DrainHeld {

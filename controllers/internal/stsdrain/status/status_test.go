@@ -103,6 +103,13 @@ func TestEachConditionSaysWhatMattersMost(t *testing.T) {
 			"Degraded=True ReconcileError: etcd has no leader", "Progressing=False AsWanted: ", "Ready=False ReconcileError: etcd has no leader"}},
 		"a step is refused": {input(func(in *status.Input) { in.Refused = "a quota" }), []string{
 			"Degraded=True StepRefused: a quota", "Progressing=False AsWanted: ", "Ready=False StepRefused: a quota"}},
+		"another installation asks": {input(func(in *status.Input) {
+			in.OtherOperator, in.Drain.Annotations = "tenant/lease", map[string]string{cachev1alpha1.AnnotationOperator: "system/lease"}
+		}), []string{
+			"Degraded=True OtherOperator: installation tenant/lease of the operator watches this namespace, too, and leaves this StatefulSetDrain to installation system/lease: " +
+				"limit one of them to other namespaces by --namespaces, or uninstall it", "Progressing=False AsWanted: ",
+			"Ready=False OtherOperator: installation tenant/lease of the operator watches this namespace, too, and leaves this StatefulSetDrain to installation system/lease: " +
+				"limit one of them to other namespaces by --namespaces, or uninstall it"}},
 		"Kubernetes does not scale": {input(func(in *status.Input) { in.Plan.Stalled = "member 0 is not ready" }), []string{
 			"Degraded=True MembersNotReady: member 0 is not ready", "Progressing=False AsWanted: ", "Ready=False MembersNotReady: member 0 is not ready"}},
 	} {
