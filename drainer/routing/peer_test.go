@@ -40,6 +40,8 @@ type library struct {
 // all questions of a test.
 func (l library) run(t *testing.T, in *bytes.Buffer, args ...string) []byte {
 	t.Helper()
+	_, err := exec.LookPath(l.command[0])
+	tier.Needs(t, strings.Join(l.packages, ", "), err)
 	if len(l.probe) > 0 {
 		tier.Needs(t, strings.Join(l.packages, ", "), exec.CommandContext(t.Context(), l.probe[0], l.probe[1:]...).Run())
 	}

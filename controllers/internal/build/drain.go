@@ -3,6 +3,7 @@ package build
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,11 @@ func DrainJob(c *cachev1alpha1.Memcached, o Options, ports Ports, claim string, 
 	}, drainPod(c, o, claim, args))
 }
 
+// JobTTL is the ttlSecondsAfterFinished of a drainer's Job, in seconds: the operator deletes it, when its failure is
+// counted or its receipt is on the claim. Clusters have policies that set the field where it is missing. A failed Job
+// that goes too early would be followed by the next one without a pause.
+const JobTTL = math.MaxInt32
+
 // movingJob is a Job that runs a drainer, for a drain or a move.
 func movingJob(c *cachev1alpha1.Memcached, o Options, ports Ports, name, component string, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
 	t := drainersTemplate(c)
@@ -53,9 +59,10 @@ func movingJob(c *cachev1alpha1.Memcached, o Options, ports Ports, name, compone
 		Spec: batchv1.JobSpec{
 			// The drainer has its own deadline. The Job's activeDeadlineSeconds would also count
 			// the time that its pod waits.
-			BackoffLimit:         c.Spec.Drain.BackoffLimit,
-			PodReplacementPolicy: ptr.To(batchv1.Failed),
-			PodFailurePolicy:     podFailurePolicy(),
+			BackoffLimit:            c.Spec.Drain.BackoffLimit,
+			PodReplacementPolicy:    ptr.To(batchv1.Failed),
+			PodFailurePolicy:        podFailurePolicy(),
+			TTLSecondsAfterFinished: ptr.To[int32](JobTTL),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: maps.Clone(annotations)},
 				Spec:       pod,

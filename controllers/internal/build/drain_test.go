@@ -1,6 +1,7 @@
 package build
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -218,6 +219,19 @@ func TestPendingTimeCountsAgainstNoDeadline(t *testing.T) {
 	} {
 		if spec.ActiveDeadlineSeconds != nil || spec.Template.Spec.ActiveDeadlineSeconds != nil {
 			t.Errorf("%s: the Job's deadline is %v s, its pod's %v s", name, spec.ActiveDeadlineSeconds, spec.Template.Spec.ActiveDeadlineSeconds)
+		}
+	}
+}
+
+// A policy that gives Jobs a time to live where they have none must not delete one that isn't counted yet.
+func TestAJobThatHasEndedStaysUntilTheOperatorDeletesIt(t *testing.T) {
+	c := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().Obj()
+	for name, spec := range map[string]batchv1.JobSpec{
+		"drain": DrainJob(c, Options{}, nil, "data-cache-2", "uid", 2, false).Spec,
+		"move":  MoveJob(c, Options{}, Move{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3}).Spec,
+	} {
+		if ttl := spec.TTLSecondsAfterFinished; ttl == nil || *ttl != math.MaxInt32 {
+			t.Errorf("%s: it goes after %v s", name, ttl)
 		}
 	}
 }

@@ -69,8 +69,9 @@ func Job(d *Drain) (*unstructured.Unstructured, error) {
 	setDefault(pod, "restartPolicy", string(corev1.RestartPolicyNever))
 	setDefault(pod, "activeDeadlineSeconds", deadline(d.Owner))
 	spec := map[string]any{
-		"backoffLimit":         int64(ptr.Deref(d.Owner.Spec.BackoffLimit, defaultBackoffLimit)),
-		"podReplacementPolicy": string(batchv1.Failed),
+		"backoffLimit":            int64(ptr.Deref(d.Owner.Spec.BackoffLimit, defaultBackoffLimit)),
+		"podReplacementPolicy":    string(batchv1.Failed),
+		"ttlSecondsAfterFinished": int64(build.JobTTL),
 		"template": map[string]any{
 			"metadata": map[string]any{"labels": values(given), "annotations": values(notes)},
 			"spec":     pod,

@@ -3,6 +3,7 @@ package drainjob
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,9 @@ func TestAJobSaysWhatItDrainsAndWhoseItIs(t *testing.T) {
 	}
 	if !strings.HasPrefix(j.Name, "aside-1-drain-") || j.Namespace != "shop" {
 		t.Errorf("it is named %s/%s", j.Namespace, j.Name)
+	}
+	if ttl := j.Spec.TTLSecondsAfterFinished; ttl == nil || *ttl != math.MaxInt32 {
+		t.Errorf("it goes after %v s", ttl)
 	}
 	if got := Survivors(0, 3); got != "3" {
 		t.Errorf("three survivors from 0 on are %q", got)
