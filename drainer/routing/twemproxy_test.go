@@ -22,7 +22,7 @@ import (
 // alias, and one of those has memcached's own port.
 func TestOwnersMatchTwemproxy(t *testing.T) {
 	const binary = "/usr/sbin/nutcracker"
-	_, err := os.Stat(binary)
+	_, err := exec.LookPath(binary)
 	tier.Needs(t, "twemproxy", err)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

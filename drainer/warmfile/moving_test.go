@@ -27,6 +27,7 @@ var killedOnce struct {
 
 func crash(t *testing.T) *crashed {
 	t.Helper()
+	memcachedtest.Binary(t) // each test is skipped without one, not only the first
 	killedOnce.Do(func() { killedOnce.crashed = killMember(t) })
 	image := *killedOnce.image
 	return &crashed{t, bytes.Clone(killedOnce.data), &image, killedOnce.want}
