@@ -226,9 +226,9 @@ func section(b *strings.Builder, path string, s *schema, written map[string]stri
 			meaning += messages(name, f, told)
 		} else {
 			what = fmt.Sprintf("[%s](#%s)", what, anchor.Replace(strings.ToLower(below)))
-			if of == f { // its section says the rest
-				meaning, _, _ = strings.Cut(meaning, ". ")
-				meaning = strings.TrimSuffix(meaning, ".") + "."
+			if of == f { // its section says what it means
+				fmt.Fprintf(b, "- `%s` (%s)\n", name, what)
+				continue
 			}
 		}
 		fmt.Fprintf(b, "- `%s` (%s): %s\n", name, what, meaning)
