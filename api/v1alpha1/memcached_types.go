@@ -32,17 +32,15 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || !has(self.router.podTemplate) || (!has(self.router.podTemplate.containers) || self.router.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort))) && (!has(self.router.podTemplate.initContainers) || self.router.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort)))",message="router.podTemplate: a container's port must not be containerPort: the router listens there"
 type MemcachedSpec struct {
 	// size is the number of members. 0 hibernates a cluster with storage: its members stop, their
-	// volumes stay, nothing is drained, and scaling up resumes with the cache warm. If unset, the
-	// operator writes the present number, 1 for a new cluster, so that size can be left to an
-	// autoscaler.
+	// volumes stay undrained, and scaling up resumes with the cache warm. If unset, the operator writes
+	// the present number, 1 for a new cluster, so that an autoscaler can set it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=512
 	Size *int32 `json:"size,omitempty"`
 
-	// paused stops the operator from changing anything of this cluster but its status, which says
-	// so. No drain starts. Running members and drainers continue. Deleting the Memcached works as
-	// usual. Defaults to false.
+	// paused stops the operator from changing anything of this cluster but its status. No drain starts.
+	// Running members and drainers continue. Deleting the Memcached works as usual. Defaults to false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
@@ -108,15 +106,14 @@ type MemcachedSpec struct {
 	Auth *AuthSpec `json:"auth,omitempty"`
 
 	// binding is a Secret with all that an application needs to find the members and log in, as a
-	// Provisioned Service of servicebinding.io. It needs a Role of yours: see docs/security.md, and
-	// the condition Bindable. If unset, none is created.
+	// Provisioned Service of servicebinding.io. It needs a Role of yours (docs/security.md). If unset,
+	// none is created.
 	// +optional
 	Binding *BindingSpec `json:"binding,omitempty"`
 
-	// resources of the memcached container and of the init container. Defaults to requests of 50m
-	// CPU, and of 1.1 times memory plus 32Mi (for the hash table, connections and the supervisor),
-	// each if neither a request nor a limit is set; without limits. With a memory limit below that,
-	// members can be killed.
+	// resources of the memcached container and of the init container. Defaults to requests of 50m CPU,
+	// and of 1.1 times memory plus 32Mi, each if neither a request nor a limit is set; without limits.
+	// With a memory limit below that, members can be killed.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
@@ -135,23 +132,23 @@ type MemcachedSpec struct {
 	// +optional
 	Storage *StorageSpec `json:"storage,omitempty"`
 
-	// routing says which client the applications use, so that each item is moved to the member where
-	// they look for it. Each of its fields has its own default.
+	// routing says which client the applications use, so that each item is moved to where they look for
+	// it. Each of its fields has its own default.
 	// +optional
 	// +kubebuilder:default={}
 	Routing RoutingSpec `json:"routing,omitzero"`
 
-	// discovery lets clients that were written for ElastiCache or Memorystore follow each scaling,
-	// by ElastiCache's discovery protocol at the Service NAME-discovery and containerPort. Each
-	// member also has the item AmazonElastiCache:cluster. A change replaces the members. If unset,
-	// members don't answer the protocol.
+	// discovery lets clients of ElastiCache or Memorystore follow each scaling, by ElastiCache's
+	// discovery protocol at the Service NAME-discovery and containerPort. Each member also has the item
+	// AmazonElastiCache:cluster. A change replaces the members. If unset, members don't answer the
+	// protocol.
 	// +optional
 	Discovery *DiscoverySpec `json:"discovery,omitempty"`
 
 	// router puts stateless routers in front of the members: one address, the Service NAME-router at
-	// containerPort, for any library in any language. Applications need neither a list nor the
-	// routing; both kinds of clients can share a cluster. Routers use the tls and auth of the
-	// members, and run where podTemplate lets the members run. If unset, no routers are created.
+	// containerPort, for any library. Applications need neither a list nor the routing; both kinds of
+	// clients can share a cluster. Routers use the tls and auth of the members, and run where
+	// podTemplate lets the members run. If unset, no routers are created.
 	// +optional
 	Router *RouterSpec `json:"router,omitempty"`
 
@@ -192,17 +189,15 @@ const (
 type TLSSpec struct {
 	// secretName of a Secret of type kubernetes.io/tls: tls.crt, the members' certificate with its
 	// chain; tls.key; and ca.crt, the authorities that signed it, and the clients' certificates.
-	// tls.crt is for the hosts in status.servers (with storage, *.NAME.NAMESPACE.svc covers them)
-	// and, if there are such, for NAME-member-N.NAMESPACE.svc (routing.addresses Stable),
+	// tls.crt is for the hosts in status.servers (with storage, *.NAME.NAMESPACE.svc covers them) and,
+	// if there are such, for NAME-member-N.NAMESPACE.svc (routing.addresses Stable),
 	// NAME-discovery.NAMESPACE.svc, NAME-router.NAMESPACE.svc and
-	// *.NAME-list.NAMESPACE.svc.cluster.local (the list in DNS). Members use a changed Secret
-	// without a restart.
+	// *.NAME-list.NAMESPACE.svc.cluster.local. Members use a changed Secret without a restart.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
-	// clientAuth is None (the default), or Required: clients must show a certificate that an
-	// authority in ca.crt signed. The drainers show tls.crt, which then must also be valid for
-	// clients.
+	// clientAuth is None (the default), or Required: clients must show a certificate that an authority
+	// in ca.crt signed. Drainers show tls.crt, which must then be valid for clients, too.
 	// +optional
 	// +kubebuilder:default=None
 	ClientAuth TLSClientAuth `json:"clientAuth,omitempty"`
@@ -244,10 +239,9 @@ type RouterSpec struct {
 	// member may read an empty value for a moment. Defaults to false.
 	// +optional
 	Exclusive bool `json:"exclusive,omitempty"`
-	// failedReads is the answer to a read of a key whose member can't be reached: Miss (the
-	// default), as if there were no item, or Error. After an error, a library drops the other keys
-	// of the same read, and often treats the router as down. Meta commands and writes always get
-	// errors.
+	// failedReads is the answer to a read of a key whose member can't be reached: Miss (the default),
+	// or Error. After an error, a library drops the other keys of the same read, and often treats the
+	// router as down. Meta commands and writes always get errors.
 	// +optional
 	FailedReads FailedReads `json:"failedReads,omitempty"`
 	// resources of a router. It uses half of a memory limit for requests and answers under way.
@@ -280,10 +274,9 @@ const (
 
 // BindingSpec is a Secret for the applications.
 type BindingSpec struct {
-	// secretName of the Secret that the operator keeps up to date, of type
-	// servicebinding.io/memcached. It has type, provider, host, port, and the lists of the ConfigMap
-	// NAME-servers; with auth, username and password of the first login; with tls, ca.crt. A Secret
-	// of another owner is not changed.
+	// secretName of the Secret that the operator keeps up to date, of type servicebinding.io/memcached:
+	// type, provider, host, port, and the lists of the ConfigMap NAME-servers; with auth, username and
+	// password of the first login; with tls, ca.crt. A Secret of another owner is not changed.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	SecretName string `json:"secretName"`
@@ -308,7 +301,7 @@ const (
 // PodDisruptionBudgetSpec bounds voluntary disruptions.
 type PodDisruptionBudgetSpec struct {
 	// enabled creates a PodDisruptionBudget. Defaults to true. Set it to false if the pods have a
-	// budget of yours: a pod with two can't be evicted at all.
+	// budget of yours: pods with two can't be evicted.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// maxUnavailable is how many members, or which share, may be unavailable. Defaults to 1.
@@ -400,10 +393,10 @@ type PodTemplate struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// spread over the nodes. Soft (the default) prefers nodes with fewer of the pods; Hard lets a
-	// pod wait rather than start on a node with more of them than another; Off leaves the choice to
-	// the scheduler. Routers are spread over the zones, too; drainers are not spread. It is ignored
-	// if there are topologySpreadConstraints.
+	// spread over the nodes. Soft (the default) prefers nodes with fewer of the pods; Hard lets a pod
+	// wait rather than start on a node with more of them than another; Off leaves it to the scheduler.
+	// Routers are spread over the zones, too; drainers are not spread. Ignored with
+	// topologySpreadConstraints.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
 	// topologySpreadConstraints of the pods, in place of spread; drainers have none. One without a
@@ -516,8 +509,8 @@ const (
 type ServiceSpec struct {
 	// type of the Services that have an address of their own (NAME-router, NAME-discovery,
 	// NAME-member-N of routing.addresses Stable): ClusterIP (the default), NodePort or LoadBalancer.
-	// NAME and NAME-list stay headless. Clients on the list use the addresses within the cluster of
-	// Kubernetes, whatever the type.
+	// NAME and NAME-list stay headless. Clients on the list always use addresses within the cluster of
+	// Kubernetes.
 	// +optional
 	Type ServiceType `json:"type,omitempty"`
 	// labels of the Services, at most 64. The operator's own keys win. Defaults to none.
@@ -552,8 +545,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
 type StorageSpec struct {
 	// size of each member's volume. It may grow, if the storage class lets volumes grow. Defaults to
-	// twice memory, plus an eighth of it, plus 64Mi: room to replay the items of a member that
-	// starts cold. This grows with memory, when a member is ready that has the new one.
+	// twice memory, plus an eighth of it, plus 64Mi: room to replay the items of a member that starts
+	// cold. The default grows with memory, when a member with the new one is ready.
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
 	// storageClassName of the volumes. Defaults to the cluster's default class.
@@ -562,8 +555,8 @@ type StorageSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
 	// mode is where the items are while a member runs. Saved (the default): in memory, and on the
-	// volume from the end of a member to its next start. If a pod is lost without a save (its node
-	// fails, or it is killed by force), its items are lost. Mapped: in a file on the volume, which
+	// volume from the end of a member to its next start. A pod that is lost without a save (its node
+	// fails, or it is killed by force) loses its items. Mapped: in a file on the volume, which
 	// memcached writes to all the time. The items outlive any end of the pod, as long as the node
 	// lives.
 	// +optional
@@ -606,17 +599,17 @@ type RoutingSpec struct {
 	ServerName string `json:"serverName,omitempty"`
 
 	// addresses says what the list of servers names. Pod (the default): the members' pods, whose
-	// addresses change when they restart. Stable: a Service for each member, NAME-member-N, for
-	// clients that look names up only once, or hash addresses (evcache, spymemcached-ketama). It
-	// stays for 10 minutes after its member is gone. A change moves the items of clients that hash
-	// names or addresses.
+	// addresses change when they restart. Stable: a Service for each member, NAME-member-N, for clients
+	// that look names up only once, or hash addresses (evcache, spymemcached-ketama); it stays for 10
+	// minutes after its member is gone. A change moves the items of clients that hash names or
+	// addresses.
 	// +optional
 	// +kubebuilder:default=Pod
 	Addresses AddressMode `json:"addresses,omitempty"`
 
-	// moves, Live (the default) or Off, moves items to where clients look for them, after the list
-	// of servers has grown or the routing has changed. With Off these keys are misses, and their old
-	// values may come back when members leave. Live moves them later.
+	// moves, Live (the default) or Off, moves items to where clients look for them, after the list of
+	// servers has grown or the routing has changed. With Off these keys are misses, and their old
+	// values may come back when members leave; Live moves them later.
 	// +optional
 	// +kubebuilder:default=Live
 	Moves MoveMode `json:"moves,omitempty"`
@@ -738,8 +731,8 @@ type DrainSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadline is how long one drainer may run. The time that its pod waits for a node, a
-	// volume or an image doesn't count. After that another one goes on from there. Defaults to 1h.
+	// activeDeadline is how long one drainer may run, without the time that its pod waits for a node, a
+	// volume or an image. After that another one goes on. Defaults to 1h.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="drain.activeDeadline must be from 30s to 8760h"
@@ -762,10 +755,10 @@ type DrainSpec struct {
 	// +optional
 	// +kubebuilder:default=Keep
 	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
-	// onShortage is for leaving members that have more items than the survivors have room for.
-	// Proceed (the default) evicts what was used least recently, and an event has the numbers; Wait
-	// keeps the members until there is room, and the condition Degraded has the numbers. If the
-	// operator can't ask the members, it proceeds.
+	// onShortage is for leaving members that have more items than the survivors have room for. Proceed
+	// (the default) evicts the least recently used, and an event has the numbers; Wait keeps the
+	// members until there is room, and Degraded has the numbers. If the operator can't ask the members,
+	// it proceeds.
 	// +optional
 	// +kubebuilder:default=Proceed
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
@@ -862,7 +855,7 @@ type MemcachedStatus struct {
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []DrainReceipt `json:"lastDrains,omitempty"`
 	// advice is what a person may want to change, although nothing is wrong now, or what has passed,
-	// such as members that started cold. An event tells each message once.
+	// such as a cold start. An event tells each message once.
 	// +optional
 	// +listType=map
 	// +listMapKey=reason

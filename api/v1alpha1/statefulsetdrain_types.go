@@ -46,8 +46,8 @@ type StatefulSetDrainSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadline is how long one pod of a drain may run, from 30s to 8760h. Time that it waits
-	// for a node doesn't count. Defaults to 1h; template.spec.activeDeadlineSeconds has precedence.
+	// activeDeadline is how long one pod of a drain may run, without the time that it waits for a node.
+	// Defaults to 1h; template.spec.activeDeadlineSeconds has precedence.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="activeDeadline must be from 30s to 8760h"

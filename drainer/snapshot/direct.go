@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// direct is a file that is read or written past the page cache, if its file system supports that. Otherwise
-// what was read or written is dropped from the cache soon after, so that a save never pushes other files out
-// of the cache. Its buffers, offsets and lengths are multiples of a block.
+// direct is a file that is read or written past the page cache. On a file system that doesn't support direct I/O,
+// each range is dropped from the cache soon after it was read or written. So a save never pushes other files out
+// of the cache. Buffers, offsets and lengths are multiples of a block.
 type direct struct {
 	*os.File
 	cached atomic.Bool
@@ -72,8 +72,7 @@ func (d *direct) WriteAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// window is the part of the file that one worker has read or written last, and that is still in the page
-// cache.
+// window has the ranges that one worker has read or written last, and that are still in the page cache.
 type window struct {
 	*direct
 	ranges [][2]int64
@@ -110,9 +109,9 @@ func (w *window) drop() error {
 	return nil
 }
 
-// writeOut returns the error if the disk did not take the range: the kernel reports it only once to an open
-// file, so the fsync at the end would not report it again. A file system that doesn't support the call is no
-// error: then everything is written at the end.
+// writeOut starts to write a range to the disk, and returns the error if the disk did not take it. The kernel
+// reports an error only once to an open file, so the fsync at the end would not report it again. On a file system
+// that doesn't support the call, writeOut returns nil, and everything is written at the end.
 func (w *window) writeOut(offset, length int64, wait bool) error {
 	err := linux.WriteOut(w.File, offset, length, wait)
 	for _, cannot := range []error{unix.ENOSYS, unix.EINVAL, unix.ESPIPE, unix.EOPNOTSUPP} {

@@ -64,8 +64,8 @@ func (s *Save) Missing(offset int64) (bool, error) {
 	return !ok, nil
 }
 
-// Lacks returns how many of the used pages are missing. It is exact after all pages have been read, because
-// damaged ones are only found then.
+// Lacks returns how many of the used pages are missing. The number is exact after all pages have been read: a
+// damaged page is found when it is read.
 func (s *Save) Lacks() (missing, all int) {
 	if s.index.rebuild() != nil {
 		return 0, int(s.usedPages())
@@ -87,8 +87,8 @@ func (s *Save) Items() (int64, bool) {
 	return s.index.items()
 }
 
-// Rate returns how many bytes per second were written; 0 unknown. It is unknown for a save of less than a
-// second, in which waiting for the disk is not the main part.
+// Rate returns how many bytes per second were written; 0 unknown. The rate of a save of less than a second is
+// unknown: the disk is not what took most of that time.
 func (s *Save) Rate() int64 {
 	const least = 1000 // milliseconds
 	if s.index.rebuild() != nil || s.index.elapsed < least {
@@ -120,9 +120,9 @@ func (s *Save) ReadAt(b []byte, offset int64) (n int, err error) {
 }
 
 // ReadPage reads the page at an offset of the warm file into b, which has the size of a page, and checks it.
-// It returns false if the page was not used, or is missing. It replaces ReadAt where whole pages are read
-// once: it doesn't copy from the page cache, which would take as long as all the rest of a drain, or from the
-// held page. Several goroutines may call it.
+// It returns false if the page was not used, or is missing. ReadPage is for whole pages that are read once. Unlike
+// ReadAt it doesn't copy them from the page cache, which would take as long as all the rest of a drain, nor from
+// the held page. Several goroutines may call it.
 func (s *Save) ReadPage(b []byte, offset int64) (bool, error) {
 	page := int(offset / int64(s.PageSize))
 	if offset%int64(s.PageSize) != 0 || len(b) != s.PageSize || page < 0 || page >= s.pages() {
@@ -177,8 +177,8 @@ func (s *Save) readWithin(b []byte, page int, within int64) error {
 		clear(b)
 		return nil
 	}
-	// The page was checked before, and no process writes to a save that is read. To read a whole page for
-	// each part of it would take long.
+	// The page was checked before, and no process writes to a save that is read. Reading the whole page again
+	// for each part would take long.
 	return warmfile.ReadFull(s.file, b, place+within)
 }
 

@@ -213,8 +213,7 @@ func (f *index) readTail() error {
 	return nil
 }
 
-// take adopts the entries of the slots. It ignores an entry of an unused page, and of a page that an earlier
-// slot has.
+// take adopts the entries of the slots. It ignores entries of unused pages, and a second entry of a page.
 func (f *index) take(entries []entry) {
 	f.entries, f.slotOf = entries, make([]int32, f.pages())
 	for i := range f.slotOf {
@@ -232,7 +231,7 @@ func (f *index) take(entries []entry) {
 // rebuild makes the index of a save that was cut short.
 func (f *index) rebuild() error {
 	f.once.Do(func() {
-		// A slot that begins after the file's end doesn't exist, whatever the header says.
+		// The header may promise more slots than begin before the file's end.
 		entries := make([]entry, min(int64(f.slots()), max(0, f.fileSize-f.body+f.slotBytes()-1)/f.slotBytes()))
 		var next atomic.Int64
 		var readers sync.WaitGroup

@@ -149,7 +149,7 @@ func (w *writer) makeRoom(before int64) (bool, error) {
 	if w.rooms.Load() != before {
 		return true, nil
 	}
-	defer w.rooms.Add(1) // not earlier: a worker that begins meanwhile finds the disk full, too, and has to try again
+	defer w.rooms.Add(1) // at the end: a worker that finds the disk full meanwhile has to try again, too
 	return w.MakeRoom()
 }
 
@@ -168,7 +168,7 @@ func (w *writer) write(ctx context.Context, header []byte) error {
 	if err := w.put(alignedCopy(header), 0); err != nil {
 		return err
 	}
-	// From now on a page that is on the disk can be found there, whatever happens.
+	// From now on, each page that is on the disk can be found, even if the process or the node dies.
 	if err := linux.SyncData(w.out.File); err != nil {
 		return &os.PathError{Op: "fdatasync", Path: w.out.Name(), Err: err}
 	}
@@ -186,8 +186,8 @@ func (w *writer) write(ctx context.Context, header []byte) error {
 	})
 }
 
-// allocate allocates the whole file. So a full disk is noticed at once, and workers that write inside the
-// file don't wait for each other.
+// allocate allocates the whole file. So a full disk is noticed at once, and workers can write inside the file
+// without waiting for each other.
 func allocate(file *os.File, size int64) error {
 	err := linux.Allocate(file, size)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {

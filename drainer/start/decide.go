@@ -36,8 +36,8 @@ type Step string
 const (
 	// LoadSave makes the warm file in memory from the save.
 	LoadSave Step = "load the save"
-	// SetClock corrects the times in a save's .meta: memcached refuses a save whose time is
-	// not in the past, and a clock that was wrong would stay so.
+	// SetClock corrects the times in a save's .meta. memcached refuses a save whose time is not in the past,
+	// and would keep a wrong clock.
 	SetClock Step = "set the clock"
 	// SaveFile saves the warm file in memory to the volume.
 	SaveFile Step = "save the file"
@@ -67,7 +67,7 @@ const (
 type Decision struct {
 	How How
 	// Reason says, for people, why memcached doesn't resume. It is empty if nothing was ever stored, or if an
-	// earlier start has logged it.
+	// earlier start has logged the reason.
 	Reason string
 	// Steps are done in this order before memcached is started.
 	Steps []Step
@@ -110,7 +110,7 @@ func (f *Facts) decideMapped() (*Decision, error) {
 }
 
 // decideMappedWithoutFile is for a volume that a member of mode Saved may have used. It removes that member's
-// note, which would declare the file that memcached is about to make outdated.
+// note: with the note, memcached's new file would count as outdated.
 func (f *Facts) decideMappedWithoutFile() (*Decision, error) {
 	var d *Decision
 	switch {
@@ -140,7 +140,7 @@ func (f *Facts) keepInRoom(refusal error) *Decision {
 	return f.keep(refusal, MakeRoom)
 }
 
-// keep turns the file on the volume into a generation. If the file can't be read, it is kept for a drain.
+// keep turns the file on the volume into a generation; if no replay can read the file, into one for a drain.
 func (f *Facts) keep(refusal error, before ...Step) *Decision {
 	left := f.Kept
 	if slices.Contains(before, MakeRoom) || slices.Contains(before, SaveFile) {
@@ -189,8 +189,8 @@ func (f *Facts) decideSaved() (*Decision, error) {
 		return &Decision{How: Resume, Steps: f.clock(&f.File)}, nil
 	case f.covered(), f.NotSavable != nil, f.File.Unused,
 		f.Current && (Undescribed(refusal) || f.Need > f.Free):
-		// The volume already has a save of it, if the supervisor outlived memcached. Or nothing in the file
-		// is worth saving or can be saved, and the volume may have a part of it.
+		// If the supervisor outlived memcached, the volume already has a save of the file. In the other cases
+		// the file can't be saved, or has nothing worth saving; the volume may have a part of its items.
 		d, err := f.decideByVolume()
 		if err == nil {
 			d.Steps = append([]Step{DropFile}, d.Steps...)
@@ -218,8 +218,8 @@ func (f *Facts) decideByVolume() (*Decision, error) {
 	case warmfile.IsReason(f.Refused, warmfile.ReasonMissing):
 		return cold(""), nil
 	case f.outdated() && f.SamePod:
-		// This pod left the note, and its memcached hasn't made a file since. So what was to be replayed then
-		// is still to be replayed.
+		// This pod left the note, and its memcached has made no file since then. So the generations that waited
+		// for a replay still wait.
 		return f.fresh(""), nil
 	case f.outdated():
 		d := cold("memcached starts cold: "+contract.OneLine(f.Refused), DropAll)
@@ -251,7 +251,7 @@ func (f *Facts) decideByVolume() (*Decision, error) {
 	return d, nil
 }
 
-// clock returns the step that corrects the clock with which memcached resumes from a save, if one is needed.
+// clock returns the step that corrects the times in the save's .meta; none if they are right.
 func (f *Facts) clock(file *File) []Step {
 	if file.Meta.Redated(f.Now.Unix()) == file.Meta {
 		return nil

@@ -55,10 +55,10 @@ type Facts struct {
 	InUse bool
 	// Kept are the generations that wait for a replay or have failed, newest first.
 	Kept []volume.Generation
-	// Refused is why nothing on the volume may be served, such as a note that declares it all outdated; nil
-	// if the newest file, save or generation may be served.
+	// Refused is why nothing on the volume may be served, for example because the note says that all is outdated;
+	// nil if the newest file, save or generation may be served.
 	Refused error
-	// Current means that the newest that may be served is a file or a save, and not a generation.
+	// Current means that a file or a save is the newest that may be served, and not a generation.
 	Current bool
 	// SamePod means that a member has started in this pod before, and left its manifest in memory.
 	SamePod bool
@@ -104,8 +104,8 @@ func (f *File) latest() *warmfile.Image {
 // take, 0 if it doesn't say.
 type Ask func(ctx context.Context, program string) (version string, flagsBytes int)
 
-// lookAt reads what is known of the file or the save with that name in dir. If layout is set, it also finds
-// out how many bytes client flags take. It returns an error if this can't be read now.
+// lookAt reads the descriptions of the file or the save with that name in dir. If layout is set, lookAt also
+// finds out how many bytes client flags take. It returns an error if it can't read them now.
 func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err error) {
 	f.Exists = !volume.Missing(filepath.Join(dir, name))
 	if name == contract.SaveFile {

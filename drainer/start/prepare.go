@@ -59,7 +59,7 @@ func decideAndDo(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (
 			return d, err
 		}
 		if warmfile.IsReason(damage, warmfile.ReasonSaveIncomplete) {
-			f.Save.Incomplete = fmt.Errorf("its save is damaged: %s", contract.OneLine(damage)) // its other pages are right
+			f.Save.Incomplete = fmt.Errorf("its save is damaged: %s", contract.OneLine(damage)) // the other pages are right
 		} else {
 			f.Save.Unreadable = damage.error
 		}
@@ -149,9 +149,9 @@ func SaveMemory(m Member, o volume.SaveOptions) (bool, error) {
 	return true, err
 }
 
-// firstManifest returns the manifest that is written before memcached starts. It says that from now on the
-// warm file can't be trusted after this boot of the node. A manifest that still said Saved would be wrong for
-// a changed file, and the old manifest of a new file would be about another file.
+// firstManifest returns the manifest that is written before memcached starts. Its state says that from now on the
+// warm file can't be trusted after this boot of the node. An old manifest would be wrong: its Saved for a file
+// that changes, all of it for a new file.
 func firstManifest(m Member, d *Decision) *volume.Manifest {
 	first := &volume.Manifest{State: volume.Starting, Arguments: m.Command, BootID: volume.BootID(), Fresh: d.Fresh(), Note: d.Reason}
 	if first.Fresh {

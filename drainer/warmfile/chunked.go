@@ -48,8 +48,8 @@ func (s *scan) chunked(offset int64, slot []byte, h header) bool {
 	return s.yield(&s.item, nil)
 }
 
-// assemble returns the value of a chunked item. If moved is not nil, it returns the place of the chunk after
-// the one at the given address, if that was being moved.
+// assemble returns the value of a chunked item. moved may be nil. Given the address of a chunk, moved returns the
+// place of the next chunk, if that was being moved.
 func (s *scan) assemble(offset int64, slot []byte, h header, moved func(address uint64) (int64, bool)) ([]byte, error) {
 	first := slot[h.value:]
 	c := chain{base: s.image.Base, head: u64(first, offChunkHead), left: h.bytes,
@@ -80,7 +80,7 @@ func (s *scan) assemble(offset int64, slot []byte, h header, moved func(address 
 			return nil, CorruptAt(offset, "an item whose chunks end, found the one at %d in its chain twice", place)
 		}
 		if n&(n-1) == 0 {
-			earlier = place // Brent's algorithm: a chain with a cycle comes back to it
+			earlier = place // Brent's algorithm: a chain with a cycle returns to this place
 		}
 		at = c.base + uint64(place)
 		var err error

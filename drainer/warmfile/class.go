@@ -1,8 +1,8 @@
 package warmfile
 
-// classOf finds the slab class of a used page. Its first slot shows the class, except while that slot changes
-// its state (a chunked item's header has the largest class, not its page's). Then it is the class that every
-// slot of the page is consistent with.
+// classOf finds the slab class of a used page. The first slot shows the class, except while that slot changes
+// its state (the header of a chunked item has the largest class, not its page's). Then classOf looks for the
+// class that every slot of the page is consistent with.
 func (s *scan) classOf(b []byte) (uint8, bool) {
 	class, certain := s.firstSlot(b)
 	if certain && !s.busy(b) {

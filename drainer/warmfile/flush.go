@@ -8,10 +8,9 @@ import (
 
 // flushRule decides whether clients could still get an item after a flush_all.
 //
-// Source: memcached's items.c, item_is_flushed. Up to 1.6.24 an immediate flush sets
-// oldest_live to the second before it and oldest_cas to the next number, so that of the
-// items of that second only those stored before the flush are flushed; from 1.6.25 on
-// these are unlinked at once.
+// Source: memcached's items.c, item_is_flushed. Up to 1.6.24 an immediate flush sets oldest_live to the second
+// before it, and oldest_cas to the next number. Items that were stored in the flush's own second are flushed if
+// their CAS is lower. From 1.6.25 on, the flush unlinks these items at once.
 type flushRule struct {
 	oldestLive uint32
 	oldestCAS  uint64
@@ -22,9 +21,9 @@ type flushRule struct {
 }
 
 // newFlushRule returns the rule of the image's flush at the Unix time now; times count from started. .meta
-// has oldest_cas, but a running server doesn't report it. So after a crash of a version that has oldest_cas,
-// all items of the flush's own second count as flushed: losing an item that is one second old is a miss, but
-// bringing back a flushed one would be a wrong answer.
+// has oldest_cas, but a running server doesn't report it. So after a crash of a version with oldest_cas, all
+// items of the flush's own second count as flushed: a lost item is a miss, a flushed one that comes back is a
+// wrong answer.
 func newFlushRule(image *Image, clean bool, started, now int64) flushRule {
 	rule := flushRule{oldestLive: image.OldestLive, oldestCAS: image.OldestCAS}
 	if rule.oldestLive == 0 {
@@ -43,8 +42,8 @@ func (m *Image) Flushed(now time.Time) bool {
 	return m.flushed(m.startedAt(now.Unix()), now.Unix())
 }
 
-// flushed is Flushed if times count from started. A flush that has taken effect by memcached's own clock has
-// taken effect.
+// flushed is Flushed, with times that count from started. A flush has also taken effect if memcached's own clock
+// had reached its time.
 func (m *Image) flushed(started, now int64) bool {
 	done := int64(m.OldestLive) <= m.Clock-m.ProcessStarted
 	return m.OldestLive != 0 && (done || started+int64(m.OldestLive) <= now)

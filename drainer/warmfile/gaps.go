@@ -2,9 +2,8 @@ package warmfile
 
 import "errors"
 
-// A file may lack pages, if its save was cut short or is damaged. Missing pages read as unused ones. All
-// other pages are right: the process that wrote the file has ended, so no item in it is older than another
-// one. The reader leaves out:
+// A file may lack pages, if its save was cut short or is damaged. Missing pages read as unused ones. All other
+// pages are of one moment: the process that wrote the file has ended. The reader leaves out:
 //
 //   - an item with a chunk on a missing page;
 //   - after a crash, each item that a connection or the slab mover was using. It may be an incomplete copy,

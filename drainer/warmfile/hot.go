@@ -27,8 +27,8 @@ func (r *Reader) ItemsIn(page []byte) (n int64, ok bool) {
 }
 
 const (
-	// lastUseSamples is how many slots of a page are looked at: to look at all would mean to read the whole
-	// file once more. If fewer than lastUseEnough of them are in use, all are looked at.
+	// lastUseSamples is how many slots of a page are sampled: all slots would mean to read the whole file once
+	// more. If fewer than lastUseEnough of the sample are in use, all slots are read.
 	lastUseSamples = 64
 	lastUseEnough  = 16
 	// mostRecent is the assumed last use of a page that doesn't show it.
@@ -37,8 +37,8 @@ const (
 	firstSlotBytes = 512
 )
 
-// LastUse returns when an item on the page at offset was last used: the latest of a sample of its items, in
-// seconds of memcached's own clock. Chunks count as used when their item was.
+// LastUse returns when an item on the page at offset was last used: the latest of a sample, in seconds of
+// memcached's own clock. A chunk was last used when its item was.
 func (r *Reader) LastUse(offset int64) (uint32, error) {
 	s := scan{Reader: r, flagsBytes: r.image.FlagsBytes}
 	class, err := s.classAt(offset)

@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Image is what a reader of a warm file has to know about its memcached: its settings and a few of its
-// variables. They are in .meta after a save, and always in the manifest.
+// Image is what a reader of a warm file has to know about its memcached: settings and a few variables. .meta has
+// them after a save, the manifest always.
 type Image struct {
 	// SlabConfig is -f as it was written, or the list of "-o slab_sizes".
 	SlabConfig string `json:"slabConfig"`

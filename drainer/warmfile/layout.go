@@ -7,11 +7,11 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// FlagsBytes returns how many bytes the client flags of the file's items take: as memcached said, or else as
-// the items show. It is 0 if no item has flags. If the items don't show it, the error is an ErrUnknownLayout.
+// FlagsBytes returns how many bytes the client flags of the file's items take; 0 if no item has flags. memcached
+// has said it, or the items show it. If the items don't, the error is an ErrUnknownLayout.
 //
-// The right layout fits every item, so a layout that doesn't fit some item is wrong. A single item can fit
-// both, if its value ends as a shorter one would.
+// The right layout fits every item, so a layout that doesn't fit some item is wrong. A single item can fit both
+// layouts, if its value ends as a shorter value would.
 func (r *Reader) FlagsBytes(ctx context.Context) (int, error) {
 	r.layout.Lock()
 	defer r.layout.Unlock()

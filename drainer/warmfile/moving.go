@@ -18,13 +18,13 @@ import "bytes"
 type movingChunks struct {
 	// busy are the offsets of chunked items with a reference.
 	busy []int64
-	// displaced maps the address of a chunk to the offset of the chunk that should follow it, if its own
-	// pointer says something else.
+	// displaced maps the address of a chunk to the offset of the chunk that should follow, if the pointer in the
+	// first of the two says something else.
 	displaced map[uint64]int64
 }
 
-// Bounds of what a crash can leave: each connection refers to one item, and one chunk is moved at a time.
-// Connections that were storing a large item have displaced chunks, too.
+// Bounds of what a crash can leave. Each connection refers to one item, and one chunk is moved at a time; a
+// connection that was storing a large item has displaced chunks, too.
 const (
 	maxBusy      = 1 << 20
 	maxDisplaced = 1 << 16
@@ -109,9 +109,9 @@ func (m *movingChunks) finish(s *scan) bool {
 	return true
 }
 
-// unfinishedCopy tells whether the linked item in slot is a copy that the slab mover had not completed: its
-// neighbours in the LRU, whose pointers it copied too, lead to another linked item of the same key. If a page
-// that would show that is missing, the item counts as such a copy.
+// unfinishedCopy tells whether the linked item in slot is a copy that the slab mover had not completed. The copy
+// has the original's pointers, but its neighbours in the LRU still lead to the original, another linked item of
+// the same key. If a page that would show this is missing, the item counts as such a copy.
 func (s *scan) unfinishedCopy(offset int64, slot []byte) bool {
 	self := s.image.Base + uint64(offset)
 	next, prev := u64(slot, offNext), u64(slot, offPrev)

@@ -14,11 +14,12 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Read-ahead: pages that wait for the parser. The kernel reads ahead, for a sequential reader as far as the
-// disk's read_ahead_kb allows. FADV_WILLNEED disturbs that: it more than halved the rate of a local disk.
-// disturbs that: it more than halved the rate of a local disk.
 const (
+	// pagesAhead is how many pages wait for the parser. The kernel reads ahead for a sequential reader, as far as
+	// the disk's read_ahead_kb allows. FADV_WILLNEED disturbs the kernel: it more than halved the rate of a local
+	// disk.
 	pagesAhead = 4
+	// probeBytes is how much of a page shows whether the page is used.
 	probeBytes = 4 << 10
 	// readersPastCache is how many goroutines read whole pages past the page cache, where the kernel doesn't
 	// read ahead.

@@ -20,8 +20,8 @@ type pass struct {
 	cancel  context.CancelFunc
 
 	mu sync.Mutex
-	// left is how many goroutines have not ended, and sum what the others have seen. failed means that one of
-	// them has ended early.
+	// left is how many goroutines have not ended. sum is what the others have seen; failed means that one of them
+	// has ended early.
 	left   int
 	sum    seen
 	failed bool
@@ -31,8 +31,8 @@ func newPass(r *Reader, goroutines int, shared bool, read func(int64)) *pass {
 	return &pass{Reader: r, shared: shared, read: read, left: goroutines}
 }
 
-// run lets s see a share of the pages. It returns true for the last goroutine, if all have seen all of their
-// pages. The s of the last one then has what all of them have seen, and yields the items that had to wait.
+// run reads a share of the pages into s. The last goroutine gets what all of them have seen in its s, which then
+// yields the items that had to wait. run returns true in that goroutine, if no other one has ended early.
 func (p *pass) run(ctx context.Context, s *scan) (all bool) {
 	p.start.Do(func() {
 		p.ctx, p.cancel = context.WithCancel(ctx)
@@ -70,8 +70,8 @@ func (p *pass) run(ctx context.Context, s *scan) (all bool) {
 	return true
 }
 
-// pages lets s see pages until there are no more. It returns false after an error, or if the consumer wants
-// no more.
+// pages reads pages into s until there are no more. It returns false after an error, or if the consumer wants no
+// more.
 func (p *pass) pages(s *scan) bool {
 	for page := range p.fetcher.pages {
 		if page.err != nil {

@@ -66,8 +66,8 @@ func stateFlags(state uint64) uint16 { return uint16(state >> 48) }
 // Accessed returns the last access, in seconds of memcached's own clock.
 func (h Head) Accessed() uint32 { return uint32(h.Times) }
 
-// Settled returns the parts of State and Class that change only with the item. It leaves out that the item
-// was read, and which of the LRUs it is in.
+// Settled returns the parts of State and Class that change only with the item. It leaves out whether the item
+// was read, and its LRU.
 func (h Head) Settled() (state, class uint64) {
 	return h.State &^ (uint64(flagFetched|flagActive) << 48), h.Class & (0xff<<8 | classMask)
 }
@@ -158,8 +158,8 @@ func (l *Live) ExpireAt(h Head) int64 {
 // LastAccess returns the last access by memcached's clock, in Unix seconds.
 func (l *Live) LastAccess(h Head) int64 { return l.image.ProcessStarted + int64(h.Accessed()) }
 
-// State returns item.Invalidated if a client has marked the item as stale, or was told to store an item and
-// hasn't yet.
+// State returns item.Invalidated if a client has marked the item as stale, or if the item is a placeholder whose
+// client hasn't stored a value yet.
 func (l *Live) State(h Head) item.State {
 	flags := stateFlags(h.State)
 	if flags&flagStale != 0 || flags&flagToken != 0 && h.bytes() == 2 {
@@ -182,8 +182,8 @@ func (l *Live) ClientFlags(slot []byte, p Parts) uint64 {
 	return uint64(u32(slot, p.Flags))
 }
 
-// Class returns the class of a page that may change while it is read. It is 0 if the page has none, or, with
-// ok false, if the page doesn't show it now. buf has room for a page.
+// Class returns the class of a page that may change while it is read; 0 if the page has none. ok is false if the
+// page doesn't show its class now. buf has room for a page.
 func (l *Live) Class(page []byte, first Head, buf []byte) (class uint8, ok bool) {
 	flags, own := stateFlags(first.State), uint8(first.Class)&classMask
 	switch {
@@ -201,8 +201,8 @@ func (l *Live) Class(page []byte, first Head, buf []byte) (class uint8, ok bool)
 	return class, true
 }
 
-// Newer returns the layout after memcached was asked when it was last flushed, in seconds of its own clock,
-// and whether that is another flush.
+// Newer returns the layout with memcached's latest answers, and whether clients have flushed again since l.
+// oldest is the answer about the last flush, in seconds of memcached's own clock; now is 0 if unknown.
 func (l *Live) Newer(oldest int64, now int64) (newer *Live, flushed bool) {
 	n := *l
 	n.now = cmp.Or(now, l.now)

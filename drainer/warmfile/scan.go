@@ -13,8 +13,8 @@ type scan struct {
 	item  item.Item
 	flush flushRule
 	now   int64
-	// flagsBytes is how many bytes client flags take; 0 if unknown. Then findFlags finds it out for the first
-	// item that has flags, and unknown is why it could not.
+	// flagsBytes is how many bytes client flags take; 0 if unknown. For the first item with flags, findFlags finds
+	// the number; unknown is the error if it can't.
 	flagsBytes int
 	findFlags  func() (int, error)
 	unknown    error
@@ -97,7 +97,7 @@ func (s *scan) linkedSlot(offset int64, slot []byte, flags uint16, class uint8) 
 		return s.yield(&s.item, nil)
 	}
 	if busy {
-		// Its chunks may be moving: finish knows their places.
+		// The item's chunks may be moving. Only finish knows the places of all chunks.
 		s.linked--
 		return s.moving.wait(s, offset)
 	}
@@ -109,7 +109,7 @@ func (s *scan) busy(slot []byte) bool {
 	return !s.clean && u16(slot, offFlags)&flagLinked != 0 && u16(slot, offRefcount) != 1
 }
 
-// clientFlags returns how many bytes the client flags of an item that has some take.
+// clientFlags returns how many bytes client flags take in an item that has flags; 0 if that can't be found.
 func (s *scan) clientFlags() int {
 	if s.flagsBytes == 0 && s.unknown == nil && s.findFlags != nil {
 		s.flagsBytes, s.unknown = s.findFlags()
@@ -232,8 +232,8 @@ func (s *scan) finish() bool {
 	case s.image.ItemsExact && s.linked != items:
 		return s.failCount("%d items, as were counted after the save, found %d", items, s.linked)
 	case !s.image.ItemsExact && s.slots < items/10*9:
-		// Deletes and expiry free slots, but the slots stay. Only a handful of pages can have changed classes
-		// since the server was last asked.
+		// Deletes and expiry free slots, but the number of slots stays. Only a handful of pages can have changed
+		// their class since the server's last answer.
 		return s.failCount("room for the %d items that the server last counted, found %d slots", items, s.slots)
 	}
 	return true

@@ -190,7 +190,7 @@ func within(value any, path ...string) map[string]any {
 func page(d *definition) string {
 	var b strings.Builder
 	b.WriteString("<!-- Generated from the API types by `make manifests`: edit api/v1alpha1 instead. -->\n")
-	fmt.Fprintf(&b, "# Reference\n\n`kubectl explain %s.spec` says the same. A type with a capital letter is Kubernetes' own, as in a pod.\n", d.Spec.Names.ShortNames[0])
+	fmt.Fprintf(&b, "# Reference\n\n`kubectl explain %s.spec` says the same. Types with a capital letter are Kubernetes' own.\n", d.Spec.Names.ShortNames[0])
 	for _, v := range d.Spec.Versions {
 		root := v.Schema.Root
 		fmt.Fprintf(&b, "\n## %s, %s/%s\n\n%s\n", d.Spec.Names.Kind, d.Spec.Group, v.Name, flow(root.Description))
@@ -212,7 +212,7 @@ func section(b *strings.Builder, path string, s *schema, written map[string]stri
 	}
 	written[string(fields)] = path
 	rules(b, s)
-	fmt.Fprint(b, "\n| field | type | meaning |\n|---|---|---|\n")
+	fmt.Fprint(b, "\nFields:\n\n")
 	names := make([]string, 0, len(s.Properties))
 	for name := range s.Properties {
 		names = append(names, name)
@@ -226,12 +226,12 @@ func section(b *strings.Builder, path string, s *schema, written map[string]stri
 			meaning += messages(name, f, told)
 		} else {
 			what = fmt.Sprintf("[%s](#%s)", what, anchor.Replace(strings.ToLower(below)))
-			if of == f { // its section says the rest
-				meaning, _, _ = strings.Cut(meaning, ". ")
-				meaning = strings.TrimSuffix(meaning, ".") + "."
+			if of == f { // its section says what it means
+				fmt.Fprintf(b, "- `%s` (%s)\n", name, what)
+				continue
 			}
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, cell(what), cell(meaning))
+		fmt.Fprintf(b, "- `%s` (%s): %s\n", name, what, meaning)
 	}
 	for _, name := range names {
 		if below, of := inner(path, name, s.Properties[name]); of != nil {
@@ -268,10 +268,14 @@ func inner(path, name string, f *schema) (below string, of *schema) {
 }
 
 func rules(b *strings.Builder, s *schema) {
+	if len(s.Rules) == 0 {
+		return
+	}
+	fmt.Fprint(b, "\nRules:\n\n")
 	seen := map[string]bool{}
 	for _, r := range s.Rules {
 		if !seen[r.Message] {
-			fmt.Fprintf(b, "\n- %s\n", r.Message)
+			fmt.Fprintf(b, "- %s\n", r.Message)
 		}
 		seen[r.Message] = true
 	}
@@ -349,5 +353,3 @@ func typeName(name string, f *schema) string {
 
 // flow joins the lines of a comment.
 func flow(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
