@@ -356,7 +356,7 @@ type ServiceMonitorSpec struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// interval of the scrapes. Defaults to Prometheus' own.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="exporter.serviceMonitor.interval must be from 1s to 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="exporter.serviceMonitor.interval must be from 1s to 24h, such as 30s; the longest unit is h"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
@@ -620,7 +620,7 @@ type RoutingSpec struct {
 	// owners. Defaults to 90s, because most clients ask for the list again after a minute.
 	// +optional
 	// +kubebuilder:default="90s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h, such as 1m30s; the longest unit is h"
 	Patience *metav1.Duration `json:"patience,omitempty"`
 }
 
@@ -735,7 +735,7 @@ type DrainSpec struct {
 	// volume or an image. After that another one goes on. Defaults to 1h.
 	// +optional
 	// +kubebuilder:default="1h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="drain.activeDeadline must be from 30s to 8760h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="drain.activeDeadline must be from 30s to 8760h, such as 1h30m; the longest unit is h"
 	ActiveDeadline *metav1.Duration `json:"activeDeadline,omitempty"`
 	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
@@ -765,7 +765,7 @@ type DrainSpec struct {
 	// skipExpiringWithin leaves out items that expire within this time; they count as expired.
 	// Defaults to 0s.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="drain.skipExpiringWithin must be from 0s to 720h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="drain.skipExpiringWithin must be from 0s to 720h, such as 1m30s; the longest unit is h"
 	SkipExpiringWithin *metav1.Duration `json:"skipExpiringWithin,omitempty"`
 }
 

@@ -42,11 +42,11 @@ var rules = []rule{
 	{"spec.extraArgs", "extraArgs must not name a file with logins", `{extraArgs: [-Y, /logins]}`},
 	{"spec.extraArgs", "extraArgs must not end with a flag that lacks its value", `{extraArgs: [-v, -o]}`},
 	{"spec.podDisruptionBudget.maxUnavailable", "podDisruptionBudget.maxUnavailable must be a number of members", `{podDisruptionBudget: {maxUnavailable: 0%}}`},
-	{"spec.exporter.serviceMonitor.interval", "exporter.serviceMonitor.interval must be from 1s to 24h", `{exporter: {serviceMonitor: {interval: 0s}}}`},
+	{"spec.exporter.serviceMonitor.interval", "exporter.serviceMonitor.interval must be from 1s to 24h", `{exporter: {serviceMonitor: {interval: 1d}}}`},
 	{"spec.routing", "routing.keyPrefix is for libmemcached and pymemcache", `{routing: {client: gomemcache, keyPrefix: "shop:"}}`},
-	{"spec.routing.patience", "routing.patience must be from 0s to 24h", `{routing: {patience: 25h}}`},
-	{"spec.drain.activeDeadline", "drain.activeDeadline must be from 30s to 8760h", `{drain: {activeDeadline: 29s}}`},
-	{"spec.drain.skipExpiringWithin", "drain.skipExpiringWithin must be from 0s to 720h", `{drain: {skipExpiringWithin: -1s}}`},
+	{"spec.routing.patience", "routing.patience must be from 0s to 24h", `{routing: {patience: 1d}}`},
+	{"spec.drain.activeDeadline", "drain.activeDeadline must be from 30s to 8760h", `{drain: {activeDeadline: 1d}}`},
+	{"spec.drain.skipExpiringWithin", "drain.skipExpiringWithin must be from 0s to 720h", `{drain: {skipExpiringWithin: 1d}}`},
 	{"spec.drain.rateLimit.bytesPerSecond", "drain.rateLimit.bytesPerSecond must be a whole number of bytes", `{drain: {rateLimit: {bytesPerSecond: "1"}}}`},
 }
 
@@ -163,7 +163,7 @@ const drainSpec = `{statefulSetName: queue, template: {spec: {}}}`
 var drainRules = []rule{
 	{"spec.statefulSetName", "statefulSetName must be the name of a StatefulSet", `{statefulSetName: Queue, template: {spec: {}}}`},
 	{"spec.receipt", "receipt must be a CEL expression", `{statefulSetName: queue, template: {spec: {}}, receipt: "1 == 1"}`},
-	{"spec.activeDeadline", "activeDeadline must be from 30s to 8760h", `{statefulSetName: queue, template: {spec: {}}, activeDeadline: 29s}`},
+	{"spec.activeDeadline", "activeDeadline must be from 30s to 8760h", `{statefulSetName: queue, template: {spec: {}}, activeDeadline: 1d}`},
 	{"spec.template.metadata.labels", "template.metadata.labels: a key has at most 317 characters",
 		`{statefulSetName: queue, template: {metadata: {labels: {team: ` + strings.Repeat("a", 64) + `}}, spec: {}}}`},
 	{"spec.template.metadata.labels", "template.metadata.labels must not have keys of cache.example.com",

@@ -50,7 +50,7 @@ type StatefulSetDrainSpec struct {
 	// Defaults to 1h; template.spec.activeDeadlineSeconds has precedence.
 	// +optional
 	// +kubebuilder:default="1h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="activeDeadline must be from 30s to 8760h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="activeDeadline must be from 30s to 8760h, such as 1h30m; the longest unit is h"
 	ActiveDeadline *metav1.Duration `json:"activeDeadline,omitempty"`
 }
 
