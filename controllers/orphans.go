@@ -136,7 +136,7 @@ func (o *orphans) setUp(mgr ctrl.Manager, options controller.Options) error {
 	itself := func(_ context.Context, claim client.ObjectKey) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: claim}}
 	}
-	kept := predicate.NewPredicateFuncs(func(c client.Object) bool { return read.Kept(c) })
+	kept := predicate.NewPredicateFuncs(read.Kept)
 	gone := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
