@@ -139,11 +139,15 @@ func anchors(page string) map[string]bool {
 }
 
 func TestTheLinksOfTheDocsLeadSomewhere(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(pages) < 5 {
-		t.Fatalf("found the pages %v only: %v", pages, err)
+	pages := []string{"../../README.md"}
+	for _, pattern := range []string{"../../docs/*.md", "../../docs/design/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) < 5 {
+			t.Fatalf("found the pages %v only: %v", found, err)
+		}
+		pages = append(pages, found...)
 	}
-	for _, page := range append(pages, "../../README.md") {
+	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -231,7 +231,7 @@ func section(b *strings.Builder, path string, s *schema, written map[string]stri
 				continue
 			}
 		}
-		fmt.Fprintf(b, "- `%s` (%s): %s\n", name, what, meaning)
+		fmt.Fprintf(b, "- `%s` (%s)%s\n", name, what, meaning)
 	}
 	for _, name := range names {
 		if below, of := inner(path, name, s.Properties[name]); of != nil {
@@ -240,16 +240,21 @@ func section(b *strings.Builder, path string, s *schema, written map[string]stri
 	}
 }
 
-// meaning is a field's comment without what the row says beside it: the field's name, and its default.
+// meaning is a field's comment without the words that the row has before it: the field's name, and its default.
 func meaning(name string, f *schema) string {
 	text := flow(f.Description)
-	for _, verb := range []string{"is", "are"} {
-		text = strings.TrimPrefix(text, name+" "+verb+" ")
-	}
 	for _, plain := range []string{strings.Trim(string(f.Default), `"`), "none"} {
 		text = strings.TrimSuffix(text, " Defaults to "+plain+".")
 	}
-	return text
+	for _, verb := range []string{"is", "are"} {
+		if noun, found := strings.CutPrefix(text, name+" "+verb+" "); found {
+			return ": " + noun
+		}
+	}
+	if sentence, found := strings.CutPrefix(text, name+" "); found {
+		return " " + sentence
+	}
+	return ": " + text
 }
 
 // anchor makes a section's path the anchor of its title.
