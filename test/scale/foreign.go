@@ -14,13 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// createForeign makes n StatefulSets, a pod and a claim for each, and n Jobs in the first clusters' namespace. They
-// belong to no cluster and no StatefulSetDrain, and no scheduler, provisioner or controller acts on them.
+// createForeign makes n pods, n claims and n Jobs in the first clusters' namespace. They belong to no cluster,
+// and no scheduler, provisioner or Job controller acts on them. n StatefulSets without members and without a
+// StatefulSetDrain are in the namespaces of n clusters, because their controller reads all of a namespace for each.
 func (w *world) createForeign(n int) phase {
 	return func(ctx context.Context, _ *column) (float64, error) {
 		began := time.Now()
-		if err := w.createNamespace(ctx, key(0).Namespace); err != nil {
-			return 0, err
+		for i := 0; i < n; i += perNamespace {
+			if err := w.createNamespace(ctx, key(i).Namespace); err != nil {
+				return 0, err
+			}
 		}
 		said := time.Now()
 		for from := 0; from < n; from += 500 {
@@ -33,6 +36,9 @@ func (w *world) createForeign(n int) phase {
 					Namespace: key(0).Namespace, Name: fmt.Sprintf("foreign-%d", i),
 					Labels: map[string]string{"app.kubernetes.io/name": "foreign", "app.kubernetes.io/managed-by": "another"},
 				}) {
+					if _, is := o.(*appsv1.StatefulSet); is {
+						o.SetNamespace(key(i).Namespace)
+					}
 					if err := w.client.Create(ctx, o); err != nil {
 						return err
 					}
@@ -61,9 +67,7 @@ func foreign(about metav1.ObjectMeta) []client.Object {
 			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 		},
 	}
-	// They have the names of the StatefulSet's first member, which is hibernating: its controller selects no pod.
-	member, claim, selects := about, about, map[string]string{"hibernating": about.Name}
-	member.Name, claim.Name = about.Name+"-0", "data-"+about.Name+"-0"
+	selects := map[string]string{"hibernating": about.Name}
 	return []client.Object{
 		&appsv1.StatefulSet{ObjectMeta: about, Spec: appsv1.StatefulSetSpec{
 			Replicas: ptr.To[int32](0), ServiceName: about.Name, Selector: &metav1.LabelSelector{MatchLabels: selects},
@@ -72,8 +76,8 @@ func foreign(about metav1.ObjectMeta) []client.Object {
 			},
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: wants}},
 		}},
-		&corev1.Pod{ObjectMeta: member, Spec: pod},
-		&corev1.PersistentVolumeClaim{ObjectMeta: claim, Spec: wants},
+		&corev1.Pod{ObjectMeta: about, Spec: pod},
+		&corev1.PersistentVolumeClaim{ObjectMeta: about, Spec: wants},
 		&batchv1.Job{ObjectMeta: about, Spec: batchv1.JobSpec{
 			ManagedBy: ptr.To("example.com/none"),
 			Template:  corev1.PodTemplateSpec{Spec: pod},
