@@ -360,7 +360,7 @@ chaos: ## Kill things at random under load on a real cluster, then look for ever
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=2 --routers
 
 .PHONY: bench-latency
-bench-latency: ## Measure the steps of a scale-down on a real cluster, and count its API writes: a minute
+bench-latency: ## Measure the steps of a scale-down on a real cluster, of a Memcached and of another StatefulSet, and count its API writes: two minutes
 	$(MAKE) cluster-deploy NODES=2
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/latency
 

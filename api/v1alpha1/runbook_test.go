@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -99,6 +100,80 @@ func TestEachReasonHasItsSectionInTheRunbookAndNoOtherIsThere(t *testing.T) {
 		if !isAlert(title) {
 			t.Errorf("docs/runbook.md has a section %s, which no reason is called", title)
 		}
+	}
+}
+
+// eventReasons are the reasons of events that a Go file gives as text, not as a constant of this package.
+func eventReasons(t *testing.T, file string) (reasons []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		call, is := n.(*ast.CallExpr)
+		if !is {
+			return true
+		}
+		if f, is := call.Fun.(*ast.SelectorExpr); !is || !regexp.MustCompile(`^([Ee]vent|Eventf|claimEvent)$`).MatchString(f.Sel.Name) {
+			return true
+		}
+		for _, arg := range call.Args {
+			switch arg := arg.(type) {
+			case *ast.SelectorExpr:
+				if strings.HasPrefix(arg.Sel.Name, "Reason") {
+					return true
+				}
+			case *ast.BasicLit: // the first text is the reason
+				reason, err := strconv.Unquote(arg.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reasons = append(reasons, reason)
+				return true
+			case *ast.Ident:
+				if arg.Name == "reason" {
+					return true
+				}
+			}
+		}
+		return true
+	})
+	return reasons
+}
+
+// Of a Memcached and of a StatefulSetDrain alike. A reason that is a constant has a section of its own.
+func TestEachEventIsInTheRunbook(t *testing.T) {
+	text, err := os.ReadFile(runbook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, events, _ := strings.Cut(string(text), "\n## Events\n")
+	events, _, _ = strings.Cut(events, "\n## ")
+	told := map[string]bool{}
+	for _, match := range regexp.MustCompile("`([A-Z][A-Za-z]+)`").FindAllStringSubmatch(events, -1) {
+		told[match[1]] = true
+	}
+	recorded := map[string]bool{}
+	err = filepath.WalkDir("../../controllers", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			for _, reason := range eventReasons(t, path) {
+				recorded[reason] = true
+			}
+		}
+		return err
+	})
+	if err != nil || len(recorded) < 10 {
+		t.Fatalf("found the events %v only: %v", recorded, err)
+	}
+	for reason := range recorded {
+		if !told[reason] {
+			t.Errorf("docs/runbook.md, section Events, does not explain %s", reason)
+		}
+		delete(told, reason)
+	}
+	for reason := range told {
+		t.Errorf("docs/runbook.md, section Events, explains %s, which no event has", reason)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +30,8 @@ type moment int
 const (
 	scaled moment = iota
 	podGone
+	// volumeBound is when the volume of a StatefulSet's member is bound to the claim that it is drained from.
+	volumeBound
 	jobCreated
 	drainerCreated
 	// drainerEnded is when the drainer's pod says so. The Job's condition may come too late to be seen.
@@ -50,10 +51,17 @@ type scaleDown struct {
 // written counts the operator's writes.
 type written struct{ all, events int }
 
-// bench is the cluster that is scaled down.
+// bench has the namespace of what is scaled down.
 type bench struct {
 	kube      client.WithWatch
 	namespace string
+}
+
+// leaving is a member that leaves, and how its drain is recognized.
+type leaving struct {
+	pod string
+	// drained tells whether the volume is drained from this claim, drains whether a Job or a pod drains it.
+	drained, drains func(client.Object) bool
 }
 
 func newBench(ctx context.Context) (*bench, error) {
@@ -135,8 +143,36 @@ func (b *bench) fill(ctx context.Context, items int) error {
 	return a.Fill(ctx, objects)
 }
 
-// measure scales down to size and notes when each event arrives.
-func (b *bench) measure(ctx context.Context, size int) (scaleDown, error) {
+// leaves is the member of the cluster that leaves at this size.
+func (b *bench) leaves(ctx context.Context, size int) (l leaving, err error) {
+	claim := corev1.PersistentVolumeClaim{}
+	if err := b.kube.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: fmt.Sprintf("data-%s-%d", clusterName, size)}, &claim); err != nil {
+		return l, err
+	}
+	return leaving{
+		pod:     fmt.Sprintf("%s-%d", clusterName, size),
+		drained: func(o client.Object) bool { return o.GetUID() == claim.UID },
+		drains: func(o client.Object) bool {
+			return o.GetAnnotations()[cachev1alpha1.AnnotationClaimUID] == string(claim.UID)
+		},
+	}, nil
+}
+
+// scaleCluster scales the cluster down, and notes when each event arrives.
+func (b *bench) scaleCluster(ctx context.Context, size int) (scaleDown, error) {
+	l, err := b.leaves(ctx, size)
+	if err != nil {
+		return scaleDown{}, err
+	}
+	mc, err := b.memcached(ctx)
+	if err != nil {
+		return scaleDown{}, err
+	}
+	return b.measure(ctx, mc, size, l, b.settle)
+}
+
+// measure scales the object down to size and notes when each event arrives.
+func (b *bench) measure(ctx context.Context, of client.Object, size int, l leaving, settle func(context.Context) error) (scaleDown, error) {
 	var one scaleDown
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -146,30 +182,22 @@ func (b *bench) measure(ctx context.Context, size int) (scaleDown, error) {
 			return one, err
 		}
 	}
-	var claim corev1.PersistentVolumeClaim
-	if err := b.kube.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: fmt.Sprintf("data-%s-%d", clusterName, size)}, &claim); err != nil {
-		return one, err
-	}
-	mc, err := b.memcached(ctx)
-	if err != nil {
-		return one, err
-	}
 	one.at[scaled] = time.Now()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size))
-	if err := b.kube.SubResource("scale").Patch(ctx, mc, patch); err != nil {
+	if err := b.kube.SubResource("scale").Patch(ctx, of, patch); err != nil {
 		return one, err
 	}
 	for one.at[claimGone].IsZero() {
 		select {
 		case event := <-events:
-			if m := momentOf(event, size, claim.UID); m != scaled && one.at[m].IsZero() {
+			if m := momentOf(event, &l); m != scaled && one.at[m].IsZero() {
 				one.at[m] = time.Now()
 			}
 		case <-ctx.Done():
 			return one, fmt.Errorf("some moments did not come in time: %v", one.at)
 		}
 	}
-	return one, b.settle(ctx)
+	return one, settle(ctx)
 }
 
 // watch sends the changes from now on to events.
@@ -195,13 +223,13 @@ func (b *bench) watch(ctx context.Context, list client.ObjectList, events chan<-
 	return nil
 }
 
-// momentOf tells which moment of the leaving member and its claim an event is; scaled for none.
-func momentOf(event watch.Event, ordinal int, claim types.UID) moment {
-	drains := event.Object.(client.Object).GetAnnotations()[cachev1alpha1.AnnotationClaimUID] == string(claim)
+// momentOf tells which moment of the leaving member and its drain an event is; scaled for none.
+func momentOf(event watch.Event, l *leaving) moment {
+	drains := l.drains(event.Object.(client.Object))
 	switch o := event.Object.(type) {
 	case *corev1.Pod:
 		switch {
-		case o.Name == fmt.Sprintf("%s-%d", clusterName, ordinal) && event.Type == watch.Deleted:
+		case o.Name == l.pod && event.Type == watch.Deleted:
 			return podGone
 		case !drains || event.Type == watch.Deleted:
 		case event.Type == watch.Added:
@@ -222,8 +250,12 @@ func momentOf(event watch.Event, ordinal int, claim types.UID) moment {
 			}
 		}
 	case *corev1.PersistentVolumeClaim:
-		if event.Type == watch.Deleted && o.Name == fmt.Sprintf("data-%s-%d", clusterName, ordinal) {
+		switch {
+		case !l.drained(o):
+		case event.Type == watch.Deleted:
 			return claimGone
+		case o.Status.Phase == corev1.ClaimBound:
+			return volumeBound
 		}
 	}
 	return scaled

@@ -1,6 +1,6 @@
 // Command latency measures the steps of scale-downs on the cluster of
 // test/cluster, by the API server's own events, and counts the operator's writes
-// in its audit log. It prints one table: make bench-latency.
+// in its audit log. It prints a table for a Memcached, and one for a StatefulSetDrain: make bench-latency.
 package main
 
 import (
@@ -17,18 +17,19 @@ import (
 )
 
 // timeout bounds the whole.
-const timeout = 9 * time.Minute
+const timeout = 18 * time.Minute
 
 func main() {
 	scaleDowns := flag.Int("scale-downs", 10, "How many members leave, one after the other.")
 	items := flag.Int("items", 20_000, "Items of 100 bytes that the cluster holds.")
+	sample := flag.String("sample", "config/samples/statefulsetdrain_"+spool+".yaml", "The StatefulSet and the StatefulSetDrain that are measured, too.")
 	audit := flag.String("audit", "/var/lib/memcached-operator-cluster/logs/audit.log", "The API server's log of the operator's writes.")
 	flag.Parse()
 	deployed.QuietLogs()
-	harness.Main("latency", func(ctx context.Context) error { return run(ctx, *scaleDowns, *items, *audit) })
+	harness.Main("latency", func(ctx context.Context) error { return run(ctx, *scaleDowns, *items, *sample, *audit) })
 }
 
-func run(ctx context.Context, scaleDowns, items int, audit string) (err error) {
+func run(ctx context.Context, scaleDowns, items int, sample, audit string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	b, err := newBench(ctx)
@@ -46,19 +47,37 @@ func run(ctx context.Context, scaleDowns, items int, audit string) (err error) {
 	if _, err := b.writes(log); err != nil {
 		return fmt.Errorf("%w; a cluster that was brought up by an earlier version has none: make cluster-down", err)
 	}
-	var measured []scaleDown
+	measured, err := b.repeat(ctx, log, scaleDowns, b.scaleCluster)
+	if err != nil {
+		return err
+	}
+	print(rows, measured, fmt.Sprintf("Memcached, %d items of 100 bytes", items))
+	if err := b.createSpool(ctx, sample, scaleDowns+1); err != nil {
+		return err
+	}
+	if _, err := b.writes(log); err != nil {
+		return err
+	}
+	if measured, err = b.repeat(ctx, log, scaleDowns, b.scaleSpool); err != nil {
+		return err
+	}
+	print(rowsOfDrain, measured, "StatefulSetDrain, "+sample)
+	return nil
+}
+
+// repeat scales down by one member again and again, until one is left.
+func (b *bench) repeat(ctx context.Context, log *harness.AuditLog, scaleDowns int, scale func(context.Context, int) (scaleDown, error)) (measured []scaleDown, err error) {
 	for size := scaleDowns; size >= 1; size-- {
-		one, err := b.measure(ctx, size)
+		one, err := scale(ctx, size)
 		if err != nil {
-			return fmt.Errorf("scale down to %d: %w", size, err)
+			return nil, fmt.Errorf("scale down to %d: %w", size, err)
 		}
 		if one.written, err = b.writes(log); err != nil {
-			return err
+			return nil, err
 		}
 		measured = append(measured, one)
 	}
-	print(measured, items)
-	return nil
+	return measured, nil
 }
 
 // row is one of the table: a value of a scale-down (NaN if it was not seen), and its target, at most; 0 if
@@ -90,8 +109,20 @@ var rows = []row{
 	{"events among these", func(s *scaleDown) float64 { return float64(s.events) }, 0},
 }
 
-func print(measured []scaleDown, items int) {
-	fmt.Printf("%d scale-downs by one member, %d items of 100 bytes, load average %s\n\n", len(measured), items, harness.LoadAverage())
+// rowsOfDrain are those of a StatefulSetDrain, which sets the volume aside before it drains.
+var rowsOfDrain = []row{
+	{"scaled → member's pod gone, s", between(scaled, podGone), 0},
+	{"pod gone → volume bound, s", between(podGone, volumeBound), 0},
+	{"volume bound → drainer's pod created, s", between(volumeBound, drainerCreated), 1},
+	{"drainer's pod created → drainer ended, s", between(drainerCreated, drainerEnded), 0},
+	{"drainer ended → claim gone, s", between(drainerEnded, claimGone), 1.4},
+	{"scaled → claim gone, s", between(scaled, claimGone), 0},
+	{"API writes of the operator", func(s *scaleDown) float64 { return float64(s.all) }, 0},
+	{"events among these", func(s *scaleDown) float64 { return float64(s.events) }, 0},
+}
+
+func print(rows []row, measured []scaleDown, what string) {
+	fmt.Printf("\n%s: %d scale-downs by one member, load average %s\n\n", what, len(measured), harness.LoadAverage())
 	fmt.Println(harness.Header("", "median:", "least:", "most:", "target:"))
 	for _, r := range rows {
 		var values []float64

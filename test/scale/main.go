@@ -53,7 +53,7 @@ func main() {
 	flag.IntVar(&o.scaleDowns, "scale-downs", 200, "Clusters that lose a member at once.")
 	flag.IntVar(&o.largeFrom, "large-from", 200, "Members of the large cluster; 0 for none.")
 	flag.IntVar(&o.largeTo, "large-to", 100, "Members that it is scaled to.")
-	flag.IntVar(&o.foreign, "foreign", 10000, "Foreign pods, claims and Jobs, of each.")
+	flag.IntVar(&o.foreign, "foreign", 10000, "Foreign StatefulSets, pods, claims and Jobs, of each.")
 	flag.DurationVar(&o.timeout, "timeout", 40*time.Minute, "Bound of the whole.")
 	flag.StringVar(&o.profiles, "profiles", "", "Directory for profiles and the audit log.")
 	flag.Parse()
