@@ -192,13 +192,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, err
 	}
 	r.noteWrite(cluster, version, generation)
-	state, err := reader.Observe(ctx, cluster)
-	if err == nil {
-		why := errors.Join(applier.Label(ctx, cluster, state.Unlabelled, state.Found), state.Unfound)
-		if cluster.DeletionTimestamp == nil {
-			err = why // a deleted cluster releases the claims that are known
-		}
-	}
+	state, denied, err := r.observe(ctx, reader, applier, cluster)
 	if err != nil {
 		return r.unobserved(ctx, cluster, err)
 	}
@@ -210,8 +204,9 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		p = state.PausedPlan(p)
 		seen.done.Monitored = status.MonitoringBefore(&cluster.Status)
 	}
-	if err := r.writeEarlyWarning(ctx, seen, p); err != nil {
-		return r.result(seen, &p, nil, err)
+	warningErr := r.writeEarlyWarning(ctx, seen, p)
+	if warningErr != nil && !read.Denied(warningErr) {
+		return r.result(seen, &p, nil, warningErr)
 	}
 	var applyErr error
 	if !observe.Paused(cluster) {
@@ -219,6 +214,9 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		state.Jobs = append(state.Jobs, seen.done.Drains...)
 		state.Moves = append(state.Moves, seen.done.Moves...)
 		r.count(seen)
+	}
+	if denied != nil {
+		applyErr = write.Worse(applyErr, denied)
 	}
 	if sizeErr != nil && !passes(sizeErr) { // otherwise another client has just changed the Memcached
 		applyErr = errors.Join(applyErr, sizeErr)
@@ -229,6 +227,20 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	statusErr := r.writeStatus(ctx, seen, p, applyErr)
 	r.noteWrite(cluster, version, generation)
 	return r.result(seen, &p, applyErr, statusErr)
+}
+
+// observe reads what belongs to the cluster, and labels what has lost its label. denied is why some of
+// it gets no label.
+func (r *MemcachedReconciler) observe(ctx context.Context, reader *observe.Reader, applier *apply.Applier, cluster *cachev1alpha1.Memcached) (state *observe.State, denied, err error) {
+	state, err = reader.Observe(ctx, cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	denied, failed := applier.Label(ctx, state)
+	if cluster.DeletionTimestamp == nil {
+		err = errors.Join(failed, state.Unfound)
+	} // a deleted cluster releases the claims that are known
+	return state, denied, err
 }
 
 // noteWrite remembers the Memcached if this reconcile has written it. version and generation are
@@ -353,6 +365,7 @@ func (r *MemcachedReconciler) writeEarlyWarning(ctx context.Context, seen *outco
 	before := seen.Cluster.DeepCopy()
 	seen.Cluster.Status.Advice = advice
 	if err := r.patchStatus(ctx, before, seen.Cluster); err != nil {
+		seen.Cluster.Status.Advice = before.Status.Advice
 		return client.IgnoreNotFound(err)
 	}
 	r.announce(before, seen.Cluster)

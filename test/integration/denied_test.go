@@ -11,6 +11,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/operator"
+	"example.com/memcached-operator/test/internal/player"
 )
 
 // A webhook chooses the code of its denial; many choose none. Whatever the code is, only the drain waits whose
@@ -130,4 +131,66 @@ func TestABindingThatIsDeniedHoldsUpNothing(t *testing.T) {
 	w.restartOperator() // otherwise the operator tries again after ten seconds
 	w.noCondition(cachev1alpha1.ConditionBindable)
 	w.bindingHas(map[string]string{"servers": strings.Join(w.ring(2), "\n") + "\n"})
+}
+
+// A policy denies an object of the cluster its label, which the operator's cache needs to see it. Status says so,
+// everything else goes on, and when the policy is gone, the label is put back.
+func TestALabelThatIsDeniedHoldsUpNothingElse(t *testing.T) {
+	unlabel := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, cachev1alpha1.LabelCluster)
+	denies := func(w *world, resource, object string) {
+		w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
+			if write.Verb == "patch" && write.Resource == resource && write.Name == object && strings.Contains(write.Body, cachev1alpha1.LabelCluster) {
+				return operator.Denied
+			}
+			return operator.NoFault
+		})
+	}
+	degraded := func(w *world, object string) {
+		message := w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonReconcileError)
+		if !strings.Contains(message, object) {
+			w.Errorf("status does not name %s: %s", object, message)
+		}
+	}
+	allowed := func(w *world, size int32) {
+		w.journal.Inject(nil)
+		w.restartOperator() // otherwise it waits longer and longer
+		w.settled(size)
+		w.condition(cachev1alpha1.ConditionReady, metav1.ConditionTrue, cachev1alpha1.ReasonAsWanted)
+	}
+	t.Run("a claim that was there before its member", func(t *testing.T) {
+		w := newWorld(t)
+		w.create(bareClaim(claimName(1)))
+		denies(w, "persistentvolumeclaims", claimName(1))
+		w.create(apitest.MakeMemcached(name).Size(3).Storage("128Mi").Obj())
+		w.sizeBecomes(3)
+		degraded(w, claimName(1))
+		left := w.claim(2)
+		w.scale(2)
+		w.claimGone(2, left.UID)
+		allowed(w, 2)
+		equal(w, "the claim has the label", w.claim(1).Labels[cachev1alpha1.LabelCluster], name)
+	})
+	t.Run("a member's claim", func(t *testing.T) {
+		w := newWorld(t)
+		w.storageCluster(apitest.MakeMemcached(name), 3)
+		denies(w, "persistentvolumeclaims", claimName(0))
+		left := w.claim(2)
+		w.change(w.claim(0), unlabel)
+		degraded(w, claimName(0))
+		w.scale(2)
+		w.claimGone(2, left.UID)
+		allowed(w, 2)
+		equal(w, "the claim has the label", w.claim(0).Labels[cachev1alpha1.LabelCluster], name)
+	})
+	t.Run("the Job of a drain", func(t *testing.T) {
+		w := newWorld(t)
+		left := w.hangingDrain(apitest.MakeMemcached(name))
+		job := w.jobOf(left.UID)
+		denies(w, "jobs", job.Name)
+		w.change(job, unlabel)
+		degraded(w, job.Name)
+		kubes.Play(w.namespace, player.Succeed(7))
+		w.claimGone(2, left.UID)
+		allowed(w, 2)
+	})
 }

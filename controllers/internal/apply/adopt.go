@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,23 +15,31 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
 // adopt labels the claims that the cache can't see, and refuses to continue until the cache has
-// them.
-func (a *Applier) adopt(ctx context.Context, cluster *cachev1alpha1.Memcached, found *read.LiveClaims) error {
-	claims, err := a.toAdopt(ctx, cluster, found)
+// them. A claim whose label the API server denies is obstructed, and the plan knows it all the same.
+func (a *Applier) adopt(ctx context.Context, s *observe.State) (denied, failed error) {
+	claims, failed := a.toAdopt(ctx, s.Cluster, s.Found)
+	adopted := 0
 	for _, claim := range claims {
-		if err := a.adoptClaim(ctx, cluster, claim); err != nil {
-			return err
+		err := a.adoptClaim(ctx, s.Cluster, claim)
+		if read.Denied(err) {
+			write.NoteOutcome(a.Reader.Obstructed, client.ObjectKeyFromObject(s.Cluster), claim.UID, err, s.Now)
+			a.Reader.AddUnlabelledClaim(s, claim.UID)
+			denied = errors.Join(denied, a.deny(claim.UID, err))
+			continue
 		}
+		failed = errors.Join(failed, err)
+		adopted++
 	}
-	if err == nil && len(claims) > 0 {
-		return read.Refuse("claims were adopted: %d; the cache does not have them yet", len(claims))
+	if failed == nil && adopted > 0 {
+		failed = read.Refuse("claims were adopted: %d; the cache does not have them yet", adopted)
 	}
-	return err
+	return denied, failed
 }
 
 // toAdopt returns the claims that the cache can't see and that become the cluster's. A claim

@@ -50,6 +50,8 @@ type Applier struct {
 	Matches  *remembered.Matches
 	Bindings *Bindings
 	Monitors *Monitors
+	// denied are the objects whose label the API server denies (Label).
+	denied map[types.UID]bool
 }
 
 // Done is what was written, for the status and the metrics, because no watch has reported it yet.

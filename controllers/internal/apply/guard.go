@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -82,10 +83,11 @@ func (r *run) lookForMembers(ctx context.Context, live *observe.View, replicas i
 	return r.allLabelled(ctx, live.Found)
 }
 
-// allLabelled refuses if the cluster has claims that the cache can't see. They are adopted
-// after the plan's last step (labelFound).
+// allLabelled refuses if the cluster has claims that the plan doesn't know, because the cache can't
+// see them. They are adopted after the plan's last step (labelFound).
 func (r *run) allLabelled(ctx context.Context, found *read.LiveClaims) error {
 	claims, err := r.toAdopt(ctx, r.cluster, found)
+	claims = slices.DeleteFunc(claims, func(c action.ClaimRef) bool { return r.denied[c.UID] })
 	if err == nil && len(claims) > 0 {
 		r.unadopted = claims
 		return read.Refuse("claims lack the label %s: %d", cachev1alpha1.LabelCluster, len(claims))

@@ -4,38 +4,60 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/observe"
 )
 
 // Label restores the label of the cluster's objects that the cache doesn't have, and adopts the
 // claims among those found that existed before their members. Until then the plan doesn't know what
-// belongs to the cluster. For a paused cluster Label writes nothing.
-func (a *Applier) Label(ctx context.Context, cluster *cachev1alpha1.Memcached, unlabelled []client.Object, found *read.LiveClaims) error {
-	if observe.Paused(cluster) {
-		return nil
+// belongs to the cluster, so an error ends the reconcile. If the API server denies such a write, it
+// would deny the next one, too: then the state gets the object as it was read, and denied says why.
+// For a paused cluster Label writes nothing.
+func (a *Applier) Label(ctx context.Context, s *observe.State) (denied, failed error) {
+	if observe.Paused(s.Cluster) {
+		return nil, nil
 	}
-	var failed error
-	for _, object := range unlabelled {
-		failed = errors.Join(failed, a.writer(cluster).Label(ctx, object))
+	for _, object := range s.Unlabelled {
+		err := a.writer(s.Cluster).Label(ctx, object.DeepCopyObject().(client.Object))
+		if read.Denied(err) {
+			a.Reader.AddUnlabelled(s, object)
+			denied = errors.Join(denied, a.deny(object.GetUID(), err))
+			continue
+		}
+		failed = errors.Join(failed, err)
 	}
-	if found != nil {
-		failed = errors.Join(failed, a.adopt(ctx, cluster, found))
+	if s.Found != nil {
+		refused, err := a.adopt(ctx, s)
+		denied, failed = errors.Join(denied, refused), errors.Join(failed, err)
 	}
-	return failed
+	return denied, failed
+}
+
+// deny remembers until the end of the reconcile that the API server denies the object its label.
+func (a *Applier) deny(object types.UID, err error) error {
+	if a.denied == nil {
+		a.denied = map[types.UID]bool{}
+	}
+	a.denied[object] = true
+	return err
 }
 
 // labelFound is Label for the objects that the guards of this plan's steps have found.
 func (r *run) labelFound(ctx context.Context) error {
 	var failed error
 	for _, object := range r.unlabelled {
-		failed = errors.Join(failed, r.claims.Label(ctx, object))
+		if !r.denied[object.GetUID()] {
+			failed = errors.Join(failed, r.claims.Label(ctx, object))
+		}
 	}
 	for _, claim := range r.unadopted {
-		failed = errors.Join(failed, r.adoptClaim(ctx, r.cluster, claim))
+		err := r.adoptClaim(ctx, r.cluster, claim)
+		write.NoteOutcome(r.Reader.Obstructed, client.ObjectKeyFromObject(r.cluster), claim.UID, err, r.now)
+		failed = errors.Join(failed, err)
 	}
 	return failed
 }

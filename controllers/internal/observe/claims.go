@@ -6,7 +6,9 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
@@ -20,6 +22,17 @@ func (r *Reader) observeClaims(ctx context.Context, o *State) (err error) {
 	o.Claims, err = r.For(o.Cluster).Claims(ctx)
 	o.Claims = slices.DeleteFunc(o.Claims, func(c corev1.PersistentVolumeClaim) bool { return !identity.OwnClaim(o.Cluster.Name, &c) })
 	return err
+}
+
+// AddUnlabelledClaim adds a claim that a live search has found and that gets no label, so that the
+// plan knows it. It reads once more which claims are obstructed.
+func (r *Reader) AddUnlabelledClaim(o *State, uid types.UID) {
+	for i := range o.Found.Unlabelled {
+		if c := &o.Found.Unlabelled[i]; c.UID == uid {
+			o.Claims = append(o.Claims, *c)
+		}
+	}
+	o.Obstructed = r.Obstructed.Known(client.ObjectKeyFromObject(o.Cluster), o.Now)
 }
 
 // MemberOrdinal is the ordinal of the member that uses a claim with this name; MaxSize for a claim

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,22 +28,43 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 	o.Progress = map[types.UID]contract.Progress{}
 	o.Obstructed = r.Obstructed.Known(key, o.Now)
 	for i := range jobs.Jobs {
-		if job := &jobs.Jobs[i]; identity.Moves(job) {
-			o.Moves = append(o.Moves, *job)
-		} else {
-			o.Jobs = append(o.Jobs, *job)
-		}
+		o.addJob(&jobs.Jobs[i])
 	}
 	o.EndedJobs, o.DrainerPods = jobs.Ended, jobs.Pods
 	o.Unlabelled = append(o.Unlabelled, jobs.Unlabelled...)
-	if r.Options != nil && len(o.Jobs)+len(o.Moves) > 0 {
-		o.DrainerTemplate = build.DrainerTemplate(o.Cluster, *r.Options)
-	}
-	if len(o.Jobs)+len(o.Moves) > 0 && o.Cluster.DeletionTimestamp == nil {
-		o.PortsMark = o.Ports(o.Cluster).Mark(o.Cluster)
-	}
+	r.observeTemplate(o)
 	r.observeProgress(key, o)
 	return nil
+}
+
+func (o *State) addJob(job *batchv1.Job) {
+	if identity.Moves(job) {
+		o.Moves = append(o.Moves, *job)
+	} else {
+		o.Jobs = append(o.Jobs, *job)
+	}
+}
+
+// observeTemplate notes what Jobs would be made of now, if there are any to compare.
+func (r *Reader) observeTemplate(o *State) {
+	if len(o.Jobs)+len(o.Moves) == 0 {
+		return
+	}
+	if r.Options != nil {
+		o.DrainerTemplate = build.DrainerTemplate(o.Cluster, *r.Options)
+	}
+	if o.Cluster.DeletionTimestamp == nil {
+		o.PortsMark = o.Ports(o.Cluster).Mark(o.Cluster)
+	}
+}
+
+// AddUnlabelled adds a Job that gets no label, so that the plan knows it. The state has other
+// objects without their label already.
+func (r *Reader) AddUnlabelled(o *State, object client.Object) {
+	if job, is := object.(*batchv1.Job); is {
+		o.addJob(job)
+		r.observeTemplate(o)
+	}
 }
 
 // jobs are all Jobs of the cluster, with their pods.

@@ -42,7 +42,7 @@ func (s *Steps) InOrder(ctx context.Context, actions []action.Action) error {
 			continue
 		}
 		err := s.take(ctx, step)
-		s.noteOutcome(kind.Claim, err)
+		NoteOutcome(s.Obstructed, s.Owner, kind.Claim, err, s.Now)
 		if err == nil {
 			continue
 		}
@@ -76,16 +76,16 @@ func (s *Steps) take(ctx context.Context, step action.Action) error {
 // obstructedFor is how long no step about a claim is tried again after one was refused.
 const obstructedFor = 15 * time.Second
 
-// noteOutcome remembers that the API server has refused a step about the claim, if it would refuse
+// NoteOutcome remembers that the API server has refused a write about the claim, if it would refuse
 // another attempt, too. Meanwhile other claims have their turn.
-func (s *Steps) noteOutcome(about types.UID, err error) {
+func NoteOutcome(obstructed *remembered.Obstructions, owner client.ObjectKey, about types.UID, err error, now time.Time) {
 	taken := (*identity.NameTakenError)(nil)
 	switch is := errors.As(err, &taken); {
-	case about == "" || s.Obstructed == nil:
+	case about == "" || obstructed == nil:
 	case err == nil:
-		s.Obstructed.Passed(s.Owner, about)
+		obstructed.Passed(owner, about)
 	case is || read.Denied(err):
-		s.Obstructed.Note(s.Owner, about, remembered.Obstruction{Why: err.Error(), Taken: is, Until: s.Now.Add(obstructedFor)})
+		obstructed.Note(owner, about, remembered.Obstruction{Why: err.Error(), Taken: is, Until: now.Add(obstructedFor)})
 	}
 }
 
