@@ -237,9 +237,9 @@ func (r *MemcachedReconciler) observe(ctx context.Context, reader *observe.Reade
 		return nil, nil, err
 	}
 	denied, failed := applier.Label(ctx, state)
-	if cluster.DeletionTimestamp == nil {
+	if cluster.DeletionTimestamp == nil { // a deleted cluster releases the claims that are known
 		err = errors.Join(failed, state.Unfound)
-	} // a deleted cluster releases the claims that are known
+	}
 	return state, denied, err
 }
 
