@@ -40,6 +40,7 @@ var rules = []rule{
 	{"spec.extraArgs", "extraArgs must not have a flag that the operator sets itself", `{extraArgs: [-m, "1024"]}`},
 	{"spec.extraArgs", "extraArgs must not turn TLS on", `{extraArgs: [-Z]}`},
 	{"spec.extraArgs", "extraArgs must not name a file with logins", `{extraArgs: [-Y, /logins]}`},
+	{"spec.extraArgs", "extraArgs: memcached never starts with this", `{extraArgs: [-f, "1"]}`},
 	{"spec.extraArgs", "extraArgs must not end with a flag that lacks its value", `{extraArgs: [-v, -o]}`},
 	{"spec.podDisruptionBudget.maxUnavailable", "podDisruptionBudget.maxUnavailable must be a number of members", `{podDisruptionBudget: {maxUnavailable: 0%}}`},
 	{"spec.exporter.serviceMonitor.interval", "exporter.serviceMonitor.interval must be from 1s to 24h", `{exporter: {serviceMonitor: {interval: 1d}}}`},

@@ -4,6 +4,7 @@
 package commandline
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -240,4 +241,18 @@ func (o Option) lacksValueOf() byte {
 		return letterOf(name)
 	}
 	return o.Value[len(o.Value)-1]
+}
+
+// neverStarts matches the arguments, with a space between them, if memcached exits at once because of the
+// value of an option. The API's rule of extraArgs has the same expression. Values whose effect depends on the
+// node or on other options are not in it.
+//
+// Source: memcached's memcached.c, main; tried with memcached 1.6.
+var neverStarts = regexp.MustCompile(`(^| )(-[vkMrLACSFXWZ]*f ?|--slab-g[a-z-]*[= ])([+]?(0*1([.]0*)?|0+([.][0-9]*)?|[.][0-9]+)|[-a-zA-Z][^ ]*)( |$)` +
+	`|(^| )(-[vkMrLACSFXWZ]*[nR] ?|--(slab-m|max-r)[a-z-]*[= ])([+]?0+([^0-9 ][^ ]*)?|[a-zA-Z.][^ ]*)( |$)` +
+	`|((^| )(-[vkMrLACSFXWZ]*o ?|--ex[a-z]*[= ])|,)(hashpower=([+]?0*([0-9]|1[0-2]|3[3-9]|[4-9][0-9]|[1-9][0-9]{2,})|-[^ ,]*|[a-zA-Z][^ ,]*|)|(hot|warm)_lru_pct=([+]?0*([89][0-9]|[1-9][0-9]{2,})?|-[^ ,]*|[a-zA-Z][^ ,]*)|tail_repair_time=([+]?0*[0-9]?|-[^ ,]*|[a-zA-Z][^ ,]*)|slab_automove_window=([+]?0*[0-2]?|-[^ ,]*|[a-zA-Z][^ ,]*)|slab_automove_ratio=([+]?0*([.]0*)?|[+]?0*([2-9]|[1-9][0-9]+)([.][0-9]*)?|-[^ ,]*|[a-zA-Z][^ ,]*)|slab_automove=([+]?0*([3-9]|[1-9][0-9]+)|-[1-9][^ ,]*)|(hot|warm)_max_factor=([+]?0*([.]0*)?|-[^ ,]*|[a-zA-Z][^ ,]*))([ ,]|$)`)
+
+// NeverStarts tells whether memcached exits at once because of the value of an option.
+func NeverStarts(arguments []string) bool {
+	return neverStarts.MatchString(strings.Join(arguments, " "))
 }

@@ -78,3 +78,13 @@ func TestOptionsOfTheSupervisorAreFound(t *testing.T) {
 		}
 	}
 }
+
+// A value with which memcached exits at once is found, and its neighbour isn't. The tests of the API's rules use the
+// same table.
+func TestValuesWithWhichMemcachedNeverStarts(t *testing.T) {
+	for _, f := range commandline.NeverStartsForms() {
+		if got := commandline.NeverStarts(f.Arguments); got != f.Refused {
+			t.Errorf("%q: %t, want %t", f.Arguments, got, f.Refused)
+		}
+	}
+}

@@ -37,3 +37,33 @@ func ShortPagesForms() []Form {
 		taken("-o", "no_slab_reassign,slab_chunk_max=10240"), taken("-o", "no_slab_automove,no_chunked_items"),
 	}
 }
+
+// NeverStartsForms returns values with which memcached exits at once, and the nearest ones with which it runs.
+func NeverStartsForms() []Form {
+	all := []Form{
+		refused("-f", "1"), refused("-f1.0"), refused("-vf", "0"), refused("-f", ".5"), refused("-f", "-2"), refused("-f", "x"), refused("--slab-growth=1"),
+		refused("--slab-growth-factor", "0.9"), refused("-n", "0"), refused("-n0x"), refused("-n", "x"), refused("--slab-min-size=0"),
+		refused("-R", "0"), refused("-vR0"), refused("--max-r", "0"), refused("-v", "-f", "1", "-R", "20"),
+		taken("-f", "1.001"), taken("-f", "+1.5"), taken("-f10"), taken("-n", "1"), taken("-R007"), taken("--max-reqs-per-event=1"),
+		taken("-f", "1.25", "-n", "48", "-R", "20"), taken("-o", "modern,hash_algorithm=murmur3"),
+	}
+	for name, values := range map[string]struct{ refused, taken []string }{
+		"hashpower":            {[]string{"0", "-1", "12", "33", "100", "x", ""}, []string{"13", "016"}},
+		"hot_lru_pct":          {[]string{"0", "80", "-1", "100", "x", ""}, []string{"1", "20"}},
+		"warm_lru_pct":         {[]string{"0", "80", "-1", "100", "x", ""}, []string{"1", "40"}},
+		"tail_repair_time":     {[]string{"0", "9", "-1", "x", ""}, []string{"10", "0100"}},
+		"slab_automove_window": {[]string{"0", "2", "x", ""}, []string{"3", "30"}},
+		"slab_automove_ratio":  {[]string{"0", "0.0", "2", "10", "-1", "x"}, []string{"0.5", "1", ".8"}},
+		"slab_automove":        {[]string{"3", "10", "-1"}, []string{"0", "2"}},
+		"hot_max_factor":       {[]string{"0", "0.0", "-1", "x", ""}, []string{"0.1", "2"}},
+		"warm_max_factor":      {[]string{"0", "0.0", "-1", "x", ""}, []string{"0.1", "2"}},
+	} {
+		for _, v := range values.refused {
+			all = append(all, refused("-o", name+"="+v), refused("-vomodern,"+name+"="+v))
+		}
+		for _, v := range values.taken {
+			all = append(all, taken("-o", name+"="+v+",modern"))
+		}
+	}
+	return all
+}

@@ -25,7 +25,7 @@ import (
 func TestArgumentsOfMemcachedAreReadAsMemcachedReadsThem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for what, all := range map[string][]commandline.Form{"not for the user to set": commandline.SupervisorsForms(), "memcached never restarts": commandline.ShortPagesForms()} {
+	for what, all := range map[string][]commandline.Form{"not for the user to set": commandline.SupervisorsForms(), "memcached never restarts": commandline.ShortPagesForms(), "memcached never starts": commandline.NeverStartsForms()} {
 		for _, f := range all {
 			if !f.Refused {
 				continue // package commandline tests these

@@ -145,6 +145,9 @@ func (s *supervisor) checkOptions() error {
 	if slices.ContainsFunc(options, commandline.Option.IsSupervisors) {
 		return args.Usagef("drainer supervise: memcached's -e (--memory-file) and -d (--daemon) are not for the user to set: the supervisor chooses the warm file and stays the parent")
 	}
+	if commandline.NeverStarts(s.Command[1:]) {
+		return args.Usagef("drainer supervise: memcached never starts with a value among %q: see extraArgs", s.Command[1:])
+	}
 	if s.Dir() != "" && options.ShortPages() {
 		return args.Usagef("drainer supervise: %v", errShortPages)
 	}

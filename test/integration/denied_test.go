@@ -162,7 +162,12 @@ func TestALabelThatIsDeniedHoldsUpNothingElse(t *testing.T) {
 		w.create(bareClaim(claimName(1)))
 		denies(w, "persistentvolumeclaims", claimName(1))
 		w.create(apitest.MakeMemcached(name).Size(3).Storage("128Mi").Obj())
-		w.sizeBecomes(3)
+		w.eventually("three members", func() error {
+			if is := w.memcached().Status.ReadySize; is != 3 {
+				return fmt.Errorf("%d", is)
+			}
+			return nil
+		})
 		degraded(w, claimName(1))
 		left := w.claim(2)
 		w.scale(2)

@@ -106,6 +106,8 @@ type run struct {
 	// can't see.
 	unlabelled []client.Object
 	unadopted  []action.ClaimRef
+	// withoutLabel says which claims have been denied their label a moment ago, and why.
+	withoutLabel []string
 	// listServiceTaken: another owner's object has the name of the list's Service.
 	listServiceTaken bool
 	// marked are the claims that were marked since view was read.

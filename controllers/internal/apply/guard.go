@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
@@ -87,12 +88,25 @@ func (r *run) lookForMembers(ctx context.Context, live *observe.View, replicas i
 // see them. They are adopted after the plan's last step (labelFound).
 func (r *run) allLabelled(ctx context.Context, found *read.LiveClaims) error {
 	claims, err := r.toAdopt(ctx, r.cluster, found)
-	claims = slices.DeleteFunc(claims, func(c action.ClaimRef) bool { return r.denied[c.UID] })
+	claims = slices.DeleteFunc(claims, r.isDenied)
 	if err == nil && len(claims) > 0 {
 		r.unadopted = claims
 		return read.Refuse("claims lack the label %s: %d", cachev1alpha1.LabelCluster, len(claims))
 	}
 	return err
+}
+
+// isDenied tells whether the API server has denied the claim its label a moment ago. The live read has the claim
+// all the same. Before the first member runs, only guards find such a claim.
+func (r *run) isDenied(c action.ClaimRef) bool {
+	if r.denied[c.UID] {
+		return true
+	}
+	why, is := r.Reader.Obstructed.Known(client.ObjectKeyFromObject(r.cluster), r.now)[c.UID]
+	if is = is && why.Until.After(r.now); is && !slices.Contains(r.withoutLabel, why.Why) {
+		r.withoutLabel = append(r.withoutLabel, why.Why)
+	}
+	return is
 }
 
 // mayWriteList asks plan.MayWriteList. locked is the present list if the write fails unless this is

@@ -54,6 +54,9 @@ func (r *run) labelFound(ctx context.Context) error {
 			failed = errors.Join(failed, r.claims.Label(ctx, object))
 		}
 	}
+	for _, why := range r.withoutLabel {
+		failed = errors.Join(failed, errors.New(why))
+	}
 	for _, claim := range r.unadopted {
 		err := r.adoptClaim(ctx, r.cluster, claim)
 		write.NoteOutcome(r.Reader.Obstructed, client.ObjectKeyFromObject(r.cluster), claim.UID, err, r.now)

@@ -9,6 +9,7 @@ package write
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
@@ -147,7 +149,10 @@ func (w *Writer) Label(ctx context.Context, object client.Object) error {
 	labels[label] = value
 	object.SetLabels(labels)
 	// The optimistic lock makes sure that only the object that was read is labelled.
-	return w.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err := w.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("label %s %s: %w", identity.KindOf(object), object.GetName(), err)
+	}
+	return nil
 }
 
 // exists tells why a create has found an object of that name: it is the owner's own, and the cache
