@@ -16,6 +16,7 @@ func TestTheAPIRefusesTheArgumentsThatTheSupervisorRefuses(t *testing.T) {
 	for want, all := range map[string][]commandline.Form{
 		"extraArgs must not have a flag that the operator sets itself": commandline.SupervisorsForms(),
 		"memcached never restarts from the file":                       commandline.ShortPagesForms(),
+		"memcached never restarts warm with it":                        commandline.ExternalForms(),
 	} {
 		for _, f := range all {
 			object := apitest.MakeMemcached(name).Memory("64Mi").Storage("128Mi").ExtraArgs(f.Arguments...).Namespace(w.namespace).Obj()
