@@ -108,7 +108,10 @@ func adopt(dir string) error {
 	if outdated {
 		return removeDurably(path)
 	}
-	return renameDurably(path, filepath.Join(dir, contract.SaveFile))
+	if err := replace(path, filepath.Join(dir, contract.SaveFile)); err != nil {
+		return err
+	}
+	return Sync(dir)
 }
 
 // Sweep tidies up what interrupted moves, saves, writes and removals left in dir: directories
