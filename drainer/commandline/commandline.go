@@ -5,6 +5,7 @@ package commandline
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -200,6 +201,14 @@ func (o Options) ShortPages() bool {
 		page = (unmodern || unchunked) && o.maxItem() <= pageSize
 	}
 	return (unmodern || stays) && page
+}
+
+// External tells whether memcached keeps values in other files, by extstore. It never restarts from its warm
+// file then.
+//
+// Source: memcached's memcached.c, main.
+func (o Options) External() bool {
+	return slices.ContainsFunc(o.Suboptions(), func(s Suboption) bool { return s.Name == "ext_path" })
 }
 
 // number returns what strtol reads from a text: space, a sign, digits; 0 if there are none.

@@ -69,6 +69,15 @@ func TestLayoutsThatMemcachedNeverRestartsFrom(t *testing.T) {
 	}
 }
 
+// The same holds for extstore.
+func TestExtstoreIsFoundInEachForm(t *testing.T) {
+	for _, f := range commandline.ExternalForms() {
+		if got := commandline.Parse(f.Arguments).External(); got != f.Refused {
+			t.Errorf("%q: extstore %t, want %t", f.Arguments, got, f.Refused)
+		}
+	}
+}
+
 // They are found in each form, and other options are not. The tests of the API's rules use the same table.
 func TestOptionsOfTheSupervisorAreFound(t *testing.T) {
 	for _, f := range commandline.SupervisorsForms() {

@@ -23,6 +23,15 @@ func SupervisorsForms() []Form {
 	}
 }
 
+// ExternalForms returns forms of extstore, from whose file memcached never restarts.
+func ExternalForms() []Form {
+	return []Form{
+		refused("-o", "ext_path=/x:64m"), refused("-oext_path=/x:64m"), refused("-vWoext_path=/x:64m"), refused("--extended=ext_path=/x:64m"),
+		refused("--ext", "modern,ext_path=/x:64m"), refused("-o", "ext_item_size=512,ext_path=/x:64m,modern"),
+		taken("-o", "modern"), taken("-o", "ext_item_size=512"),
+	}
+}
+
 // ShortPagesForms returns layouts that memcached never restarts from.
 func ShortPagesForms() []Form {
 	return []Form{

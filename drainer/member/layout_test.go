@@ -25,7 +25,12 @@ import (
 func TestArgumentsOfMemcachedAreReadAsMemcachedReadsThem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for what, all := range map[string][]commandline.Form{"not for the user to set": commandline.SupervisorsForms(), "memcached never restarts": commandline.ShortPagesForms(), "memcached never starts": commandline.NeverStartsForms()} {
+	for what, all := range map[string][]commandline.Form{
+		"not for the user to set":  commandline.SupervisorsForms(),
+		"memcached never restarts": commandline.ShortPagesForms(),
+		"memcached never starts":   commandline.NeverStartsForms(),
+		"extstore":                 commandline.ExternalForms(),
+	} {
 		for _, f := range all {
 			if !f.Refused {
 				continue // package commandline tests these
@@ -57,16 +62,23 @@ func program(t *testing.T, text string) string {
 // An image adds the arguments, so that only memcached itself shows them.
 func TestAMemcachedThatWouldNeverRestartIsEnded(t *testing.T) {
 	t.Parallel()
-	p := newPod(t)
-	c := p.serve("-m", "64")
-	c.Command[0] = program(t, `exec MEMCACHED "$@" -o no_slab_reassign,slab_chunk_max=1048576`)
-	s := drainertest.Start(t, c.Args()...)
-	if code := s.Wait(); code != contract.ExitUsage || !strings.Contains(s.Err.String(), "memcached never restarts") {
-		t.Errorf("exit code %d, it said %s", code, s.Err.String())
-	}
-	message, err := os.ReadFile(c.TerminationLog)
-	if why := contract.ParseRefusal(string(message)); err != nil || why == nil || why.Reason != contract.ReasonLayoutRefused {
-		t.Errorf("the kubelet is told %q, %v", message, err)
+	for name, added := range map[string]string{
+		"short pages": "no_slab_reassign,slab_chunk_max=1048576",
+		"extstore":    "ext_path=" + filepath.Join(t.TempDir(), "values") + ":64m",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPod(t)
+			c := p.serve("-m", "64")
+			c.Command[0] = program(t, `exec MEMCACHED "$@" -o `+added)
+			s := drainertest.Start(t, c.Args()...)
+			if code := s.Wait(); code != contract.ExitUsage || !strings.Contains(s.Err.String(), "memcached never restarts") {
+				t.Errorf("exit code %d, it said %s", code, s.Err.String())
+			}
+			message, err := os.ReadFile(c.TerminationLog)
+			if why := contract.ParseRefusal(string(message)); err != nil || why == nil || why.Reason != contract.ReasonLayoutRefused {
+				t.Errorf("the kubelet is told %q, %v", message, err)
+			}
+		})
 	}
 }
 

@@ -66,9 +66,10 @@ type supervisor struct {
 	asked       time.Time
 	termination termination
 	pulse       pulse
-	// unstarted means that memcached never began to serve and was killed. unfit means that memcached runs in
-	// a way in which it would never start again.
-	unstarted, unfit atomic.Bool
+	// unstarted means that memcached never began to serve and was killed.
+	unstarted atomic.Bool
+	// unfit says why a memcached that runs would never restart from its file.
+	unfit atomic.Pointer[error]
 	// pending means that something is to be replayed.
 	pending bool
 	// stopEnding ends the watch over a memcached that was told to end.
@@ -148,15 +149,32 @@ func (s *supervisor) checkOptions() error {
 	if commandline.NeverStarts(s.Command[1:]) {
 		return args.Usagef("drainer supervise: memcached never starts with a value among %q: see extraArgs", s.Command[1:])
 	}
-	if s.Dir() != "" && options.ShortPages() {
-		return args.Usagef("drainer supervise: %v", errShortPages)
+	if s.Dir() == "" {
+		return nil
+	}
+	if err := unfit(options.ShortPages(), options.External()); err != nil {
+		return args.Usagef("drainer supervise: %v", err)
 	}
 	return nil
 }
 
-// errShortPages means that memcached would never start again.
-var errShortPages = errors.New("memcached never restarts from the file of one that moves no slab pages and has slots of a whole page: " +
-	"leave out no_modern, no_slab_reassign or no_chunked_items of -o, or set slab_chunk_max to less than 1 MiB")
+// unfitError says why memcached would never restart from its own file.
+type unfitError string
+
+func (e unfitError) Error() string { return string(e) }
+
+// unfit returns an unfitError, or nil. shortPages means that slab pages have individual lengths, external that
+// values are in extstore.
+func unfit(shortPages, external bool) error {
+	switch {
+	case shortPages:
+		return unfitError("memcached never restarts from the file of one that moves no slab pages and has slots of a whole page: " +
+			"leave out no_modern, no_slab_reassign or no_chunked_items of -o, or set slab_chunk_max to less than 1 MiB")
+	case external:
+		return unfitError("memcached never restarts from its file with extstore: leave out ext_path of -o")
+	}
+	return nil
+}
 
 func (s *supervisor) checkExport() error {
 	if s.ExportPort < 0 || s.ExportPort > 65535 || s.ExportPort == s.Port {
@@ -230,8 +248,8 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	stopWatching()
 	behind.Wait()
 	code, err := s.finish(status)
-	if s.unfit.Load() {
-		return contract.ExitUsage, errors.Join(errShortPages, err)
+	if why := s.unfit.Load(); why != nil {
+		return contract.ExitUsage, errors.Join(*why, err)
 	}
 	if s.unstarted.Load() {
 		s.warnOfNextStart(ctx)

@@ -70,3 +70,24 @@ func TestWhatIsNoFileOfOursIsUnrecoverable(t *testing.T) {
 		}
 	}
 }
+
+// The directory gives way to the save whose writer was killed. Otherwise no start would succeed.
+func TestADirectoryInPlaceOfASaveGivesWay(t *testing.T) {
+	tier.Second(t, "TestWhatIsNoFileOfOursIsUnrecoverable")
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(drainertest.Packed(t, drainertest.Leaving(t, "saved", drainertest.Objects(39, 50))))); err != nil {
+		t.Fatal(err)
+	}
+	save := filepath.Join(dir, contract.SaveFile)
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, contract.InUse)), os.Rename(save, filepath.Join(dir, unfinishedSave)),
+		os.MkdirAll(filepath.Join(save, "within"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := volume.Sweep(dir); err != nil {
+		t.Fatalf("a member does not start: %v", err)
+	}
+	if info, err := os.Lstat(save); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("the save is not there: %v, %v", info, err)
+	}
+}

@@ -55,7 +55,7 @@ func (t *termination) saving(s contract.Saving) error {
 // trouble writes why the member does not run, if the cause is the disk or memcached's arguments.
 func (t *termination) trouble(err error) error {
 	reason := volume.Trouble(err)
-	if errors.Is(err, errShortPages) {
+	if _, ok := errors.AsType[unfitError](err); ok {
 		reason = contract.ReasonLayoutRefused
 	}
 	if reason == "" {

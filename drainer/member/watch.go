@@ -124,12 +124,12 @@ func (w *watch) look(ctx context.Context) (err error) {
 		return err
 	}
 	w.complained = false
-	if image.ShortPages() && !w.s.unfit.Swap(true) {
-		w.s.std.Logf("memcached is killed: %v", errShortPages)
-		w.s.child.signal(syscall.SIGKILL)
-	}
-	if w.s.unfit.Load() {
-		return errShortPages
+	if err := unfit(image.ShortPages(), image.External); err != nil {
+		if w.s.unfit.Swap(&err) == nil {
+			w.s.std.Logf("memcached is killed: %v", err)
+			w.s.child.signal(syscall.SIGKILL)
+		}
+		return err
 	}
 	if w.last != nil && !w.unwritten && !differs(w.last, image) {
 		return nil

@@ -108,12 +108,16 @@ func adopt(dir string) error {
 	if outdated {
 		return removeDurably(path)
 	}
-	return renameDurably(path, filepath.Join(dir, contract.SaveFile))
+	if err := replace(path, filepath.Join(dir, contract.SaveFile)); err != nil {
+		return err
+	}
+	return Sync(dir)
 }
 
 // Sweep tidies up what interrupted moves, saves, writes and removals left in dir: directories
 // without a warm file, files that were not complete, and a .meta without its file,
-// which memcached would use for the next file. The caller holds the lock.
+// which memcached would use for the next file. It also removes marks that aren't a generation's, because they
+// describe another file than the current one. The caller holds the lock.
 func Sweep(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -129,7 +133,10 @@ func Sweep(dir string) error {
 			errs = append(errs, os.Remove(path))
 		}
 	}
-	errs = append(errs, DropSpare(dir), adopt(dir), removeDurably(filepath.Join(dir, newWarmFile)))
+	for _, name := range []string{newWarmFile, contract.ReplayedFile} {
+		errs = append(errs, removeDurably(filepath.Join(dir, name)))
+	}
+	errs = append(errs, DropSpare(dir), adopt(dir))
 	if Missing(filepath.Join(dir, contract.WarmFile)) {
 		errs = append(errs, removeDurably(filepath.Join(dir, contract.MetaFile)))
 	}

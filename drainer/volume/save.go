@@ -143,7 +143,7 @@ func Save(ctx context.Context, memory, dir string, o SaveOptions) (*snapshot.Wri
 	if err != nil {
 		return nil, errors.Join(err, dropWorthless(path))
 	}
-	if err := os.Rename(path, filepath.Join(dir, contract.SaveFile)); err != nil {
+	if err := replace(path, filepath.Join(dir, contract.SaveFile)); err != nil {
 		return nil, err
 	}
 	return written, errors.Join(Sync(dir), noteSaved(dir))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/tier"
 )
 
 // A writer that is killed before its file has its name leaves it under another one. A member that is killed again and
@@ -74,5 +75,35 @@ func TestAStartRemovesTheFilesOfKilledWriters(t *testing.T) {
 	}
 	if !strings.HasPrefix(left[0], ".") {
 		t.Errorf("a temporary file is named %s", left[0])
+	}
+}
+
+// Marks belong to a generation. Beside the current file, they would hide its items from a drain, or make each
+// start cold.
+func TestAStartRemovesMarksThatBelongToNoGeneration(t *testing.T) {
+	tier.Second(t, "TestWhatIsNoFileOfOursIsUnrecoverable")
+	for what, put := range map[string]func(path string) error{
+		"a file":      func(path string) error { return os.WriteFile(path, []byte{0xff}, 0o600) },
+		"a directory": func(path string) error { return os.MkdirAll(filepath.Join(path, "within"), 0o700) },
+		"a loop":      func(path string) error { return os.Symlink(filepath.Base(path), path) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			generation := filepath.Join(dir, GenerationName(1, false))
+			kept := filepath.Join(generation, contract.ReplayedFile)
+			if err := errors.Join(os.Mkdir(generation, 0o700), os.WriteFile(filepath.Join(generation, contract.WarmFile), nil, 0o600),
+				os.WriteFile(kept, nil, 0o600), put(filepath.Join(dir, contract.ReplayedFile))); err != nil {
+				t.Fatal(err)
+			}
+			if err := Sweep(dir); err != nil {
+				t.Fatal(err)
+			}
+			if marks, err := openReplayed(dir); marks != nil || err != nil {
+				t.Errorf("the current file has marks: %v, %v", marks, err)
+			}
+			if Missing(kept) {
+				t.Error("the generation has lost its marks")
+			}
+		})
 	}
 }

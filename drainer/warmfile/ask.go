@@ -93,6 +93,7 @@ func (m *Image) askVariables(server Asker, pid int) error {
 	m.Clock, m.NodeClock = n.get("time"), time.Now().Unix()
 	m.ProcessStarted = m.Clock - n.get("uptime") - 60
 	m.Items = n.get("curr_items")
+	_, m.External = stats["extstore_pages_used"]
 	n.from = settings
 	m.OldestLive = uint32(n.get("oldest"))
 	return n.err

@@ -50,6 +50,9 @@ type Image struct {
 	// latest curr_items.
 	Items      int64 `json:"items"`
 	ItemsExact bool  `json:"itemsExact,omitempty"`
+
+	// External means that the running memcached keeps values in other files (extstore).
+	External bool `json:"-"`
 }
 
 // MaxPageSize bounds the size of a slab page, in bytes.

@@ -17,6 +17,7 @@ func TestTheAPIRefusesTheArgumentsThatTheSupervisorRefuses(t *testing.T) {
 		"extraArgs must not have a flag that the operator sets itself": commandline.SupervisorsForms(),
 		"memcached never restarts from the file":                       commandline.ShortPagesForms(),
 		"memcached never starts with this":                             commandline.NeverStartsForms(),
+		"memcached never restarts warm with it":                        commandline.ExternalForms(),
 	} {
 		for _, f := range all {
 			object := apitest.MakeMemcached(name).Memory("64Mi").Storage("128Mi").ExtraArgs(f.Arguments...).Namespace(w.namespace).Obj()
