@@ -477,7 +477,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'exporter', 'router', 'drainer']))",message="podTemplate.containers must not have a name of the operator's own containers: memcached, install, exporter, router, drainer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.containers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
-	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin'])))",message="podTemplate.containers must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))) && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))))",message="podTemplate.containers must not mount the operator's own volumes, nor have them as devices: data, supervisor, memory, tls, auth, list, table, scratch, begin"
 	Containers []corev1.Container `json:"containers,omitempty"`
 	// initContainers run after the operator's own and before the main container; with restartPolicy
 	// Always they are sidecars. Defaults to none.
@@ -487,7 +487,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'exporter', 'router', 'drainer']))",message="podTemplate.initContainers must not have a name of the operator's own containers: memcached, install, exporter, router, drainer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.initContainers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
-	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin'])))",message="podTemplate.initContainers must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))) && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))))",message="podTemplate.initContainers must not mount the operator's own volumes, nor have them as devices: data, supervisor, memory, tls, auth, list, table, scratch, begin"
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`
 }
 

@@ -54,6 +54,15 @@ func TestWhatTheOperatorOwnsInAPodIsRefusedByName(t *testing.T) {
 		"a sidecar's mount of a volume": {sidecar(func(c *corev1.Container) {
 			c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/elsewhere"}}
 		}), map[string]string{"": "podTemplate.containers must not mount"}},
+		"a sidecar's device of a volume": {sidecar(func(c *corev1.Container) {
+			c.VolumeDevices = []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
+		}), map[string]string{"": "podTemplate.containers must not mount"}},
+		"an init container's device of a volume": {cachev1alpha1.PodTemplate{InitContainers: []corev1.Container{{
+			Name: "shipper", VolumeDevices: []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}},
+		}}}, map[string]string{"": "podTemplate.initContainers must not mount"}},
+		"a sidecar's own device": {sidecar(func(c *corev1.Container) {
+			c.VolumeDevices = []corev1.VolumeDevice{{Name: "own", DevicePath: "/dev/own"}}
+		}), nil},
 		"a directory":           {mount("own", "/data"), map[string]string{"": owned}},
 		"below it":              {mount("own", "/data/own"), map[string]string{"": owned}},
 		"above it":              {mount("own", "/run"), map[string]string{"": owned}},

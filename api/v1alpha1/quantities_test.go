@@ -63,6 +63,14 @@ func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 		"drain: {rateLimit: {bytesPerSecond: 0.5Ki}}": rate,
 		"drain: {rateLimit: {bytesPerSecond: 1.1Ki}}": rate,
 
+		// The schema of a custom resource has no number with a point beside an integer and a string. Pods take one.
+		`resources: {limits: {cpu: "0.5"}}`:         "",
+		"resources: {limits: {cpu: 500m}}":          "",
+		"resources: {limits: {cpu: 2}}":             "",
+		"resources: {limits: {cpu: 0.5}}":           "spec.resources.limits.cpu in body must be of type integer,string",
+		"router: {resources: {limits: {cpu: 0.5}}}": "spec.router.resources.limits.cpu in body must be of type integer,string",
+		"storage: {size: 1.5}":                      "spec.storage.size in body must be of type integer,string",
+
 		// A member needs more memory than its items.
 		"memory: 128Mi\n" + limit("128Mi"):                          room,
 		"memory: 128Mi\n" + limit("0.125Gi"):                        room,

@@ -155,8 +155,8 @@ func slimField(field any, within, inner bool) {
 // bounds are those of fields within Kubernetes' own types, by the field that contains them. The API server
 // refuses a rule (CEL) that might take long, as one over a list or a string without a bound might.
 var bounds = map[string]map[string]map[string]any{
-	"containers":     {"ports": {"maxItems": 16}, "volumeMounts": {"maxItems": 64}},
-	"initContainers": {"ports": {"maxItems": 16}, "volumeMounts": {"maxItems": 64}},
+	"containers":     {"ports": {"maxItems": 16}, "volumeMounts": {"maxItems": 64}, "volumeDevices": {"maxItems": 16}},
+	"initContainers": {"ports": {"maxItems": 16}, "volumeMounts": {"maxItems": 64}, "volumeDevices": {"maxItems": 16}},
 	"volumeMounts":   {"mountPath": {"maxLength": 512}},
 }
 

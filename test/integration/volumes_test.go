@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
@@ -118,6 +120,44 @@ func TestNoVolumeGrowsByAMistypedMemory(t *testing.T) {
 	kubes.Unready(w.namespace, false)
 	w.eventually("more room", func() error { return w.volumesHave(2, "268Mi") })
 	w.settled(2)
+}
+
+// A claim never asks for less again. The runbook says what to do with a cluster that was created with too much memory
+// and that has no items yet.
+func TestAClusterCreatedWithAMistypedMemoryIsCreatedAgain(t *testing.T) {
+	tier.Second(t, "TestNoVolumeGrowsByAMistypedMemory")
+	w := newWorld(t)
+	kubes.Unready(w.namespace, true)
+	asks := func(size string) {
+		w.eventually("the claim asks for "+size, func() error {
+			claim := w.claim(0)
+			if claim == nil {
+				return errors.New("no claim yet")
+			}
+			if got := claim.Spec.Resources.Requests.Storage().String(); got != size {
+				return fmt.Errorf("it asks for %s", got)
+			}
+			return nil
+		})
+	}
+	w.create(apitest.MakeMemcached(name).Size(1).Storage("0").With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Memory = ptr.To(resource.MustParse("200Gi"))
+	}).Obj())
+	asks("435264Mi")
+	w.change(w.memcached(), `{"spec":{"drain":{"whenDeleted":"Delete"}}}`)
+	first := w.claim(0).UID
+	w.delete(w.memcached())
+	w.claimGone(0, first)
+	w.eventually("the cluster is gone", func() error {
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, &cachev1alpha1.Memcached{}); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return errors.New("it is there")
+	})
+	kubes.Unready(w.namespace, false)
+	w.create(apitest.MakeMemcached(name).Size(1).Storage("0").Obj())
+	asks("200Mi")
+	w.settled(1)
 }
 
 // TestARollOutThatLosesItemsIsForetold by status, before the StatefulSet changes: it says that members will
