@@ -38,6 +38,12 @@ func (w *world) clusters() []cachev1alpha1.Memcached {
 	return l.Items
 }
 
+func (w *world) stsDrains() []cachev1alpha1.StatefulSetDrain {
+	var l cachev1alpha1.StatefulSetDrainList
+	w.list(&l)
+	return l.Items
+}
+
 func (w *world) statefulSets() []appsv1.StatefulSet {
 	var l appsv1.StatefulSetList
 	w.list(&l)

@@ -33,6 +33,10 @@ func (w *world) quiet() {
 	w.within(100*time.Millisecond, "a reconcile without a write", func() error {
 		before := len(w.journal.Writes())
 		_, err := w.running().Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)})
+		for _, d := range w.stsDrains() {
+			_, ofDrain := w.running().Drains.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(d.Name)})
+			err = errors.Join(err, ofDrain)
+		}
 		var starts *cache.ErrResourceNotCached // the operator is starting
 		switch {
 		case errors.As(err, &starts):

@@ -190,6 +190,7 @@ func scenarios() map[string]scenario {
 		}, settledAt(2)},
 	}
 	maps.Copy(all, leavingScenarios())
+	maps.Copy(all, statefulSetScenarios())
 	return all
 }
 

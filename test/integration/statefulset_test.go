@@ -669,3 +669,64 @@ func targetsWatched(t *testing.T, w *world) int {
 	t.Helper()
 	return w.running().Drains.Watched()
 }
+
+// statefulSetScenarios are the scenarios of StatefulSets that have a StatefulSetDrain.
+func statefulSetScenarios() map[string]scenario {
+	three := func(w *world) {
+		w.create(queueSet())
+		w.create(queueDrain(queue))
+		w.eventually("all members are ready and protected", func() error { return w.stsDrainIs("True", "Ready") })
+		kubes.Play(w.namespace, allMoved)
+	}
+	drains := func(w *world, replicas int, ordinal string) {
+		kubes.Play(w.namespace, player.Hang)
+		w.scaleQueue(replicas)
+		w.eventually("a member is drained", func() error {
+			if jobs := w.jobs(); !slices.ContainsFunc(jobs, func(j batchv1.Job) bool { return strings.HasPrefix(j.Name, "data-queue-"+ordinal) }) {
+				return fmt.Errorf("%d Jobs", len(jobs))
+			}
+			return nil
+		})
+	}
+	return map[string]scenario{
+		"any StatefulSet, scaled down": {three, func(w *world) { w.scaleQueue(1) }, queueOf(1)},
+		"any StatefulSet, scaled down and up": {three, func(w *world) {
+			drains(w, 2, "2")
+			w.scaleQueue(3)
+			w.eventually("the member is back", func() error { _, err := w.memberRuns(2); return err })
+			kubes.Play(w.namespace, allMoved)
+		}, queueOf(3)},
+		"any StatefulSet, a claim is deleted": {three, func(w *world) {
+			kubes.Linger(w.namespace, true)
+			w.scaleQueue(2)
+			w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-queue-2"}})
+			kubes.Linger(w.namespace, false)
+		}, queueOf(2)},
+		"any StatefulSet, its StatefulSetDrain is deleted in mid-drain": {three, func(w *world) {
+			drains(w, 2, "2")
+			w.delete(queueDrain(queue))
+		}, func(w *world) error {
+			if n := len(w.stsDrains()) + len(w.jobs()); n > 0 {
+				return fmt.Errorf("%d StatefulSetDrains and Jobs are left", n)
+			}
+			return nil
+		}},
+	}
+}
+
+// queueOf is the end of a StatefulSet with that many members, each with its claim, and nothing to drain.
+func queueOf(members int) func(*world) error {
+	return func(w *world) error {
+		var want []string
+		for i := range members {
+			want = append(want, fmt.Sprintf("data-queue-%d", i))
+		}
+		if got := w.queueClaims(); !slices.Equal(got, want) {
+			return fmt.Errorf("claims %v", got)
+		}
+		if n := len(w.jobs()); n > 0 {
+			return fmt.Errorf("%d Jobs", n)
+		}
+		return w.stsDrainIs("True", "Ready")
+	}
+}
