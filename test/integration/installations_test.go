@@ -13,7 +13,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/operator"
-	"example.com/memcached-operator/test/internal/player"
 	"example.com/memcached-operator/test/tier"
 )
 
@@ -103,13 +102,7 @@ func TestTwoInstallationsOverOneNamespaceDrainAStatefulSetOnce(t *testing.T) {
 	w := queueWorld(t)
 	held := testingclock.NewFakePassiveClock(time.Now())
 	other, journal := w.another(held)
-	kubes.Play(w.namespace, player.Hang)
-	w.scaleQueue(2)
-	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
-	job, err := w.runningDrain(2, "2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := w.draining(2, 2)
 	w.eventually("status names the other one", func() error { return w.stsDrainCondition("Degraded", "True", cachev1alpha1.ReasonOtherOperator) })
 	for _, write := range journal.Writes() {
 		if write.Resource != "statefulsetdrains" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -126,6 +127,18 @@ func (w *world) queueClaims() (names []string) {
 	return names
 }
 
+// draining scales the StatefulSet down, and returns the Job of the member with this ordinal. Its drainer does not end.
+func (w *world) draining(replicas, ordinal int) (job *batchv1.Job) {
+	w.Helper()
+	kubes.Play(w.namespace, player.Hang)
+	w.scaleQueue(replicas)
+	w.eventually(fmt.Sprintf("member %d is drained", ordinal), func() (err error) {
+		job, err = w.runningDrain(ordinal, strconv.Itoa(replicas))
+		return err
+	})
+	return job
+}
+
 // runningDrain returns the Job that drains the member with this ordinal, and its running pod.
 func (w *world) runningDrain(ordinal int, replicas string) (*batchv1.Job, error) {
 	w.Helper()
@@ -183,9 +196,7 @@ func (w *world) results() (all []string) {
 
 func TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther(t *testing.T) {
 	w := queueWorld(t)
-	kubes.Play(w.namespace, player.Hang)
-	w.scaleQueue(1)
-	w.eventually("the highest member is drained first", func() error { _, err := w.runningDrain(2, "1"); return err })
+	w.draining(1, 2)
 	if _, err := w.runningDrain(1, "1"); err == nil {
 		t.Error("two members are drained at once")
 	}
@@ -226,9 +237,7 @@ func TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther(t *t
 
 func TestAMemberThatReturnsInMidDrainStartsEmptyAndDoesNotWait(t *testing.T) {
 	w := queueWorld(t)
-	kubes.Play(w.namespace, player.Hang)
-	w.scaleQueue(2)
-	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+	w.draining(2, 2)
 	w.scaleQueue(3)
 	w.eventually("the member runs", func() error { _, err := w.memberRuns(2); return err })
 	w.eventually("its earlier volume is drained to three members", func() error { _, err := w.runningDrain(2, "3"); return err })
@@ -374,13 +383,7 @@ func TestAJobThatNeverRanTakesTheCorrectedTemplate(t *testing.T) {
 
 func TestADrainEndsWhoseClaimIsDeletedMeanwhile(t *testing.T) {
 	w := queueWorld(t)
-	kubes.Play(w.namespace, player.Hang)
-	w.scaleQueue(2)
-	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
-	job, err := w.runningDrain(2, "2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := w.draining(2, 2)
 	mounted := job.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
 	w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: mounted}})
 	kubes.Play(w.namespace, allMoved)
@@ -451,9 +454,7 @@ func TestOnlyOneStatefulSetDrainLooksAfterAStatefulSet(t *testing.T) {
 
 func TestADeletedStatefulSetDrainLeavesNothingStuck(t *testing.T) {
 	w := queueWorld(t)
-	kubes.Play(w.namespace, player.Hang)
-	w.scaleQueue(2)
-	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+	w.draining(2, 2)
 	w.delete(queueDrain(queue))
 	w.eventually("it goes, and takes its Jobs with it", func() error {
 		err := admin.Get(t.Context(), w.key(queue), &cachev1alpha1.StatefulSetDrain{})
@@ -485,13 +486,7 @@ func TestAMembersVolumesAreDrainedTogether(t *testing.T) {
 		set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, claimTemplate("wal"))
 		set.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 4}
 	})
-	kubes.Play(w.namespace, player.Hang)
-	w.scaleQueue(2)
-	w.eventually("the highest member is drained", func() error { _, err := w.runningDrain(6, "2"); return err })
-	job, err := w.runningDrain(6, "2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := w.draining(2, 6)
 	var mounted []string
 	for _, v := range job.Spec.Template.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil && strings.HasPrefix(v.PersistentVolumeClaim.ClaimName, v.Name+"-queue-6-aside-") {
@@ -512,9 +507,7 @@ func TestWhatWhenScaledDeletesIsDrainedFirst(t *testing.T) {
 			WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 		}
 	})
-	kubes.Play(w.namespace, player.Hang)
-	w.scaleQueue(2)
-	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+	w.draining(2, 2)
 	w.scaleQueue(3)
 	w.eventually("the member returns meanwhile", func() error { _, err := w.memberRuns(2); return err })
 	kubes.Play(w.namespace, allMoved)
@@ -526,13 +519,7 @@ func TestWhatWhenScaledDeletesIsDrainedFirst(t *testing.T) {
 
 func TestAnOperatorThatDiesInADrainContinuesIt(t *testing.T) {
 	w := queueWorld(t)
-	kubes.Play(w.namespace, player.Hang)
-	w.scaleQueue(1)
-	w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "1"); return err })
-	job, err := w.runningDrain(2, "1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := w.draining(1, 2)
 	w.restartOperator()
 	if again, err := w.runningDrain(2, "1"); err != nil || again.UID != job.UID {
 		t.Errorf("it runs another Job: %v", err)
@@ -558,9 +545,7 @@ func TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne(t *testing.
 				tier.Second(t, "TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne")
 			}
 			w := queueWorld(t)
-			kubes.Play(w.namespace, player.Hang)
-			w.scaleQueue(2)
-			w.eventually("member 2 is drained", func() error { _, err := w.runningDrain(2, "2"); return err })
+			w.draining(2, 2)
 			w.stopOperator()
 			w.change(queueDrain(queue), `{"metadata":{"finalizers":null}}`)
 			w.delete(queueDrain(queue))
@@ -678,20 +663,10 @@ func statefulSetScenarios() map[string]scenario {
 		w.eventually("all members are ready and protected", func() error { return w.stsDrainIs("True", "Ready") })
 		kubes.Play(w.namespace, allMoved)
 	}
-	drains := func(w *world, replicas int, ordinal string) {
-		kubes.Play(w.namespace, player.Hang)
-		w.scaleQueue(replicas)
-		w.eventually("a member is drained", func() error {
-			if jobs := w.jobs(); !slices.ContainsFunc(jobs, func(j batchv1.Job) bool { return strings.HasPrefix(j.Name, "data-queue-"+ordinal) }) {
-				return fmt.Errorf("%d Jobs", len(jobs))
-			}
-			return nil
-		})
-	}
 	return map[string]scenario{
 		"any StatefulSet, scaled down": {three, func(w *world) { w.scaleQueue(1) }, queueOf(1)},
 		"any StatefulSet, scaled down and up": {three, func(w *world) {
-			drains(w, 2, "2")
+			w.draining(2, 2)
 			w.scaleQueue(3)
 			w.eventually("the member is back", func() error { _, err := w.memberRuns(2); return err })
 			kubes.Play(w.namespace, allMoved)
@@ -703,7 +678,7 @@ func statefulSetScenarios() map[string]scenario {
 			kubes.Linger(w.namespace, false)
 		}, queueOf(2)},
 		"any StatefulSet, its StatefulSetDrain is deleted in mid-drain": {three, func(w *world) {
-			drains(w, 2, "2")
+			w.draining(2, 2)
 			w.delete(queueDrain(queue))
 		}, func(w *world) error {
 			if n := len(w.stsDrains()) + len(w.jobs()); n > 0 {
