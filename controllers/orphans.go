@@ -25,7 +25,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/remembered"
-	"example.com/memcached-operator/controllers/internal/stsdrain/names"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 )
 
 // orphans says what keeps a deleted claim that has our finalizer and belongs to no Memcached and no
@@ -107,7 +107,7 @@ func (o *orphans) belongs(ctx context.Context, claim client.ObjectKey) (bool, er
 		return false, err
 	}
 	for i := range drains.Items {
-		if _, is := names.Parse(drains.Items[i].Spec.StatefulSetName, claim.Name); is {
+		if _, is := stsdrain.ParseClaimName(drains.Items[i].Spec.StatefulSetName, claim.Name); is {
 			return true, nil
 		}
 	}

@@ -36,7 +36,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/apply"
-	"example.com/memcached-operator/controllers/internal/stsdrain/names"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 	"example.com/memcached-operator/controllers/internal/stsdrain/status"
 	"example.com/memcached-operator/controllers/internal/stsdrain/target"
@@ -332,7 +331,7 @@ func (r *StatefulSetDrainReconciler) drainsOf(ctx context.Context, claim client.
 		return nil
 	}
 	for i := range list.Items {
-		if _, is := names.Parse(list.Items[i].Spec.StatefulSetName, claim.Name); is {
+		if _, is := stsdrain.ParseClaimName(list.Items[i].Spec.StatefulSetName, claim.Name); is {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/installation"
-	"example.com/memcached-operator/controllers/internal/stsdrain/names"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 )
 
@@ -96,7 +96,7 @@ func ownerOf(all []owner, claim *metav1.PartialObjectMetadata) (of owner, is boo
 			if observe.Ours(object, claim) {
 				return o, true
 			}
-			_, named = names.Parse(object.Spec.StatefulSetName, claim.Name)
+			_, named = stsdrain.ParseClaimName(object.Spec.StatefulSetName, claim.Name)
 		}
 		if named && !is {
 			of, is = o, true

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/stsdrain/receipt"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -333,7 +333,7 @@ func drained(claims []metav1.PartialObjectMetadata) map[types.UID]bool {
 			done[c.UID] = true
 		}
 		// A StatefulSetDrain's receipt is for all claims of a member, and on one of them.
-		r, err := receipt.Parse(text)
+		r, err := stsdrain.ParseRecord(text)
 		if err != nil || r.AddsUp(string(c.UID)) != nil {
 			continue
 		}

@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/rollout"
-	"example.com/memcached-operator/controllers/internal/stsdrain/receipt"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -57,7 +57,7 @@ var (
 		cachev1alpha1.AnnotationUnmoved:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationAdopted:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationProtected:    cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationReceipt:      max(contract.MaxReceiptBytes, receipt.MaxRecord),
+		cachev1alpha1.AnnotationReceipt:      max(contract.MaxReceiptBytes, stsdrain.MaxRecord),
 		cachev1alpha1.AnnotationAsideOf:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationDrain:        cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationMoved:        cachev1alpha1.MaxAnnotation,

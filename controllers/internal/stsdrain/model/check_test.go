@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/stsdrain/names"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 )
 
 // What has to hold is written here independently of the operator: it knows only the finalizer, the mark and the
@@ -81,7 +81,7 @@ func (m *model) wrote(before, after *state) (wrong []string) {
 		return nil
 	}
 	for _, c := range before.claims() {
-		is, _ := names.Parse(name, c.Name)
+		is, _ := stsdrain.ParseClaimName(name, c.Name)
 		now := after.claimWith(c.UID)
 		begins := c.DeletionTimestamp == nil && now != nil && now.DeletionTimestamp != nil
 		toDrain := c.Annotations[cachev1alpha1.AnnotationPolicy] == string(cachev1alpha1.PolicyDrain) && c.Annotations[cachev1alpha1.AnnotationDrain] == ""
@@ -108,7 +108,7 @@ func (m *model) wrote(before, after *state) (wrong []string) {
 // deletedAlready tells whether another claim of the member is being deleted: then the others follow it.
 func (m *model) deletedAlready(s *state, ordinal int32) bool {
 	return slices.ContainsFunc(m.templates, func(t string) bool {
-		c := s.claim(names.Of(name, t, ordinal))
+		c := s.claim(stsdrain.ClaimNameOf(name, t, ordinal))
 		return c != nil && c.DeletionTimestamp != nil
 	})
 }
@@ -162,7 +162,7 @@ func (m *model) pods(before, after *state) (wrong []string) {
 
 func (m *model) drainerBegins(before *state, p *corev1.Pod) (wrong []string) {
 	for _, c := range claimsOf(p) {
-		if is, _ := names.Parse(name, c); !is.Aside {
+		if is, _ := stsdrain.ParseClaimName(name, c); !is.Aside {
 			wrong = append(wrong, fmt.Sprintf("aside first: the drainer is on claim %s", c))
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"example.com/memcached-operator/controllers/internal/stsdrain/names"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
@@ -42,9 +42,11 @@ func claimsOf(pod *corev1.Pod) (all []string) {
 	return all
 }
 
-func (s *state) member(i int32) *corev1.Pod { return find[*corev1.Pod](s, "pod", names.Pod(name, i)) }
+func (s *state) member(i int32) *corev1.Pod {
+	return find[*corev1.Pod](s, "pod", stsdrain.PodName(name, i))
+}
 
-func isMember(pod *corev1.Pod) (ordinal int32, is bool) { return names.PodOrdinal(name, pod.Name) }
+func isMember(pod *corev1.Pod) (ordinal int32, is bool) { return stsdrain.PodOrdinal(name, pod.Name) }
 
 func running(pod *corev1.Pod) bool { return pod != nil && pod.Status.Phase == corev1.PodRunning }
 
@@ -104,7 +106,7 @@ func (m *model) setEvents(s *state) (all []event) {
 		if pod := s.member(i); pod != nil && pod.DeletionTimestamp == nil {
 			return append(all, event{fmt.Sprintf("the StatefulSet's controller ends member %d", i), func(n *state) {
 				for _, t := range m.templates {
-					if c := n.claim(names.Of(name, t, i)); c != nil && m.whenScaled {
+					if c := n.claim(stsdrain.ClaimNameOf(name, t, i)); c != nil && m.whenScaled {
 						change(n, c, func(c *corev1.PersistentVolumeClaim) {
 							c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
 						})
@@ -120,14 +122,14 @@ func (m *model) setEvents(s *state) (all []event) {
 // waits tells whether the member can't be made, because a claim of it is being deleted or is about to be.
 func (m *model) waits(s *state, i int32) bool {
 	return slices.ContainsFunc(m.templates, func(t string) bool {
-		c := s.claim(names.Of(name, t, i))
+		c := s.claim(stsdrain.ClaimNameOf(name, t, i))
 		return c != nil && (c.DeletionTimestamp != nil || m.stale(s, c))
 	})
 }
 
 // lacks tells whether a claim of the member doesn't exist.
 func (m *model) lacks(s *state, i int32) bool {
-	return slices.ContainsFunc(m.templates, func(t string) bool { return s.claim(names.Of(name, t, i)) == nil })
+	return slices.ContainsFunc(m.templates, func(t string) bool { return s.claim(stsdrain.ClaimNameOf(name, t, i)) == nil })
 }
 
 // stale tells whether the claim belongs to a pod that is gone.
@@ -140,13 +142,13 @@ func (m *model) stale(s *state, c *corev1.PersistentVolumeClaim) bool {
 func (m *model) makeMember(n *state, i int32) {
 	set := n.set()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: names.Pod(name, i), UID: nextUID("p", n), CreationTimestamp: longAgo, Labels: map[string]string{"app": name},
+		Namespace: namespace, Name: stsdrain.PodName(name, i), UID: nextUID("p", n), CreationTimestamp: longAgo, Labels: map[string]string{"app": name},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
 	}}
 	pod.Status.Phase = corev1.PodPending
 	for _, t := range m.templates {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: t, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: names.Of(name, t, i)},
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: stsdrain.ClaimNameOf(name, t, i)},
 		}})
 	}
 	n.put(pod)
@@ -157,7 +159,7 @@ func (m *model) makeMember(n *state, i int32) {
 func (m *model) makeClaims(n *state, i int32) {
 	set := n.set()
 	for _, t := range m.templates {
-		claim := names.Of(name, t, i)
+		claim := stsdrain.ClaimNameOf(name, t, i)
 		if c := n.claim(claim); c != nil {
 			if len(c.OwnerReferences) > 0 && !m.whenDeleted {
 				change(n, c, func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil })

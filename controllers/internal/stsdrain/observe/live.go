@@ -13,7 +13,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
-	"example.com/memcached-operator/controllers/internal/stsdrain/names"
 )
 
 // Live is a live read before a step that can't be undone.
@@ -96,6 +95,6 @@ func (r *Reader) liveMembers(ctx context.Context, d *cachev1alpha1.StatefulSetDr
 // MemberUses tells whether a pod with the member's name exists, with any labels, or one of the selector
 // mounts the claim.
 func (r *Reader) MemberUses(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, v *Live, c *claims.Claim) (bool, error) {
-	pod, err := read.Get[corev1.Pod](ctx, r.Live, client.ObjectKey{Namespace: d.Namespace, Name: names.Pod(d.Spec.StatefulSetName, c.Ordinal)})
+	pod, err := read.Get[corev1.Pod](ctx, r.Live, client.ObjectKey{Namespace: d.Namespace, Name: stsdrain.PodName(d.Spec.StatefulSetName, c.Ordinal)})
 	return pod != nil || v.PodExists(c.Ordinal), err
 }

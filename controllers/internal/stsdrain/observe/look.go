@@ -15,7 +15,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
-	"example.com/memcached-operator/controllers/internal/stsdrain/names"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
@@ -185,7 +184,7 @@ func (r *Reader) everywhere(ctx context.Context, s *State, cached []corev1.Persi
 func missing(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim, before []string) (all []string, err error) {
 	add := func(ordinal int32) {
 		for i := range s.Set.Spec.VolumeClaimTemplates {
-			name := names.Of(s.Set.Name, s.Set.Spec.VolumeClaimTemplates[i].Name, ordinal)
+			name := stsdrain.ClaimNameOf(s.Set.Name, s.Set.Spec.VolumeClaimTemplates[i].Name, ordinal)
 			if !slices.Contains(all, name) && !has(cached, name) {
 				all = append(all, name)
 			}
@@ -225,7 +224,7 @@ func whatToLookFor(s *State, missing []string) string {
 
 // isTemplates tells whether the name is that of a claim of one of the StatefulSet's templates.
 func isTemplates(s *State, claim string) bool {
-	is, ok := names.Parse(s.Drain.Spec.StatefulSetName, claim)
+	is, ok := stsdrain.ParseClaimName(s.Drain.Spec.StatefulSetName, claim)
 	return ok && !is.Aside && s.Set != nil && hasTemplate(s.Set, is.Template)
 }
 

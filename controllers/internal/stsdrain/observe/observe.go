@@ -32,8 +32,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/drainjob"
-	"example.com/memcached-operator/controllers/internal/stsdrain/names"
-	"example.com/memcached-operator/controllers/internal/stsdrain/receipt"
 	"example.com/memcached-operator/controllers/internal/stsdrain/target"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
@@ -237,7 +235,7 @@ func wants(d *cachev1alpha1.StatefulSetDrain) stsdrain.Drain {
 
 // RuleRefused says why spec.receipt can't be used; empty if it can.
 func RuleRefused(d *cachev1alpha1.StatefulSetDrain) string {
-	if _, err := receipt.Compile(d.Spec.Receipt); err != nil {
+	if _, err := stsdrain.CompileRule(d.Spec.Receipt); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -268,7 +266,7 @@ func set(d *cachev1alpha1.StatefulSetDrain, s *appsv1.StatefulSet) stsdrain.Stat
 // that are ready.
 func Ordinals(name string, set *appsv1.StatefulSet, pods []*corev1.Pod) (exist, ready []int32) {
 	for _, pod := range pods {
-		ordinal, member := names.PodOrdinal(name, pod.Name)
+		ordinal, member := stsdrain.PodOrdinal(name, pod.Name)
 		if member && !slices.Contains(exist, ordinal) {
 			exist = append(exist, ordinal)
 		}
@@ -280,7 +278,7 @@ func Ordinals(name string, set *appsv1.StatefulSet, pods []*corev1.Pod) (exist, 
 			if claim == nil {
 				continue
 			}
-			if is, ok := names.Parse(name, claim.ClaimName); ok && !is.Aside && !slices.Contains(exist, is.Ordinal) {
+			if is, ok := stsdrain.ParseClaimName(name, claim.ClaimName); ok && !is.Aside && !slices.Contains(exist, is.Ordinal) {
 				exist = append(exist, is.Ordinal)
 			}
 		}
@@ -330,7 +328,7 @@ func (s *State) Started() map[types.UID]metav1.Time {
 // Member returns the pod of the member with this ordinal, or nil.
 func (s *State) Member(ordinal int32) *corev1.Pod {
 	for _, pod := range s.Members {
-		if pod.Name == names.Pod(s.Drain.Spec.StatefulSetName, ordinal) {
+		if pod.Name == stsdrain.PodName(s.Drain.Spec.StatefulSetName, ordinal) {
 			return pod
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
-	"example.com/memcached-operator/controllers/internal/stsdrain/receipt"
 )
 
 func drain() *cachev1alpha1.StatefulSetDrain {
@@ -97,7 +96,7 @@ func TestOnlyItsOwnNoteProtectsAClaim(t *testing.T) {
 
 // A receipt on a claim counts only for this claim, and if its own rule is true of its message.
 func TestARecordedReceiptIsCheckedAgain(t *testing.T) {
-	rule, err := receipt.Compile("receipt.found == receipt.moved")
+	rule, err := stsdrain.CompileRule("receipt.found == receipt.moved")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +106,12 @@ func TestARecordedReceiptIsCheckedAgain(t *testing.T) {
 		there bool
 		holds bool
 	}{
-		"it holds":                {receipt.NewRecord("claim,other", rule, good).Encode(), true, true},
-		"its rule is false":       {receipt.NewRecord("claim", rule, bad).Encode(), true, false},
-		"it is of another claim":  {receipt.NewRecord("other", rule, good).Encode(), true, false},
-		"without a rule":          {receipt.NewRecord("claim", nil, "anything").Encode(), true, true},
+		"it holds":                {stsdrain.NewRecord("claim,other", rule, good).Encode(), true, true},
+		"its rule is false":       {stsdrain.NewRecord("claim", rule, bad).Encode(), true, false},
+		"it is of another claim":  {stsdrain.NewRecord("other", rule, good).Encode(), true, false},
+		"without a rule":          {stsdrain.NewRecord("claim", nil, "anything").Encode(), true, true},
 		"another client wrote it": {"nonsense", false, false},
-		"it is too long":          {strings.Repeat("x", receipt.MaxRecord+1), false, false},
+		"it is too long":          {strings.Repeat("x", stsdrain.MaxRecord+1), false, false},
 	} {
 		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-queue-1", UID: "claim", Annotations: map[string]string{cachev1alpha1.AnnotationReceipt: test.text}}}
 		r := recorded(c)
@@ -124,14 +123,14 @@ func TestARecordedReceiptIsCheckedAgain(t *testing.T) {
 
 // Exit code 0 proves a drain, if the rule is true of the message; no other end does.
 func TestWhatADrainerLeaves(t *testing.T) {
-	rule, err := receipt.Compile("receipt.found == receipt.moved")
+	rule, err := stsdrain.CompileRule("receipt.found == receipt.moved")
 	if err != nil {
 		t.Fatal(err)
 	}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cachev1alpha1.AnnotationClaims: "claim,other"}}}
 	for what, test := range map[string]struct {
 		ended   corev1.ContainerStateTerminated
-		rule    *receipt.Rule
+		rule    *stsdrain.Rule
 		proves  bool
 		message string
 	}{

@@ -17,21 +17,20 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/stsdrain/names"
-	"example.com/memcached-operator/controllers/internal/stsdrain/receipt"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 )
 
 // Owner says which claims, Jobs and pods are a StatefulSetDrain's. set is the StatefulSet, or nil.
 func Owner(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) *read.Owner {
 	labelled := client.MatchingLabels{cachev1alpha1.LabelStatefulSetDrain: d.Name}
 	// A rule that doesn't compile proves nothing; status says why.
-	rule, ruleErr := receipt.Compile(d.Spec.Receipt)
+	rule, ruleErr := stsdrain.CompileRule(d.Spec.Receipt)
 	return &read.Owner{
 		Object: d, Kind: "StatefulSetDrain", Label: cachev1alpha1.LabelStatefulSetDrain, Cached: labelled,
 		Pods:    []client.ListOption{client.InNamespace(d.Namespace), labelled},
-		PodName: func(ordinal int32) string { return names.Pod(d.Spec.StatefulSetName, ordinal) },
+		PodName: func(ordinal int32) string { return stsdrain.PodName(d.Spec.StatefulSetName, ordinal) },
 		Named: func(claim string) bool {
-			_, is := names.Parse(d.Spec.StatefulSetName, claim)
+			_, is := stsdrain.ParseClaimName(d.Spec.StatefulSetName, claim)
 			return is
 		},
 		Owns:  func(c *corev1.PersistentVolumeClaim) bool { return owns(d, set, c) },
@@ -52,7 +51,7 @@ func Owner(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) *read.Own
 // templates, or the StatefulSetDrain has protected the claim before. Another controller than the
 // StatefulSet and its pods keeps its claim.
 func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.PersistentVolumeClaim) bool {
-	is, ok := names.Parse(d.Spec.StatefulSetName, c.Name)
+	is, ok := stsdrain.ParseClaimName(d.Spec.StatefulSetName, c.Name)
 	if !ok || !Ours(d, c) && (set == nil || !hasTemplate(set, is.Template)) {
 		return false
 	}
@@ -63,7 +62,7 @@ func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.
 	case is.Aside:
 		return false
 	case ref.Kind == "Pod":
-		_, member := names.PodOrdinal(d.Spec.StatefulSetName, ref.Name)
+		_, member := stsdrain.PodOrdinal(d.Spec.StatefulSetName, ref.Name)
 		return member
 	}
 	return ref.Kind == "StatefulSet" && ref.Name == d.Spec.StatefulSetName
@@ -87,11 +86,11 @@ func hasTemplate(set *appsv1.StatefulSet, name string) bool {
 
 // planClaim translates a claim for the plan.
 func planClaim(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClaim) (claims.Claim, bool) {
-	is, ok := names.Parse(d.Spec.StatefulSetName, c.Name)
+	is, ok := stsdrain.ParseClaimName(d.Spec.StatefulSetName, c.Name)
 	if !ok {
 		return claims.Claim{}, false
 	}
-	out := read.Claim(c, is.Ordinal, is.Aside, names.Aside(names.Of(d.Spec.StatefulSetName, is.Template, is.Ordinal), c.UID))
+	out := read.Claim(c, is.Ordinal, is.Aside, stsdrain.AsideName(stsdrain.ClaimNameOf(d.Spec.StatefulSetName, is.Template, is.Ordinal), c.UID))
 	out.Template, out.Protected = is.Template, Ours(d, c) || left(d, c)
 	out.Created = c.CreationTimestamp.Time
 	if c.DeletionTimestamp != nil {
@@ -99,7 +98,7 @@ func planClaim(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClai
 	}
 	out.Labelled = c.Labels[cachev1alpha1.LabelStatefulSetDrain] == d.Name && !left(d, c) // a claim that was left gets our UID, too
 	for _, ref := range c.OwnerReferences {
-		out.OwnedByPod = out.OwnedByPod || ref.Kind == "Pod" && ref.Name == names.Pod(d.Spec.StatefulSetName, is.Ordinal)
+		out.OwnedByPod = out.OwnedByPod || ref.Kind == "Pod" && ref.Name == stsdrain.PodName(d.Spec.StatefulSetName, is.Ordinal)
 		out.OwnedBySet = out.OwnedBySet || ref.Kind == "StatefulSet" && ref.Name == d.Spec.StatefulSetName
 	}
 	out.Receipt = recorded(c)
@@ -113,7 +112,7 @@ func recorded(c *corev1.PersistentVolumeClaim) *action.Receipt {
 	if !is {
 		return nil
 	}
-	record, err := receipt.Parse(text)
+	record, err := stsdrain.ParseRecord(text)
 	if err != nil {
 		return nil
 	}
@@ -122,7 +121,7 @@ func recorded(c *corev1.PersistentVolumeClaim) *action.Receipt {
 
 // jobReceipt is what a Job's drainer has left. With exit code 0 it proves the drain if the rule is true
 // of its message.
-func jobReceipt(rule *receipt.Rule, ruleErr error, job *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
+func jobReceipt(rule *stsdrain.Rule, ruleErr error, job *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
 	of := job.Annotations[cachev1alpha1.AnnotationClaims]
 	out := &action.Receipt{Source: of}
 	switch {
@@ -133,7 +132,7 @@ func jobReceipt(rule *receipt.Rule, ruleErr error, job *batchv1.Job, ended *core
 			out.Message += " (" + ended.Reason + ")"
 		}
 		if ended.Message != "" {
-			out.Message += ": " + receipt.Quote(ended.Message)
+			out.Message += ": " + stsdrain.Quote(ended.Message)
 		}
 		out.Err = fmt.Errorf("%s", out.Message)
 		return out, nil
@@ -143,7 +142,7 @@ func jobReceipt(rule *receipt.Rule, ruleErr error, job *batchv1.Job, ended *core
 	if err := rule.Check(ended.Message); err != nil {
 		return nil, err
 	}
-	record := receipt.NewRecord(of, rule, ended.Message)
+	record := stsdrain.NewRecord(of, rule, ended.Message)
 	out.Message, out.Text = record.Message, record.Encode()
 	return out, nil
 }

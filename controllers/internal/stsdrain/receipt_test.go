@@ -1,4 +1,4 @@
-package receipt
+package stsdrain
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ const counts = "receipt.found == receipt.moved + receipt.skipped"
 
 func compiled(t *testing.T, text string) *Rule {
 	t.Helper()
-	rule, err := Compile(text)
+	rule, err := CompileRule(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestAPersonReadsWhatIsWrongWithARule(t *testing.T) {
 		"receipt.a == '\x01'":    "spec.receipt is no CEL expression: it has the character '\\x01', which can't be read",
 		"receipt.a.matches('(')": "spec.receipt can't be evaluated: error parsing regexp",
 	} {
-		_, err := Compile(rule)
+		_, err := CompileRule(rule)
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\t") {
 			t.Errorf("%q: want %q, got %v", rule, want, err)
 		}
@@ -103,7 +103,7 @@ func TestARecordProvesTheDrainOfOneClaim(t *testing.T) {
 		"a rule that fails": {&Record{Claims: "uid", Rule: counts, Message: "{}"}, "no such key"},
 		"no rule of CEL's":  {&Record{Claims: "uid", Rule: "receipt =="}, "spec.receipt is no CEL expression"},
 	} {
-		read, err := Parse(test.record.Encode())
+		read, err := ParseRecord(test.record.Encode())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,10 +131,10 @@ func TestTheLongestRecordFits(t *testing.T) {
 		if len(text) > MaxRecord {
 			t.Errorf("%d bytes, want %d at most: %.80s", len(text), MaxRecord, text)
 		}
-		if read, err := Parse(text); err != nil || *read != *r {
+		if read, err := ParseRecord(text); err != nil || *read != *r {
 			t.Errorf("it can't be read: %v", err)
 		}
-		if _, err := Parse(text + strings.Repeat(" ", MaxRecord)); err == nil {
+		if _, err := ParseRecord(text + strings.Repeat(" ", MaxRecord)); err == nil {
 			t.Error("a longer one is read")
 		}
 	}
@@ -150,7 +150,7 @@ func FuzzNoMessageAndNoRuleStopTheOperator(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, message string) {
 		// The API server refuses a longer rule, and the kubelet cuts a longer message.
 		text, message = text[:min(len(text), 1024)], message[:min(len(message), contract.MaxReceiptBytes)]
-		rule, err := Compile(text)
+		rule, err := CompileRule(text)
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\n\t") {
 				t.Errorf("more than a line: %v", err)
@@ -165,7 +165,7 @@ func FuzzNoMessageAndNoRuleStopTheOperator(f *testing.F) {
 			return
 		}
 		record := NewRecord("uid", rule, message).Encode()
-		if read, err := Parse(record); err != nil || len(record) > MaxRecord || utf8.ValidString(text) && read.AddsUp("uid") != nil {
+		if read, err := ParseRecord(record); err != nil || len(record) > MaxRecord || utf8.ValidString(text) && read.AddsUp("uid") != nil {
 			t.Errorf("%q can't be read, or doesn't add up: %v", record, err)
 		}
 	})
@@ -180,7 +180,7 @@ func TestARecordOfAMessageThatIsNotUTF8CanBeRead(t *testing.T) {
 	if err := rule.Check(message); err != nil {
 		t.Fatal(err)
 	}
-	record, err := Parse(NewRecord("claim", rule, message).Encode())
+	record, err := ParseRecord(NewRecord("claim", rule, message).Encode())
 	if err != nil {
 		t.Fatal(err)
 	}

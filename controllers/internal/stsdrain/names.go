@@ -1,6 +1,4 @@
-// Package names has the names of the claims and pods of a StatefulSet's members, and of the claims that
-// take over their volumes. It is pure.
-package names
+package stsdrain
 
 import (
 	"fmt"
@@ -11,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Claim is what the name of a claim says: the volumeClaimTemplate and the ordinal. Aside: the claim
+// ClaimName is what the name of a claim says: the volumeClaimTemplate and the ordinal. Aside: the claim
 // takes over a volume of that member.
-type Claim struct {
+type ClaimName struct {
 	Template string
 	Ordinal  int32
 	Aside    bool
 }
 
-// Pod is the name of a member's pod.
-func Pod(set string, ordinal int32) string { return fmt.Sprintf("%s-%d", set, ordinal) }
+// PodName is the name of a member's pod.
+func PodName(set string, ordinal int32) string { return fmt.Sprintf("%s-%d", set, ordinal) }
 
-// PodOrdinal is the inverse of Pod; false for any other name.
+// PodOrdinal is the inverse of PodName; false for any other name.
 func PodOrdinal(set, pod string) (int32, bool) {
 	digits, is := strings.CutPrefix(pod, set+"-")
 	if !is {
@@ -31,38 +29,38 @@ func PodOrdinal(set, pod string) (int32, bool) {
 	return ordinalOf(digits)
 }
 
-// Of is the name of a member's claim, as the StatefulSet's controller names it.
-func Of(set, template string, ordinal int32) string {
+// ClaimNameOf is the name of a member's claim, as the StatefulSet's controller names it.
+func ClaimNameOf(set, template string, ordinal int32) string {
 	return fmt.Sprintf("%s-%s-%d", template, set, ordinal)
 }
 
 // infix stands between a claim's name and the hash of its UID.
 const infix = "-aside-"
 
-// Aside is the name of the claim that takes over the volume of a claim. It depends on the claim's UID,
+// AsideName is the name of the claim that takes over the volume of a claim. It depends on the claim's UID,
 // so a later claim of the same name has another aside name.
-func Aside(claim string, uid types.UID) string {
+func AsideName(claim string, uid types.UID) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(uid))
 	return fmt.Sprintf("%s%s%08x", claim, infix, h.Sum32())
 }
 
-// Parse is the inverse of Of and of Aside; false for any other name. Claims of another StatefulSet,
+// ParseClaimName is the inverse of ClaimNameOf and of AsideName; false for any other name. Claims of another StatefulSet,
 // whose name ends in this one's, are parsed, too: they have a template that this one lacks.
-func Parse(set, claim string) (c Claim, is bool) {
+func ParseClaimName(set, claim string) (c ClaimName, is bool) {
 	if i := strings.LastIndex(claim, infix); i >= 0 && isHash(claim[i+len(infix):]) {
 		claim, c.Aside = claim[:i], true
 	}
 	i := strings.LastIndexByte(claim, '-')
 	if i < 0 {
-		return Claim{}, false
+		return ClaimName{}, false
 	}
 	if c.Ordinal, is = ordinalOf(claim[i+1:]); !is {
-		return Claim{}, false
+		return ClaimName{}, false
 	}
 	c.Template, is = strings.CutSuffix(claim[:i], "-"+set)
 	if !is || c.Template == "" {
-		return Claim{}, false
+		return ClaimName{}, false
 	}
 	return c, true
 }

@@ -1,7 +1,4 @@
-// Package receipt decides whether what the drainer of a StatefulSetDrain has left proves its drain.
-// It is pure. The drainer's termination message proves it if spec.receipt, a CEL expression, is true
-// of it; without an expression any message does, and exit code 0 is enough.
-package receipt
+package stsdrain
 
 import (
 	"bytes"
@@ -43,8 +40,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(cel.Variable(variable, cel.DynType), cel.CrossTypeNumericComparisons(true))
 })
 
-// Compile compiles spec.receipt. An error says in one line what is wrong with the expression.
-func Compile(text string) (*Rule, error) {
+// CompileRule compiles spec.receipt. An error says in one line what is wrong with the expression.
+func CompileRule(text string) (*Rule, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -230,8 +227,8 @@ func (r *Record) Encode() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Parse parses an annotation's value, which any client may have written.
-func Parse(annotation string) (*Record, error) {
+// ParseRecord parses an annotation's value, which any client may have written.
+func ParseRecord(annotation string) (*Record, error) {
 	if len(annotation) > MaxRecord {
 		return nil, fmt.Errorf("the receipt on the claim has %d bytes, and %d are the most", len(annotation), MaxRecord)
 	}
@@ -252,7 +249,7 @@ func (r *Record) AddsUp(uid string) error {
 	if !slices.Contains(strings.Split(r.Claims, ","), uid) {
 		return fmt.Errorf("the receipt is for claims %q, not for this one, %s", Quote(r.Claims), uid)
 	}
-	rule, err := Compile(r.Rule)
+	rule, err := CompileRule(r.Rule)
 	if err != nil {
 		return err
 	}
