@@ -18,7 +18,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/remembered"
-	"example.com/memcached-operator/controllers/internal/stsdrain/drainjob"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 )
 
 // DryRuns has the API server check the template of each StatefulSetDrain before its first drain, by a
@@ -47,7 +47,7 @@ const (
 // Check returns why the API server refuses the template's Jobs, in its words, and when to check again
 // if nothing changes; zero if that isn't needed. An error says that it could not be asked now.
 func (d *DryRuns) Check(ctx context.Context, c client.Client, owner *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, now time.Time) (refused string, again time.Duration, err error) {
-	job, err := drainjob.Sample(owner, set)
+	job, err := stsdrain.SampleJob(owner, set)
 	if err != nil {
 		return err.Error(), 0, nil // the template or the StatefulSet must change
 	}

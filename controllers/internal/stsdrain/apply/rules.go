@@ -16,7 +16,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
-	"example.com/memcached-operator/controllers/internal/stsdrain/drainjob"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 )
 
@@ -150,7 +149,7 @@ func (r *run) DrainJob(a action.CreateDrain) (client.Object, error) {
 	if r.state.Set == nil {
 		return nil, read.Refuse("there is no StatefulSet %s", r.state.Drain.Spec.StatefulSetName)
 	}
-	return drainjob.Job(&drainjob.Drain{
+	return stsdrain.Job(&stsdrain.Departed{
 		Owner: r.state.Drain, Set: r.state.Set, Leads: a.Claim, UIDs: uids, Claims: observe.Mounts(r.state.Claims, refs...),
 		Start: a.Survivors.Start, Replicas: a.Survivors.Count,
 	})

@@ -31,7 +31,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/stsdrain/drainjob"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 )
 
 const (
@@ -211,7 +211,7 @@ func (s *state) text() string {
 		}
 		switch o := o.(type) {
 		case *cachev1alpha1.StatefulSetDrain:
-			fmt.Fprint(b, drainjob.Template(o), o.Spec.Policy)
+			fmt.Fprint(b, stsdrain.TemplateHash(o), o.Spec.Policy)
 		case *appsv1.StatefulSet:
 			fmt.Fprint(b, *o.Spec.Replicas)
 		case *corev1.PersistentVolumeClaim:

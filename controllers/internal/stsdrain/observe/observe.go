@@ -31,7 +31,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
-	"example.com/memcached-operator/controllers/internal/stsdrain/drainjob"
 	"example.com/memcached-operator/controllers/internal/stsdrain/target"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
@@ -290,7 +289,7 @@ func Ordinals(name string, set *appsv1.StatefulSet, pods []*corev1.Pod) (exist, 
 
 // facts translates Jobs and drainers' pods.
 func facts(d *cachev1alpha1.StatefulSetDrain, owner *read.Owner, all *read.Jobs) (jobs []claims.Job, drainers []claims.Drainer, mounted, atWork []types.UID) {
-	now := drainjob.Template(d)
+	now := stsdrain.TemplateHash(d)
 	pods := all.Drainers()
 	for i := range all.Jobs {
 		job := &all.Jobs[i]

@@ -1,6 +1,4 @@
-// Package drainjob makes the Job of a drain from the template of a StatefulSetDrain. It is pure. The
-// template stays JSON, because the API server may know fields that this release doesn't.
-package drainjob
+package stsdrain
 
 import (
 	"errors"
@@ -26,8 +24,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 )
 
-// Drain is the drain of one departed member.
-type Drain struct {
+// Departed is a departed member, whose volumes are to be drained. The template of its Job stays JSON, because
+// the API server may know fields that this release does not.
+type Departed struct {
 	Owner *cachev1alpha1.StatefulSetDrain
 	// Set is the StatefulSet: its name, selector, Service and volumeClaimTemplates count.
 	Set *appsv1.StatefulSet
@@ -41,8 +40,8 @@ type Drain struct {
 }
 
 // Job returns the Job. An error says in one sentence what has to be changed in the template.
-func Job(d *Drain) (*unstructured.Unstructured, error) {
-	pod, err := parse(d.Owner)
+func Job(d *Departed) (*unstructured.Unstructured, error) {
+	pod, err := parseTemplate(d.Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +61,8 @@ func Job(d *Drain) (*unstructured.Unstructured, error) {
 	}
 	notes := merged(metadata.Annotations, map[string]string{
 		cachev1alpha1.AnnotationClaimUID:  string(d.Leads.UID),
-		cachev1alpha1.AnnotationClaims:    Claims(d.UIDs...),
-		cachev1alpha1.AnnotationSurvivors: Survivors(d.Start, d.Replicas),
+		cachev1alpha1.AnnotationClaims:    ClaimsValue(d.UIDs...),
+		cachev1alpha1.AnnotationSurvivors: SurvivorsValue(d.Start, d.Replicas),
 		cachev1alpha1.AnnotationContainer: container,
 	})
 	setDefault(pod, "restartPolicy", string(corev1.RestartPolicyNever))
@@ -85,7 +84,7 @@ func Job(d *Drain) (*unstructured.Unstructured, error) {
 	job.SetNamespace(d.Owner.Namespace)
 	job.SetName(build.DrainName(d.Leads.Name, d.Leads.UID))
 	job.SetLabels(given)
-	job.SetAnnotations(merged(notes, map[string]string{cachev1alpha1.AnnotationDrainer: Template(d.Owner)}))
+	job.SetAnnotations(merged(notes, map[string]string{cachev1alpha1.AnnotationDrainer: TemplateHash(d.Owner)}))
 	job.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(d.Owner, cachev1alpha1.GroupVersion.WithKind("StatefulSetDrain"))})
 	return job, nil
 }
@@ -95,10 +94,10 @@ const (
 	defaultDeadlineSeconds = 3600
 )
 
-// Sample returns a Job like those that will drain members of the StatefulSet, for a dry run.
-func Sample(owner *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) (*unstructured.Unstructured, error) {
+// SampleJob returns a Job like those that will drain members of the StatefulSet, for a dry run.
+func SampleJob(owner *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) (*unstructured.Unstructured, error) {
 	ordinal := start(set)
-	d := &Drain{Owner: owner, Set: set, Claims: map[string]string{}, Start: ordinal, Replicas: 1}
+	d := &Departed{Owner: owner, Set: set, Claims: map[string]string{}, Start: ordinal, Replicas: 1}
 	for _, template := range set.Spec.VolumeClaimTemplates {
 		d.Claims[template.Name] = fmt.Sprintf("%s-%s-%d", template.Name, set.Name, ordinal)
 	}
@@ -113,8 +112,8 @@ func start(set *appsv1.StatefulSet) int32 {
 	return set.Spec.Ordinals.Start
 }
 
-// Claims is the value of AnnotationClaims.
-func Claims(uids ...types.UID) string {
+// ClaimsValue is the value of AnnotationClaims.
+func ClaimsValue(uids ...types.UID) string {
 	all := make([]string, len(uids))
 	for i := range uids {
 		all[i] = string(uids[i])
@@ -122,17 +121,17 @@ func Claims(uids ...types.UID) string {
 	return strings.Join(all, ",")
 }
 
-// Survivors is the value of AnnotationSurvivors.
-func Survivors(start, replicas int32) string {
+// SurvivorsValue is the value of AnnotationSurvivors.
+func SurvivorsValue(start, replicas int32) string {
 	if start == 0 {
 		return strconv.Itoa(int(replicas))
 	}
 	return fmt.Sprintf("%d+%d", start, replicas)
 }
 
-// Template is a hash of everything in the spec that decides whether a drainer's pod can be created and
+// TemplateHash is a hash of everything in the spec that decides whether a drainer's pod can be created and
 // can start.
-func Template(owner *cachev1alpha1.StatefulSetDrain) string {
+func TemplateHash(owner *cachev1alpha1.StatefulSetDrain) string {
 	var raw any
 	_ = json.Unmarshal(owner.Spec.Template.Spec.Raw, &raw) // what isn't JSON makes no Job either
 	text, _ := json.Marshal(map[string]any{
@@ -150,8 +149,8 @@ func deadline(owner *cachev1alpha1.StatefulSetDrain) int64 {
 	return max(1, int64(owner.Spec.ActiveDeadline.Seconds()))
 }
 
-// parse returns the template's spec as an object of its own.
-func parse(owner *cachev1alpha1.StatefulSetDrain) (map[string]any, error) {
+// parseTemplate returns the template's spec as an object of its own.
+func parseTemplate(owner *cachev1alpha1.StatefulSetDrain) (map[string]any, error) {
 	pod := map[string]any{}
 	if err := json.Unmarshal(owner.Spec.Template.Spec.Raw, &pod); err != nil {
 		return nil, fmt.Errorf("template.spec is no object: %w", err)
@@ -163,7 +162,7 @@ func parse(owner *cachev1alpha1.StatefulSetDrain) (map[string]any, error) {
 }
 
 // addVolumes adds the member's volumes. A volume that was never bound is empty.
-func (d *Drain) addVolumes(pod map[string]any) error {
+func (d *Departed) addVolumes(pod map[string]any) error {
 	given, isList := pod["volumes"].([]any)
 	if !isList && pod["volumes"] != nil {
 		return errors.New("template.spec.volumes is no list")
@@ -202,7 +201,7 @@ func (d *Drain) addVolumes(pod map[string]any) error {
 
 // addEnvironment tells each container what it drains. A variable of the template's own has precedence,
 // and may refer to ours, which come first.
-func (d *Drain) addEnvironment(pod map[string]any) {
+func (d *Departed) addEnvironment(pod map[string]any) {
 	ours := []struct{ name, value string }{
 		{"STATEFULSET_NAME", d.Set.Name},
 		{"NAMESPACE", d.Owner.Namespace},

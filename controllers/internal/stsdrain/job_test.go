@@ -1,4 +1,4 @@
-package drainjob
+package stsdrain
 
 import (
 	"encoding/json"
@@ -31,9 +31,9 @@ containers:
 volumes: [{name: own, emptyDir: {}}]
 `
 
-func aDrain(t *testing.T, change ...func(*Drain)) *Drain {
+func aDrain(t *testing.T, change ...func(*Departed)) *Departed {
 	t.Helper()
-	d := &Drain{
+	d := &Departed{
 		Owner: &cachev1alpha1.StatefulSetDrain{
 			ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "shop", UID: "owner"},
 			Spec: cachev1alpha1.StatefulSetDrainSpec{
@@ -72,8 +72,8 @@ func raw(t *testing.T, text string) runtime.RawExtension {
 	return runtime.RawExtension{Raw: object}
 }
 
-func template(text string) func(*Drain) {
-	return func(d *Drain) {
+func template(text string) func(*Departed) {
+	return func(d *Departed) {
 		object, err := yaml.YAMLToJSON([]byte(text))
 		if err != nil {
 			panic(err)
@@ -92,7 +92,7 @@ func typed(t *testing.T, o *unstructured.Unstructured) *batchv1.Job {
 	return job
 }
 
-func job(t *testing.T, d *Drain) *batchv1.Job {
+func job(t *testing.T, d *Departed) *batchv1.Job {
 	t.Helper()
 	o, err := Job(d)
 	if err != nil {
@@ -107,13 +107,13 @@ func TestADrainerHasTheMembersVolumesUnderTheirTemplatesNames(t *testing.T) {
 	}
 	empty := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 	for what, test := range map[string]struct {
-		change func(*Drain)
+		change func(*Departed)
 		want   []corev1.Volume
 	}{
-		"one that was never bound is empty": {func(*Drain) {}, []corev1.Volume{{Name: "own", VolumeSource: empty}, {Name: "data", VolumeSource: claim("aside-1")}, {Name: "wal", VolumeSource: empty}}},
-		"both": {func(d *Drain) { d.Claims["wal"] = "aside-2" },
+		"one that was never bound is empty": {func(*Departed) {}, []corev1.Volume{{Name: "own", VolumeSource: empty}, {Name: "data", VolumeSource: claim("aside-1")}, {Name: "wal", VolumeSource: empty}}},
+		"both": {func(d *Departed) { d.Claims["wal"] = "aside-2" },
 			[]corev1.Volume{{Name: "own", VolumeSource: empty}, {Name: "data", VolumeSource: claim("aside-1")}, {Name: "wal", VolumeSource: claim("aside-2")}}},
-		"one of an earlier template": {func(d *Drain) { d.Claims["old"] = "aside-3"; d.Set.Spec.VolumeClaimTemplates = nil },
+		"one of an earlier template": {func(d *Departed) { d.Claims["old"] = "aside-3"; d.Set.Spec.VolumeClaimTemplates = nil },
 			[]corev1.Volume{{Name: "own", VolumeSource: empty}, {Name: "data", VolumeSource: claim("aside-1")}, {Name: "old", VolumeSource: claim("aside-3")}}},
 		"no volumes of its own": {template("containers: [{name: move}]"),
 			[]corev1.Volume{{Name: "data", VolumeSource: claim("aside-1")}, {Name: "wal", VolumeSource: empty}}},
@@ -150,7 +150,7 @@ func TestAJobSaysWhatItDrainsAndWhoseItIs(t *testing.T) {
 	if diff := cmp.Diff([]map[string]string{labels, labels, notes}, []map[string]string{j.Labels, pod.Labels, pod.Annotations}); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	notes["cache.example.com/drainer"] = Template(aDrain(t).Owner)
+	notes["cache.example.com/drainer"] = TemplateHash(aDrain(t).Owner)
 	if diff := cmp.Diff(notes, j.Annotations); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -163,7 +163,7 @@ func TestAJobSaysWhatItDrainsAndWhoseItIs(t *testing.T) {
 	if ttl := j.Spec.TTLSecondsAfterFinished; ttl == nil || *ttl != math.MaxInt32 {
 		t.Errorf("it goes after %v s", ttl)
 	}
-	if got := Survivors(0, 3); got != "3" {
+	if got := SurvivorsValue(0, 3); got != "3" {
 		t.Errorf("three survivors from 0 on are %q", got)
 	}
 }
@@ -182,7 +182,7 @@ func TestAPodHasTheStatefulSetDrainsDeadlineAndRestartsUnlessItsTemplateSaysOthe
 	if *pod.ActiveDeadlineSeconds != 30 || pod.RestartPolicy != "OnFailure" || j.Spec.PodFailurePolicy != nil {
 		t.Errorf("deadline %d, restarts %s, policy %v", *pod.ActiveDeadlineSeconds, pod.RestartPolicy, j.Spec.PodFailurePolicy)
 	}
-	j = job(t, aDrain(t, func(d *Drain) { d.Owner.Spec.ActiveDeadline, d.Owner.Spec.BackoffLimit = nil, nil }))
+	j = job(t, aDrain(t, func(d *Departed) { d.Owner.Spec.ActiveDeadline, d.Owner.Spec.BackoffLimit = nil, nil }))
 	if *j.Spec.Template.Spec.ActiveDeadlineSeconds != 3600 || *j.Spec.BackoffLimit != 6 {
 		t.Errorf("by default: deadline %d, backoffLimit %d", *j.Spec.Template.Spec.ActiveDeadlineSeconds, *j.Spec.BackoffLimit)
 	}
@@ -205,17 +205,17 @@ func TestAFieldOfALaterKubernetesReachesTheAPIServer(t *testing.T) {
 
 func TestATemplateThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 	for what, test := range map[string]struct {
-		change func(*Drain)
+		change func(*Departed)
 		want   string
 	}{
 		"the name of a member's volume": {template(`{containers: [{name: move}], volumes: [{name: data, emptyDir: {}}]}`),
 			"template.spec.volumes has the name data of one of the StatefulSet's volumeClaimTemplates: give it another name"},
-		"a member's labels": {func(d *Drain) { d.Owner.Spec.Template.Metadata.Labels = map[string]string{"app": "queue"} },
+		"a member's labels": {func(d *Departed) { d.Owner.Spec.Template.Metadata.Labels = map[string]string{"app": "queue"} },
 			"template.metadata.labels are those of the members: the selector of StatefulSet queue, app=queue, matches them"},
-		"a selector that matches ours": {func(d *Drain) {
+		"a selector that matches ours": {func(d *Departed) {
 			d.Set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{cachev1alpha1.LabelManagedBy: cachev1alpha1.ManagedBy}}
 		}, "template.metadata.labels are those of the members"},
-		"a selector that can't be read": {func(d *Drain) {
+		"a selector that can't be read": {func(d *Departed) {
 			d.Set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
 		}, "the selector of StatefulSet queue can't be read"},
 		"no object":       {template(`[]`), "template.spec is no object"},
@@ -243,24 +243,24 @@ func TestATemplateOfAnyShapeMakesAJobOrAnError(t *testing.T) {
 }
 
 func TestAJobIsOutdatedWhenItsPodsWouldDiffer(t *testing.T) {
-	base := Template(aDrain(t).Owner)
+	base := TemplateHash(aDrain(t).Owner)
 	for what, test := range map[string]struct {
-		change func(*Drain)
+		change func(*Departed)
 		same   bool
 	}{
-		"another order of fields": {func(d *Drain) {
+		"another order of fields": {func(d *Departed) {
 			var o any
 			_ = json.Unmarshal(d.Owner.Spec.Template.Spec.Raw, &o)
 			d.Owner.Spec.Template.Spec.Raw, _ = json.MarshalIndent(o, "", " ")
 		}, true},
-		"parallelism":  {func(d *Drain) { d.Owner.Spec.Parallelism = 3 }, true},
-		"receipt":      {func(d *Drain) { d.Owner.Spec.Receipt = "receipt.ok" }, true},
+		"parallelism":  {func(d *Departed) { d.Owner.Spec.Parallelism = 3 }, true},
+		"receipt":      {func(d *Departed) { d.Owner.Spec.Receipt = "receipt.ok" }, true},
 		"image":        {template(strings.Replace(podSpec, "image: drainer", "image: other", 1)), false},
-		"labels":       {func(d *Drain) { d.Owner.Spec.Template.Metadata.Labels = nil }, false},
-		"deadline":     {func(d *Drain) { d.Owner.Spec.ActiveDeadline = nil }, false},
-		"backoffLimit": {func(d *Drain) { d.Owner.Spec.BackoffLimit = nil }, false},
+		"labels":       {func(d *Departed) { d.Owner.Spec.Template.Metadata.Labels = nil }, false},
+		"deadline":     {func(d *Departed) { d.Owner.Spec.ActiveDeadline = nil }, false},
+		"backoffLimit": {func(d *Departed) { d.Owner.Spec.BackoffLimit = nil }, false},
 	} {
-		if got := Template(aDrain(t, test.change).Owner); (got == base) != test.same {
+		if got := TemplateHash(aDrain(t, test.change).Owner); (got == base) != test.same {
 			t.Errorf("%s: before %s, after %s", what, base, got)
 		}
 	}
@@ -268,7 +268,7 @@ func TestAJobIsOutdatedWhenItsPodsWouldDiffer(t *testing.T) {
 
 func TestTheSampleForADryRunHasEachVolume(t *testing.T) {
 	d := aDrain(t)
-	o, err := Sample(d.Owner, d.Set)
+	o, err := SampleJob(d.Owner, d.Set)
 	if err != nil {
 		t.Fatal(err)
 	}
