@@ -14,7 +14,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/installation"
-	"example.com/memcached-operator/controllers/internal/stsdrain/target"
+	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 )
 
 // TestAStatefulSetDrainHasOneInstallation: the first one that comes, until it answers no more.
@@ -24,7 +24,7 @@ func TestAStatefulSetDrainHasOneInstallation(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(d).WithObjects(d).Build()
 	clock := testingclock.NewFakeClock(time.Unix(1700000000, 0))
 	operator := func(name string) *StatefulSetDrainReconciler {
-		return &StatefulSetDrainReconciler{Client: c, Live: c, Clock: clock, Installation: name, target: target.New(nil, func(types.NamespacedName) {})}
+		return &StatefulSetDrainReconciler{Client: c, Live: c, Clock: clock, Installation: name, target: observe.NewWatches(nil, func(types.NamespacedName) {})}
 	}
 	// reconcile returns the annotations after a reconcile. An installation that leaves the object alone looks again
 	// when an answer is due; otherwise it waits for the watch of the StatefulSet, which doesn't begin here.

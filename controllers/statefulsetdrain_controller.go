@@ -38,7 +38,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/stsdrain/apply"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 	"example.com/memcached-operator/controllers/internal/stsdrain/status"
-	"example.com/memcached-operator/controllers/internal/stsdrain/target"
 )
 
 // StatefulSetDrainReconciler has the volumes of any StatefulSet's departed members drained.
@@ -64,7 +63,7 @@ type StatefulSetDrainReconciler struct {
 	installations remembered.Installations
 
 	objects    observe.Objects
-	target     *target.Watches
+	target     *observe.Watches
 	progress   *ask.Logs[observe.Progress]
 	wakes      wakes
 	seen       remembered.Names
@@ -278,7 +277,7 @@ func (r *StatefulSetDrainReconciler) SetupWithManager(mgr ctrl.Manager, options 
 		return err
 	}
 	r.Metrics.WithClaimsOf(r.objects)
-	r.target = target.New(r.Clients, r.wakes.now)
+	r.target = observe.NewWatches(r.Clients, r.wakes.now)
 	r.progress = ask.NewLogs(ask.LogOptions[observe.Progress]{
 		Read: ask.ReadLogs(r.Clients, observe.ParseProgress), Changed: r.wakes.now,
 		Container: func(pod *corev1.Pod) string { return pod.Annotations[cachev1alpha1.AnnotationContainer] },

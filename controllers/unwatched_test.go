@@ -15,7 +15,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims/show"
-	"example.com/memcached-operator/controllers/internal/stsdrain/target"
+	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 )
 
 // An operator whose watch of the StatefulSet doesn't begin, because a right is missing, knows nothing of it: an earlier
@@ -30,7 +30,7 @@ func TestAStatefulSetThatCanNotBeWatchedIsNotReady(t *testing.T) {
 	d.Status.Conditions = []metav1.Condition{{Type: cachev1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonReady, LastTransitionTime: metav1.Now()}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(d).WithObjects(d).Build()
 	clock := testingclock.NewFakeClock(time.Unix(1700000000, 0))
-	r := &StatefulSetDrainReconciler{Client: c, Live: c, Clock: clock, target: target.New(nil, func(types.NamespacedName) {})}
+	r := &StatefulSetDrainReconciler{Client: c, Live: c, Clock: clock, target: observe.NewWatches(nil, func(types.NamespacedName) {})}
 	ready := func() *metav1.Condition {
 		t.Helper()
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(d)})

@@ -25,7 +25,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
-	"example.com/memcached-operator/controllers/internal/stsdrain/target"
 )
 
 // withFinalizer is the cache of claims without a Memcached's label: it finds those that have our finalizer.
@@ -82,7 +81,7 @@ func TestTheEndReleasesAClaimThatHasLostItsLabel(t *testing.T) {
 			reader := &observe.Reader{
 				Cache: c, Objects: c, Live: c, Clock: clock, Unlabelled: &read.Unlabelled{Cache: withFinalizer{of: c}}, Seen: &remembered.Names{},
 				Obstructed: &remembered.Obstructions{}, Looked: &observe.Looked{}, NotCreated: &read.MissingPods{}, Woken: &remembered.Of[observe.Woken]{},
-				See: func(client.ObjectKey, types.UID, string) target.Seen { return target.Seen{Known: true, Set: set} },
+				See: func(client.ObjectKey, types.UID, string) observe.Seen { return observe.Seen{Known: true, Set: set} },
 			}
 			applier := &Applier{Client: c, Reader: reader, Events: &events.FakeRecorder{}, Clock: clock, Made: &remembered.Matches{}}
 			for range 3 {

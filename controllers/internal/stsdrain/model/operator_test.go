@@ -23,7 +23,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/stsdrain/apply"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 	"example.com/memcached-operator/controllers/internal/stsdrain/status"
-	"example.com/memcached-operator/controllers/internal/stsdrain/target"
 )
 
 // container is the drainer's.
@@ -119,8 +118,8 @@ func (m *model) reader(from *state, s *server) (*observe.Reader, *remembered.Of[
 	return &observe.Reader{
 		Cache: cached, Objects: labelled{cached}, Live: live, Clock: clock, Seen: &remembered.Names{}, Obstructed: obstructed, Looked: &observe.Looked{},
 		NotCreated: &read.MissingPods{}, Woken: woken,
-		See: func(client.ObjectKey, types.UID, string) target.Seen {
-			out := target.Seen{Known: true, Set: from.set()}
+		See: func(client.ObjectKey, types.UID, string) observe.Seen {
+			out := observe.Seen{Known: true, Set: from.set()}
 			for _, pod := range from.pods() {
 				if out.Set != nil && pod.Labels["app"] == name {
 					out.Pods = append(out.Pods, pod)

@@ -21,7 +21,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/remembered"
-	"example.com/memcached-operator/controllers/internal/stsdrain/target"
 )
 
 // A label in the volumeClaimTemplates can't be changed, so a StatefulSetDrain of another name finds it on each new claim.
@@ -40,8 +39,8 @@ func TestANewClaimIsFoundThatNamesAnotherStatefulSetDrain(t *testing.T) {
 	r := &Reader{
 		Cache: c, Objects: c, Live: c, Clock: testingclock.NewFakePassiveClock(time.Unix(1700000000, 0)), Seen: &remembered.Names{},
 		Obstructed: &remembered.Obstructions{}, Looked: &Looked{}, NotCreated: &read.MissingPods{}, Woken: &remembered.Of[Woken]{},
-		See: func(client.ObjectKey, types.UID, string) target.Seen {
-			return target.Seen{Known: true, Set: set, Pods: pods}
+		See: func(client.ObjectKey, types.UID, string) Seen {
+			return Seen{Known: true, Set: set, Pods: pods}
 		},
 	}
 	found := func() bool {

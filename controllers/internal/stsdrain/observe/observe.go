@@ -31,7 +31,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
-	"example.com/memcached-operator/controllers/internal/stsdrain/target"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
@@ -40,7 +39,7 @@ type Reader struct {
 	// Cache has StatefulSetDrains, Objects their claims, Jobs and drainers' pods.
 	Cache, Objects client.Reader
 	// See returns what is known of the StatefulSet that a StatefulSetDrain names, and of its pods.
-	See func(drain client.ObjectKey, uid types.UID, set string) target.Seen
+	See func(drain client.ObjectKey, uid types.UID, set string) Seen
 	// Live is the API server.
 	Live       client.Reader
 	Clock      clock.PassiveClock

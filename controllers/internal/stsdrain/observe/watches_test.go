@@ -1,4 +1,4 @@
-package target
+package observe
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func aPod(name string, labels map[string]string) *corev1.Pod {
 func started(t *testing.T, clients *fake.Clientset) (*Watches, chan types.NamespacedName) {
 	t.Helper()
 	changed := make(chan types.NamespacedName, 1000)
-	w := New(clients, func(owner types.NamespacedName) { changed <- owner })
+	w := NewWatches(clients, func(owner types.NamespacedName) { changed <- owner })
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { _ = w.Start(ctx); close(ended) }()

@@ -1,7 +1,4 @@
-// Package target watches the StatefulSet that each StatefulSetDrain names, by its name, and the pods
-// that the StatefulSet's selector matches. Both watches begin and end with the StatefulSetDrain, so
-// other StatefulSets and their pods cost nothing, however many there are.
-package target
+package observe
 
 import (
 	"context"
@@ -64,9 +61,9 @@ type Seen struct {
 	Pods []*corev1.Pod
 }
 
-// New returns Watches that call changed, which must not block, for a StatefulSetDrain when its
+// NewWatches returns Watches that call changed, which must not block, for a StatefulSetDrain when its
 // StatefulSet or a pod has changed.
-func New(clients kubernetes.Interface, changed func(owner types.NamespacedName)) *Watches {
+func NewWatches(clients kubernetes.Interface, changed func(owner types.NamespacedName)) *Watches {
 	return &Watches{clients: clients, changed: changed, of: map[types.NamespacedName]*pair{}}
 }
 
