@@ -21,7 +21,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
@@ -97,8 +96,8 @@ func FuzzClaim(f *testing.F) {
 			if c, ours := observe.PlanClaim("cache", claim); ours && (c.Ordinal < 0 || c.Ordinal >= cachev1alpha1.MaxSize || c.Moved < 0) {
 				t.Errorf("%+v", c)
 			}
-			if c, ours := observe.PlanClaim("cache", claim); ours && c.Receipt != nil && receipt.Numbers(c.Receipt).Added < 0 && c.Receipt.AddsUp(string(c.UID)) == nil {
-				t.Errorf("a receipt of %d items adds up", receipt.Numbers(c.Receipt).Added)
+			if c, ours := observe.PlanClaim("cache", claim); ours && c.Receipt != nil && plan.ReceiptNumbers(c.Receipt).Added < 0 && c.Receipt.AddsUp(string(c.UID)) == nil {
+				t.Errorf("a receipt of %d items adds up", plan.ReceiptNumbers(c.Receipt).Added)
 			}
 			if r := o.Input().Record; r.Ring.Size > cachev1alpha1.MaxSize || r.Serial < 0 {
 				t.Errorf("%+v", r)

@@ -8,7 +8,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/receipt"
+	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // event records an event about a write that succeeded.
@@ -34,7 +34,7 @@ func (r *run) tellMoved(a action.DeleteJob) {
 	default:
 		r.done.Moved = append(r.done.Moved, a.Moved)
 		settled := ""
-		if !receipt.Numbers(a.Moved).Settled {
+		if !plan.ReceiptNumbers(a.Moved).Settled {
 			settled = "; clients still called it when spec.routing.patience was over"
 		}
 		r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "claim %s: while its member was leaving, %s%s", a.Claim.Name, summary(a.Moved), settled)
@@ -48,7 +48,7 @@ func RelatedClaim(cluster *cachev1alpha1.Memcached, name string) *corev1.Persist
 }
 
 func summary(of *action.Receipt) string {
-	r := receipt.Numbers(of)
+	r := plan.ReceiptNumbers(of)
 	return fmt.Sprintf("%d items found, %d added, %d already present, %d expired, %d invalidated, %d bytes",
 		r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Bytes)
 }

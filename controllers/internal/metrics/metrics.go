@@ -18,7 +18,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/status"
 	stsstatus "example.com/memcached-operator/controllers/internal/stsdrain/status"
 	"example.com/memcached-operator/drainer/contract"
@@ -185,7 +184,7 @@ func (m *Metrics) Drained(kind Kind, drained *action.Receipt, total time.Duratio
 	}
 	m.drains.WithLabelValues(string(kind), string(action.ByReceipt)).Inc()
 	if kind == Memcached {
-		r := receipt.Numbers(drained)
+		r := plan.ReceiptNumbers(drained)
 		addItems(m.items, r.Outcomes)
 		m.bytes.Add(float64(max(0, r.Bytes)))
 	}
@@ -227,7 +226,7 @@ func (m *Metrics) Moved(r *action.Receipt) {
 		m.moves.WithLabelValues(resultSkipped).Inc()
 	default:
 		m.moves.WithLabelValues(resultMoved).Inc()
-		addItems(m.movedItems, receipt.Numbers(r).Outcomes)
+		addItems(m.movedItems, plan.ReceiptNumbers(r).Outcomes)
 	}
 }
 
@@ -239,7 +238,7 @@ func (m *Metrics) StatusWritten(before, after *cachev1alpha1.MemcachedStatus, p 
 	}
 	for _, told := range show.NewlyFailed(before.Drains, after.Drains, status.RowOf) {
 		if failed := m.failed(Memcached, told.Claim, p.Drains); failed != nil {
-			r := receipt.Numbers(failed.Receipt)
+			r := plan.ReceiptNumbers(failed.Receipt)
 			addItems(m.items, contract.Outcomes{Rejected: r.Rejected, Failed: r.Failed})
 		}
 	}

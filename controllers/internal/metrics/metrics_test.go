@@ -23,7 +23,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -278,7 +277,7 @@ func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 		for _, why := range append(always, whys...) {
 			m.Released(kind, action.ReleaseClaim{Why: why}, map[string]time.Duration{"Releasing": time.Second})
 		}
-		m.Drained(kind, receipt.Of(&contract.Receipt{Version: 1, Outcomes: contract.Outcomes{Added: 1}}), time.Second, map[string]time.Duration{"Adding": time.Second})
+		m.Drained(kind, plan.ReceiptOf(&contract.Receipt{Version: 1, Outcomes: contract.Outcomes{Added: 1}}), time.Second, map[string]time.Duration{"Adding": time.Second})
 	}
 	drains := []claims.DrainState{{Claim: claims.Claim{Name: "a"}, Job: &claims.Job{}}}
 	m.StatusWritten(&cachev1alpha1.MemcachedStatus{}, &cachev1alpha1.MemcachedStatus{Drains: []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}},
@@ -300,7 +299,7 @@ func TestAFailedDrainIsCountedWhenStatusFirstTellsOfIt(t *testing.T) {
 	failedDrain := []cachev1alpha1.DrainStatus{{Claim: "a", Phase: cachev1alpha1.DrainFailed}}
 	p := &plan.Plan{Volumes: claims.Volumes{Drains: []claims.DrainState{{
 		Claim: claims.Claim{Name: "a"},
-		Job:   &claims.Job{Receipt: receipt.Of(&contract.Receipt{Version: 1, Outcomes: contract.Outcomes{Added: 9, Rejected: 2, Failed: 1}})},
+		Job:   &claims.Job{Receipt: plan.ReceiptOf(&contract.Receipt{Version: 1, Outcomes: contract.Outcomes{Added: 9, Rejected: 2, Failed: 1}})},
 	}}}}
 	noJob := &plan.Plan{Volumes: claims.Volumes{Drains: []claims.DrainState{{Claim: claims.Claim{Name: "a"}}}}}
 	for name, test := range map[string]struct {

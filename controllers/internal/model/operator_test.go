@@ -12,7 +12,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	pvc "example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
-	recpt "example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -110,7 +109,7 @@ func init() {
 			short := good
 			short.Found++
 			receipts[i][n] = [...]*contract.Receipt{nil, &good, &short}
-			known[i][n] = [...]*action.Receipt{nil, recpt.Of(&good), recpt.Of(&short)}
+			known[i][n] = [...]*action.Receipt{nil, plan.ReceiptOf(&good), plan.ReceiptOf(&short)}
 			unreadable[i][n] = &contract.Receipt{Version: 1, Source: uid, Reason: "SourceCorrupt", Message: "torn", ExitCode: contract.ExitUnrecoverable}
 		}
 	}
@@ -408,7 +407,7 @@ func (m *model) told(r *contract.Receipt) *action.Receipt {
 		return nil
 	}
 	if _, ok := m.translated[r]; !ok {
-		m.translated[r] = recpt.Of(r)
+		m.translated[r] = plan.ReceiptOf(r)
 	}
 	return m.translated[r]
 }

@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/receipt"
+	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/serial"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -47,7 +47,7 @@ func (r *Reader) For(cluster *cachev1alpha1.Memcached) *read.Reader {
 
 // receiptOf is the receipt of a drainer of ours.
 func receiptOf(_ *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
-	return receipt.Parse(ended.Message)
+	return plan.ParseReceipt(ended.Message)
 }
 
 // PlanJob translates the Job, with its receipt, for the plan.
@@ -68,7 +68,7 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claims.Claim, b
 	out := read.Claim(c, ordinal, aside, build.AsideName(cluster, ordinal, c.UID))
 	out.Moved = serial.Parse(c.Annotations[cachev1alpha1.AnnotationMoved])
 	out.MoveRequest = read.Request(c.Annotations[cachev1alpha1.AnnotationMove], claims.Skip, claims.Retry)
-	if r, err := receipt.Parse(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
+	if r, err := plan.ParseReceipt(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
 		out.Receipt = r
 	}
 	return out, true

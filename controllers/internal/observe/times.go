@@ -5,14 +5,14 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/receipt"
+	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // DrainTimes returns how long a drain took until now, and how long each phase took.
 func (o *State) DrainTimes(claim action.ClaimRef, drained *action.Receipt, now time.Time) (total time.Duration, phases map[string]time.Duration) {
 	total, phases = o.drainings().Times(claim.UID, o.leavingSince(claim), now)
-	seconds := receipt.Numbers(drained).Seconds
+	seconds := plan.ReceiptNumbers(drained).Seconds
 	for _, phase := range []contract.Phase{contract.PhaseConnecting, contract.PhaseAdding} {
 		phases[string(phase)] = time.Duration(seconds[phase] * float64(time.Second))
 	}

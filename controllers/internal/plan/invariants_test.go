@@ -11,7 +11,6 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -75,7 +74,7 @@ func claimStates() []func(*claims.Claim) {
 func jobStates() []func(*claims.Job) {
 	stranger := func(j *claims.Job) { j.State, j.Receipt = claims.JobComplete, receiptFor("another claim") }
 	empty := func(j *claims.Job) {
-		j.State, j.Receipt = claims.JobComplete, receipt.Of(&contract.Receipt{Version: 1, Source: string(j.ClaimUID)})
+		j.State, j.Receipt = claims.JobComplete, ReceiptOf(&contract.Receipt{Version: 1, Source: string(j.ClaimUID)})
 	}
 	return []func(*claims.Job){nil, func(*claims.Job) {}, gone, complete, withoutReceipt, stranger, empty, unreadable, outOfTime}
 }

@@ -12,7 +12,6 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -27,7 +26,7 @@ func (s *scene) after(d time.Duration) *scene {
 func failing(exitCode int, reason string) func(*claims.Job) {
 	return func(j *claims.Job) {
 		j.State, j.Ended = claims.JobFailed, noon
-		j.Receipt = receipt.Of(&contract.Receipt{Version: 1, Source: string(j.ClaimUID), Reason: reason, Message: "so it was", ExitCode: exitCode})
+		j.Receipt = ReceiptOf(&contract.Receipt{Version: 1, Source: string(j.ClaimUID), Reason: reason, Message: "so it was", ExitCode: exitCode})
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -131,14 +130,14 @@ func receiptFor(claim types.UID) *action.Receipt { return counted(string(claim),
 func shortOf(claim types.UID) *action.Receipt { return counted(string(claim), 11) }
 
 func counted(source string, found int64) *action.Receipt {
-	return receipt.Of(&contract.Receipt{
+	return ReceiptOf(&contract.Receipt{
 		Version: 1, Source: source, Complete: true, Found: found,
 		Outcomes: contract.Outcomes{Added: 4, AlreadyPresent: 3, Expired: 2, Invalidated: 1},
 	})
 }
 
 func failedWith(claim types.UID, exitCode int) *action.Receipt {
-	return receipt.Of(&contract.Receipt{Version: 1, Source: string(claim), Reason: "SourceCorrupt", Message: "page 3 is torn", ExitCode: exitCode})
+	return ReceiptOf(&contract.Receipt{Version: 1, Source: string(claim), Reason: "SourceCorrupt", Message: "page 3 is torn", ExitCode: exitCode})
 }
 
 // target is the name of the ring in a plan's strings.

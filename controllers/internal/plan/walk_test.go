@@ -12,7 +12,6 @@ import (
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/tier"
@@ -424,7 +423,7 @@ func (w *walk) endJob(uid types.UID, state claims.JobState, reason string, exit 
 			j.State, j.Ended, j.Waits = state, w.Now, false
 			j.Receipt = receiptFor(types.UID(source))
 			if state == claims.JobFailed {
-				j.Receipt = receipt.Of(&contract.Receipt{Version: 1, Source: source, Reason: reason, Message: "it failed", ExitCode: exit})
+				j.Receipt = ReceiptOf(&contract.Receipt{Version: 1, Source: source, Reason: reason, Message: "it failed", ExitCode: exit})
 			}
 			w.dropDrainer(j.ClaimUID, j.Target)
 		}

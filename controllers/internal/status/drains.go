@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/receipt"
+	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -43,7 +43,7 @@ func followLeaving(in *Input, d *claims.DrainState, s *show.Row) {
 // the Job exists, and later by the present status.
 func itemsMoved(in *Input, d *claims.DrainState) int64 {
 	if d.Mover != nil && d.Mover.State == claims.JobComplete && d.Mover.Receipt != nil {
-		return receipt.Numbers(d.Mover.Receipt).Added
+		return plan.ReceiptNumbers(d.Mover.Receipt).Added
 	}
 	if p, ok := in.Progress[d.Claim.UID]; ok && d.Mover != nil && d.Mover.State == claims.JobActive {
 		return p.ItemsDone

@@ -21,7 +21,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -266,7 +265,7 @@ func drained(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
 		out.Duration = &metav1.Duration{Duration: max(0, in.Now.Sub(at).Truncate(time.Second))}
 	}
 	if d.Claim.Receipt != nil && d.Why == action.ByReceipt {
-		r := receipt.Numbers(d.Claim.Receipt)
+		r := plan.ReceiptNumbers(d.Claim.Receipt)
 		out.Found, out.Added, out.AlreadyPresent = r.Found, r.Added, r.AlreadyPresent
 		out.Expired, out.Invalidated, out.Bytes = r.Expired, r.Invalidated, r.Bytes
 		out.Unclean = !r.Clean

@@ -22,7 +22,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/receipt"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -65,7 +64,7 @@ func (in *Input) leaving(ordinal int32, phase claims.DrainPhase, reason, message
 	}
 	if phase == claims.Releasing {
 		d.Why = action.ByReceipt
-		d.Claim.Receipt = receipt.Of(&contract.Receipt{Version: 1, Source: string(uid), Complete: true, Clean: true, Found: 3, Outcomes: contract.Outcomes{Added: 2, Expired: 1}})
+		d.Claim.Receipt = plan.ReceiptOf(&contract.Receipt{Version: 1, Source: string(uid), Complete: true, Clean: true, Found: 3, Outcomes: contract.Outcomes{Added: 2, Expired: 1}})
 	}
 	in.Plan.Drains = append(in.Plan.Drains, d)
 	return in

@@ -14,13 +14,13 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/receipt"
+	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
 // memcachedDrainers is an owner whose drainers leave receipts as a Memcached's do.
 var memcachedDrainers = &Owner{Receipt: func(_ *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
-	return receipt.Parse(ended.Message)
+	return plan.ParseReceipt(ended.Message)
 }}
 
 // ended is a pod of the Job whose drainer ended at this second.

@@ -1,4 +1,4 @@
-package receipt_test
+package plan_test
 
 import (
 	"math/rand/v2"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"example.com/memcached-operator/controllers/internal/receipt"
+	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -24,21 +24,21 @@ func TestATranslatedReceiptSaysTheSame(t *testing.T) {
 		if in.ExitCode != 0 {
 			in.Reason, in.Message = "SourceCorrupt", "torn"
 		}
-		got := receipt.Of(in)
+		got := plan.ReceiptOf(in)
 		for _, source := range []string{"uid", "another", "move/uid/5-cafe"} {
 			if want, err := in.AddsUp(source), got.AddsUp(source); (err == nil) != (want == nil) || err != nil && err.Error() != want.Error() {
 				t.Fatalf("%+v for %s: %v, want %v", in, source, err, want)
 			}
 		}
-		if diff := cmp.Diff(*in, receipt.Numbers(got)); diff != "" {
+		if diff := cmp.Diff(*in, plan.ReceiptNumbers(got)); diff != "" {
 			t.Fatalf("-want +got:\n%s", diff)
 		}
-		again, err := receipt.Parse(got.Text)
+		again, err := plan.ParseReceipt(got.Text)
 		if err != nil || again.Text != got.Text || (again.Err == nil) != (got.Err == nil) || again.Final != got.Final || again.Unreadable != got.Unreadable {
 			t.Fatalf("read again: %+v, %v; want %+v", again, err, got)
 		}
 	}
-	if receipt.Of(nil) != nil || receipt.Numbers(nil).Found != 0 {
+	if plan.ReceiptOf(nil) != nil || plan.ReceiptNumbers(nil).Found != 0 {
 		t.Error("no receipt counts something")
 	}
 }

@@ -1,6 +1,4 @@
-// Package receipt translates the receipt of a Memcached's drainer, which counts items, to what package
-// claims knows of any receipt, and back. It is pure.
-package receipt
+package plan
 
 import (
 	"slices"
@@ -9,8 +7,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Of translates a receipt for the plan; nil stays nil.
-func Of(r *contract.Receipt) *action.Receipt {
+// ReceiptOf translates a receipt for the plan; nil stays nil.
+func ReceiptOf(r *contract.Receipt) *action.Receipt {
 	if r == nil {
 		return nil
 	}
@@ -26,14 +24,14 @@ func Of(r *contract.Receipt) *action.Receipt {
 	return out
 }
 
-// Parse is Of for a receipt as text.
-func Parse(text string) (*action.Receipt, error) {
+// ParseReceipt is Of for a receipt as text.
+func ParseReceipt(text string) (*action.Receipt, error) {
 	r, err := contract.ParseReceipt(text)
-	return Of(r), err
+	return ReceiptOf(r), err
 }
 
-// Numbers are what the receipt counts; all are 0 if there is none.
-func Numbers(r *action.Receipt) contract.Receipt {
+// ReceiptNumbers are what the receipt counts; all are 0 if there is none.
+func ReceiptNumbers(r *action.Receipt) contract.Receipt {
 	if r != nil {
 		if numbers, err := contract.ParseReceipt(r.Text); err == nil {
 			return *numbers
