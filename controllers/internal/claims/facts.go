@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/memcached-operator/controllers/internal/action"
-	"example.com/memcached-operator/controllers/internal/serial"
+	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // Facts are what was observed of claims, and of what uses them. Nothing changes them.
@@ -275,5 +275,5 @@ func NextLeft(claims []Claim) int64 {
 	for i := range claims {
 		numbers = append(numbers, claims[i].Left)
 	}
-	return serial.Last(numbers...) + 1
+	return ring.LastSerial(numbers...) + 1
 }

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
-	"example.com/memcached-operator/controllers/internal/serial"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
@@ -66,7 +66,7 @@ func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claims.Claim, b
 		return claims.Claim{}, false
 	}
 	out := read.Claim(c, ordinal, aside, build.AsideName(cluster, ordinal, c.UID))
-	out.Moved = serial.Parse(c.Annotations[cachev1alpha1.AnnotationMoved])
+	out.Moved = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationMoved])
 	out.MoveRequest = read.Request(c.Annotations[cachev1alpha1.AnnotationMove], claims.Skip, claims.Retry)
 	if r, err := plan.ParseReceipt(c.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
 		out.Receipt = r

@@ -18,7 +18,6 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/ring"
-	"example.com/memcached-operator/controllers/internal/serial"
 )
 
 func testCluster() *cachev1alpha1.Memcached {
@@ -116,7 +115,7 @@ func follow(t *testing.T, o *State) (moved int, record ring.Record) {
 		for i := range p.Moves {
 			c := &p.Moves[i].Claim
 			text := strconv.FormatInt(record.Serial, 10)
-			if got := serial.Parse(text); got != record.Serial {
+			if got := ring.ParseSerial(text); got != record.Serial {
 				t.Fatalf("%s is read as %d", text, got)
 			}
 			o.Claims[c.Ordinal].Annotations[cachev1alpha1.AnnotationMoved] = text
@@ -149,7 +148,7 @@ func TestNoNumberEndsMoves(t *testing.T) {
 			record := o.Input().Record
 			for i := range 100 {
 				record = record.Next(build.RingOf(o.Cluster, int32(1+i%2)))
-				if again, err := ring.Parse(record.String()); err != nil || again != record || serial.Parse(strconv.FormatInt(record.Serial, 10)) != record.Serial {
+				if again, err := ring.Parse(record.String()); err != nil || again != record || ring.ParseSerial(strconv.FormatInt(record.Serial, 10)) != record.Serial {
 					t.Fatalf("%s is read as %s, %v", record, again, err)
 				}
 			}

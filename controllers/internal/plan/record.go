@@ -2,7 +2,6 @@ package plan
 
 import (
 	"example.com/memcached-operator/controllers/internal/ring"
-	"example.com/memcached-operator/controllers/internal/serial"
 )
 
 // List is the clients' list as it was read. Any client of the API may have written it.
@@ -46,13 +45,13 @@ func (o *Observed) recordOf(list *List) ring.Record {
 			members = max(members, c.Ordinal+1)
 		}
 	}
-	last := serial.Last(serials...)
+	last := ring.LastSerial(serials...)
 	switch {
 	case list == nil:
 	case !list.Recorded && last == 0:
 		return ring.Record{Ring: o.Cluster.Ring.Of(o.ListSize)}
 	case list.Record != nil:
-		last = serial.Last(append(serials, list.Record.Serial)...)
+		last = ring.LastSerial(append(serials, list.Record.Serial)...)
 		if list.Record.Serial == last && list.Record.Ring.Size <= o.MostMembers() {
 			return *list.Record
 		}

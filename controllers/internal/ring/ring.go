@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/serial"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -134,7 +133,7 @@ func Parse(s string) (Record, error) {
 	if err := json.Unmarshal([]byte(s), &r); err != nil {
 		return Record{}, err
 	}
-	if r.Serial < 0 || r.Serial > serial.Max {
+	if r.Serial < 0 || r.Serial > MaxSerial {
 		return Record{}, fmt.Errorf("%d rings have moved keys", r.Serial)
 	}
 	if err := cmp.Or(r.Ring.check(), r.From.check()); err != nil {

@@ -9,7 +9,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
-	"example.com/memcached-operator/controllers/internal/serial"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -83,7 +82,7 @@ func TestLongestRecordIsReadBack(t *testing.T) {
 		Client: "libmemcached-ketama-weighted", KeyPrefix: strings.Repeat("<", maxKeyPrefix), // each takes six bytes in JSON
 		ServerName: "{ordinal}" + strings.Repeat("s", maxServerName-len("{ordinal}")), Port: math.MaxUint16, Size: maxSize,
 	}
-	record := Record{Serial: serial.Max, Ring: r, From: r}
+	record := Record{Serial: MaxSerial, Ring: r, From: r}
 	if again, err := Parse(record.String()); err != nil || again != record {
 		t.Errorf("%d bytes: %v", len(record.String()), err)
 	}

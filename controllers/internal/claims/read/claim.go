@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/identity"
-	"example.com/memcached-operator/controllers/internal/serial"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
@@ -42,7 +42,7 @@ func Claim(c *corev1.PersistentVolumeClaim, ordinal int32, aside bool, asideName
 	out.Attempts = attempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
 		out.LeavingSince = leavingSince(mark)
-		out.Left = serial.Parse(c.Annotations[cachev1alpha1.AnnotationLeft])
+		out.Left = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationLeft])
 		out.Policy, out.ReleaseUnreadable, out.Decided = decided(c.Annotations[cachev1alpha1.AnnotationPolicy])
 	}
 	return out
