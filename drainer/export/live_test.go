@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
@@ -198,7 +197,7 @@ func (tr *trial) take(b *Batch, least map[string]uint64, flushed uint64) (proble
 	var it item.Item
 	for rest := b.Records; len(rest) > 0; {
 		var err error
-		if rest, err = wire.Next(rest, &it); err != nil {
+		if rest, err = NextItem(rest, &it); err != nil {
 			tr.t.Fatal(err)
 		}
 		k, known := tr.byKey[string(it.Key)]

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
@@ -201,7 +200,7 @@ func TestAPassDuringASlabMove(t *testing.T) {
 			s.passes = 1 // the first pass comes in bands, and is never complete
 			ended := make(chan error, 1)
 			go func() { ended <- s.pass(t.Context()) }()
-			var head [wire.FrameHead]byte
+			var head [FrameHead]byte
 			if _, err := io.ReadFull(mover, head[:]); err != nil { // now the pass waits for the mover
 				t.Fatal(err)
 			}
@@ -253,7 +252,7 @@ func TestAPassThatFindsNothing(t *testing.T) {
 		conn.Close()
 	}()
 	said, err := io.ReadAll(mover)
-	if err != nil || !bytes.Equal(said, []byte{wire.Items, 0, 0, 0, 0}) {
+	if err != nil || !bytes.Equal(said, []byte{Items, 0, 0, 0, 0}) {
 		t.Errorf("%x: %v", said, err)
 	}
 }
@@ -309,7 +308,7 @@ func (f *frozen) read(elsewhere func(key []byte) bool) *Batch {
 	var it item.Item
 	for rest := b.Records; len(rest) > 0; {
 		var err error
-		if rest, err = wire.Next(rest, &it); err != nil || string(it.Value) != strings.Repeat("v", 3000) {
+		if rest, err = NextItem(rest, &it); err != nil || string(it.Value) != strings.Repeat("v", 3000) {
 			f.t.Fatalf("%v: a copy of %d bytes", err, len(it.Value))
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/test/tier"
@@ -61,7 +60,7 @@ func TestANumberThatChangesInPlace(t *testing.T) {
 		}
 		asked += len(b.asks)
 		for rest := b.Records; len(rest) > 0; {
-			if rest, err = wire.Next(rest, &it); err != nil {
+			if rest, err = NextItem(rest, &it); err != nil {
 				t.Fatal(err)
 			}
 			accepted++

@@ -4,6 +4,10 @@
 // An item may change while it is read. So the reader reads its header, then the item, then the header again.
 // The copy is right if both headers show the same linked item, which no connection uses: the same CAS, key,
 // length and flags. See Reader.slot for the reason.
+//
+// A mover asks (client.go) and the supervisor serves (serve.go). After TLS and the login, which are memcached's,
+// the mover sends one line, "export" and a Request. The answer is a line, "OK" and a Hello, or an error. Then the
+// mover asks for one pass after the other with a line "pass". The answer is frames: items, and at the end an End.
 package export
 
 import (
@@ -17,7 +21,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -67,7 +70,7 @@ type Band struct{ From, To uint32 }
 
 // Batch collects what was read.
 type Batch struct {
-	// Records are in the format of package wire.
+	// Records are in the format of AppendItem.
 	Records []byte
 	Items   int
 	// keys are the keys that memcached has to be asked for, one after the other.
@@ -198,7 +201,7 @@ func (r *Reader) copied(slot []byte, first warmfile.Head, p warmfile.Parts, b *B
 	at := len(b.Records)
 	it := item.Item{Key: slot[p.Key:p.KeyEnd], Value: slot[p.Value:p.ValueEnd], Flags: r.live.ClientFlags(slot, p), CAS: first.CAS,
 		ExpireAt: r.live.ExpireAt(first), LastAccess: r.live.LastAccess(first), BinaryKey: r.live.BinaryKey(first), State: r.live.State(first)}
-	b.Records = wire.Append(b.Records, &it)
+	b.Records = AppendItem(b.Records, &it)
 	end := slot[p.ValueEnd : p.ValueEnd+2]
 	if end[0] != '\r' || end[1] != '\n' {
 		return false

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/listen"
 	"example.com/memcached-operator/drainer/memcache"
 )
@@ -117,7 +116,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 		}
 		conn = tls.Server(conn, config)
 	}
-	r := bufio.NewReaderSize(conn, wire.MaxLine)
+	r := bufio.NewReaderSize(conn, MaxLine)
 	request, err := s.greet(conn, r)
 	s.isSilent(accepted, false)
 	if err != nil {
@@ -151,7 +150,7 @@ func (s *Server) alone(ctx context.Context) (own context.Context, release func()
 }
 
 // greet answers until the mover has logged in and sent its request.
-func (s *Server) greet(conn net.Conn, r *bufio.Reader) (*wire.Request, error) {
+func (s *Server) greet(conn net.Conn, r *bufio.Reader) (*Request, error) {
 	welcome := s.Dialer.AuthFile == ""
 	const mostLines = 8
 	for range mostLines {
@@ -160,11 +159,11 @@ func (s *Server) greet(conn net.Conn, r *bufio.Reader) (*wire.Request, error) {
 			return nil, err
 		}
 		line = bytes.TrimRight(line, "\r\n")
-		asked, isExport := bytes.CutPrefix(line, []byte(wire.Export))
+		asked, isExport := bytes.CutPrefix(line, []byte(Export))
 		answer := "ERROR"
 		switch {
 		case isExport && welcome:
-			var request wire.Request
+			var request Request
 			if err := json.Unmarshal(asked, &request); err != nil {
 				return nil, errors.Join(fmt.Errorf("a malformed request: %w", err), write(conn, "CLIENT_ERROR "+err.Error()))
 			}
@@ -194,17 +193,17 @@ func write(conn net.Conn, line string) error {
 }
 
 // stream answers a request, and then makes a pass for each line that asks for one.
-func (s *Server) stream(ctx context.Context, request *wire.Request, conn net.Conn, r *bufio.Reader) error {
+func (s *Server) stream(ctx context.Context, request *Request, conn net.Conn, r *bufio.Reader) error {
 	st, err := newStream(ctx, s.Memcached, request, conn)
 	if err != nil {
 		return errors.Join(err, write(conn, "SERVER_ERROR "+strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
 	defer st.close()
-	hello, err := json.Marshal(wire.Hello{Version: st.image.Version, Expected: st.survey.expected})
+	hello, err := json.Marshal(Hello{Version: st.image.Version, Expected: st.survey.expected})
 	if err != nil {
 		return err
 	}
-	if err := write(conn, wire.OK+string(hello)); err != nil {
+	if err := write(conn, OK+string(hello)); err != nil {
 		return err
 	}
 	for {
@@ -212,7 +211,7 @@ func (s *Server) stream(ctx context.Context, request *wire.Request, conn net.Con
 		if err != nil {
 			return err
 		}
-		if string(bytes.TrimRight(line, "\r\n")) != wire.Pass {
+		if string(bytes.TrimRight(line, "\r\n")) != Pass {
 			return fmt.Errorf("a mover has sent an unknown request: %.40q", line)
 		}
 		if err := st.pass(ctx); err != nil {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
@@ -55,11 +54,11 @@ type stream struct {
 	said      time.Time // when the mover was last sent something
 	batch     Batch
 	request   []byte
-	end       wire.End
+	end       End
 }
 
 // newStream connects to memcached, and scans its file.
-func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net.Conn) (s *stream, err error) {
+func newStream(ctx context.Context, m Memcached, request *Request, conn net.Conn) (s *stream, err error) {
 	s = &stream{Memcached: m, conn: conn, patience: patience}
 	defer func() {
 		if err != nil {
@@ -89,20 +88,20 @@ func newStream(ctx context.Context, m Memcached, request *wire.Request, conn net
 	if request.OldestFirst {
 		slices.Reverse(s.survey.order)
 	}
-	s.batch.Records = make([]byte, wire.FrameHead, shipBytes+2*warmfile.SlabPageSize)
+	s.batch.Records = make([]byte, FrameHead, shipBytes+2*warmfile.SlabPageSize)
 	return s, err
 }
 
 // elsewhere tells which keys others own, except the items that each member has of its own.
-func elsewhere(request *wire.Request) (func(key []byte) bool, error) {
+func elsewhere(request *Request) (func(key []byte) bool, error) {
 	var servers []routing.Server
-	if n := len(request.Servers); n > wire.MaxServers {
-		return nil, fmt.Errorf("%d servers, where %d are the most", n, wire.MaxServers)
+	if n := len(request.Servers); n > MaxServers {
+		return nil, fmt.Errorf("%d servers, where %d are the most", n, MaxServers)
 	}
 	for _, s := range request.Servers {
 		servers = append(servers, routing.Server{Name: s.Name, Host: s.Host, Port: s.Port})
 	}
-	if request.Self < wire.NoServer || request.Self >= len(servers) {
+	if request.Self < NoServer || request.Self >= len(servers) {
 		return nil, fmt.Errorf("server %d of %d is not one of them", request.Self, len(servers))
 	}
 	owner, err := routing.New(request.Client, servers)
@@ -143,7 +142,7 @@ func (s *stream) refresh() (*warmfile.Live, error) {
 
 // pass sends all items that others own, and an End.
 func (s *stream) pass(ctx context.Context) error {
-	s.end, s.said = wire.End{}, time.Now()
+	s.end, s.said = End{}, time.Now()
 	err := s.items(ctx)
 	if err != nil {
 		s.end.Error, s.end.Complete = err.Error(), false
@@ -152,8 +151,8 @@ func (s *stream) pass(ctx context.Context) error {
 	if jsonErr != nil {
 		return jsonErr
 	}
-	frame := append(make([]byte, wire.FrameHead, wire.FrameHead+len(end)), end...)
-	wire.PutHead(frame, wire.Ended)
+	frame := append(make([]byte, FrameHead, FrameHead+len(end)), end...)
+	PutHead(frame, Ended)
 	_, sendErr := s.conn.Write(frame)
 	return errors.Join(err, sendErr)
 }
@@ -195,7 +194,7 @@ func (s *stream) band(ctx context.Context, band Band) error {
 			return err
 		}
 		if time.Since(s.said) >= sayEvery {
-			if err := s.sendItems(make([]byte, wire.FrameHead)); err != nil {
+			if err := s.sendItems(make([]byte, FrameHead)); err != nil {
 				return err
 			}
 		}
@@ -218,7 +217,7 @@ func (s *stream) ship() error {
 			return err
 		}
 		if flushed {
-			s.batch.rewind(mark{records: wire.FrameHead, keys: len(s.batch.keys), asks: len(s.batch.asks)})
+			s.batch.rewind(mark{records: FrameHead, keys: len(s.batch.keys), asks: len(s.batch.asks)})
 			s.batch.unsure++
 		}
 	}
@@ -254,12 +253,12 @@ func (s *stream) send() error {
 	}
 	s.end.Items += int64(s.batch.Items)
 	err := s.sendItems(s.batch.Records)
-	s.batch.Records, s.batch.Items = s.batch.Records[:wire.FrameHead], 0
+	s.batch.Records, s.batch.Items = s.batch.Records[:FrameHead], 0
 	return err
 }
 
 func (s *stream) sendItems(frame []byte) error {
-	wire.PutHead(frame, wire.Items)
+	PutHead(frame, Items)
 	_, err := s.conn.Write(frame)
 	s.said = time.Now()
 	return err
@@ -328,7 +327,7 @@ func (s *stream) answered(key []byte, expireAt, asked int64, v *memcache.Value) 
 	if v.Outdated() {
 		it.State = item.Invalidated
 	}
-	s.batch.Records = wire.Append(s.batch.Records, &it)
+	s.batch.Records = AppendItem(s.batch.Records, &it)
 	s.batch.Items++
 	s.end.Asked++
 	if len(s.batch.Records) < shipBytes {

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
@@ -36,7 +35,7 @@ type member struct {
 	*memcachedtest.Mapped
 	t       *testing.T
 	address string
-	request wire.Request
+	request Request
 	owner   routing.Owner
 	server  *Server
 }
@@ -60,16 +59,16 @@ func startMember(t *testing.T, c contract.Connection) *member {
 		stop()
 		serving.Wait()
 	})
-	m.request = wire.Request{Client: "gomemcache", Servers: []wire.Server{{Host: "a", Port: 1}, {Host: "b", Port: 2}}}
+	m.request = Request{Client: "gomemcache", Servers: []Listed{{Host: "a", Port: 1}, {Host: "b", Port: 2}}}
 	if m.owner, err = routing.New("gomemcache", []routing.Server{{Host: "a", Port: 1}, {Host: "b", Port: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-func (m *member) open(d memcache.Dialer) *wire.Stream {
+func (m *member) open(d memcache.Dialer) *Stream {
 	m.t.Helper()
-	s, err := wire.Open(m.t.Context(), d, m.address, &m.request, wait.Long)
+	s, err := Open(m.t.Context(), d, m.address, &m.request, wait.Long)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -78,7 +77,7 @@ func (m *member) open(d memcache.Dialer) *wire.Stream {
 }
 
 // all returns copies of all items of a pass.
-func (m *member) all(s *wire.Stream) map[string]item.Item {
+func (m *member) all(s *Stream) map[string]item.Item {
 	m.t.Helper()
 	all := map[string]item.Item{}
 	for it, err := range s.Items() {
@@ -240,11 +239,11 @@ func (m *member) slowMover(rest time.Duration, chunked int) error {
 		s.close()
 	}()
 	for frames := 0; ; frames++ {
-		var head [wire.FrameHead]byte
+		var head [FrameHead]byte
 		if _, err := io.ReadFull(mover, head[:]); err != nil {
 			return err
 		}
-		kind, size, err := wire.Head(head[:])
+		kind, size, err := Head(head[:])
 		body := make([]byte, size)
 		if err == nil {
 			time.Sleep(rest)
@@ -253,10 +252,10 @@ func (m *member) slowMover(rest time.Duration, chunked int) error {
 		if err != nil {
 			return err
 		}
-		if kind != wire.Ended {
+		if kind != Ended {
 			continue
 		}
-		var end wire.End
+		var end End
 		if err := json.Unmarshal(body, &end); err != nil || frames != chunked || end.Asked != int64(chunked) || !end.Complete {
 			return fmt.Errorf("%d frames, %s: %w", frames, body, err)
 		}
@@ -340,7 +339,7 @@ func TestWhoMayStream(t *testing.T) {
 		"with nothing":                {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := wire.Open(t.Context(), memcache.Dialer{Connection: other}, m.address, &m.request, wait.Long)
+			s, err := Open(t.Context(), memcache.Dialer{Connection: other}, m.address, &m.request, wait.Long)
 			if err == nil {
 				s.Close()
 				t.Error("it gets a stream")
@@ -391,25 +390,25 @@ func TestAMoverGetsIn(t *testing.T) {
 // Such a request is refused, and costs little.
 func TestWhatNoMoverAsks(t *testing.T) {
 	m := startMember(t, contract.Connection{})
-	for name, change := range map[string]func(r *wire.Request){
-		"more servers than there can be": func(r *wire.Request) {
-			for i := range wire.MaxServers {
-				r.Servers = append(r.Servers, wire.Server{Host: "c", Port: uint16(i + 1)})
+	for name, change := range map[string]func(r *Request){
+		"more servers than there can be": func(r *Request) {
+			for i := range MaxServers {
+				r.Servers = append(r.Servers, Listed{Host: "c", Port: uint16(i + 1)})
 			}
 		},
-		"no servers":            func(r *wire.Request) { r.Servers = nil },
-		"no such place":         func(r *wire.Request) { r.Self = 2 },
-		"another such place":    func(r *wire.Request) { r.Self = wire.NoServer - 1 },
-		"no such client":        func(r *wire.Request) { r.Client = "x" },
-		"a server without name": func(r *wire.Request) { r.Servers = append(r.Servers, wire.Server{}) },
+		"no servers":            func(r *Request) { r.Servers = nil },
+		"no such place":         func(r *Request) { r.Self = 2 },
+		"another such place":    func(r *Request) { r.Self = NoServer - 1 },
+		"no such client":        func(r *Request) { r.Client = "x" },
+		"a server without name": func(r *Request) { r.Servers = append(r.Servers, Listed{}) },
 	} {
 		request := m.request
 		change(&request)
-		s, err := wire.Open(t.Context(), memcache.Dialer{}, m.address, &request, wait.Long)
+		s, err := Open(t.Context(), memcache.Dialer{}, m.address, &request, wait.Long)
 		if err == nil {
 			s.Close()
 		}
-		if !errors.Is(err, wire.ErrRefused) {
+		if !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -420,7 +419,7 @@ func TestWhatIsLoggedIsShort(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	logged := make(chan string, 1)
 	m.server.Logf = func(format string, args ...any) { logged <- fmt.Sprintf(format, args...) }
-	long := strings.Repeat("9", wire.MaxLine/4)
+	long := strings.Repeat("9", MaxLine/4)
 	for _, said := range []string{
 		`{"servers":[{"host":"h","port":` + long + `}]}`,
 		`{"client":"` + strings.Repeat("\xff", len(long)) + `","servers":[{"host":"h","port":1}]}`,
@@ -430,7 +429,7 @@ func TestWhatIsLoggedIsShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "%s%s\r\n", wire.Export, said)
+		fmt.Fprintf(conn, "%s%s\r\n", Export, said)
 		go func() { _, _ = io.Copy(io.Discard, conn) }()
 		select {
 		case line := <-logged:
@@ -465,7 +464,7 @@ func FuzzGreet(f *testing.F) {
 				client.Close()
 			}()
 			go func() { _, _ = io.Copy(io.Discard, client) }()
-			request, err := s.greet(server, bufio.NewReaderSize(server, wire.MaxLine))
+			request, err := s.greet(server, bufio.NewReaderSize(server, MaxLine))
 			server.Close()
 			if (request != nil) != (err == nil) || request != nil && auth != "" && !bytes.Contains(said, []byte("ann pwd\r\n")) {
 				t.Errorf("%q: %+v, %v", said, request, err)

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
@@ -255,8 +255,8 @@ func TestTheSupervisorAsksForACertificateWhereMemcachedDoes(t *testing.T) {
 				without.says("the list to a client without one", listOf(10, 3))
 			}
 			mover := func(by contract.Connection) error {
-				request := &wire.Request{Client: "gomemcache", Servers: []wire.Server{{Host: "a", Port: 1}}}
-				s, err := wire.Open(t.Context(), memcache.Dialer{Connection: by, Unverified: true}, fmt.Sprintf("127.0.0.1:%d", args.ExportPort), request, wait.Long)
+				request := &export.Request{Client: "gomemcache", Servers: []export.Listed{{Host: "a", Port: 1}}}
+				s, err := export.Open(t.Context(), memcache.Dialer{Connection: by, Unverified: true}, fmt.Sprintf("127.0.0.1:%d", args.ExportPort), request, wait.Long)
 				if err == nil {
 					s.Close()
 				}

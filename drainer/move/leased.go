@@ -10,7 +10,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/crawl"
-	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/move/pull"
@@ -65,7 +65,7 @@ func (v *leased) name(server int) string {
 }
 
 // streamed makes one pass over the stream of the member's supervisor.
-func (v *leased) streamed(ctx context.Context, s *wire.Stream) (rejected bool, err error) {
+func (v *leased) streamed(ctx context.Context, s *export.Stream) (rejected bool, err error) {
 	if err := v.l.sameProcess(ctx); err != nil {
 		return false, err
 	}

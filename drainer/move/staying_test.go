@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
@@ -111,7 +111,7 @@ func TestAClientThatNeverLearnsOfTheListIsNamed(t *testing.T) {
 	t.Parallel()
 	b := newBehind(t, true)
 	b.engine.Export.Address = memcachedtest.Between(t, b.engine.Export.Address, func(sent []byte) bool {
-		if bytes.Contains(sent, []byte(wire.Pass)) {
+		if bytes.Contains(sent, []byte(export.Pass)) {
 			b.store() // before each pass
 		}
 		return true

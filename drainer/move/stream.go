@@ -7,7 +7,7 @@ import (
 	"io"
 	"iter"
 
-	"example.com/memcached-operator/drainer/export/wire"
+	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 )
@@ -71,7 +71,7 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 
 // surveyed opens a stream, and returns it when the move may begin. It returns nil if the member's supervisor
 // streams nothing.
-func (l *runningMember) surveyed(ctx context.Context) (*wire.Stream, error) {
+func (l *runningMember) surveyed(ctx context.Context) (*export.Stream, error) {
 	for {
 		s, err := l.open(ctx)
 		if err != nil {
@@ -96,18 +96,18 @@ type brokenStream struct{ error }
 
 func (e *brokenStream) Unwrap() error { return e.error }
 
-func (l *runningMember) open(ctx context.Context) (*wire.Stream, error) {
-	r := wire.Request{Client: l.Client, KeyPrefix: l.KeyPrefix, Self: l.self, OldestFirst: l.oldestFirst()}
+func (l *runningMember) open(ctx context.Context) (*export.Stream, error) {
+	r := export.Request{Client: l.Client, KeyPrefix: l.KeyPrefix, Self: l.self, OldestFirst: l.oldestFirst()}
 	for _, s := range l.servers {
-		r.Servers = append(r.Servers, wire.Server{Name: s.Name, Host: s.Host, Port: s.Port})
+		r.Servers = append(r.Servers, export.Listed{Name: s.Name, Host: s.Host, Port: s.Port})
 	}
 	d := l.dialer
 	d.Settled = false // the member was asked already
-	return wire.Open(ctx, d, l.Address, &r, l.timeout)
+	return export.Open(ctx, d, l.Address, &r, l.timeout)
 }
 
 // streamedPass moves the items of one pass of the stream, and tells whether an owner refused some.
-func (l *runningMember) streamedPass(ctx context.Context, s *wire.Stream, yield func(*item.Item) bool) (rejected bool, err error) {
+func (l *runningMember) streamedPass(ctx context.Context, s *export.Stream, yield func(*item.Item) bool) (rejected bool, err error) {
 	if l.leased != nil {
 		return l.leased.streamed(ctx, s)
 	}

@@ -16,7 +16,6 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/export"
-	"example.com/memcached-operator/drainer/export/wire"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
@@ -223,8 +222,8 @@ func plays(t *testing.T, passes ...func() (items []*item.Item, problem string)) 
 	}
 	t.Cleanup(func() { listener.Close() })
 	frame := func(kind byte, body []byte) []byte {
-		b := append(make([]byte, wire.FrameHead), body...)
-		wire.PutHead(b, kind)
+		b := append(make([]byte, export.FrameHead), body...)
+		export.PutHead(b, kind)
 		return b
 	}
 	go func() {
@@ -235,12 +234,12 @@ func plays(t *testing.T, passes ...func() (items []*item.Item, problem string)) 
 		defer conn.Close()
 		lines := bufio.NewScanner(conn)
 		for left := passes; lines.Scan(); {
-			if lines.Text() != wire.Pass {
-				fmt.Fprintf(conn, "%s{}\r\n", wire.OK)
+			if lines.Text() != export.Pass {
+				fmt.Fprintf(conn, "%s{}\r\n", export.OK)
 				continue
 			}
 			var items []*item.Item
-			var end wire.End
+			var end export.End
 			if len(left) > 0 {
 				items, end.Error = left[0]()
 				left = left[1:]
@@ -251,11 +250,11 @@ func plays(t *testing.T, passes ...func() (items []*item.Item, problem string)) 
 			}
 			var body []byte
 			for _, it := range items {
-				body = wire.Append(body, it)
+				body = export.AppendItem(body, it)
 			}
 			end.Items = int64(len(items))
 			said, _ := json.Marshal(end)
-			_, _ = conn.Write(append(frame(wire.Items, body), frame(wire.Ended, said)...))
+			_, _ = conn.Write(append(frame(export.Items, body), frame(export.Ended, said)...))
 		}
 	}()
 	return listener.Addr().String()

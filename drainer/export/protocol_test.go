@@ -1,4 +1,4 @@
-package wire
+package export
 
 import (
 	"bytes"
@@ -27,12 +27,12 @@ var examples = []item.Item{
 func TestItemsAreReadAsTheyAreWritten(t *testing.T) {
 	var b []byte
 	for i := range examples {
-		b = Append(b, &examples[i])
+		b = AppendItem(b, &examples[i])
 	}
 	for i := range examples {
 		var got item.Item
 		var err error
-		if b, err = Next(b, &got); err != nil {
+		if b, err = NextItem(b, &got); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(examples[i], got); diff != "" {
@@ -47,19 +47,19 @@ func TestItemsAreReadAsTheyAreWritten(t *testing.T) {
 // Any input is an item in the format of Append, or an error.
 func FuzzNext(f *testing.F) {
 	for i := range examples {
-		f.Add(Append(nil, &examples[i]))
+		f.Add(AppendItem(nil, &examples[i]))
 	}
 	f.Add(bytes.Repeat([]byte{0xff}, 100))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var it item.Item
-		rest, err := Next(b, &it)
+		rest, err := NextItem(b, &it)
 		if err != nil {
 			return
 		}
 		if len(it.Key) == 0 || len(it.Key) > 250 || it.State > item.Invalidated {
 			t.Errorf("%+v", it)
 		}
-		again := Append(nil, &it)
+		again := AppendItem(nil, &it)
 		read := bytes.Clone(b[:len(b)-len(rest)])
 		copy(read[6:8], []byte{0, 0}) // unused
 		if !bytes.Equal(again, read) {
@@ -76,7 +76,7 @@ func FuzzStream(f *testing.F) {
 		return b
 	}
 	f.Add([]byte(OK + "{}\r\n"))
-	f.Add(append([]byte(OK+`{"expected":-5}`+"\r\n"), frame(Items, Append(nil, &examples[0]))...))
+	f.Add(append([]byte(OK+`{"expected":-5}`+"\r\n"), frame(Items, AppendItem(nil, &examples[0]))...))
 	f.Add(append([]byte(OK+"{}\r\n"), frame(Ended, []byte(`{"complete":true}`))...))
 	f.Add(append([]byte(OK+"{}\r\n"), frame(Ended, []byte(`{`))...))
 	f.Add(append([]byte(OK+"{}\r\n"), Items, 0xff, 0xff, 0xff, 0x3f))
@@ -186,7 +186,7 @@ func slowSupervisor(t *testing.T, rest time.Duration) error {
 // It is read as a whole.
 func TestALargeFrame(t *testing.T) {
 	it := item.Item{Key: []byte("k"), Value: bytes.Repeat([]byte("large "), 1<<20)}
-	frame := Append(make([]byte, FrameHead), &it)
+	frame := AppendItem(make([]byte, FrameHead), &it)
 	PutHead(frame, Items)
 	end := append(make([]byte, FrameHead), `{"items":1,"complete":true}`...)
 	PutHead(end, Ended)

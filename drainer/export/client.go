@@ -1,4 +1,4 @@
-package wire
+package export
 
 import (
 	"context"
@@ -114,7 +114,7 @@ func (s *Stream) Items() iter.Seq2[*item.Item, error] {
 				err = errors.Join(err, errors.New(s.Error))
 			}
 			for len(frame) > 0 && err == nil {
-				if frame, err = Next(frame, &it); err == nil && !yield(&it, nil) {
+				if frame, err = NextItem(frame, &it); err == nil && !yield(&it, nil) {
 					return
 				}
 			}

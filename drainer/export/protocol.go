@@ -1,10 +1,4 @@
-// Package wire is the protocol between a mover and the supervisor of a running member: the mover asks for the
-// items that others own, and the supervisor streams them.
-//
-// After TLS and the login, which are memcached's, the mover sends one line, "export" and a Request. The
-// answer is a line, "OK" and a Hello, or an error. Then the mover asks for one pass after the other with a
-// line "pass". The answer is frames: items, and at the end an End.
-package wire
+package export
 
 import (
 	"encoding/binary"
@@ -19,7 +13,7 @@ type Request struct {
 	// Client and KeyPrefix name the routing; Servers are its list, as the client names them.
 	Client    string   `json:"client"`
 	KeyPrefix string   `json:"keyPrefix,omitempty"`
-	Servers   []Server `json:"servers"`
+	Servers   []Listed `json:"servers"`
 	// Self is the member's index among the servers, NoServer if it is none of them.
 	Self int `json:"self"`
 	// OldestFirst asks for the least recently used items first.
@@ -29,8 +23,8 @@ type Request struct {
 // NoServer is the index of a member that is none of the servers: others own all of its items.
 const NoServer = -1
 
-// Server is a server of the routing's list.
-type Server struct {
+// Listed is a server of the routing's list.
+type Listed struct {
 	Name string `json:"name,omitempty"`
 	Host string `json:"host"`
 	Port uint16 `json:"port"`
@@ -100,8 +94,8 @@ const recordHead = 40
 
 const binaryKey = 4
 
-// Append writes an item; its times are by the member's clock.
-func Append(b []byte, it *item.Item) []byte {
+// AppendItem writes an item; its times are by the member's clock.
+func AppendItem(b []byte, it *item.Item) []byte {
 	var head [recordHead]byte
 	binary.LittleEndian.PutUint32(head[0:], uint32(len(it.Value)))
 	head[4] = byte(len(it.Key))
@@ -116,8 +110,8 @@ func Append(b []byte, it *item.Item) []byte {
 	return append(append(append(b, head[:]...), it.Key...), it.Value...)
 }
 
-// Next reads the first item of b into it, whose slices are parts of b, and returns the rest.
-func Next(b []byte, it *item.Item) (rest []byte, err error) {
+// NextItem reads the first item of b into it, whose slices are parts of b, and returns the rest.
+func NextItem(b []byte, it *item.Item) (rest []byte, err error) {
 	if len(b) < recordHead {
 		return nil, fmt.Errorf("%w: an item of %d bytes", ErrMalformed, len(b))
 	}
