@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/discovery"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/volume"
@@ -192,9 +191,9 @@ func (l *list) serve(ctx context.Context) {
 }
 
 // server uses the members' TLS and logins. It looks at their files for each connection.
-func (l *list) server() *discovery.Server {
+func (l *list) server() *discoveryServer {
 	d := l.s.Dialer
-	s := &discovery.Server{List: l.now.Load, Version: l.s.version}
+	s := &discoveryServer{List: l.now.Load, Version: l.s.version}
 	if d.TLSDir != "" {
 		s.TLS = func() (*tls.Config, error) { return d.ServerTLS(l.s.verifiesClients()) }
 	}

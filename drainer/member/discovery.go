@@ -1,6 +1,4 @@
-// Package discovery answers ElastiCache's discovery protocol: a client sends `config get cluster`, and gets
-// the list of the servers. Google's Memorystore answers the same.
-package discovery
+package member
 
 import (
 	"bufio"
@@ -19,7 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// Bounds of the resources that clients can take, even before they log in.
+// Bounds of the resources that clients of discovery can take, even before they log in.
 const (
 	maxConnections = 1024
 	maxLine        = 512
@@ -30,8 +28,9 @@ const (
 	answering = 30 * time.Second
 )
 
-// Server answers clients. Its functions are called from many goroutines.
-type Server struct {
+// discoveryServer answers ElastiCache's discovery protocol: a client sends `config get cluster`, and gets the list
+// of the servers. Google's Memorystore answers the same. Its functions are called from many goroutines.
+type discoveryServer struct {
 	// List returns the list for clients; nil if it isn't known yet.
 	List func() *contract.List
 	// TLS returns the configuration for a new connection; nil for plain text.
@@ -43,7 +42,7 @@ type Server struct {
 }
 
 // Serve answers clients until ctx ends, and closes the listener.
-func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+func (s *discoveryServer) Serve(ctx context.Context, listener net.Listener) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -71,14 +70,14 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 
 // conversation is the state of a connection with one client.
 type conversation struct {
-	*Server
+	*discoveryServer
 	conn     net.Conn
 	r        *bufio.Reader
 	loggedIn bool
 }
 
 // converse answers one client until it leaves, or sends a request that can't be answered.
-func (s *Server) converse(ctx context.Context, conn net.Conn) {
+func (s *discoveryServer) converse(ctx context.Context, conn net.Conn) {
 	if s.TLS != nil {
 		config, err := s.TLS()
 		if err != nil {
@@ -92,7 +91,7 @@ func (s *Server) converse(ctx context.Context, conn net.Conn) {
 		}
 		conn = secured
 	}
-	c := &conversation{Server: s, conn: conn, r: bufio.NewReaderSize(conn, maxLine), loggedIn: s.Logins == nil}
+	c := &conversation{discoveryServer: s, conn: conn, r: bufio.NewReaderSize(conn, maxLine), loggedIn: s.Logins == nil}
 	for {
 		patience := idle
 		if !c.loggedIn {

@@ -1,4 +1,4 @@
-package discovery_test
+package member
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/discovery"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -19,7 +18,7 @@ func two() *contract.List {
 }
 
 // ask sends a client's text, and returns all answers until the server closes.
-func ask(t *testing.T, s *discovery.Server, sent string) string {
+func ask(t *testing.T, s *discoveryServer, sent string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,7 +71,7 @@ func TestQuestionsAreAnsweredAsElastiCacheDoes(t *testing.T) {
 		"a line without end":      {two(), strings.Repeat("x", 600), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &discovery.Server{List: func() *contract.List { return test.list }, Version: "1.6.18"}
+			s := &discoveryServer{List: func() *contract.List { return test.list }, Version: "1.6.18"}
 			if got := ask(t, s, test.sent); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
@@ -95,7 +94,7 @@ func TestNoClientGetsTheListWithoutALogin(t *testing.T) {
 		"no end of the data":      {"set auth 0 0 7\r\nann pwdxx", refused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &discovery.Server{
+			s := &discoveryServer{
 				List: two, Version: "1.6.18", Logins: func() ([]contract.Login, error) {
 					return []contract.Login{{User: "ann", Password: "pwd"}, {User: "bob", Password: "two"}}, nil
 				},
@@ -105,7 +104,7 @@ func TestNoClientGetsTheListWithoutALogin(t *testing.T) {
 			}
 		})
 	}
-	s := &discovery.Server{List: two, Logins: func() ([]contract.Login, error) { return nil, errors.New("no file") }}
+	s := &discoveryServer{List: two, Logins: func() ([]contract.Login, error) { return nil, errors.New("no file") }}
 	if got := ask(t, s, "set auth 0 0 0\r\n\r\nquit\r\n"); got != refused {
 		t.Errorf("without logins: %q", got)
 	}
