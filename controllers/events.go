@@ -8,27 +8,27 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/apply"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
 // announce records events for changes for the worse, and for advice, once each, after the status
 // with them was written. Status has what was said, so an operator that starts says nothing twice.
 func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
-	for _, d := range show.NewlyFailed(before.Status.Drains, after.Status.Drains, status.RowOf) {
+	for _, d := range claims.NewlyFailed(before.Status.Drains, after.Status.Drains, status.RowOf) {
 		if d.Reason == cachev1alpha1.ReasonClaimDeleted {
 			continue // the event of the condition reports it
 		}
 		r.Events.Eventf(after, apply.RelatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
-			"%s", show.BoundMessage(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))
+			"%s", claims.BoundMessage(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))
 	}
 	for _, a := range status.NewAdvice(before.Status.Advice, after.Status.Advice) {
-		r.Events.Eventf(after, nil, corev1.EventTypeWarning, a.Reason, "Advise", "%s", show.BoundMessage(a.Message))
+		r.Events.Eventf(after, nil, corev1.EventTypeWarning, a.Reason, "Advise", "%s", claims.BoundMessage(a.Message))
 	}
 	const certificate = cachev1alpha1.ConditionCertificateValid
 	if c := meta.FindStatusCondition(after.Status.Conditions, certificate); c != nil && c.Reason == cachev1alpha1.ReasonCertificateEnds &&
 		!meta.IsStatusConditionFalse(before.Status.Conditions, certificate) {
-		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Reconcile", "%s", show.BoundMessage(c.Message))
+		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Reconcile", "%s", claims.BoundMessage(c.Message))
 	}
 	was := meta.FindStatusCondition(before.Status.Conditions, cachev1alpha1.ConditionDegraded)
 	is := meta.FindStatusCondition(after.Status.Conditions, cachev1alpha1.ConditionDegraded)
@@ -36,5 +36,5 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		is.Reason == cachev1alpha1.ReasonDrainFailed {
 		return
 	}
-	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", show.BoundMessage(is.Message))
+	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", claims.BoundMessage(is.Message))
 }

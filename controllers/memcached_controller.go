@@ -30,8 +30,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/observe"
@@ -290,7 +290,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 		r.noteRefusal(blind, why)
 	}
 	before := cluster.DeepCopy()
-	if shows || r.refusedSteps.Lasted(key, why.Error(), now) >= show.StuckAfter {
+	if shows || r.refusedSteps.Lasted(key, why.Error(), now) >= claims.StuckAfter {
 		status.Unobserved(cluster, why, passes(why), now)
 	}
 	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {

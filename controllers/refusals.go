@@ -7,8 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -41,5 +41,5 @@ func (r *MemcachedReconciler) noteRefusal(o *outcome, why error) {
 	now := r.Clock.Now()
 	since := r.refusedSteps.Note(client.ObjectKeyFromObject(o.Cluster), why.Error(), now)
 	o.Waits.AtMost(retryAfter(now.Sub(since)))
-	o.Refused = &status.Refusal{Since: since, Why: show.Printable(why.Error(), show.MaxMessage)}
+	o.Refused = &status.Refusal{Since: since, Why: claims.Printable(why.Error(), claims.MaxMessage)}
 }

@@ -30,7 +30,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/remembered"
@@ -161,7 +160,7 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 func (r *StatefulSetDrainReconciler) unobserved(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, why error) (ctrl.Result, error) {
 	key, now := client.ObjectKeyFromObject(d), r.Clock.Now()
 	since := r.refused.Note(key, why.Error(), now)
-	if now.Sub(since) >= show.StuckAfter || apierrors.IsForbidden(why) {
+	if now.Sub(since) >= claims.StuckAfter || apierrors.IsForbidden(why) {
 		before := d.DeepCopy()
 		status.Unobserved(d, why, now)
 		why = errors.Join(why, r.patchStatus(ctx, before, d))
@@ -180,13 +179,13 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 	key := client.ObjectKeyFromObject(s.Drain)
 	input := &status.Input{
 		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), OtherOperator: r.installed().other(s.Drain),
-		Rows: show.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
+		Rows: claims.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
 	}
 	switch {
 	case applyErr == nil:
 	case !passes(applyErr):
 		input.Err = applyErr
-	case s.Now.Sub(r.refused.Note(key, applyErr.Error(), s.Now)) >= show.StuckAfter:
+	case s.Now.Sub(r.refused.Note(key, applyErr.Error(), s.Now)) >= claims.StuckAfter:
 		input.Refused = applyErr.Error()
 	}
 	before := s.Drain.DeepCopy()
@@ -211,19 +210,19 @@ func (r *StatefulSetDrainReconciler) patchStatus(ctx context.Context, before, d 
 
 // announce records events for changes for the worse, after the status with them was written.
 func (r *StatefulSetDrainReconciler) announce(before, after *cachev1alpha1.StatefulSetDrain) {
-	for _, f := range show.NewlyFailed(before.Status.Drains, after.Status.Drains, status.RowOf) {
+	for _, f := range claims.NewlyFailed(before.Status.Drains, after.Status.Drains, status.RowOf) {
 		row := status.RowOf(&f)
 		related := &corev1.PersistentVolumeClaim{}
 		related.Namespace, related.Name = after.Namespace, row.Claim
 		r.Events.Eventf(after, related, corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain", "%s",
-			show.BoundMessage(fmt.Sprintf("member %d: %s: %s", f.Ordinal, f.Reason, f.Message)))
+			claims.BoundMessage(fmt.Sprintf("member %d: %s: %s", f.Ordinal, f.Reason, f.Message)))
 	}
 	was := meta.FindStatusCondition(before.Status.Conditions, cachev1alpha1.ConditionDegraded)
 	is := meta.FindStatusCondition(after.Status.Conditions, cachev1alpha1.ConditionDegraded)
 	if is == nil || is.Status != "True" || was != nil && was.Status == is.Status && was.Reason == is.Reason || is.Reason == cachev1alpha1.ReasonDrainFailed {
 		return
 	}
-	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", show.BoundMessage(is.Message))
+	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", claims.BoundMessage(is.Message))
 }
 
 // counts are what drainers have counted, for the status.

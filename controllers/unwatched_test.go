@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 )
 
@@ -46,7 +46,7 @@ func TestAStatefulSetThatCanNotBeWatchedIsNotReady(t *testing.T) {
 	if is := ready(); is.Status != metav1.ConditionTrue {
 		t.Errorf("a watch that has just begun: %+v", is)
 	}
-	clock.Step(show.StuckAfter)
+	clock.Step(claims.StuckAfter)
 	if is := ready(); is.Status != metav1.ConditionFalse || is.Reason != cachev1alpha1.ReasonReconcileError {
 		t.Errorf("%+v", is)
 	}

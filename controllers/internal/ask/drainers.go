@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -79,6 +79,6 @@ func progressOf(line []byte) *contract.Progress {
 	if p.Phase == contract.PhaseSettling {
 		p.Seconds = 0 // the seconds are not used, and would make each answer differ
 	}
-	p.Message = show.Printable(p.Message, maxProgressMessage)
+	p.Message = claims.Printable(p.Message, maxProgressMessage)
 	return &p
 }

@@ -16,7 +16,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 	stsstatus "example.com/memcached-operator/controllers/internal/stsdrain/status"
@@ -236,7 +235,7 @@ func (m *Metrics) StatusWritten(before, after *cachev1alpha1.MemcachedStatus, p 
 	if m == nil {
 		return
 	}
-	for _, told := range show.NewlyFailed(before.Drains, after.Drains, status.RowOf) {
+	for _, told := range claims.NewlyFailed(before.Drains, after.Drains, status.RowOf) {
 		if failed := m.failed(Memcached, told.Claim, p.Drains); failed != nil {
 			r := plan.ReceiptNumbers(failed.Receipt)
 			addItems(m.items, contract.Outcomes{Rejected: r.Rejected, Failed: r.Failed})
@@ -250,7 +249,7 @@ func (m *Metrics) DrainStatusWritten(before, after *cachev1alpha1.StatefulSetDra
 	if m == nil {
 		return
 	}
-	for _, told := range show.NewlyFailed(before.Drains, after.Drains, stsstatus.RowOf) {
+	for _, told := range claims.NewlyFailed(before.Drains, after.Drains, stsstatus.RowOf) {
 		m.failed(StatefulSetDrain, stsstatus.RowOf(&told).Claim, drains)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // observeCertificates asks the members and routers that are ready about their certificate of
@@ -22,7 +22,7 @@ func (r *Reader) observeCertificates(key client.ObjectKey, o *State) {
 	ports := map[*corev1.Pod]int32{}
 	add := func(all []corev1.Pod, port int32) {
 		for i := range all {
-			if p := &all[i]; p.DeletionTimestamp == nil && p.Status.PodIP != "" && show.PodReady(p) {
+			if p := &all[i]; p.DeletionTimestamp == nil && p.Status.PodIP != "" && claims.PodReady(p) {
 				pods, ports[p] = append(pods, p), build.AskedAt(p, port)
 			}
 		}

@@ -16,8 +16,8 @@ import (
 
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
@@ -82,51 +82,51 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 	for name, test := range map[string]struct {
 		failed int32
 		pods   []corev1.Pod
-		want   show.Wait
+		want   claims.Wait
 		waits  bool
 	}{
 		"no pod yet": {},
-		"it is told to end, and does not": {0, []corev1.Pod{lingers}, show.Wait{Reason: "DrainerDoesNotEnd",
+		"it is told to end, and does not": {0, []corev1.Pod{lingers}, claims.Wait{Reason: "DrainerDoesNotEnd",
 			Message: "pod p should have ended by 1970-01-01T01:22:20Z, and node node-2 has not reported its end: start that node again; if it is gone for good, delete the Node object"}, true},
 		"it is told to end": {pods: []corev1.Pod{ends}},
 		"it runs":           {pods: []corev1.Pod{pod(corev1.PodRunning, runs)}},
 		"it runs beside a container that doesn't": {pods: []corev1.Pod{pod(corev1.PodPending, beside(runs, proxyWaits))}},
 		"it has succeeded beside one that runs":   {failed: 1, pods: []corev1.Pod{pod(corev1.PodRunning, beside(good, proxyRuns))}},
 		"no image, beside one that runs": {0, []corev1.Pod{pod(corev1.PodPending, beside(waiting("ImagePullBackOff", "no such tag"), proxyRuns))},
-			show.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
+			claims.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
 		"it has succeeded":  {failed: 1, pods: []corev1.Pod{pod(corev1.PodSucceeded, good)}},
 		"it runs once more": {failed: 1, pods: []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodRunning, runs)}},
-		"unschedulable":     {0, []corev1.Pod{pod(corev1.PodPending, unschedulable)}, show.Wait{Reason: "Unschedulable", Message: "the drainer has been waiting for a node since 1970-01-01T01:23:20Z: no node"}, true},
-		"no image":          {0, []corev1.Pod{pod(corev1.PodPending, waiting("ImagePullBackOff", "no such tag"))}, show.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
+		"unschedulable":     {0, []corev1.Pod{pod(corev1.PodPending, unschedulable)}, claims.Wait{Reason: "Unschedulable", Message: "the drainer has been waiting for a node since 1970-01-01T01:23:20Z: no node"}, true},
+		"no image":          {0, []corev1.Pod{pod(corev1.PodPending, waiting("ImagePullBackOff", "no such tag"))}, claims.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
 		"no image of an init container": {0, []corev1.Pod{pod(corev1.PodPending, func(s *corev1.PodStatus) {
 			waiting("PodInitializing", "")(s)
 			s.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such tag"}}}}
-		})}, show.Wait{Reason: "ErrImagePull", Message: "pod p: no such tag"}, true},
-		"being made": {0, []corev1.Pod{pod(corev1.PodPending, waiting("ContainerCreating", ""))}, show.Wait{Reason: "ContainerCreating", Message: "pod p: its container is being created"}, true},
+		})}, claims.Wait{Reason: "ErrImagePull", Message: "pod p: no such tag"}, true},
+		"being made": {0, []corev1.Pod{pod(corev1.PodPending, waiting("ContainerCreating", ""))}, claims.Wait{Reason: "ContainerCreating", Message: "pod p: its container is being created"}, true},
 		"its node doesn't start it": {0, []corev1.Pod{slow(pod(corev1.PodPending, nil))},
-			show.Wait{Message: "node node-2 has not started the drainer, which has been waiting since 1970-01-01T01:23:10Z"}, true},
+			claims.Wait{Message: "node node-2 has not started the drainer, which has been waiting since 1970-01-01T01:23:10Z"}, true},
 		"its node is long at it": {0, []corev1.Pod{slow(pod(corev1.PodPending, waiting("ContainerCreating", "")))},
-			show.Wait{Reason: "ContainerCreating", Message: "node node-2 has not started the drainer, which has been waiting since 1970-01-01T01:23:10Z"}, true},
+			claims.Wait{Reason: "ContainerCreating", Message: "node node-2 has not started the drainer, which has been waiting since 1970-01-01T01:23:10Z"}, true},
 		"its node says why": {0, []corev1.Pod{slow(pod(corev1.PodPending, waiting("ImagePullBackOff", "no such tag")))},
-			show.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
-		"just made":              {0, []corev1.Pod{pod(corev1.PodPending, nil)}, show.Wait{}, true},
-		"one that is on its way": {0, []corev1.Pod{leaving}, show.Wait{}, false},
+			claims.Wait{Reason: "ImagePullBackOff", Message: "pod p: no such tag"}, true},
+		"just made":              {0, []corev1.Pod{pod(corev1.PodPending, nil)}, claims.Wait{}, true},
+		"one that is on its way": {0, []corev1.Pod{leaving}, claims.Wait{}, false},
 		"the last one failed": {2, []corev1.Pod{pod(corev1.PodFailed, unreachable)},
-			show.Wait{Reason: "Retrying", Message: "failed attempts: 2, the last one: SurvivorUnreachable: cache-0 is silent"}, true},
+			claims.Wait{Reason: "Retrying", Message: "failed attempts: 2, the last one: SurvivorUnreachable: cache-0 is silent"}, true},
 		"the last one left no receipt": {1, []corev1.Pod{pod(corev1.PodFailed, ended(""))},
-			show.Wait{Reason: "Retrying", Message: "failed attempts: 1, the last one: exit code 4"}, true},
+			claims.Wait{Reason: "Retrying", Message: "failed attempts: 1, the last one: exit code 4"}, true},
 		"the next one waits": {1, []corev1.Pod{pod(corev1.PodFailed, unreachable), pod(corev1.PodPending, unschedulable)},
-			show.Wait{Reason: "Unschedulable", Message: "failed attempts: 1, the last one: SurvivorUnreachable: cache-0 is silent; now: the drainer has been waiting for a node since 1970-01-01T01:23:20Z: no node"}, true},
+			claims.Wait{Reason: "Unschedulable", Message: "failed attempts: 1, the last one: SurvivorUnreachable: cache-0 is silent; now: the drainer has been waiting for a node since 1970-01-01T01:23:20Z: no node"}, true},
 		"an init container runs on": {0, []corev1.Pod{slow(pod(corev1.PodPending, func(s *corev1.PodStatus) {
 			waiting("PodInitializing", "")(s)
 			s.InitContainerStatuses = []corev1.ContainerStatus{
 				{Name: "proxy", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}}},
 				{Name: "fetch", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}}},
 			}
-		}))}, show.Wait{Reason: "PodInitializing", Message: "pod p: init container fetch has been running since 1970-01-01T01:23:20Z, and the drainer starts after it"}, true},
+		}))}, claims.Wait{Reason: "PodInitializing", Message: "pod p: init container fetch has been running since 1970-01-01T01:23:20Z, and the drainer starts after it"}, true},
 		"an init container failed": {2, []corev1.Pod{pod(corev1.PodFailed, initEnded(3, now, "no\nroute")), pod(corev1.PodFailed, initEnded(7, now.Add(-time.Minute), ""))},
-			show.Wait{Reason: "Retrying", Message: "failed attempts: 2, the last one: init container fetch of pod p ended with exit code 3: no route"}, true},
-		"its node is lost": {1, nil, show.Wait{Reason: "Retrying", Message: "failed attempts: 1, the last one: its pod is gone"}, true},
+			claims.Wait{Reason: "Retrying", Message: "failed attempts: 2, the last one: init container fetch of pod p ended with exit code 3: no route"}, true},
+		"its node is lost": {1, nil, claims.Wait{Reason: "Retrying", Message: "failed attempts: 1, the last one: its pod is gone"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job"}, Status: batchv1.JobStatus{Failed: test.failed}}
@@ -135,7 +135,7 @@ func TestAJobWithoutADrainerAtWorkSaysWhy(t *testing.T) {
 			other := pod(corev1.PodPending, unschedulable)
 			other.OwnerReferences[0].UID = "another"
 			got, waits := OwnerOf(cluster).Waits(job, append(test.pods, other), now)
-			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(show.Wait{}, "Since")); diff != "" || waits != test.waits {
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(claims.Wait{}, "Since")); diff != "" || waits != test.waits {
 				t.Errorf("waits is %v, want %v; -want +got:\n%s", waits, test.waits, diff)
 			}
 		})
@@ -150,12 +150,12 @@ func TestAJobWithoutAPodSaysWhy(t *testing.T) {
 	for name, test := range map[string]struct {
 		age        time.Duration
 		conditions []batchv1.JobCondition
-		want       show.Wait
+		want       claims.Wait
 	}{
-		"just made":          {59 * time.Second, nil, show.Wait{}},
-		"a minute later":     {time.Minute, nil, show.Wait{Reason: "NoPodYet", Message: "Job job has no pod yet, since 1970-01-01T01:22:20Z", Since: now.Add(-time.Minute)}},
-		"suspended":          {time.Second, []batchv1.JobCondition{suspended}, show.Wait{Reason: "JobSuspended", Message: "Job job is suspended: Job suspended", Since: now.Add(-time.Hour)}},
-		"not suspended more": {time.Second, []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "False"}}, show.Wait{}},
+		"just made":          {59 * time.Second, nil, claims.Wait{}},
+		"a minute later":     {time.Minute, nil, claims.Wait{Reason: "NoPodYet", Message: "Job job has no pod yet, since 1970-01-01T01:22:20Z", Since: now.Add(-time.Minute)}},
+		"suspended":          {time.Second, []batchv1.JobCondition{suspended}, claims.Wait{Reason: "JobSuspended", Message: "Job job is suspended: Job suspended", Since: now.Add(-time.Hour)}},
+		"not suspended more": {time.Second, []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "False"}}, claims.Wait{}},
 	} {
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job", CreationTimestamp: metav1.NewTime(now.Add(-test.age))}}
 		job.Status.Conditions = test.conditions

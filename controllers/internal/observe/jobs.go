@@ -13,7 +13,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -74,7 +73,7 @@ func (o *State) jobs() *read.Jobs {
 
 // DrainerWaits tells why the drainers of active Jobs are not at work, by the claim's UID: the pod
 // waits, or the last pod failed and the next one is not created yet.
-func (o *State) DrainerWaits(now time.Time) map[types.UID]show.Wait {
+func (o *State) DrainerWaits(now time.Time) map[types.UID]claims.Wait {
 	return OwnerOf(o.Cluster).DrainerWaits(o.jobs(), o.DrainersNotCreated, now)
 }
 

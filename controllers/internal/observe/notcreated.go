@@ -13,8 +13,8 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -39,7 +39,7 @@ func (r *Reader) observeCreation(ctx context.Context, o *State) {
 		switch {
 		case reason.Why == "":
 		case claim != "":
-			o.DrainersNotCreated[claim] = show.Wait{
+			o.DrainersNotCreated[claim] = claims.Wait{
 				Reason: cachev1alpha1.ReasonPodNotCreated, Message: fmt.Sprintf("Job %s can't create its pod: %s", owner.Name, reason.Why), Since: reason.Since,
 			}
 		default:

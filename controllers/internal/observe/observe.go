@@ -29,7 +29,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/remembered"
@@ -143,7 +142,7 @@ type State struct {
 	// NotCreated is a member's pod that Kubernetes can't create; DrainersNotCreated has the
 	// drainers' pods that it can't create, by the claim's UID.
 	NotCreated         *status.NotCreated
-	DrainersNotCreated map[types.UID]show.Wait
+	DrainersNotCreated map[types.UID]claims.Wait
 	// Refused is a step that this reconcile refused, or nil.
 	Refused *status.Refusal
 	// GrowthRefused is why the API server refuses to let volumes grow; empty if it
@@ -189,7 +188,7 @@ func (r *Reader) list(ctx context.Context, key client.ObjectKey, list client.Obj
 // Observe reads everything that belongs to the cluster from the cache, and live only what the cache
 // can't show.
 func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) (*State, error) {
-	o := &State{Now: r.Clock.Now(), Cluster: cluster, Absent: cluster.UID == "", DrainersNotCreated: map[types.UID]show.Wait{}}
+	o := &State{Now: r.Clock.Now(), Cluster: cluster, Absent: cluster.UID == "", DrainersNotCreated: map[types.UID]claims.Wait{}}
 	key := client.ObjectKeyFromObject(cluster)
 	var err error
 	if cluster.Spec.Storage != nil {
@@ -319,7 +318,7 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 	for i := range pods {
 		if ordinal, ok := build.PodOrdinal(cluster, pods[i].Name); ok {
 			ordinals[ordinal] = &pods[i]
-			if pods[i].DeletionTimestamp == nil && show.PodReady(&pods[i]) {
+			if pods[i].DeletionTimestamp == nil && claims.PodReady(&pods[i]) {
 				ready = append(ready, ordinal)
 				if since := readySince(&pods[i]); since.After(last) {
 					last = since
@@ -343,7 +342,7 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 // memoryRuns tells whether at least one member with this memory (in bytes) or more is ready.
 func memoryRuns(pods []corev1.Pod, memory int64) bool {
 	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
-		return p.DeletionTimestamp == nil && show.PodReady(&p) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		return p.DeletionTimestamp == nil && claims.PodReady(&p) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
 			return c.Name == build.ContainerMemcached && build.MemoryOf(c.Command) >= memory
 		})
 	})

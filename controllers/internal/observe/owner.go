@@ -10,7 +10,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/ring"
@@ -36,7 +35,7 @@ func OwnerOf(cluster *cachev1alpha1.Memcached) *read.Owner {
 		OwnsJob:    func(job *batchv1.Job) bool { return identity.OwnJob(cluster, job) },
 		Receipt:    receiptOf,
 		Grace:      status.DrainerGrace(cluster),
-		MoreMemory: show.MoreMemory(cluster.Spec.Drain.Resources.Limits, "spec.drain.resources"),
+		MoreMemory: claims.MoreMemory(cluster.Spec.Drain.Resources.Limits, "spec.drain.resources"),
 	}
 }
 

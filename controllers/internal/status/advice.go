@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // advice is what a person may want to change, although nothing is wrong now, and what has passed. Each
@@ -31,7 +31,7 @@ func inOrder(list []cachev1alpha1.Advice) []cachev1alpha1.Advice {
 }
 
 func advise(reason, format string, args ...any) *cachev1alpha1.Advice {
-	return &cachev1alpha1.Advice{Reason: reason, Message: show.BoundMessage(fmt.Sprintf(format, args...))}
+	return &cachev1alpha1.Advice{Reason: reason, Message: claims.BoundMessage(fmt.Sprintf(format, args...))}
 }
 
 // said is the first advice of one of these reasons; nil if there is none.

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -35,10 +34,10 @@ func allAdvised() *Input {
 	in.Cluster.Spec.Routing.Client = "gomemcache"
 	in.Cluster.Spec.Storage.Mode, in.Cluster.Spec.Storage.Size = cachev1alpha1.StorageMapped, *in.Cluster.Spec.Memory
 	in.Cluster.Spec.Drain.OnShortage = cachev1alpha1.ShortageWait
-	in.Room = &plan.Room{Unknown: strings.Repeat("why ", show.MaxMessage)}
+	in.Room = &plan.Room{Unknown: strings.Repeat("why ", claims.MaxMessage)}
 	for i := range in.Pods {
 		in.Pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: "memcached", LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: `{"saveOutdated":true,"saveError":"` + strings.Repeat("x", 2*show.MaxMessage) + `"}`}},
+			Name: "memcached", LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: `{"saveOutdated":true,"saveError":"` + strings.Repeat("x", 2*claims.MaxMessage) + `"}`}},
 		}}
 	}
 	return in
@@ -48,7 +47,7 @@ func TestAdviceIsSortedAndBoundedAndHasEachReasonOnce(t *testing.T) {
 	var reasons []string
 	for _, a := range compute(t, allAdvised()).Advice {
 		reasons = append(reasons, a.Reason)
-		if len(a.Message) > show.MaxMessage {
+		if len(a.Message) > claims.MaxMessage {
 			t.Errorf("%s has %d bytes", a.Reason, len(a.Message))
 		}
 	}

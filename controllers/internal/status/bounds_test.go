@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -23,13 +22,13 @@ import (
 )
 
 func TestAMessageFitsAndEndsWithAWholeCharacter(t *testing.T) {
-	for _, s := range []string{"short", strings.Repeat("a", 2000), strings.Repeat("é", 700), strings.Repeat("a", show.MaxMessage-4) + "ééé", "\xff\xfe" + strings.Repeat("x", 2000)} {
-		got := show.BoundMessage(s)
+	for _, s := range []string{"short", strings.Repeat("a", 2000), strings.Repeat("é", 700), strings.Repeat("a", claims.MaxMessage-4) + "ééé", "\xff\xfe" + strings.Repeat("x", 2000)} {
+		got := claims.BoundMessage(s)
 		cut, marked := strings.CutSuffix(got, "…")
-		if len(got) > show.MaxMessage || !utf8.ValidString(got) || marked != (len(s) > show.MaxMessage) || !strings.HasPrefix(strings.ToValidUTF8(s, ""), cut) {
+		if len(got) > claims.MaxMessage || !utf8.ValidString(got) || marked != (len(s) > claims.MaxMessage) || !strings.HasPrefix(strings.ToValidUTF8(s, ""), cut) {
 			t.Errorf("%d bytes: %.20q", len(got), got)
 		}
-		if end := show.Tail(s, 100); len(end) > 100 || !utf8.ValidString(end) {
+		if end := claims.Tail(s, 100); len(end) > 100 || !utf8.ValidString(end) {
 			t.Errorf("the end: %d bytes: %.20q", len(end), end)
 		}
 	}
@@ -47,12 +46,12 @@ func TestStatusIsBoundedWhateverIsObserved(t *testing.T) {
 	in.Room = &plan.Room{Unknown: huge}
 	in.Monitoring = MonitoringUnknown
 	in.Cluster.Spec.Binding, in.Binding = &cachev1alpha1.BindingSpec{SecretName: "s"}, &Binding{Reason: cachev1alpha1.ReasonBindingForbidden, Message: huge}
-	in.Progress, in.Waits = map[types.UID]contract.Progress{}, map[types.UID]show.Wait{}
+	in.Progress, in.Waits = map[types.UID]contract.Progress{}, map[types.UID]claims.Wait{}
 	for i := range int32(511) {
 		phase := []claims.DrainPhase{claims.Waiting, claims.Waiting, claims.Waiting, claims.Waiting, claims.Failed, claims.Draining, claims.Held}[i%7]
 		in.leaving(511-i, phase, huge, huge)
 		in.toMove(i, plan.MoveRuns, huge, huge)
-		in.Waits[in.Plan.Moves[i].Claim.UID] = show.Wait{Reason: huge, Message: huge}
+		in.Waits[in.Plan.Moves[i].Claim.UID] = claims.Wait{Reason: huge, Message: huge}
 		in.Progress[in.Plan.Drains[i].Claim.UID] = contract.Progress{Phase: contract.PhaseAdding, Message: huge}
 		in.Plan.SmallClaims = append(in.Plan.SmallClaims, action.ClaimRef{Name: huge})
 		in.Pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{
@@ -61,16 +60,16 @@ func TestStatusIsBoundedWhateverIsObserved(t *testing.T) {
 	}
 	s := compute(t, in)
 	for _, c := range s.Conditions {
-		if len(c.Message) > show.MaxMessage || !utf8.ValidString(c.Message) {
+		if len(c.Message) > claims.MaxMessage || !utf8.ValidString(c.Message) {
 			t.Errorf("the message of %s has %d bytes", c.Type, len(c.Message))
 		}
 	}
 	for _, d := range s.Drains {
-		if len(d.Message) > show.MaxMessage || len(d.Reason) > show.MaxReason {
+		if len(d.Message) > claims.MaxMessage || len(d.Reason) > claims.MaxReason {
 			t.Errorf("drain of %s: reason of %d, message of %d bytes", d.Claim, len(d.Reason), len(d.Message))
 		}
 	}
-	if len(s.Drains) != show.MostDrains || s.Draining != 511 || len(s.Nodes) != maxNodes || s.Size != 600 {
+	if len(s.Drains) != claims.MostDrains || s.Draining != 511 || len(s.Nodes) != maxNodes || s.Size != 600 {
 		t.Errorf("%d drains listed of %d, %d nodes of %d", len(s.Drains), s.Draining, len(s.Nodes), s.Size)
 	}
 	if b, err := json.Marshal(s); err != nil || len(b) > 96<<10 {
@@ -91,7 +90,7 @@ func TestTheDrainsThatAreListedAreThoseThatMatter(t *testing.T) {
 		got = append(got, d.Ordinal)
 	}
 	var want []int32
-	for i := range int32(show.MostDrains - 3) {
+	for i := range int32(claims.MostDrains - 3) {
 		want = append(want, 100-i)
 	}
 	if diff := cmp.Diff(append(want, 3, 2, 1), got); diff != "" {

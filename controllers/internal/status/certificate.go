@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // Certificate is what a pod reports about the certificate that it serves with.
@@ -62,7 +62,7 @@ func certificateTrouble(in *Input, w *waits) *trouble {
 	for _, c := range in.Certificates {
 		if c.Trouble != "" {
 			return troublef(cachev1alpha1.ReasonCertificateInvalid, "pod %s can't use the certificate in its Secret, and goes on with the one that it has: %s",
-				c.Pod, show.Printable(c.Trouble, show.MaxMessage/2))
+				c.Pod, claims.Printable(c.Trouble, claims.MaxMessage/2))
 		}
 	}
 	if was := saidOfCertificate(in); was != nil && (was.Reason == cachev1alpha1.ReasonCertificateExpired || was.Reason == cachev1alpha1.ReasonCertificateInvalid) {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 func certified(all ...Certificate) *Input {
@@ -40,7 +40,7 @@ func TestStatusSaysHowTheCertificateStands(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := Compute(test.in)
 			c := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionCertificateValid)
-			if reasonOf(c) != test.reason || c != nil && c.Status != test.status || !strings.Contains(messageOf(c), test.says) || len(messageOf(c)) > show.MaxMessage {
+			if reasonOf(c) != test.reason || c != nil && c.Status != test.status || !strings.Contains(messageOf(c), test.says) || len(messageOf(c)) > claims.MaxMessage {
 				t.Errorf("got %+v", c)
 			}
 			if d := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionDegraded); d.Reason != test.degraded {

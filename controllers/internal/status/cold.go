@@ -8,7 +8,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -23,13 +23,13 @@ func startedCold(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Adv
 		switch c := coldStart(&in.Pods[i]); {
 		case c == nil:
 		case c.SaveOutdated && c.SaveError != "":
-			cold = append(cold, fmt.Sprintf("%s (its last pod could not save: %s)", name, show.Bound(c.SaveError, maxWords)))
+			cold = append(cold, fmt.Sprintf("%s (its last pod could not save: %s)", name, claims.Bound(c.SaveError, maxWords)))
 		case c.SaveOutdated:
 			cold = append(cold, fmt.Sprintf("%s (its last pod was lost without a save)", name))
 		case c.SaveIncomplete != "":
-			cold = append(cold, fmt.Sprintf("%s (it has only a part of its items: %s)", name, show.Bound(c.SaveIncomplete, maxWords)))
+			cold = append(cold, fmt.Sprintf("%s (it has only a part of its items: %s)", name, claims.Bound(c.SaveIncomplete, maxWords)))
 		case c.Unreadable != "":
-			cold = append(cold, fmt.Sprintf("%s (nothing of its file can be read: %s)", name, show.Bound(c.Unreadable, maxWords)))
+			cold = append(cold, fmt.Sprintf("%s (nothing of its file can be read: %s)", name, claims.Bound(c.Unreadable, maxWords)))
 		default:
 			cold = append(cold, fmt.Sprintf("%s (needs %d MiB, has %d MiB)", name, c.NeedBytes>>20, c.FreeBytes>>20))
 			room = "; if a volume had no room for a second warm file, make storage.size more than twice memory"

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,7 +56,7 @@ func condition(kind string, value bool, reason, format string, args ...any) meta
 	if value {
 		status = metav1.ConditionTrue
 	}
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: show.BoundMessage(fmt.Sprintf(format, args...))}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: claims.BoundMessage(fmt.Sprintf(format, args...))}
 }
 
 func available(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
@@ -141,7 +140,7 @@ func wayOut(in *Input) string {
 		return fmt.Sprintf("claim %s: %s", d.Claim.Name, d.Message) // waiting for another attempt would not help
 	}
 	return fmt.Sprintf("the drain of claim %s failed (%s): see the drainer's log, then annotate the claim with "+
-		"cache.example.com/drain=retry, or =skip to give its items up", d.Claim.Name, show.Bound(d.Reason, show.MaxReason))
+		"cache.example.com/drain=retry, or =skip to give its items up", d.Claim.Name, claims.Bound(d.Reason, claims.MaxReason))
 }
 
 // stuck tells whether the claim that blocks the size needs a person.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -84,7 +83,7 @@ func membersTrouble(in *Input, w *waits) *trouble {
 	}
 	first, n := troubled(in, w)
 	if n > 1 {
-		first.message = fmt.Sprintf("%s (and %d more pods)", show.Bound(first.message, show.MaxMessage-32), n-1)
+		first.message = fmt.Sprintf("%s (and %d more pods)", claims.Bound(first.message, claims.MaxMessage-32), n-1)
 	}
 	return first
 }
@@ -108,7 +107,7 @@ func podNotCreated(in *Input) *trouble {
 // refusing returns the trouble if the operator has refused a step for so long that a stale cache
 // can't be the cause.
 func refusing(in *Input, w *waits) *trouble {
-	if r := in.Refused; r != nil && w.past(r.Since.Add(show.StuckAfter)) {
+	if r := in.Refused; r != nil && w.past(r.Since.Add(claims.StuckAfter)) {
 		return troublef(cachev1alpha1.ReasonStepRefused, "since %s: %s", clock(r.Since), r.Why)
 	}
 	return nil
@@ -168,7 +167,7 @@ func contended(in *Input) *trouble {
 	if in.OtherOperator == "" {
 		return nil
 	}
-	return &trouble{cachev1alpha1.ReasonOtherOperator, show.Contended("Memcached", in.OtherOperator, in.Cluster.Annotations[cachev1alpha1.AnnotationOperator])}
+	return &trouble{cachev1alpha1.ReasonOtherOperator, claims.Contended("Memcached", in.OtherOperator, in.Cluster.Annotations[cachev1alpha1.AnnotationOperator])}
 }
 
 // Kept is a deleted object that another owner's finalizer keeps.
@@ -181,7 +180,7 @@ type Kept struct {
 // end.
 func keptByOthers(in *Input, w *waits) *trouble {
 	for _, k := range in.Kept {
-		if w.past(k.Since.Add(show.StuckAfter)) {
+		if w.past(k.Since.Add(claims.StuckAfter)) {
 			return troublef(cachev1alpha1.ReasonKeptByFinalizer, "%s %s was deleted at %s, and the finalizer %s of another owner keeps it: ask that owner to remove the finalizer, or remove it yourself",
 				k.Kind, k.Name, clock(k.Since), k.Finalizer)
 		}
@@ -194,7 +193,7 @@ func keptByOthers(in *Input, w *waits) *trouble {
 func drainersLinger(in *Input, w *waits) *trouble {
 	for i := range in.Drainers {
 		if pod := &in.Drainers[i]; pod.DeletionTimestamp != nil {
-			if t := lingers(pod, show.DrainerEnds(pod, DrainerGrace(in.Cluster)), cachev1alpha1.ReasonDrainerDoesNotEnd, w); t != nil {
+			if t := lingers(pod, claims.DrainerEnds(pod, DrainerGrace(in.Cluster)), cachev1alpha1.ReasonDrainerDoesNotEnd, w); t != nil {
 				return t
 			}
 		}
@@ -266,7 +265,7 @@ func moveStuck(in *Input, w *waits) *trouble {
 		wait, waits := in.Waits[p.Claim.UID]
 		if progress := in.Progress[p.Claim.UID]; !waits && progress.Message != "" {
 			since := in.Now.Add(-time.Duration(progress.WaitingSeconds * float64(time.Second)))
-			wait, waits = show.Wait{Reason: cachev1alpha1.ReasonSurvivorUnreachable, Message: progress.Message, Since: since}, true
+			wait, waits = claims.Wait{Reason: cachev1alpha1.ReasonSurvivorUnreachable, Message: progress.Message, Since: since}, true
 			if progress.SourceSilent {
 				wait.Reason = cachev1alpha1.ReasonSourceUnreachable
 			}
@@ -286,7 +285,7 @@ func patience(reason string) time.Duration {
 		return 0
 	case string(corev1.PodReasonUnschedulable), cachev1alpha1.ReasonRetrying, cachev1alpha1.ReasonJobSuspended, cachev1alpha1.ReasonNoPodYet,
 		cachev1alpha1.ReasonSurvivorUnreachable, cachev1alpha1.ReasonSourceUnreachable:
-		return show.StuckAfter
+		return claims.StuckAfter
 	}
 	if waitingReason(reason) != "" {
 		return 0

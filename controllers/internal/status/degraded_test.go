@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +39,7 @@ func running(since time.Duration) corev1.ContainerState {
 // begins with a new pod. Otherwise the alert would never fire.
 func TestAttemptsThatEndForASurvivorAreOneWait(t *testing.T) {
 	in := input(2).leaving(2, claims.Draining, "", "")
-	in.Waits = map[types.UID]show.Wait{"uid-2": {Reason: "ContainerCreating"}}
+	in.Waits = map[types.UID]claims.Wait{"uid-2": {Reason: "ContainerCreating"}}
 	began := now.Add(-2 * time.Minute)
 	in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{
 		Claim: "data-cache-2", Phase: cachev1alpha1.DrainAdding, Reason: cachev1alpha1.ReasonSurvivorUnreachable, Since: &metav1.Time{Time: began},
@@ -107,7 +106,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 	}
 	drainWaits := func(reason string, since time.Duration) *Input {
 		in := input(2).leaving(2, claims.Draining, "", "")
-		in.Waits = map[types.UID]show.Wait{"uid-2": {Reason: reason, Message: "its words"}}
+		in.Waits = map[types.UID]claims.Wait{"uid-2": {Reason: reason, Message: "its words"}}
 		in.Cluster.Status.Drains = []cachev1alpha1.DrainStatus{{
 			Claim: "data-cache-2", Phase: cachev1alpha1.DrainStarting, Reason: reason, Since: ptr.To(ago(since)),
 		}}
@@ -115,7 +114,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 	}
 	moveWaits := func(reason string, since time.Duration) *Input {
 		in := input(2).toMove(0, plan.MoveRuns, "", "")
-		in.Waits = map[types.UID]show.Wait{in.Plan.Moves[0].Claim.UID: {Reason: reason, Message: "its words", Since: now.Add(-since)}}
+		in.Waits = map[types.UID]claims.Wait{in.Plan.Moves[0].Claim.UID: {Reason: reason, Message: "its words", Since: now.Add(-since)}}
 		return in
 	}
 	replicaFailure := func(in *Input) {

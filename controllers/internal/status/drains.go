@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,16 +16,16 @@ import (
 )
 
 // progressOf is what the claim's drainer says; nil if it isn't known.
-func progressOf(in *Input, d *claims.DrainState) (*contract.Progress, *show.Progress) {
+func progressOf(in *Input, d *claims.DrainState) (*contract.Progress, *claims.Progress) {
 	p, ok := in.Progress[d.Claim.UID]
 	if !ok {
 		return &p, nil
 	}
-	return &p, &show.Progress{Reason: cachev1alpha1.ReasonSurvivorUnreachable, Message: p.Message}
+	return &p, &claims.Progress{Reason: cachev1alpha1.ReasonSurvivorUnreachable, Message: p.Message}
 }
 
 // followLeaving says what a leaving member that still runs waits for.
-func followLeaving(in *Input, d *claims.DrainState, s *show.Row) {
+func followLeaving(in *Input, d *claims.DrainState, s *claims.Row) {
 	p, ok := in.Progress[d.Claim.UID]
 	switch wait, waits := in.Waits[d.Claim.UID]; {
 	case s.Reason != "":

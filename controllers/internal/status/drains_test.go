@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,7 +58,7 @@ func TestADrainThatHasNoDrainerAtWorkSaysWhy(t *testing.T) {
 	in := input(2).leaving(2, claims.Draining, "", "").with(progress(contract.Progress{Phase: contract.PhaseAdding, BytesTotal: 10}))
 	in.Cluster.Status = compute(t, in)
 	in.Progress = nil
-	in.Waits = map[types.UID]show.Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
+	in.Waits = map[types.UID]claims.Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
 	got := compute(t, in).Drains[0]
 	want := []any{cachev1alpha1.DrainStarting, "Unschedulable", "0/1 nodes are available", int64(0)}
 	if diff := cmp.Diff(want, []any{got.Phase, got.Reason, got.Message, got.BytesTotal}); diff != "" {
@@ -88,7 +87,7 @@ func TestALeavingMemberTellsWhoStillCallsIt(t *testing.T) {
 		"items are moved":        {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseAdding, "" }), alone, "", ""},
 		"a survivor is silent":   {changed(func(p *contract.Progress) { p.Phase, p.Message = contract.PhaseAdding, "waiting for cache-0" }), alone, cachev1alpha1.ReasonSurvivorUnreachable, "waiting for cache-0"},
 		"its mover has no node": {&settling, func(in *Input) {
-			in.Waits = map[types.UID]show.Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
+			in.Waits = map[types.UID]claims.Wait{"uid-2": {Reason: "Unschedulable", Message: "0/1 nodes are available"}}
 		}, "Unschedulable", "0/1 nodes are available"},
 		"others leave with it": {&settling, func(in *Input) {
 			in.Plan.Drains[0].Reason, in.Plan.Drains[0].Message = claims.InTurn, "it leaves together with the others"

@@ -12,7 +12,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -56,7 +56,7 @@ func podTrouble(cluster *cachev1alpha1.Memcached, pod *corev1.Pod, w *waits) *tr
 		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
 			continue
 		}
-		if since := later(c.LastTransitionTime.Time, pod.CreationTimestamp.Time); w.past(since.Add(show.StuckAfter)) {
+		if since := later(c.LastTransitionTime.Time, pod.CreationTimestamp.Time); w.past(since.Add(claims.StuckAfter)) {
 			return &trouble{cachev1alpha1.ReasonUnschedulable, fmt.Sprintf("pod %s has no node since %s: %s", pod.Name, clock(since), c.Message)}
 		}
 		return nil
@@ -82,10 +82,10 @@ func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // lingers returns the trouble if the kubelet does not end the pod, usually because its node is
 // down.
 func lingers(pod *corev1.Pod, ends time.Time, reason string, w *waits) *trouble {
-	if !w.past(ends.Add(show.StuckAfter)) {
+	if !w.past(ends.Add(claims.StuckAfter)) {
 		return nil
 	}
-	return &trouble{reason, show.DoesNotEnd(pod, ends)}
+	return &trouble{reason, claims.DoesNotEnd(pod, ends)}
 }
 
 // DrainerGrace is the grace period of a drainer's pod by the spec, in seconds; 0 if it has none.
@@ -111,7 +111,7 @@ func containerTrouble(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatu
 	last := c.LastTerminationState.Terminated
 	if running := c.State.Running; running != nil && last != nil {
 		// The container has recovered when it has run a minute longer than last time.
-		if back := running.StartedAt.Add(min(ran(last)+show.StuckAfter, resetAfter)); loops(c, last) && !w.past(back) {
+		if back := running.StartedAt.Add(min(ran(last)+claims.StuckAfter, resetAfter)); loops(c, last) && !w.past(back) {
 			return looping(cluster, c, last, false)
 		}
 	}
@@ -163,16 +163,16 @@ func settingFor(cluster *cachev1alpha1.Memcached, container string, ended *corev
 	if ended == nil {
 		return ""
 	}
-	if ended.Reason == show.OOMKilled {
+	if ended.Reason == claims.OOMKilled {
 		switch spec := &cluster.Spec; {
 		case container == build.ContainerMemcached:
-			return show.MoreMemory(spec.Resources.Limits, "spec.resources") + ", or lower spec.memory"
+			return claims.MoreMemory(spec.Resources.Limits, "spec.resources") + ", or lower spec.memory"
 		case container == build.ContainerInstall:
-			return show.MoreMemory(spec.Resources.Limits, "spec.resources")
+			return claims.MoreMemory(spec.Resources.Limits, "spec.resources")
 		case container == build.ContainerExporter && spec.Exporter != nil:
-			return show.MoreMemory(spec.Exporter.Resources.Limits, "spec.exporter.resources")
+			return claims.MoreMemory(spec.Exporter.Resources.Limits, "spec.exporter.resources")
 		case container == build.ContainerRouter && spec.Router != nil:
-			return show.MoreMemory(spec.Router.Resources.Limits, "spec.router.resources")
+			return claims.MoreMemory(spec.Router.Resources.Limits, "spec.router.resources")
 		}
 	}
 	if container != build.ContainerMemcached {
@@ -211,7 +211,7 @@ func lastWords(ended *corev1.ContainerStateTerminated) string {
 // ownWords is the end of the container's last output, on one line.
 func ownWords(message string) string {
 	if why := contract.ParseRefusal(message); why != nil {
-		return show.Bound(why.Message, maxWords)
+		return claims.Bound(why.Message, maxWords)
 	}
 	if strings.HasPrefix(message, "{") {
 		return "" // a cold start, which status.advice tells
@@ -220,13 +220,13 @@ func ownWords(message string) string {
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
-	return show.Tail(strings.Join(lines[max(0, len(lines)-3):], "; "), maxWords)
+	return claims.Tail(strings.Join(lines[max(0, len(lines)-3):], "; "), maxWords)
 }
 
 // slow returns the trouble of a member that has not been ready for long, without a reported cause.
 func slow(in *Input, w *waits) *trouble {
 	for _, pod := range byOrdinal(in) {
-		if !lives(pod) || show.PodReady(pod) {
+		if !lives(pod) || claims.PodReady(pod) {
 			continue
 		}
 		since := pod.CreationTimestamp.Time
@@ -253,7 +253,7 @@ func notReady(in *Input) string {
 			ordinal, _ := build.PodOrdinal(in.Cluster.Name, pod.Name)
 			wanted = ordinal < *in.Cluster.Spec.Size
 		}
-		if wanted && (!lives(pod) || !show.PodReady(pod)) {
+		if wanted && (!lives(pod) || !claims.PodReady(pod)) {
 			names = append(names, pod.Name)
 		}
 	}

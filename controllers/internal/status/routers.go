@@ -11,7 +11,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // RouterBehind is a router that has not acknowledged the table, since when, and why; Why is empty
@@ -75,7 +75,7 @@ func routersReady(in *Input, w *waits) *metav1.Condition {
 		return not("routers are being replaced or stopped: %d exist, %d are of the new specification, %d are wanted%s", s.Replicas, s.UpdatedReplicas, wanted, why)
 	}
 	for _, b := range in.RoutersBehind {
-		if b.Why != "" && w.past(b.Since.Add(show.StuckAfter)) {
+		if b.Why != "" && w.past(b.Since.Add(claims.StuckAfter)) {
 			return not("since %s, router %s has not followed the clients' list: %s", clock(b.Since), b.Pod, b.Why)
 		}
 	}

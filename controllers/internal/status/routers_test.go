@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // RoutersReady names the trouble, and Ready is false then.
@@ -42,8 +42,8 @@ func TestRoutersReadySaysWhatIsTheMatter(t *testing.T) {
 		"the Deployment is not seen":  {ptr.To[int32](2), &appsv1.DeploymentStatus{ObservedGeneration: -1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "routers are being replaced or stopped: 2 exist, 2 are of the new specification, 2 are wanted", 0},
 		"one crashes, in its words":   {ptr.To[int32](1), &appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1}, []corev1.Pod{crashes}, "0 of 1 routers are ready: pod cache-router-a, container router: ", 0},
 		"no pod, in Kubernetes' word": {ptr.To[int32](1), &appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: "True", Message: "exceeded quota"}}}, nil, "0 of 1 routers are ready: exceeded quota", 0},
-		"one is behind for long":      {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "since 1", 2 * show.StuckAfter},
-		"one is behind":               {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "", show.StuckAfter / 2},
+		"one is behind for long":      {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "since 1", 2 * claims.StuckAfter},
+		"one is behind":               {ptr.To[int32](2), &appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}, nil, "", claims.StuckAfter / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := input(3).with(func(in *Input) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -68,7 +67,7 @@ type Input struct {
 	JobStarted map[types.UID]metav1.Time
 	// Waits says why the drainer of an active Job is not at work, by the UID of the
 	// claim.
-	Waits map[types.UID]show.Wait
+	Waits map[types.UID]claims.Wait
 	// Err is the error of this reconcile; nil if it succeeded.
 	Err error
 	// Refused is a step that was refused, and since when; nil if none was.
@@ -126,7 +125,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	setConditions(in, &s, conditions(in, &s, &w))
 	in.again = w.next
 	s.Phase = phase(in, &s)
-	s.Drains = show.Shown(s.Drains, RowOf)
+	s.Drains = claims.Shown(s.Drains, RowOf)
 	return s
 }
 
@@ -140,7 +139,7 @@ func members(in *Input, s *cachev1alpha1.MemcachedStatus) {
 		if len(s.Nodes) < maxNodes {
 			s.Nodes = append(s.Nodes, pod.Name)
 		}
-		if show.PodReady(pod) {
+		if claims.PodReady(pod) {
 			s.ReadySize++
 		}
 	}
@@ -149,7 +148,7 @@ func members(in *Input, s *cachev1alpha1.MemcachedStatus) {
 
 // drains returns an entry for every claim that is to be drained.
 func drains(in *Input) []cachev1alpha1.DrainStatus {
-	rows := show.Rows{Now: in.Now, Marked: in.Marked, Started: in.JobStarted, Waits: in.Waits, Member: in.member}
+	rows := claims.Rows{Now: in.Now, Marked: in.Marked, Started: in.JobStarted, Waits: in.Waits, Member: in.member}
 	for i := range in.Cluster.Status.Drains {
 		rows.Before = append(rows.Before, RowOf(&in.Cluster.Status.Drains[i]))
 	}
@@ -180,8 +179,8 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 }
 
 // RowOf is what package show knows of a drain.
-func RowOf(s *cachev1alpha1.DrainStatus) show.Row {
-	return show.Row{
+func RowOf(s *cachev1alpha1.DrainStatus) claims.Row {
+	return claims.Row{
 		Claim: s.Claim, Ordinal: s.Ordinal, Phase: s.Phase, Reason: s.Reason, Message: s.Message,
 		Since: s.Since, LeavingSince: s.LeavingSince, StartedAt: s.StartedAt,
 	}
@@ -247,7 +246,7 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.DrainReceipt {
 	for i := range in.Plan.Drains {
 		if d := &in.Plan.Drains[i]; d.Phase == claims.Releasing {
-			last = show.Last(last, drained(in, d), func(r *cachev1alpha1.DrainReceipt) (claim, result string) { return r.ClaimUID, r.Result })
+			last = claims.AddLast(last, drained(in, d), func(r *cachev1alpha1.DrainReceipt) (claim, result string) { return r.ClaimUID, r.Result })
 		}
 	}
 	return last

@@ -12,7 +12,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 )
 
 // Other software injects containers beside the drainer, such as a mesh's proxy or a log shipper.
@@ -124,7 +123,7 @@ func initFailed(pods []corev1.Pod, job *batchv1.Job) (why string) {
 			}
 			last, why = ended.FinishedAt, fmt.Sprintf("init container %s of pod %s ended with exit code %d", c.Name, pod.Name, ended.ExitCode)
 			if ended.Message != "" {
-				why += ": " + show.Printable(ended.Message, maxInitWords)
+				why += ": " + claims.Printable(ended.Message, maxInitWords)
 			}
 		}
 	}

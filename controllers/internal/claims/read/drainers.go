@@ -12,25 +12,24 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
 )
 
 // Waits tells why the active Job has no drainer at work: its pod waits, or the last pod failed and the
 // next one is not created yet.
-func (o *Owner) Waits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (show.Wait, bool) {
+func (o *Owner) Waits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (claims.Wait, bool) {
 	last := o.lastAttempt(job, pods)
 	for i := range pods {
 		pod := &pods[i]
 		if !metav1.IsControlledBy(pod, job) {
 			continue
 		}
-		if wait, lingers := show.DrainerDoesNotEnd(pod, o.Grace, now); lingers && !DrainerEnded(pod) {
+		if wait, lingers := claims.DrainerDoesNotEnd(pod, o.Grace, now); lingers && !DrainerEnded(pod) {
 			return wait, true
 		}
 		switch ended := Drainer(pod).Terminated; {
 		case DrainerRuns(pod), ended != nil && ended.ExitCode == 0:
-			return show.Wait{}, false
+			return claims.Wait{}, false
 		case ended == nil && !PodEnded(pod):
 			if pod.DeletionTimestamp != nil {
 				continue
@@ -46,27 +45,27 @@ func (o *Owner) Waits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (show.
 		return wait, true
 	}
 	switch created := job.CreationTimestamp.Time; {
-	case last == "" && now.Before(created.Add(show.StuckAfter)):
-		return show.Wait{}, false // the Job was just created
+	case last == "" && now.Before(created.Add(claims.StuckAfter)):
+		return claims.Wait{}, false // the Job was just created
 	case last == "":
-		return show.Wait{
+		return claims.Wait{
 			Reason: cachev1alpha1.ReasonNoPodYet, Message: fmt.Sprintf("Job %s has no pod yet, since %s", job.Name, created.UTC().Format(time.RFC3339)), Since: created,
 		}, true
 	}
-	return show.Wait{Reason: cachev1alpha1.ReasonRetrying, Message: last, Since: job.CreationTimestamp.Time}, true
+	return claims.Wait{Reason: cachev1alpha1.ReasonRetrying, Message: last, Since: job.CreationTimestamp.Time}, true
 }
 
 // jobSuspended tells whether a queue or a person has suspended the Job, so that its controller
 // creates no pod.
-func jobSuspended(job *batchv1.Job) (show.Wait, bool) {
+func jobSuspended(job *batchv1.Job) (claims.Wait, bool) {
 	for _, c := range job.Status.Conditions {
 		if c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue {
-			return show.Wait{
+			return claims.Wait{
 				Reason: cachev1alpha1.ReasonJobSuspended, Message: fmt.Sprintf("Job %s is suspended: %s", job.Name, cmp.Or(c.Message, c.Reason)), Since: c.LastTransitionTime.Time,
 			}, true
 		}
 	}
-	return show.Wait{}, false
+	return claims.Wait{}, false
 }
 
 // SlowStart is how long a drainer's pod may take to start before status names the node that has not
@@ -75,17 +74,17 @@ const SlowStart = 10 * time.Second
 
 // podWaits tells why a pod doesn't run yet and since when, in the scheduler's or the kubelet's
 // words. A node that doesn't answer reports nothing.
-func podWaits(pod *corev1.Pod, now time.Time) show.Wait {
+func podWaits(pod *corev1.Pod, now time.Time) claims.Wait {
 	since := pod.CreationTimestamp.UTC().Format(time.RFC3339)
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return show.Wait{
+			return claims.Wait{
 				Reason: c.Reason, Message: fmt.Sprintf("the drainer has been waiting for a node since %s: %s", since, c.Message),
 				Since: pod.CreationTimestamp.Time,
 			}
 		}
 	}
-	wait := show.Wait{Since: pod.CreationTimestamp.Time}
+	wait := claims.Wait{Since: pod.CreationTimestamp.Time}
 	states := []corev1.ContainerState{Drainer(pod)} // the drainer starts after the init containers
 	for _, c := range pod.Status.InitContainerStatuses {
 		states = append(states, c.State)
@@ -122,7 +121,7 @@ func (o *Owner) lastAttempt(job *batchv1.Job, pods []corev1.Pod) string {
 		if r, err := o.receipt(job, ended); err == nil && r.Reason != "" {
 			why = fmt.Sprintf("%s: %s", r.Reason, r.Message)
 		}
-		if ended.Reason == show.OOMKilled {
+		if ended.Reason == claims.OOMKilled {
 			why = fmt.Sprintf("%s, %s%s", ended.Reason, why, o.MoreMemory)
 		}
 	}
@@ -171,8 +170,8 @@ func DrainerStarts(pods []corev1.Pod, now time.Time) time.Duration {
 
 // DrainerWaits tells why the drainers of active Jobs are not at work, by the claim's UID. refused has
 // the pods that the API server refuses to create, by the claim's UID.
-func (o *Owner) DrainerWaits(jobs *Jobs, refused map[types.UID]show.Wait, now time.Time) map[types.UID]show.Wait {
-	waits := map[types.UID]show.Wait{}
+func (o *Owner) DrainerWaits(jobs *Jobs, refused map[types.UID]claims.Wait, now time.Time) map[types.UID]claims.Wait {
+	waits := map[types.UID]claims.Wait{}
 	for _, job := range jobs.Active() {
 		wait, ok := o.Waits(job, jobs.Pods, now)
 		if why, lacks := refused[identity.ClaimUID(job)]; lacks {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"example.com/memcached-operator/controllers/internal/claims/show"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
@@ -157,7 +157,7 @@ func lastFailure(events []corev1.Event, since time.Time) string {
 			why, since = strings.ToValidUTF8(e.Message, ""), at
 		}
 	}
-	return show.BoundMessage(why)
+	return claims.BoundMessage(why)
 }
 
 func later(a, b time.Time) time.Time {

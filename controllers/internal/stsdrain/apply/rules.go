@@ -14,7 +14,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
 )
@@ -168,7 +167,7 @@ func (r *run) Aside(action.CreateAside, *corev1.PersistentVolumeClaim) (labels, 
 
 // Drained is what the drainer has said.
 func (r *run) Drained(receipt *action.Receipt) string {
-	return show.BoundMessage("drained: " + cmp.Or(receipt.Message, "exit code 0"))
+	return claims.BoundMessage("drained: " + cmp.Or(receipt.Message, "exit code 0"))
 }
 
 // Event records an event about a claim, after a write.

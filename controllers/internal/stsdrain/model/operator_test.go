@@ -17,7 +17,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/apply"
@@ -83,7 +82,7 @@ func (m *model) reconcile(from *state, f fault, check func(before, after *state)
 	done, err := applier.Apply(quiet, seen, &p, in.Drain.TemplateRefused)
 	r.writes, r.err, r.plan = s.writes, err, &p
 	is := status.Compute(&status.Input{
-		Drain: d, Observed: &in, Plan: &p, Rows: show.Rows{Now: now, Marked: done.Marked, Started: seen.Started(), Waits: seen.Waits, Member: seen.Member},
+		Drain: d, Observed: &in, Plan: &p, Rows: claims.Rows{Now: now, Marked: done.Marked, Started: seen.Started(), Waits: seen.Waits, Member: seen.Member},
 	})
 	r.status = &is
 	if s.dead {

@@ -27,7 +27,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
@@ -88,7 +87,7 @@ type State struct {
 	Jobs    *read.Jobs
 	// Progress is what drainers have counted, Waits why others are not at work, by the claim's UID.
 	Progress    map[types.UID]Progress
-	Waits       map[types.UID]show.Wait
+	Waits       map[types.UID]claims.Wait
 	Obstructed  map[types.UID]claims.Obstruction
 	Terminating bool
 	Woken       []int32
@@ -185,10 +184,10 @@ func (r *Reader) drainers(ctx context.Context, s *State) {
 		}
 	}
 	reasons, again := r.NotCreated.Why(ctx, r.Live, key, owners, s.Now)
-	refused := map[types.UID]show.Wait{}
+	refused := map[types.UID]claims.Wait{}
 	for _, owner := range owners {
 		if why := reasons[owner.UID]; why.Why != "" {
-			refused[of[owner.UID]] = show.Wait{
+			refused[of[owner.UID]] = claims.Wait{
 				Reason: cachev1alpha1.ReasonPodNotCreated, Message: fmt.Sprintf("Job %s can't create its pod: %s", owner.Name, why.Why), Since: why.Since,
 			}
 		}
@@ -268,7 +267,7 @@ func Ordinals(name string, set *appsv1.StatefulSet, pods []*corev1.Pod) (exist, 
 		if member && !slices.Contains(exist, ordinal) {
 			exist = append(exist, ordinal)
 		}
-		if member && pod.DeletionTimestamp == nil && show.PodReady(pod) && (set == nil || metav1.IsControlledBy(pod, set)) {
+		if member && pod.DeletionTimestamp == nil && claims.PodReady(pod) && (set == nil || metav1.IsControlledBy(pod, set)) {
 			ready = append(ready, ordinal)
 		}
 		for i := range pod.Spec.Volumes {

@@ -15,7 +15,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 )
 
@@ -24,7 +23,7 @@ type Input struct {
 	Drain    *cachev1alpha1.StatefulSetDrain
 	Observed *stsdrain.Observed
 	Plan     *stsdrain.Plan
-	Rows     show.Rows
+	Rows     claims.Rows
 	// Progress is what drainers have counted, by the claim's UID.
 	Progress map[types.UID]Count
 	// OtherOperator is another installation of the operator that watches the namespace; empty if there is none.
@@ -53,7 +52,7 @@ func Compute(in *Input) cachev1alpha1.StatefulSetDrainStatus {
 		in.Rows.Before = append(in.Rows.Before, RowOf(&before.Drains[i]))
 	}
 	in.drains(&s)
-	for _, ref := range p.LeftOver[:min(len(p.LeftOver), show.MostDrains)] {
+	for _, ref := range p.LeftOver[:min(len(p.LeftOver), claims.MostDrains)] {
 		s.LeftOver = append(s.LeftOver, ref.Name)
 	}
 	in.conditions(&s)
@@ -61,8 +60,8 @@ func Compute(in *Input) cachev1alpha1.StatefulSetDrainStatus {
 }
 
 // RowOf is what all rows of drains have in common.
-func RowOf(d *cachev1alpha1.MemberDrain) show.Row {
-	row := show.Row{
+func RowOf(d *cachev1alpha1.MemberDrain) claims.Row {
+	row := claims.Row{
 		Ordinal: d.Ordinal, Phase: d.Phase, Reason: d.Reason, Message: d.Message, Since: d.Since, LeavingSince: d.LeavingSince, StartedAt: d.StartedAt,
 	}
 	if len(d.Claims) > 0 {
@@ -80,9 +79,9 @@ func (in *Input) drains(s *cachev1alpha1.StatefulSetDrainStatus) {
 	for i := range in.Plan.Drains {
 		d := &in.Plan.Drains[i]
 		count, counts := in.Progress[d.Claim.UID]
-		var progress *show.Progress
+		var progress *claims.Progress
 		if counts {
-			progress = &show.Progress{}
+			progress = &claims.Progress{}
 		}
 		row := in.Rows.Row(d, progress)
 		names := in.names(&d.Claim)
@@ -106,7 +105,7 @@ func (in *Input) drains(s *cachev1alpha1.StatefulSetDrainStatus) {
 			in.ended(s, d, names)
 		}
 	}
-	s.Drains = show.Shown(s.Drains, RowOf)
+	s.Drains = claims.Shown(s.Drains, RowOf)
 	if total > 0 {
 		s.Progress = fmt.Sprintf("%d%%", done*100/total)
 	}
@@ -141,12 +140,12 @@ func (in *Input) names(c *claims.Claim) []string {
 func (in *Input) ended(s *cachev1alpha1.StatefulSetDrainStatus, d *claims.DrainState, names []string) {
 	next := cachev1alpha1.MemberDrained{Ordinal: d.Claim.Ordinal, Claims: names, Result: string(d.Why), EndedAt: metav1.Time{Time: in.Rows.Now}}
 	if d.Claim.Receipt != nil {
-		next.Message = show.Bound(d.Claim.Receipt.Message, maxMessage)
+		next.Message = claims.Bound(d.Claim.Receipt.Message, maxMessage)
 	}
 	if at, told := d.Claim.LeavingAt(); told {
 		next.Duration = &metav1.Duration{Duration: max(0, in.Rows.Now.Sub(at).Truncate(time.Second))}
 	}
-	s.LastDrains = show.Last(s.LastDrains, next, func(d *cachev1alpha1.MemberDrained) (claim, result string) {
+	s.LastDrains = claims.AddLast(s.LastDrains, next, func(d *cachev1alpha1.MemberDrained) (claim, result string) {
 		if len(d.Claims) > 0 {
 			claim = d.Claims[0]
 		}
@@ -165,7 +164,7 @@ func (in *Input) conditions(s *cachev1alpha1.StatefulSetDrainStatus) {
 			status = metav1.ConditionTrue
 		}
 		c := metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: show.BoundMessage(message), ObservedGeneration: in.Drain.Generation,
+			Type: kind, Status: status, Reason: reason, Message: claims.BoundMessage(message), ObservedGeneration: in.Drain.Generation,
 			LastTransitionTime: metav1.Time{Time: in.Rows.Now},
 		}
 		meta.SetStatusCondition(&s.Conditions, c)
@@ -219,7 +218,7 @@ func (in *Input) degraded(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	case p.Stalled != "":
 		return trouble{cachev1alpha1.ReasonMembersNotReady, p.Stalled}
 	case in.OtherOperator != "":
-		return trouble{cachev1alpha1.ReasonOtherOperator, show.Contended("StatefulSetDrain", in.OtherOperator, in.Drain.Annotations[cachev1alpha1.AnnotationOperator])}
+		return trouble{cachev1alpha1.ReasonOtherOperator, claims.Contended("StatefulSetDrain", in.OtherOperator, in.Drain.Annotations[cachev1alpha1.AnnotationOperator])}
 	}
 	for i := range s.Drains {
 		if d := &s.Drains[i]; d.Phase == cachev1alpha1.DrainHeld {
@@ -252,7 +251,7 @@ func (in *Input) failed(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	}
 	for i := range in.Plan.Drains {
 		d := &in.Plan.Drains[i]
-		if wait, waits := in.Rows.Waits[d.Claim.UID]; waits && d.Phase == claims.Draining && !in.Rows.Now.Before(wait.Since.Add(show.StuckAfter)) {
+		if wait, waits := in.Rows.Waits[d.Claim.UID]; waits && d.Phase == claims.Draining && !in.Rows.Now.Before(wait.Since.Add(claims.StuckAfter)) {
 			return trouble{cachev1alpha1.ReasonDrainStuck, fmt.Sprintf("member %d: %s: %s", d.Claim.Ordinal, wait.Reason, wait.Message)}
 		}
 	}
@@ -262,7 +261,7 @@ func (in *Input) failed(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 // Again is how long it takes until a wait becomes a trouble; 0 if there is none.
 func (in *Input) Again() (again time.Duration) {
 	for _, wait := range in.Rows.Waits {
-		if left := wait.Since.Add(show.StuckAfter).Sub(in.Rows.Now); left > 0 && (again == 0 || left < again) {
+		if left := wait.Since.Add(claims.StuckAfter).Sub(in.Rows.Now); left > 0 && (again == 0 || left < again) {
 			again = left
 		}
 	}
@@ -326,7 +325,7 @@ func Unobserved(d *cachev1alpha1.StatefulSetDrain, why error, now time.Time) {
 		cachev1alpha1.ConditionDegraded: metav1.ConditionTrue, cachev1alpha1.ConditionReady: metav1.ConditionFalse,
 	} {
 		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
-			Type: kind, Status: is, Reason: cachev1alpha1.ReasonReconcileError, Message: show.BoundMessage(why.Error()), ObservedGeneration: d.Generation,
+			Type: kind, Status: is, Reason: cachev1alpha1.ReasonReconcileError, Message: claims.BoundMessage(why.Error()), ObservedGeneration: d.Generation,
 			LastTransitionTime: metav1.Time{Time: now},
 		})
 	}

@@ -12,7 +12,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/status"
 )
@@ -25,7 +24,7 @@ func input(changes ...func(*status.Input)) *status.Input {
 		Drain:    &cachev1alpha1.StatefulSetDrain{},
 		Observed: &stsdrain.Observed{Set: stsdrain.StatefulSet{Name: "queue", Exists: true, Replicas: 3}, Ready: []int32{0, 1, 2}},
 		Plan:     &stsdrain.Plan{Wanted: action.Range{Count: 3}},
-		Rows:     show.Rows{Now: now},
+		Rows:     claims.Rows{Now: now},
 	}
 	in.Drain.Generation = 7
 	for _, change := range changes {
@@ -77,7 +76,7 @@ func TestEachConditionSaysWhatMattersMost(t *testing.T) {
 		"held": {input(phase(claims.Held, claims.HeldByRequest, "remove the annotation")), []string{
 			"Degraded=True DrainHeld: member 3: remove the annotation", "Progressing=False AsWanted: ", "Ready=False DrainHeld: member 3: remove the annotation"}},
 		"its drainer does not start": {input(phase(claims.Draining, "", ""), func(in *status.Input) {
-			in.Rows.Waits = map[types.UID]show.Wait{"uid": {Reason: "ErrImagePull", Message: "no such image", Since: now.Add(-time.Hour)}}
+			in.Rows.Waits = map[types.UID]claims.Wait{"uid": {Reason: "ErrImagePull", Message: "no such image", Since: now.Add(-time.Hour)}}
 		}), []string{"Degraded=True DrainStuck: member 3: ErrImagePull: no such image", "Progressing=True Draining: 1 members leave or have left; member 3: no such image",
 			"Ready=False DrainStuck: member 3: ErrImagePull: no such image"}},
 		"a claim is deleted": {input(func(in *status.Input) {

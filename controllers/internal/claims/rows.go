@@ -1,4 +1,4 @@
-package show
+package claims
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/controllers/internal/claims"
 )
 
 // MaxReason bounds the reason of a drain, in bytes; the kubelet may have given it.
@@ -48,7 +47,7 @@ type Rows struct {
 }
 
 // Row begins the row of a drain. progress is that of its drainer; nil if it isn't known.
-func (r *Rows) Row(d *claims.DrainState, progress *Progress) Row {
+func (r *Rows) Row(d *DrainState, progress *Progress) Row {
 	s := Row{
 		Claim: d.Claim.Name, Ordinal: d.Claim.Ordinal,
 		Phase: cachev1alpha1.DrainPhase(d.Phase), Reason: d.Reason, Message: r.waitsFor(d),
@@ -61,10 +60,10 @@ func (r *Rows) Row(d *claims.DrainState, progress *Progress) Row {
 	}
 	if t, ok := r.Started[d.Claim.UID]; ok {
 		s.StartedAt = &t
-	} else if before != nil && d.Phase == claims.Releasing {
+	} else if before != nil && d.Phase == Releasing {
 		s.StartedAt = before.StartedAt // the drain's Job is gone
 	}
-	if d.Phase != claims.Draining {
+	if d.Phase != Draining {
 		return s
 	}
 	s.Phase = cachev1alpha1.DrainStarting
@@ -119,8 +118,8 @@ func (s *Row) atWork() bool {
 // waitsFor says what a leaving member waits for. A cause that the operator can't change, such as a
 // node that doesn't answer, replaces the plan's message: on which node the member doesn't end, and
 // since when.
-func (r *Rows) waitsFor(d *claims.DrainState) string {
-	if d.Phase != claims.Waiting || d.Reason != claims.PodPresent {
+func (r *Rows) waitsFor(d *DrainState) string {
+	if d.Phase != Waiting || d.Reason != PodPresent {
 		return d.Message
 	}
 	pod := r.Member(d.Claim.Ordinal)
@@ -175,9 +174,9 @@ func NewlyFailed[T any](before, after []T, of func(*T) Row) []T {
 // MostLast is how many ended drains a status keeps.
 const MostLast = 5
 
-// Last adds a drain whose claim is being released, newest first, each once. If a live check refused a
+// AddLast adds a drain whose claim is being released, newest first, each once. If a live check refused a
 // release, the next release may have another result. of tells which claim it was, and the result.
-func Last[T any](last []T, next T, of func(*T) (claim, result string)) []T {
+func AddLast[T any](last []T, next T, of func(*T) (claim, result string)) []T {
 	claim, result := of(&next)
 	known := slices.IndexFunc(last, func(r T) bool {
 		was, _ := of(&r)

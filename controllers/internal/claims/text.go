@@ -1,6 +1,4 @@
-// Package show has the parts of a status that are about drains, and bounds what others have said in
-// it. It is pure.
-package show
+package claims
 
 import (
 	"fmt"
