@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/internal/stranger"
 )
 
@@ -195,7 +195,7 @@ func (f *faults) onNextDrainer(ctx context.Context, name string, random uint64, 
 		for ctx.Err() == nil {
 			pods, _ := f.pods(ctx, component)
 			for i := range pods {
-				if pids, _ := node.ProcessesOf(pods[i].UID, "drainer"); len(pids) == 0 {
+				if pids, _ := deployed.ProcessesOf(pods[i].UID, "drainer"); len(pids) == 0 {
 					continue
 				}
 				time.Sleep(time.Duration(random%200) * time.Millisecond)
@@ -224,14 +224,14 @@ func (f *faults) deleteDrainer(ctx context.Context, random uint64) (string, erro
 func killed(pod *corev1.Pod, programs ...string) error {
 	var all []int
 	for _, program := range programs {
-		pids, err := node.ProcessesOf(pod.UID, program)
+		pids, err := deployed.ProcessesOf(pod.UID, program)
 		if err != nil {
 			return err
 		}
 		all = append(all, pids...)
 	}
 	for _, pid := range all {
-		if err := node.Signal(pid, syscall.SIGKILL); err != nil {
+		if err := deployed.Signal(pid, syscall.SIGKILL); err != nil {
 			return err
 		}
 	}
@@ -311,17 +311,17 @@ func (f *faults) stopKubelet(ctx context.Context, random uint64) (string, error)
 		if pod.Spec.NodeName == "" {
 			return nil
 		}
-		pid, err := node.Kubelet(pod.Spec.NodeName)
+		pid, err := deployed.Kubelet(pod.Spec.NodeName)
 		if err != nil {
 			return err
 		}
-		if err := node.Signal(pid, syscall.SIGSTOP); err != nil {
+		if err := deployed.Signal(pid, syscall.SIGSTOP); err != nil {
 			return err
 		}
 		stopped = pod.Spec.NodeName
 		f.pending.Go(func() {
 			time.Sleep(time.Duration(500+random%3000) * time.Millisecond)
-			_ = node.Signal(pid, syscall.SIGCONT)
+			_ = deployed.Signal(pid, syscall.SIGCONT)
 		})
 		return nil
 	})

@@ -21,7 +21,6 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/internal/deployed"
-	"example.com/memcached-operator/test/internal/forward"
 )
 
 // clientTimeout bounds one request. It is long, so that only a kill cuts a request off.
@@ -102,7 +101,7 @@ func (v *views) dialRouter(ctx context.Context, _, _ string) (net.Conn, error) {
 	v.mu.RLock()
 	addresses := v.ready
 	v.mu.RUnlock()
-	return forward.DialNext(ctx, addresses, int(v.turn.Add(1)))
+	return deployed.DialNext(ctx, addresses, int(v.turn.Add(1)))
 }
 
 // readRouters finds the routers that are ready.

@@ -25,7 +25,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/internal/harness"
-	"example.com/memcached-operator/test/internal/node"
 )
 
 const (
@@ -311,12 +310,12 @@ func (w *world) kill(ctx context.Context, ordinal int32) error {
 	}
 	killed := 0
 	for _, program := range []string{"drainer", "memcached"} {
-		pids, err := node.ProcessesOf(pod.UID, program)
+		pids, err := deployed.ProcessesOf(pod.UID, program)
 		if err != nil {
 			return err
 		}
 		for _, pid := range pids {
-			if err := node.Signal(pid, syscall.SIGKILL); err != nil {
+			if err := deployed.Signal(pid, syscall.SIGKILL); err != nil {
 				return err
 			}
 			killed++

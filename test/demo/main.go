@@ -23,7 +23,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/corpus"
-	"example.com/memcached-operator/test/internal/forward"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/internal/harness"
 )
 
@@ -151,7 +151,7 @@ func (d *demo) app(ctx context.Context, n int) (*app.App, error) {
 	for i := range n {
 		pod := fmt.Sprintf("%s-%d", cluster, i)
 		servers[i] = fmt.Sprintf("%s.%s.%s.svc:%d", pod, cluster, d.namespace, port)
-		address, err := forward.Pod(ctx, d.config, d.namespace, pod, port)
+		address, err := deployed.ForwardPod(ctx, d.config, d.namespace, pod, port)
 		if err != nil {
 			return nil, err
 		}

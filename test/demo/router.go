@@ -13,7 +13,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/test/internal/app"
-	"example.com/memcached-operator/test/internal/forward"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/internal/harness"
 )
 
@@ -83,7 +83,7 @@ func (d *demo) routers(ctx context.Context) (address string, err error) {
 	if len(pods) == 0 {
 		return "", errors.New("there is no router")
 	}
-	return forward.Pods(ctx, d.config, d.namespace, pods, port)
+	return deployed.ForwardPods(ctx, d.config, d.namespace, pods, port)
 }
 
 // scaleRouted scales, and waits until the cluster is as wanted.

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -369,7 +369,7 @@ func (f *fixture) mounted(role string) string {
 		}}}}
 		spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "list", MountPath: "/list"}}
 	})
-	return node.ConfigMap(pod.Spec.NodeName, pod.UID, "list")
+	return deployed.ConfigMap(pod.Spec.NodeName, pod.UID, "list")
 }
 
 // startClient starts a library that resolves names as a pod does. It ends at the end of its input.

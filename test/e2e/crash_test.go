@@ -17,7 +17,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/corpus"
-	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/tier"
 )
 
@@ -231,7 +231,7 @@ func (f *fixture) exhaust(pod *corev1.Pod) {
 		_ = syscall.Kill(-hog.Process.Pid, syscall.SIGKILL)
 		_ = hog.Wait()
 	}()
-	f.eventually("memcached was killed", func() bool { return !node.Alive(pid) })
+	f.eventually("memcached was killed", func() bool { return !deployed.Alive(pid) })
 	if after := f.oomKills(group); after <= before && after >= 0 {
 		f.Fatalf("memcached ended, but not by the OOM killer, which has killed %d; %s", after, output.String())
 	}

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/test/internal/deployed"
-	"example.com/memcached-operator/test/internal/node"
 )
 
 // prefix begins the names of the tests' namespaces.
@@ -50,16 +49,16 @@ func putInOrder(ctx context.Context) error {
 
 // putNodeInOrder lets the node run, take pods, and let all packets through.
 func putNodeInOrder(ctx context.Context, n *corev1.Node) error {
-	pid, err := node.Kubelet(n.Name)
+	pid, err := deployed.Kubelet(n.Name)
 	if err != nil { // the node was stopped
 		if out, err := exec.CommandContext(ctx, "../../bin/cluster", "node", "start", n.Name).CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
-		if pid, err = node.Kubelet(n.Name); err != nil {
+		if pid, err = deployed.Kubelet(n.Name); err != nil {
 			return err
 		}
 	}
-	if err := node.Signal(pid, syscall.SIGCONT); err != nil {
+	if err := deployed.Signal(pid, syscall.SIGCONT); err != nil {
 		return err
 	}
 	if n.Spec.Unschedulable {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/tier"
 )
 
@@ -73,7 +73,7 @@ func (f *fixture) killMove() bool {
 	for _, pod := range f.pods() {
 		if pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentMove {
 			for _, pid := range f.processesOf(&pod, "drainer") {
-				if node.Signal(pid, syscall.SIGKILL) == nil {
+				if deployed.Signal(pid, syscall.SIGKILL) == nil {
 					f.Logf("killed %s", pod.Name)
 					return true
 				}

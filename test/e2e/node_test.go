@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/internal/deployed"
 )
 
 // stopKubelet stops the kubelet of the pod's node until resume is called, at the end of the test at the latest.
 func (f *fixture) stopKubelet(pod *corev1.Pod) (resume func()) {
 	f.Helper()
-	pid, err := node.Kubelet(pod.Spec.NodeName)
+	pid, err := deployed.Kubelet(pod.Spec.NodeName)
 	f.must(err)
 	f.must(syscall.Kill(pid, syscall.SIGSTOP))
 	resume = func() { _ = syscall.Kill(pid, syscall.SIGCONT) }
@@ -40,7 +40,7 @@ func (f *fixture) crash(pod *corev1.Pod) {
 func (f *fixture) signal(sig syscall.Signal, pids ...int) {
 	f.Helper()
 	for _, pid := range pids {
-		f.must(node.Signal(pid, sig))
+		f.must(deployed.Signal(pid, sig))
 	}
 }
 
@@ -56,7 +56,7 @@ func (f *fixture) processOf(pod *corev1.Pod, program string) int {
 
 func (f *fixture) processesOf(pod *corev1.Pod, program string) []int {
 	f.Helper()
-	pids, err := node.ProcessesOf(pod.UID, program)
+	pids, err := deployed.ProcessesOf(pod.UID, program)
 	f.must(err)
 	return pids
 }

@@ -21,7 +21,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/test/internal/node"
+	"example.com/memcached-operator/test/internal/deployed"
 )
 
 const (
@@ -202,7 +202,7 @@ func onNodes(ctx context.Context, rules string) error {
 
 // nft runs commands of nftables in the network of a node.
 func nft(ctx context.Context, name, commands string) (string, error) {
-	pid, err := node.Kubelet(name)
+	pid, err := deployed.Kubelet(name)
 	if err != nil {
 		return "", err
 	}

@@ -21,7 +21,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/app"
-	"example.com/memcached-operator/test/internal/forward"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -182,7 +182,7 @@ func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 	f := setup(t, routed(3))
 	routers := f.routersReady(2)
 	// Each router serves half of the connections. A Service might prefer one.
-	address, err := forward.InTurn(f.ctx, func() []string { return f.routerAddresses() })
+	address, err := deployed.ForwardInTurn(f.ctx, func() []string { return f.routerAddresses() })
 	f.must(err)
 	told := f.tablesTold()
 	stop := app.StartSteady(f.dialer, address)
@@ -410,7 +410,7 @@ func (f *fixture) routers(n int32) string {
 	for _, pod := range f.routersReady(n) {
 		names = append(names, pod.Name)
 	}
-	address, err := forward.Pods(f.ctx, config, f.namespace, names, int(f.memcached().Spec.ContainerPort))
+	address, err := deployed.ForwardPods(f.ctx, config, f.namespace, names, int(f.memcached().Spec.ContainerPort))
 	f.must(err)
 	return address
 }

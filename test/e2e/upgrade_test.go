@@ -16,7 +16,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/deployed"
-	"example.com/memcached-operator/test/internal/node"
 	"example.com/memcached-operator/test/tier"
 )
 
@@ -97,7 +96,7 @@ func (f *fixture) tagImage(image, name string) {
 	var nodes corev1.NodeList
 	f.must(kube.List(f.ctx, &nodes))
 	for _, n := range nodes.Items {
-		out, err := exec.CommandContext(f.ctx, "ctr", "--address="+node.Containerd(n.Name), "--namespace=k8s.io",
+		out, err := exec.CommandContext(f.ctx, "ctr", "--address="+deployed.Containerd(n.Name), "--namespace=k8s.io",
 			"images", "tag", "--force", image, name).CombinedOutput()
 		if err != nil {
 			f.Fatalf("tag the image on %s: %v: %s", n.Name, err, out)

@@ -1,4 +1,6 @@
-// Package deployed connects to the cluster of KUBECONFIG, on which the operator is deployed.
+// Package deployed connects to the cluster of KUBECONFIG, on which the operator is deployed, and to pods of it from
+// outside (forward.go). It finds processes on the nodes of the cluster of test/cluster, which are this machine:
+// those of containers, and kubelets (processes.go).
 package deployed
 
 import (

@@ -1,5 +1,4 @@
-// Package forward connects to pods of any cluster from outside, through the API server's port forwarding.
-package forward
+package deployed
 
 import (
 	"context"
@@ -16,8 +15,8 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// Pod forwards a free loopback port to a port of the pod, until ctx ends. It returns the local address.
-func Pod(ctx context.Context, config *rest.Config, namespace, pod string, port int) (string, error) {
+// ForwardPod forwards a free loopback port to a port of the pod, until ctx ends. It returns the local address.
+func ForwardPod(ctx context.Context, config *rest.Config, namespace, pod string, port int) (string, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return "", err
@@ -51,22 +50,22 @@ func Pod(ctx context.Context, config *rest.Config, namespace, pod string, port i
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), nil
 }
 
-// Pods forwards a free loopback port to that port of the pods, each connection to the next pod, until ctx ends.
+// ForwardPods forwards a free loopback port to that port of the pods, each connection to the next pod, until ctx ends.
 // It returns the local address.
-func Pods(ctx context.Context, config *rest.Config, namespace string, pods []string, port int) (string, error) {
+func ForwardPods(ctx context.Context, config *rest.Config, namespace string, pods []string, port int) (string, error) {
 	addresses := make([]string, len(pods))
 	for i, pod := range pods {
 		var err error
-		if addresses[i], err = Pod(ctx, config, namespace, pod, port); err != nil {
+		if addresses[i], err = ForwardPod(ctx, config, namespace, pod, port); err != nil {
 			return "", err
 		}
 	}
-	return InTurn(ctx, func() []string { return addresses })
+	return ForwardInTurn(ctx, func() []string { return addresses })
 }
 
-// InTurn listens on a free loopback port, and passes each connection on to the next address that takes it,
+// ForwardInTurn listens on a free loopback port, and passes each connection on to the next address that takes it,
 // until ctx ends. It returns the local address.
-func InTurn(ctx context.Context, addresses func() []string) (string, error) {
+func ForwardInTurn(ctx context.Context, addresses func() []string) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err

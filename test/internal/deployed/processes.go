@@ -1,6 +1,4 @@
-// Package node finds processes on the nodes of the cluster of test/cluster, which are this machine: those of
-// containers, and kubelets.
-package node
+package deployed
 
 import (
 	"errors"
