@@ -22,7 +22,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/app"
-	"example.com/memcached-operator/test/internal/corpus"
 	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/internal/harness"
 )
@@ -114,14 +113,14 @@ func kubeconfig() (*rest.Config, error) {
 	return config, nil
 }
 
-func (d *demo) objects(ctx context.Context) ([]corpus.Object, int, error) {
+func (d *demo) objects(ctx context.Context) ([]app.Object, int, error) {
 	if d.source == "" {
 		var err error
-		if d.source, err = corpus.GoSource(ctx); err != nil {
+		if d.source, err = app.GoSource(ctx); err != nil {
 			return nil, 0, fmt.Errorf("%w (or give --source)", err)
 		}
 	}
-	return corpus.Load(d.source, maxItem)
+	return app.Load(d.source, maxItem)
 }
 
 // start removes what an earlier demo left, because its items would count as already present, and applies the

@@ -12,7 +12,6 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"example.com/memcached-operator/test/internal/app"
-	"example.com/memcached-operator/test/internal/corpus"
 )
 
 type runtimeObject = kruntime.Object
@@ -23,25 +22,25 @@ const (
 )
 
 // objects returns the files of the Go distribution.
-func (f *fixture) objects() []corpus.Object { return f.load(&all, 1) }
+func (f *fixture) objects() []app.Object { return f.load(&all, 1) }
 
 // some returns some of these objects, with all times to live in turn, for tests in which their number doesn't
 // matter.
-func (f *fixture) some() []corpus.Object { return f.load(&some, 5) }
+func (f *fixture) some() []app.Object { return f.load(&some, 5) }
 
 var all, some loaded
 
 // loaded are objects that were read once.
 type loaded struct {
 	once    sync.Once
-	objects []corpus.Object
+	objects []app.Object
 	err     error
 }
 
 // load returns an object for each n-th file.
-func (f *fixture) load(l *loaded, n int) []corpus.Object {
+func (f *fixture) load(l *loaded, n int) []app.Object {
 	f.Helper()
-	l.once.Do(func() { l.objects, _, l.err = corpus.LoadEach(f.source(), maxItem, n) })
+	l.once.Do(func() { l.objects, _, l.err = app.LoadEach(f.source(), maxItem, n) })
 	f.must(l.err)
 	if len(l.objects) < 5000/n {
 		f.Fatalf("only %d objects under %s", len(l.objects), f.source())
@@ -50,7 +49,7 @@ func (f *fixture) load(l *loaded, n int) []corpus.Object {
 }
 
 // asOfPylibmc returns objects that the independent client can store.
-func asOfPylibmc(objects []corpus.Object) []corpus.Object {
+func asOfPylibmc(objects []app.Object) []app.Object {
 	now := time.Now()
 	for i := range objects {
 		objects[i].Flags = 0 // pylibmc uses flags for types
@@ -63,7 +62,7 @@ func asOfPylibmc(objects []corpus.Object) []corpus.Object {
 
 func (f *fixture) source() string {
 	f.Helper()
-	dir, err := corpus.GoSource(f.ctx)
+	dir, err := app.GoSource(f.ctx)
 	f.must(err)
 	return dir
 }
@@ -97,13 +96,13 @@ func (f *fixture) servers(size int) []string {
 }
 
 // fill stores every object through the ring of size members.
-func (f *fixture) fill(size int, objects []corpus.Object) {
+func (f *fixture) fill(size int, objects []app.Object) {
 	f.Helper()
 	f.must(f.app(size).Fill(f.ctx, objects))
 }
 
 // expectAll reads every object from its owner among size members.
-func (f *fixture) expectAll(size int, objects []corpus.Object) {
+func (f *fixture) expectAll(size int, objects []app.Object) {
 	f.Helper()
 	report, err := f.app(size).Check(f.ctx, objects)
 	f.must(err)
@@ -114,7 +113,7 @@ func (f *fixture) expectAll(size int, objects []corpus.Object) {
 }
 
 // pylibmcFindsAll is expectAll by the independent client.
-func (f *fixture) pylibmcFindsAll(size int, objects []corpus.Object) {
+func (f *fixture) pylibmcFindsAll(size int, objects []app.Object) {
 	f.Helper()
 	report := f.pylibmc("check", size, objects)
 	f.Logf("pylibmc: %d objects: %d found, %d missing, %d wrong", report.Objects, report.Found, report.Missing, report.Wrong)
@@ -124,7 +123,7 @@ func (f *fixture) pylibmcFindsAll(size int, objects []corpus.Object) {
 }
 
 // pylibmc runs the independent client against the members, by their names.
-func (f *fixture) pylibmc(command string, size int, objects []corpus.Object) app.Report {
+func (f *fixture) pylibmc(command string, size int, objects []app.Object) app.Report {
 	f.Helper()
 	servers := f.servers(size)
 	var addresses []string

@@ -16,7 +16,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/tier"
 )
@@ -153,7 +153,7 @@ func (f *fixture) replaced(before *corev1.Pod) {
 var limit320Mi = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("320Mi")}
 
 // filled makes a cluster that has every object.
-func filled(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []corpus.Object) {
+func filled(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []app.Object) {
 	t.Helper()
 	f := setup(t, spec)
 	objects := f.objects()
@@ -185,14 +185,14 @@ func (f *fixture) left(ordinal int) {
 
 // expectDrained waits until the departed member is drained, and until every object is there: a survivor that
 // crashed replays its objects after live traffic.
-func (f *fixture) expectDrained(left int, objects []corpus.Object) {
+func (f *fixture) expectDrained(left int, objects []app.Object) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("claim %d is gone", left), func() bool { return f.claim(left) == nil })
 	f.settled(int32(left))
 	f.expectAllSoon(left, objects)
 }
 
-func (f *fixture) expectAllSoon(size int, objects []corpus.Object) {
+func (f *fixture) expectAllSoon(size int, objects []app.Object) {
 	f.Helper()
 	f.eventually("every object is there", func() bool {
 		report, err := f.app(size).Check(f.ctx, objects)

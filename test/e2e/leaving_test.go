@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -24,12 +24,12 @@ type straggler struct {
 	ended  chan struct{}
 	calls  int
 	failed []string
-	stored []corpus.Object
+	stored []app.Object
 }
 
 // straggle starts an application with the list of that size. It reads these objects, and stores others, one
 // call after the other.
-func (f *fixture) straggle(size int, objects []corpus.Object) *straggler {
+func (f *fixture) straggle(size int, objects []app.Object) *straggler {
 	f.Helper()
 	s := &straggler{ended: make(chan struct{})}
 	client := memcache.NewFromSelector(f.app(size))
@@ -40,7 +40,7 @@ func (f *fixture) straggle(size int, objects []corpus.Object) *straggler {
 		defer close(s.ended)
 		defer client.Close()
 		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-			o := corpus.Object{Key: fmt.Sprintf("late-%d", s.calls), Value: []byte("stored by the old list")}
+			o := app.Object{Key: fmt.Sprintf("late-%d", s.calls), Value: []byte("stored by the old list")}
 			if err := client.Set(&memcache.Item{Key: o.Key, Value: o.Value}); err != nil {
 				s.failed = append(s.failed, err.Error())
 			} else {
@@ -105,7 +105,7 @@ func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
 // leavesWhenNoClientCalls scales three members to two. The third gives its items away while an application with
 // the old list reads these objects, and stores others, which are returned. The member leaves when the
 // application stops.
-func (f *fixture) leavesWhenNoClientCalls(objects []corpus.Object) (stored []corpus.Object) {
+func (f *fixture) leavesWhenNoClientCalls(objects []app.Object) (stored []app.Object) {
 	f.Helper()
 	old := f.straggle(3, objects)
 	f.scale(2)

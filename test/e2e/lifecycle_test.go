@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/tier"
 )
 
@@ -35,7 +35,7 @@ func TestAClusterWithoutStorageIsADeployment(t *testing.T) {
 	f.must(kube.Get(f.ctx, f.key(nodes[0]), &pod))
 	address := pod.Status.PodIP + ":11211"
 	single := f.appAt([]string{"cache:11211"}, address)
-	objects := []corpus.Object{{Key: "greeting", Value: []byte("hello"), Flags: 7}}
+	objects := []app.Object{{Key: "greeting", Value: []byte("hello"), Flags: 7}}
 	f.must(single.Fill(f.ctx, objects))
 	report, err := single.Check(f.ctx, objects)
 	f.must(err)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/tier"
 )
 
@@ -140,7 +140,7 @@ func (f *fixture) expectWaits(ordinal int, messages ...string) {
 }
 
 // onTwoNodes makes a filled cluster, and adds a member, which is alone on the node that goes.
-func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []corpus.Object) {
+func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []app.Object) {
 	t.Helper()
 	f := onCluster(t)
 	t.Cleanup(func() {

@@ -14,7 +14,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/tier"
 )
 
@@ -103,10 +103,10 @@ func (f *fixture) decide(ordinal int, what string) {
 }
 
 // small returns so many objects that are quick to store.
-func small(n int) []corpus.Object {
-	objects := make([]corpus.Object, n)
+func small(n int) []app.Object {
+	objects := make([]app.Object, n)
 	for i := range objects {
-		objects[i] = corpus.Object{Key: fmt.Sprintf("key-%d", i), Value: []byte(strings.Repeat("v", 100))}
+		objects[i] = app.Object{Key: fmt.Sprintf("key-%d", i), Value: []byte(strings.Repeat("v", 100))}
 	}
 	return objects
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/test/internal/corpus"
+	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -81,7 +81,7 @@ type absence struct {
 
 // watchItems reads from each member, again and again, items that the member has now. stop ends it, and returns
 // the absences.
-func (f *fixture) watchItems(members int, objects []corpus.Object) (stop func() [][]absence) {
+func (f *fixture) watchItems(members int, objects []app.Object) (stop func() [][]absence) {
 	f.Helper()
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.Cleanup(cancel)

@@ -17,7 +17,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/app"
-	"example.com/memcached-operator/test/internal/corpus"
 	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/internal/harness"
 )
@@ -136,9 +135,9 @@ func (b *bench) fill(ctx context.Context, items int) error {
 	if err != nil {
 		return err
 	}
-	objects := make([]corpus.Object, items)
+	objects := make([]app.Object, items)
 	for i := range objects {
-		objects[i] = corpus.Object{Key: fmt.Sprintf("key-%d", i), Value: make([]byte, 100)}
+		objects[i] = app.Object{Key: fmt.Sprintf("key-%d", i), Value: make([]byte, 100)}
 	}
 	return a.Fill(ctx, objects)
 }

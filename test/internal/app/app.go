@@ -19,7 +19,6 @@ import (
 
 	meta "example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
-	"example.com/memcached-operator/test/internal/corpus"
 )
 
 // workers is how many fill or read at the same time.
@@ -79,7 +78,7 @@ func (a *App) Each(f func(net.Addr) error) error {
 }
 
 // Fill stores the objects, and sets Expires of each.
-func (a *App) Fill(ctx context.Context, objects []corpus.Object) error {
+func (a *App) Fill(ctx context.Context, objects []Object) error {
 	client := memcache.NewFromSelector(a)
 	client.DialContext = a.Dialer.DialContext
 	client.MaxIdleConns, client.Timeout = workers, patience
@@ -110,7 +109,7 @@ type Report struct {
 
 // Check reads every object from its owner, and compares bytes, flags and TTL. It compares TTLs by the server's
 // clock, which makes items expire: memcached's clock may be three seconds behind.
-func (a *App) Check(ctx context.Context, objects []corpus.Object) (Report, error) {
+func (a *App) Check(ctx context.Context, objects []Object) (Report, error) {
 	var (
 		report Report
 		lock   sync.Mutex
@@ -146,7 +145,7 @@ func (a *App) Check(ctx context.Context, objects []corpus.Object) (Report, error
 
 // compare says how a value differs from the object, or "". now is the server's clock in Unix seconds. more is
 // by how many more seconds a TTL may differ.
-func compare(o *corpus.Object, value *meta.Value, now, more int64) string {
+func compare(o *Object, value *meta.Value, now, more int64) string {
 	slack := 2 + more // memcached's clock ticks once a second, and this process reads its own at another moment
 	switch {
 	case value == nil:

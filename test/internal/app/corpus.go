@@ -1,6 +1,4 @@
-// Package corpus makes objects for a cache out of a folder of real files: names of all lengths, sizes from
-// nothing to over a megabyte.
-package corpus
+package app
 
 import (
 	"context"
