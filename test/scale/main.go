@@ -17,7 +17,7 @@ import (
 
 	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/internal/harness"
-	"example.com/memcached-operator/test/internal/watchdog"
+	"example.com/memcached-operator/test/tied"
 )
 
 // options say what is measured, and how much of it.
@@ -79,7 +79,7 @@ func runAndPrint(ctx context.Context, o options) error {
 // run measures all phases. If one fails, it returns those before it.
 func run(ctx context.Context, o options, out io.Writer) (columns []*column, err error) {
 	deployed.QuietLogs()
-	dog, err := watchdog.Start("scale")
+	dog, err := tied.Watch("scale")
 	if err != nil {
 		return nil, err
 	}

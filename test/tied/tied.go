@@ -1,4 +1,5 @@
-// Package tied starts processes that end when the test binary ends, even if that is killed.
+// Package tied starts processes that end when the test binary ends, even if that is killed. A Watchdog does that
+// for what they start in turn, and for temporary files.
 package tied
 
 import (

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"example.com/memcached-operator/test/internal/watchdog"
+	"example.com/memcached-operator/test/tied"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -29,7 +29,7 @@ type ControlPlane struct {
 	assets  string
 	manager *process
 	// watchdog ends all processes if this one ends without Stop.
-	watchdog *watchdog.Watchdog
+	watchdog *tied.Watchdog
 }
 
 // Start brings the control plane up, with this repository's CRDs. The caller
@@ -44,7 +44,7 @@ func Start() (*ControlPlane, error) {
 		return nil, err
 	}
 	c := &ControlPlane{assets: assets}
-	if c.watchdog, err = watchdog.Start("controlplane"); err != nil {
+	if c.watchdog, err = tied.Watch("controlplane"); err != nil {
 		return nil, err
 	}
 	c.env = &envtest.Environment{

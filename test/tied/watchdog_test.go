@@ -1,4 +1,4 @@
-package watchdog
+package tied
 
 import (
 	"bufio"
@@ -51,7 +51,7 @@ func TestNothingOutlivesAProcessThatIsKilled(t *testing.T) {
 
 // watched starts a child that starts another one, and prints where their files are, and their numbers.
 func watched(t *testing.T) {
-	w, err := Start("watched")
+	w, err := Watch("watched")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func watched(t *testing.T) {
 func TestStopEndsWhatHasBeenStartedAndNothingElse(t *testing.T) {
 	other := sleep(t)
 	before := os.TempDir()
-	w, err := Start("watched")
+	w, err := Watch("watched")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,4 @@
-// Package watchdog ends what a process has started, and removes its temporary files, when the process has ended
-// in any way: by Go's own time-out, by SIGKILL, or by a panic.
-package watchdog
+package tied
 
 import (
 	"errors"
@@ -13,7 +11,8 @@ import (
 
 const variable = "TMPDIR"
 
-// Watchdog is a shell that reads from a pipe without a writer: the pipe ends with this process. It knows
+// Watchdog ends what a process has started, and removes its temporary files, when the process has ended in any
+// way: by Go's own time-out, by SIGKILL, or by a panic. It is a shell that reads from a pipe without a writer: the pipe ends with this process. It knows
 // processes by the directory in their environment, so it finds those, too, that start later, or are started by
 // another one.
 type Watchdog struct {
@@ -34,9 +33,9 @@ while found=$(grep -lsF "` + variable + `=$WATCHED" /proc/[0-9]*/environ); [ -n 
 done
 rm -rf "$WATCHED"`
 
-// Start makes a directory for temporary files of this process from now on. The directory's name begins with
+// Watch makes a directory for temporary files of this process from now on. The directory's name begins with
 // name. Processes that were started before are not watched.
-func Start(name string) (*Watchdog, error) {
+func Watch(name string) (*Watchdog, error) {
 	dir, err := os.MkdirTemp("", name+"-*.watched") // the end of the name: no other directory's name begins with all of it
 	if err != nil {
 		return nil, err
