@@ -25,17 +25,17 @@ func (r *Reader) observeCreation(ctx context.Context, o *State) {
 	if owner := membersWithoutPods(o.StatefulSet, o.Pods); owner != nil {
 		owners = append(owners, owner)
 	}
-	claims := map[types.UID]types.UID{}
+	about := map[types.UID]types.UID{}
 	for _, job := range o.jobs().Active() {
 		if owner := read.DrainerWithoutPod(job, o.DrainerPods); owner != nil {
 			owners = append(owners, owner)
-			claims[job.UID] = identity.ClaimUID(job)
+			about[job.UID] = identity.ClaimUID(job)
 		}
 	}
 	reasons, again := r.NotCreated.Why(ctx, r.Live, client.ObjectKeyFromObject(o.Cluster), owners, r.Clock.Now())
 	o.Waits.AtMost(again)
 	for _, owner := range owners {
-		reason, claim := reasons[owner.UID], claims[owner.UID]
+		reason, claim := reasons[owner.UID], about[owner.UID]
 		switch {
 		case reason.Why == "":
 		case claim != "":
