@@ -61,7 +61,7 @@ func (r *Reader) ViewBefore(ctx context.Context, cluster *cachev1alpha1.Memcache
 		members = nil
 	}
 	v := &View{Observed: plan.Observed{Facts: claims.Facts{Now: r.Clock.Now()}, Cluster: planSpec(cluster), StatefulSet: planStatefulSet(members)}}
-	v.Obstructed = planObstructed(r.Obstructed.Known(client.ObjectKeyFromObject(cluster), v.Now))
+	v.Obstructed = r.Obstructed.Known(client.ObjectKeyFromObject(cluster), v.Now)
 	if v.Found, err = r.For(cluster).LiveClaims(ctx); err != nil {
 		return nil, err
 	}

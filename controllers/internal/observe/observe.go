@@ -125,7 +125,7 @@ type State struct {
 	EndedJobs []batchv1.Job
 	Progress  map[types.UID]contract.Progress // by the claim's UID
 	// Obstructed is as in plan.
-	Obstructed map[types.UID]remembered.Obstruction
+	Obstructed map[types.UID]claims.Obstruction
 	// DrainerTemplate is as in build; empty if it is not known.
 	DrainerTemplate string
 	// PortsMark is the hash of the members' ports that is written on Jobs created now; empty if
@@ -388,7 +388,7 @@ func (o *State) withoutList() plan.Observed {
 func (o *State) Input() plan.Observed {
 	in := o.withoutList()
 	in.Room = o.Room
-	in.Obstructed = planObstructed(o.Obstructed)
+	in.Obstructed = o.Obstructed
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
 	for i := range o.Pods {
 		if ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name); ok {
@@ -409,17 +409,6 @@ func (o *State) Input() plan.Observed {
 		in.Moves = append(in.Moves, o.planJob(&o.Moves[i]))
 	}
 	return in
-}
-
-func planObstructed(known map[types.UID]remembered.Obstruction) map[types.UID]claims.Obstruction {
-	var obstructed map[types.UID]claims.Obstruction
-	for uid, why := range known {
-		if obstructed == nil {
-			obstructed = map[types.UID]claims.Obstruction{}
-		}
-		obstructed[uid] = claims.Obstruction(why)
-	}
-	return obstructed
 }
 
 // planJob translates the Job for the plan, with what is known about its pods.

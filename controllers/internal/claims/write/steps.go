@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
@@ -85,7 +86,7 @@ func NoteOutcome(obstructed *remembered.Obstructions, owner client.ObjectKey, ab
 	case err == nil:
 		obstructed.Passed(owner, about)
 	case is || read.Denied(err):
-		obstructed.Note(owner, about, remembered.Obstruction{Why: err.Error(), Taken: is, Until: now.Add(obstructedFor)})
+		obstructed.Note(owner, about, claims.Obstruction{Why: err.Error(), Taken: is, Until: now.Add(obstructedFor)})
 	}
 }
 

@@ -110,7 +110,7 @@ func (m *model) reader(from *state, s *server) (*observe.Reader, *remembered.Of[
 	woken, obstructed := &remembered.Of[observe.Woken]{}, &remembered.Obstructions{}
 	woken.Use(key, func(w *observe.Woken) { *w = observe.Woken{By: from.drain().UID, Ordinals: from.woken} })
 	for uid, why := range from.obstructed {
-		obstructed.Note(key, uid, remembered.Obstruction(why))
+		obstructed.Note(key, uid, why)
 	}
 	cached := view{state: from}
 	live := view{server: s, volumes: !m.noVolumes}

@@ -70,7 +70,7 @@ func (r *Reader) View(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, re
 		}
 		v.Pods, v.Ready = Ordinals(is.Name, is, pods)
 	}
-	v.Obstructed = obstructed(r.Obstructed.Known(client.ObjectKeyFromObject(d), v.Now))
+	v.Obstructed = r.Obstructed.Known(client.ObjectKeyFromObject(d), v.Now)
 	v.Others, err = others(ctx, r.Live, d)
 	return v, err
 }

@@ -129,7 +129,7 @@ func (r *Reader) Observe(ctx context.Context, d *cachev1alpha1.StatefulSetDrain)
 			return nil, err
 		}
 	}
-	s.Obstructed = obstructed(r.Obstructed.Known(key, s.Now))
+	s.Obstructed = r.Obstructed.Known(key, s.Now)
 	r.Woken.Use(key, func(w *Woken) {
 		if w.By == d.UID {
 			s.Woken = w.Ordinals
@@ -303,14 +303,6 @@ func facts(d *cachev1alpha1.StatefulSetDrain, owner *read.Owner, all *read.Jobs)
 	}
 	mounted, atWork = read.Mounted(pods)
 	return jobs, drainers, mounted, atWork
-}
-
-func obstructed(known map[types.UID]remembered.Obstruction) map[types.UID]claims.Obstruction {
-	out := map[types.UID]claims.Obstruction{}
-	for uid, o := range known {
-		out[uid] = claims.Obstruction(o)
-	}
-	return out
 }
 
 // Started has the creation times of Jobs, by the claim's UID.
