@@ -70,6 +70,23 @@ func (r *Reader) LiveClaims(ctx context.Context, names ...string) (*LiveClaims, 
 	return found, r.LookFor(ctx, found, slices.Concat(known, names)...)
 }
 
+// Everywhere reads all claims of the namespace, and keeps those of members that the caller has not read from the
+// cache.
+func (r *Reader) Everywhere(ctx context.Context, cached []corev1.PersistentVolumeClaim) (*LiveClaims, error) {
+	found, list := &LiveClaims{}, &corev1.PersistentVolumeClaimList{}
+	err := eachPage(ctx, r.Live, list, func() {
+		for i := range list.Items {
+			if c := &list.Items[i]; !slices.ContainsFunc(cached, func(k corev1.PersistentVolumeClaim) bool { return k.UID == c.UID }) {
+				found.add(r.Owner, c)
+			}
+		}
+	}, client.InNamespace(r.Object.GetNamespace()))
+	if err != nil {
+		return nil, fmt.Errorf("list the claims of the namespace: %w", err)
+	}
+	return found, nil
+}
+
 // LookFor adds the claims with these names to found.
 func (r *Reader) LookFor(ctx context.Context, found *LiveClaims, names ...string) error {
 	names = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(names))), func(name string) bool { return found.there[name] })

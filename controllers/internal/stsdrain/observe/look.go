@@ -15,7 +15,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
-	"example.com/memcached-operator/controllers/internal/trim"
 )
 
 // Claims of a StatefulSet have no label of ours when they are made, so the cache doesn't have them. They
@@ -43,12 +42,8 @@ type looked struct {
 // Forget a StatefulSetDrain that is gone.
 func (l *Looked) Forget(key client.ObjectKey) { l.kept.Forget(key) }
 
-const (
-	// foreignInterval is how often claims of other owners are read again.
-	foreignInterval = 15 * time.Second
-	// pageSize is how many claims of a namespace are read at once.
-	pageSize = 250
-)
+// foreignInterval is how often claims of other owners are read again.
+const foreignInterval = 15 * time.Second
 
 // look sets the claims, Where and Foreign: those of the cache, and those that the cache can't see.
 func (r *Reader) look(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim) error {
@@ -119,7 +114,7 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s, missing), at: s.Now}
 	switch {
 	case last.owner != now.owner || last.namespace != now.namespace:
-		if err := r.everywhere(ctx, s, cached, found); err != nil {
+		if found, err = s.Reader.Everywhere(ctx, cached); err != nil {
 			return nil, err
 		}
 	case last.what != now.what || len(last.foreign) > 0 && !s.Now.Before(last.at.Add(foreignInterval)):
@@ -151,31 +146,6 @@ func (s *State) remember(others []stsdrain.Foreign) {
 	s.Foreign = append(s.Foreign, others...)
 	if len(others) > 0 {
 		s.AtMost(foreignInterval)
-	}
-}
-
-// everywhere reads all claims of the namespace, in pages, and keeps those that the cache can't see.
-func (r *Reader) everywhere(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim, found *read.LiveClaims) error {
-	for list := (&corev1.PersistentVolumeClaimList{}); ; {
-		if err := r.Live.List(ctx, list, client.InNamespace(s.Drain.Namespace), client.Limit(pageSize), client.Continue(list.Continue)); err != nil {
-			return fmt.Errorf("list the claims of the namespace: %w", err)
-		}
-		for i := range list.Items {
-			c := &list.Items[i]
-			known := slices.ContainsFunc(cached, func(k corev1.PersistentVolumeClaim) bool { return k.UID == c.UID })
-			if known || !s.Reader.Named(c.Name) {
-				continue
-			}
-			_, _ = trim.Claim(c) // never fails
-			if !s.Reader.Owns(c) {
-				found.Others = append(found.Others, *c)
-				continue
-			}
-			found.Unlabelled = append(found.Unlabelled, *c)
-		}
-		if list.Continue == "" {
-			return nil
-		}
 	}
 }
 
