@@ -250,18 +250,18 @@ func (r *StatefulSetDrainReconciler) result(s *observe.State, p *stsdrain.Plan, 
 	}
 	if applyErr == nil && statusErr == nil {
 		r.refused.Forget(key)
-		return ctrl.Result{RequeueAfter: s.Again}, nil
+		return ctrl.Result{RequeueAfter: s.Shortest}, nil
 	}
 	for _, err := range []error{applyErr, statusErr} {
 		if err != nil && !passes(err) && !nameTaken(err) {
-			if s.Again > 0 {
-				r.wakes.after(key, s.Again)
+			if s.Shortest > 0 {
+				r.wakes.after(key, s.Shortest)
 			}
 			return ctrl.Result{}, errors.Join(applyErr, statusErr)
 		}
 	}
 	s.AtMost(retryAfter(s.Now.Sub(r.refused.Note(key, fmt.Sprint(applyErr, statusErr), s.Now))))
-	return ctrl.Result{RequeueAfter: s.Again}, nil
+	return ctrl.Result{RequeueAfter: s.Shortest}, nil
 }
 
 func nameTaken(err error) bool {

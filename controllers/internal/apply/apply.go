@@ -86,7 +86,7 @@ type Done struct {
 	// changed none.
 	SizeChanged string
 	// Waits is when to reconcile again if no event comes earlier.
-	Waits observe.Waits
+	Waits read.Again
 }
 
 // run carries out one plan. A step uses its action and live reads. The cache only tells whether an

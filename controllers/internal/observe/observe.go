@@ -149,7 +149,7 @@ type State struct {
 	// doesn't.
 	GrowthRefused string
 	// Waits is when to reconcile again if no event comes earlier.
-	Waits Waits
+	Waits read.Again
 }
 
 // Cluster returns the Memcached, or nil if nothing is left to do for it. A Memcached that is gone

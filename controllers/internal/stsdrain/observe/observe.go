@@ -92,8 +92,7 @@ type State struct {
 	Terminating bool
 	Woken       []int32
 	Now         time.Time
-	// Again is when to look again if no event comes; 0 for never.
-	Again time.Duration
+	read.Again
 }
 
 // Observe reads what belongs to the StatefulSetDrain; nil if its watches have just begun, and will
@@ -195,13 +194,6 @@ func (r *Reader) drainers(ctx context.Context, s *State) {
 	s.Waits = s.Reader.DrainerWaits(s.Jobs, refused, s.Now)
 	s.AtMost(again)
 	s.AtMost(read.DrainerStarts(s.Jobs.Pods, s.Now))
-}
-
-// AtMost asks for another look after that time at the latest; 0 asks for none.
-func (s *State) AtMost(d time.Duration) {
-	if d > 0 && (s.Again == 0 || d < s.Again) {
-		s.Again = d
-	}
 }
 
 // Input is what the plan depends on. refused says why the API server does not take the template.
