@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
@@ -193,7 +192,7 @@ func (r *run) after(step action.Action, err error) {
 func (r *run) takeStep(ctx context.Context, step action.Action) error {
 	switch a := step.(type) {
 	case action.AddClusterFinalizer:
-		return r.patchFinalizer(ctx, controllerutil.AddFinalizer)
+		return r.addFinalizer(ctx)
 	case action.RemoveClusterFinalizer:
 		return r.removeClusterFinalizer(ctx)
 	case action.ApplyService:
@@ -285,18 +284,10 @@ func (r *run) deleteJob(ctx context.Context, a action.DeleteJob) error {
 	return err
 }
 
-// patchFinalizer changes the Memcached's finalizers under an optimistic lock. With the finalizer it
-// also writes which installation of the operator manages the cluster.
-func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, string) bool) error {
-	before := r.cluster.DeepCopy()
-	if !change(r.cluster, cachev1alpha1.ClusterFinalizer) {
-		return nil
-	}
-	if r.Installation != "" && len(r.cluster.Finalizers) > len(before.Finalizers) {
-		metav1.SetMetaDataAnnotation(&r.cluster.ObjectMeta, cachev1alpha1.AnnotationOperator, r.Installation)
-	}
-	err := r.Patch(ctx, r.cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if err == nil && len(r.cluster.Finalizers) > len(before.Finalizers) {
+// addFinalizer also writes which installation of the operator manages the cluster.
+func (r *run) addFinalizer(ctx context.Context) error {
+	added, err := write.AddFinalizer(ctx, r.Client, r.cluster, r.Installation)
+	if added {
 		r.first, r.owns = true, true // the lock has shown that the Memcached isn't deleted
 	}
 	return err
@@ -309,7 +300,7 @@ func (r *run) removeClusterFinalizer(ctx context.Context) error {
 	if err := r.mayRemoveClusterFinalizer(ctx); err != nil {
 		return err
 	}
-	if err := r.patchFinalizer(ctx, controllerutil.RemoveFinalizer); err != nil {
+	if err := write.RemoveFinalizer(ctx, r.Client, r.cluster); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	r.done.FinalizerRemoved = true

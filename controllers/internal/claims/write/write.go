@@ -5,6 +5,7 @@
 //	steps.go       a plan's steps, in order       claim.go       annotations and finalizers of claims
 //	release.go     delete and release a claim     aside.go       give a volume to another claim
 //	job.go         Jobs                           log.go         logs each write
+//	owner.go       the finalizer of an owner
 package write
 
 import (

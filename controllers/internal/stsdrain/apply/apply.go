@@ -99,7 +99,8 @@ func (r *run) take(ctx context.Context, step action.Action) error {
 	}
 	switch a := step.(type) {
 	case action.AddClusterFinalizer:
-		return r.patchFinalizer(ctx, controllerutil.AddFinalizer)
+		_, err := write.AddFinalizer(ctx, r.Client, r.state.Drain, "")
+		return err
 	case action.RemoveClusterFinalizer:
 		return r.removeFinalizer(ctx)
 	case action.Protect:
@@ -246,19 +247,6 @@ func (r *run) wake(ctx context.Context, a action.Wake) error {
 	return nil
 }
 
-func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, string) bool) error {
-	d := r.state.Drain
-	before := d.DeepCopy()
-	if !change(d, cachev1alpha1.ClusterFinalizer) {
-		return nil
-	}
-	err := r.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if err != nil {
-		before.DeepCopyInto(d)
-	}
-	return err
-}
-
 // removeFinalizer lets the StatefulSetDrain go when none of its claims has the finalizer.
 func (r *run) removeFinalizer(ctx context.Context) error {
 	v, err := r.live(ctx)
@@ -280,7 +268,7 @@ func (r *run) removeFinalizer(ctx context.Context) error {
 	if err := claims.MayRemoveClusterFinalizer(&facts); err != nil {
 		return read.RefusedBy(err)
 	}
-	err = r.patchFinalizer(ctx, controllerutil.RemoveFinalizer)
+	err = write.RemoveFinalizer(ctx, r.Client, r.state.Drain)
 	r.done.FinalizerRemoved = err == nil
 	return client.IgnoreNotFound(err)
 }

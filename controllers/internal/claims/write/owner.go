@@ -1,0 +1,45 @@
+package write
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// AddFinalizer gives an owner of claims the finalizer, under an optimistic lock, which shows that the owner isn't
+// deleted. Beside it stands which installation of the operator manages the owner, unless that is empty. It tells
+// whether the finalizer is new.
+func AddFinalizer(ctx context.Context, c client.Client, owner client.Object, installation string) (added bool, err error) {
+	return patchFinalizer(ctx, c, owner, controllerutil.AddFinalizer, installation)
+}
+
+// RemoveFinalizer takes the finalizer from an owner of claims, under an optimistic lock.
+func RemoveFinalizer(ctx context.Context, c client.Client, owner client.Object) error {
+	_, err := patchFinalizer(ctx, c, owner, controllerutil.RemoveFinalizer, "")
+	return err
+}
+
+// patchFinalizer leaves the owner as it was if the write fails: what follows must not take it for written.
+func patchFinalizer(ctx context.Context, c client.Client, owner client.Object, change func(client.Object, string) bool, installation string) (changed bool, err error) {
+	before := owner.DeepCopyObject().(client.Object)
+	if !change(owner, cachev1alpha1.ClusterFinalizer) {
+		return false, nil
+	}
+	if installation != "" {
+		annotations := owner.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[cachev1alpha1.AnnotationOperator] = installation
+		owner.SetAnnotations(annotations)
+	}
+	if err := c.Patch(ctx, owner, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		owner.SetFinalizers(before.GetFinalizers())
+		owner.SetAnnotations(before.GetAnnotations())
+		return false, err
+	}
+	return true, nil
+}
