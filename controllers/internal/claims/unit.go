@@ -171,6 +171,16 @@ func NumberFor(all []Claim, c *Claim) int64 {
 	return number
 }
 
+// UnitOf returns the unit, of those that Together returned, that the claim of this UID belongs to; nil if there is
+// no such claim.
+func UnitOf(units []Claim, uid types.UID) *Claim {
+	i := slices.IndexFunc(units, func(u Claim) bool { return slices.Contains(u.sources(), string(uid)) })
+	if i < 0 {
+		return nil
+	}
+	return &units[i]
+}
+
 // Unit returns all claims of the unit that the claim of this UID belongs to, the leading one first; nil
 // if there is no such claim.
 func (f *Facts) Unit(uid types.UID) []Claim {

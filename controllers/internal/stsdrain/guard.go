@@ -16,11 +16,7 @@ import (
 // unit is the unit of the claim, in the live state; nil if the claim is gone.
 func (o *Observed) unit(uid types.UID) (*Observed, *claims.Claim) {
 	live := o.having(o.Claims)
-	of := live.Unit(uid)
-	if of == nil {
-		return live, nil
-	}
-	return live, live.Claim(of[0].UID)
+	return live, claims.UnitOf(live.Claims, uid)
 }
 
 // MayDrain is asked before a drain begins: its member has left, nothing uses its volumes, the survivors are

@@ -1,6 +1,7 @@
 package stsdrain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ func (m *members) decide() {
 		if c := &m.after[i]; !c.Aside && !c.LeavingSince.IsZero() && !c.MarkPending() {
 			if m.goesWithSet(c) && c.Finalizer {
 				m.releaseWithSet(c)
-			} else if !c.Deleting && c.Protected && m.toDrain(unitOf(units, c)) {
+			} else if !c.Deleting && c.Protected && m.toDrain(cmp.Or(claims.UnitOf(units, c.UID), c)) {
 				m.protect(c)
 			}
 		}
@@ -121,16 +122,6 @@ func (o *Observed) protectedBeside(c *claims.Claim) bool {
 		}
 	}
 	return beside && unmarked
-}
-
-// unitOf is the unit that the claim belongs to.
-func unitOf(units []claims.Claim, c *claims.Claim) *claims.Claim {
-	for i := range units {
-		if slices.Contains(strings.Split(units[i].Sources(), ","), string(c.UID)) {
-			return &units[i]
-		}
-	}
-	return c
 }
 
 func (m *members) toDrain(c *claims.Claim) bool {

@@ -40,11 +40,11 @@ func (r *run) Unit(ctx context.Context, c *claims.Claim) (*claims.Claim, error) 
 	if err != nil {
 		return nil, err
 	}
-	return unitOf(v, c), nil
+	return withUnit(v, c), nil
 }
 
-// unitOf folds the claim with the others of its unit. Name, volume and place stay those of the claim.
-func unitOf(v *observe.Live, c *claims.Claim) *claims.Claim {
+// withUnit folds the claim with the others of its unit. Name, volume and place stay those of the claim.
+func withUnit(v *observe.Live, c *claims.Claim) *claims.Claim {
 	all := make([]claims.Claim, 0, len(v.Claims)+1)
 	found := false
 	for _, known := range v.Claims {
@@ -56,17 +56,10 @@ func unitOf(v *observe.Live, c *claims.Claim) *claims.Claim {
 	if !found {
 		all = append(all, *c)
 	}
-	units, of := claims.Together(all)
-	for i := range units {
-		for _, part := range of[units[i].UID] {
-			if part.UID == c.UID {
-				unit := units[i]
-				unit.Name, unit.Template, unit.Volume, unit.AsideName, unit.Where = c.Name, c.Template, c.Volume, c.AsideName, c.Where
-				return &unit
-			}
-		}
-	}
-	return c
+	units, _ := claims.Together(all)
+	unit := claims.UnitOf(units, c.UID)
+	unit.Name, unit.Template, unit.Volume, unit.AsideName, unit.Where = c.Name, c.Template, c.Volume, c.AsideName, c.Where
+	return unit
 }
 
 // Returned tells whether the member uses the claim again.
