@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -210,10 +211,7 @@ func NewRecord(claims string, rule *Rule, message string) *Record {
 }
 
 // MaxRecord is the longest record, in bytes. In JSON, a quotation mark of the message takes two bytes.
-const MaxRecord = 2*contract.MaxReceiptBytes + maxRule + MaxClaims + 64
-
-// MaxClaims is the longest list of the UIDs of a member's claims, in bytes.
-const MaxClaims = 16 * len("2c8b2c0e-7a6c-4b0f-9d0c-6f1c4b1d9e3a,")
+const MaxRecord = 2*contract.MaxReceiptBytes + maxRule + identity.MaxClaims + 64
 
 // maxRule is the longest spec.receipt, in bytes: characters of four bytes each.
 const maxRule = 4 * 1024

@@ -16,6 +16,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // Input is what a status depends on.
@@ -69,9 +70,6 @@ func RowOf(d *cachev1alpha1.MemberDrain) claims.Row {
 	}
 	return row
 }
-
-// maxMessage is the longest termination message in a status, in bytes.
-const maxMessage = 4096
 
 // drains sets the rows of drains, their number, and the results of those that end.
 func (in *Input) drains(s *cachev1alpha1.StatefulSetDrainStatus) {
@@ -140,7 +138,7 @@ func (in *Input) names(c *claims.Claim) []string {
 func (in *Input) ended(s *cachev1alpha1.StatefulSetDrainStatus, d *claims.DrainState, names []string) {
 	next := cachev1alpha1.MemberDrained{Ordinal: d.Claim.Ordinal, Claims: names, Result: string(d.Why), EndedAt: metav1.Time{Time: in.Rows.Now}}
 	if d.Claim.Receipt != nil {
-		next.Message = claims.Bound(d.Claim.Receipt.Message, maxMessage)
+		next.Message = claims.Bound(d.Claim.Receipt.Message, contract.MaxReceiptBytes)
 	}
 	if at, told := d.Claim.LeavingAt(); told {
 		next.Duration = &metav1.Duration{Duration: max(0, in.Rows.Now.Sub(at).Truncate(time.Second))}
