@@ -269,7 +269,7 @@ func (f *Facts) Finalizers(t *Terms) (after []Claim, w Work) {
 }
 
 // NextLeft is the number of the next leaving mark. Any client may have written the present numbers,
-// so serial.Last bounds them.
+// so ring.LastSerial bounds them.
 func NextLeft(claims []Claim) int64 {
 	numbers := make([]int64, 0, len(claims))
 	for i := range claims {

@@ -178,7 +178,7 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 	return out
 }
 
-// RowOf is what package show knows of a drain.
+// RowOf is what package claims shows of a drain.
 func RowOf(s *cachev1alpha1.DrainStatus) claims.Row {
 	return claims.Row{
 		Claim: s.Claim, Ordinal: s.Ordinal, Phase: s.Phase, Reason: s.Reason, Message: s.Message,
