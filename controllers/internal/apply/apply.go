@@ -192,10 +192,10 @@ func (r *run) after(step action.Action, err error) {
 
 func (r *run) takeStep(ctx context.Context, step action.Action) error {
 	switch a := step.(type) {
-	case action.AddClusterFinalizer:
+	case action.AddOwnerFinalizer:
 		return r.patchFinalizer(ctx, controllerutil.AddFinalizer)
-	case action.RemoveClusterFinalizer:
-		return r.removeClusterFinalizer(ctx)
+	case action.RemoveOwnerFinalizer:
+		return r.removeOwnerFinalizer(ctx)
 	case action.ApplyService:
 		return r.applyService(ctx)
 	case action.ApplyListService:
@@ -289,7 +289,7 @@ func (r *run) deleteJob(ctx context.Context, a action.DeleteJob) error {
 // also writes which installation of the operator manages the cluster.
 func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, string) bool) error {
 	before := r.cluster.DeepCopy()
-	if !change(r.cluster, cachev1alpha1.ClusterFinalizer) {
+	if !change(r.cluster, cachev1alpha1.OwnerFinalizer) {
 		return nil
 	}
 	if r.Installation != "" && len(r.cluster.Finalizers) > len(before.Finalizers) {
@@ -302,11 +302,11 @@ func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, str
 	return err
 }
 
-func (r *run) removeClusterFinalizer(ctx context.Context) error {
+func (r *run) removeOwnerFinalizer(ctx context.Context) error {
 	if r.cluster.UID == "" {
 		return nil // the Memcached is gone
 	}
-	if err := r.mayRemoveClusterFinalizer(ctx); err != nil {
+	if err := r.mayRemoveOwnerFinalizer(ctx); err != nil {
 		return err
 	}
 	if err := r.patchFinalizer(ctx, controllerutil.RemoveFinalizer); err != nil {

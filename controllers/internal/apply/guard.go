@@ -146,8 +146,8 @@ func (r *run) mayMove(ctx context.Context, a action.CreateMove) error {
 	return read.RefusedBy(plan.MayMove(&live.Observed, a))
 }
 
-// mayRemoveClusterFinalizer asks claims.MayRemoveClusterFinalizer.
-func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
+// mayRemoveOwnerFinalizer asks claims.MayRemoveOwnerFinalizer.
+func (r *run) mayRemoveOwnerFinalizer(ctx context.Context) error {
 	found, err := r.claims.Reader.LiveClaims(ctx)
 	if err != nil {
 		return err
@@ -155,5 +155,5 @@ func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
 	if err := r.allLabelled(ctx, found); err != nil {
 		return err // the refusal lasts until the cache has the adopted claims, which are then released
 	}
-	return read.RefusedBy(claims.MayRemoveClusterFinalizer(&claims.Facts{Claims: found.Claims}))
+	return read.RefusedBy(claims.MayRemoveOwnerFinalizer(&claims.Facts{Claims: found.Claims}))
 }

@@ -469,7 +469,7 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 		WaitForRoom:     spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
 		Parallelism:     max(1, spec.Drain.Parallelism),
 		DeleteClaims:    spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
-		Finalizer:       slices.Contains(c.Finalizers, cachev1alpha1.ClusterFinalizer),
+		Finalizer:       slices.Contains(c.Finalizers, cachev1alpha1.OwnerFinalizer),
 	}
 	cluster.Ring, cluster.MovesOff = build.RingOf(c, 0), spec.Routing.Moves == cachev1alpha1.MovesOff
 	if cluster.Patience = build.Patience(c); cluster.Patience > 0 {

@@ -98,9 +98,9 @@ func (r *run) take(ctx context.Context, step action.Action) error {
 		return err
 	}
 	switch a := step.(type) {
-	case action.AddClusterFinalizer:
+	case action.AddOwnerFinalizer:
 		return r.patchFinalizer(ctx, controllerutil.AddFinalizer)
-	case action.RemoveClusterFinalizer:
+	case action.RemoveOwnerFinalizer:
 		return r.removeFinalizer(ctx)
 	case action.Protect:
 		return r.protect(ctx, a.Claim)
@@ -249,7 +249,7 @@ func (r *run) wake(ctx context.Context, a action.Wake) error {
 func (r *run) patchFinalizer(ctx context.Context, change func(client.Object, string) bool) error {
 	d := r.state.Drain
 	before := d.DeepCopy()
-	if !change(d, cachev1alpha1.ClusterFinalizer) {
+	if !change(d, cachev1alpha1.OwnerFinalizer) {
 		return nil
 	}
 	err := r.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -277,7 +277,7 @@ func (r *run) removeFinalizer(ctx context.Context) error {
 		}
 		facts.Claims = slices.Concat(facts.Claims, found.Claims)
 	}
-	if err := claims.MayRemoveClusterFinalizer(&facts); err != nil {
+	if err := claims.MayRemoveOwnerFinalizer(&facts); err != nil {
 		return read.RefusedBy(err)
 	}
 	err = r.patchFinalizer(ctx, controllerutil.RemoveFinalizer)

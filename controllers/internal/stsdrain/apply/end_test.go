@@ -61,7 +61,7 @@ func TestTheEndReleasesAClaimThatHasLostItsLabel(t *testing.T) {
 			}
 			ctx, now := context.Background(), time.Unix(1700000000, 0)
 			d := &cachev1alpha1.StatefulSetDrain{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "shop", Name: "queue", UID: "drain", Finalizers: []string{cachev1alpha1.ClusterFinalizer}, DeletionTimestamp: &metav1.Time{Time: now},
+				Namespace: "shop", Name: "queue", UID: "drain", Finalizers: []string{cachev1alpha1.OwnerFinalizer}, DeletionTimestamp: &metav1.Time{Time: now},
 			}}
 			d.Spec.StatefulSetName = "queue"
 			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "queue", UID: "set"}}
