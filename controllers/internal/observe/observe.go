@@ -60,7 +60,7 @@ type Reader struct {
 	// Cache is read to plan, Live before steps that can't be undone.
 	Cache, Live client.Reader
 	// Unlabelled are claims without the operator's label; nil has none.
-	Unlabelled *read.Unlabelled
+	Unlabelled *read.UnlabelledClaims
 	Clock      clock.PassiveClock
 	// Drainers and Members have the answers of drainers and members, which are asked beside the
 	// reconciles.

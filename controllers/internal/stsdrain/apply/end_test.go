@@ -80,7 +80,7 @@ func TestTheEndReleasesAClaimThatHasLostItsLabel(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 			clock := testingclock.NewFakePassiveClock(now)
 			reader := &observe.Reader{
-				Cache: c, Objects: c, Live: c, Clock: clock, Unlabelled: &read.Unlabelled{Cache: withFinalizer{of: c}}, Seen: &remembered.Names{},
+				Cache: c, Objects: c, Live: c, Clock: clock, Unlabelled: &read.UnlabelledClaims{Cache: withFinalizer{of: c}}, Seen: &remembered.Names{},
 				Obstructed: &remembered.Obstructions{}, Looked: &observe.Looked{}, NotCreated: &read.MissingPods{}, Woken: &remembered.Of[observe.Woken]{},
 				See: func(client.ObjectKey, types.UID, string) target.Seen { return target.Seen{Known: true, Set: set} },
 			}

@@ -47,7 +47,7 @@ type Reader struct {
 	// Live is the API server.
 	Live       client.Reader
 	Clock      clock.PassiveClock
-	Unlabelled *read.Unlabelled
+	Unlabelled *read.UnlabelledClaims
 	Seen       *remembered.Names
 	Obstructed *remembered.Obstructions
 	Looked     *Looked
