@@ -148,11 +148,11 @@ func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, p
 	if unlabelled := r.labelFound(ctx); unlabelled != nil {
 		err = write.Worse(err, unlabelled)
 	}
-	return r.whatIsDone(), err
+	return r.allDone(), err
 }
 
-// whatIsDone is what this run has written.
-func (r *run) whatIsDone() Done {
+// allDone returns what this run has written, with what it wrote about claims.
+func (r *run) allDone() Done {
 	done, about := r.done, &r.claims.Done
 	for _, job := range about.Drains {
 		done.Drains = append(done.Drains, *job.(*batchv1.Job))

@@ -46,11 +46,11 @@ func (r *run) mayMark(ctx context.Context, claim action.ClaimRef) (*observe.View
 // live reads from the API server right before steps that can't be undone. Steps of the same kind
 // share one read, and add their own Jobs to it.
 func (r *run) live(ctx context.Context) (*observe.View, error) {
-	return r.liveBut(ctx, observe.Known{})
+	return r.liveWithKnown(ctx, observe.Known{})
 }
 
-// liveBut is live without the reads that known makes unnecessary.
-func (r *run) liveBut(ctx context.Context, known observe.Known) (*observe.View, error) {
+// liveWithKnown is live, without a read of what is known.
+func (r *run) liveWithKnown(ctx context.Context, known observe.Known) (*observe.View, error) {
 	if r.view != nil {
 		return r.view, nil
 	}
@@ -72,7 +72,7 @@ func (r *run) liveForSize(ctx context.Context) (*observe.View, error) {
 	if r.present.StatefulSet != nil {
 		return r.live(ctx)
 	}
-	return r.liveBut(ctx, observe.Known{NoStatefulSet: true, NoJobs: r.first, List: r.listMade})
+	return r.liveWithKnown(ctx, observe.Known{NoStatefulSet: true, NoJobs: r.first, List: r.listMade})
 }
 
 // lookForMembers adds to the live read the claims that members below replicas would use. It refuses
