@@ -66,7 +66,7 @@ type MemcachedReconciler struct {
 	Metrics *Metrics
 	Options Options
 	// Unlabelled are claims that the manager's cache does not have (WatchUnlabelled).
-	Unlabelled *read.Unlabelled
+	Unlabelled *read.UnlabelledClaims
 	// RolloutsAtOnce is how many clusters' members an upgrade of the operator replaces
 	// at the same time, and how many clusters' routers; 0 stands for 3.
 	RolloutsAtOnce int
@@ -423,7 +423,7 @@ func (r *MemcachedReconciler) patchStatus(ctx context.Context, before, cluster *
 }
 
 // WatchUnlabelled watches the claims that lack a Memcached's label, in these namespaces, or in all if none are given.
-func WatchUnlabelled(mgr ctrl.Manager, namespaces ...string) (*read.Unlabelled, error) {
+func WatchUnlabelled(mgr ctrl.Manager, namespaces ...string) (*read.UnlabelledClaims, error) {
 	return read.WatchUnlabelled(mgr, build.ClaimCluster, namespaces...)
 }
 

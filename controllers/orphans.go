@@ -35,7 +35,7 @@ type orphans struct {
 	client.Client
 	Live client.Reader
 	// Unlabelled has all claims but Memcacheds', whose claims the Client's cache has.
-	Unlabelled *read.Unlabelled
+	Unlabelled *read.UnlabelledClaims
 	Events     events.EventRecorder
 	Clock      clock.PassiveClock
 

@@ -48,7 +48,7 @@ type StatefulSetDrainReconciler struct {
 	// Clients watch the StatefulSets that are named, and their pods, and read drainers' logs.
 	Clients kubernetes.Interface
 	// Unlabelled are claims that no cache of labelled objects has.
-	Unlabelled *read.Unlabelled
+	Unlabelled *read.UnlabelledClaims
 	// Namespaces are those that the manager watches; none for all.
 	Namespaces []string
 	// Events records events for people, Metrics counts.

@@ -39,9 +39,9 @@ const (
 )
 
 const (
-	// ClusterFinalizer lets the operator stop drains and remove the claims' finalizers
+	// OwnerFinalizer lets the operator stop drains and remove the claims' finalizers
 	// before a deleted Memcached disappears.
-	ClusterFinalizer = "cache.example.com/cluster"
+	OwnerFinalizer = "cache.example.com/cluster"
 	// ClaimFinalizer keeps a member's claim, from its creation, until a receipt proves
 	// that nothing on its volume would be lost.
 	ClaimFinalizer = "cache.example.com/drain"

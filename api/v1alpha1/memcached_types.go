@@ -58,8 +58,8 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 
-	// memory is each member's room for items (memcached's -m), in whole MiB. The container needs
-	// more than this: see resources. Defaults to 64Mi.
+	// memory is each member's room for items (memcached's -m), in whole MiB. The container needs more: see
+	// resources. Defaults to 64Mi.
 	// +optional
 	// +kubebuilder:default="64Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
@@ -555,10 +555,9 @@ type StorageSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// mode is where the items are while a member runs. Saved (the default): in memory, and on the
-	// volume from the end of a member to its next start. A pod that is lost without a save (its node
-	// fails, or it is killed by force) loses its items. Mapped: in a file on the volume, which
-	// memcached writes to all the time. The items outlive any end of the pod, as long as the node
+	// mode is where the items are while a member runs. Saved (the default): in memory, and on the volume from the
+	// end of a member to its next start. A pod that is lost without a save loses its items. Mapped: in a file on the
+	// volume, which memcached writes to all the time. The items outlive any end of the pod, as long as the node
 	// lives.
 	// +optional
 	// +kubebuilder:default=Saved
@@ -592,18 +591,15 @@ type RoutingSpec struct {
 
 	// serverName is a member's name in the clients' configuration, with {ordinal} in place of its
 	// number: cache-{ordinal}.cache, a name in the cluster's domain, an alias. Add the port if the
-	// clients use another one than containerPort. It doesn't matter for clients that hash no names.
-	// Defaults to the names in status.servers.
+	// clients use another one than containerPort. Defaults to the names in status.servers.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*\{ordinal\}[A-Za-z0-9._-]*(:[0-9]+)?$`
 	ServerName string `json:"serverName,omitempty"`
 
-	// addresses says what the list of servers names. Pod (the default): the members' pods, whose
-	// addresses change when they restart. Stable: a Service for each member, NAME-member-N, for clients
-	// that look names up only once, or hash addresses (evcache, spymemcached-ketama); it stays for 10
-	// minutes after its member is gone. A change moves the items of clients that hash names or
-	// addresses.
+	// addresses says what the list of servers names. Pod (the default): the members' pods, whose addresses change
+	// when they restart. Stable: a Service for each member, NAME-member-N, for clients that look names up only once,
+	// or hash addresses (docs/clients.md). A change moves the items of clients that hash names or addresses.
 	// +optional
 	// +kubebuilder:default=Pod
 	Addresses AddressMode `json:"addresses,omitempty"`
@@ -618,7 +614,7 @@ type RoutingSpec struct {
 	// patience is how long a leaving member serves clients that still call it, after the list of
 	// servers no longer names it. It leaves as soon as none does, and at once with 0s, or if moves
 	// is Off. For the same time, items that late clients store on other members are moved to their
-	// owners. Defaults to 90s, because most clients ask for the list again after a minute.
+	// owners. Defaults to 90s: most clients ask for the list again after a minute.
 	// +optional
 	// +kubebuilder:default="90s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h, such as 1m30s; the longest unit is h"
@@ -836,15 +832,13 @@ type MemcachedStatus struct {
 	// draining is the number of volumes that are to be drained.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`
-	// moving is the number of members that give items to others: members that leave, and those that
-	// may have items which clients look for elsewhere.
+	// moving is the number of members that may have items which clients look for elsewhere, such as those that leave.
 	// +optional
 	Moving int32 `json:"moving,omitempty"`
 	// progress of the drains, or else of the moves, as one line, for the printer column.
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// drains has an entry for each claim that is to be drained, highest ordinal first. If there are
-	// more than 32, drains that wait are left out first.
+	// drains has each claim that is to be drained, highest ordinal first. Beyond 32, those that wait are left out first.
 	// +optional
 	// +listType=map
 	// +listMapKey=claim
@@ -855,8 +849,7 @@ type MemcachedStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []DrainReceipt `json:"lastDrains,omitempty"`
-	// advice is what a person may want to change, although nothing is wrong now, or what has passed,
-	// such as a cold start. An event tells each message once.
+	// advice is what a person may want to change, or what has passed, such as a cold start.
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
@@ -889,8 +882,7 @@ type RouterStatus struct {
 	// ready is the number of routers that are ready.
 	// +optional
 	Ready int32 `json:"ready"`
-	// behind are router pods that have not acknowledged the present state of a scaling for five
-	// seconds, or can't be asked. Each state waits for them for 25 seconds at most.
+	// behind are router pods that have not acknowledged the state of a scaling for five seconds, or can't be asked.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -929,23 +921,22 @@ type DrainStatus struct {
 	// since is when the drain entered this phase, for this reason.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// itemsDone is the number of items that have an outcome.
+	// itemsDone is the items that have an outcome.
 	// +optional
 	ItemsDone int64 `json:"itemsDone,omitempty"`
-	// itemsTotal is the number of items on the volume; after a crash it is an estimate.
+	// itemsTotal is the items on the volume; an estimate after a crash.
 	// +optional
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
-	// itemsMoved is the number of items that were moved while the member ran.
+	// itemsMoved is the items that were moved while the member ran.
 	// +optional
 	ItemsMoved int64 `json:"itemsMoved,omitempty"`
-	// bytesDone is how much of the file on the volume has been read, in bytes.
+	// bytesDone is how many bytes of the file on the volume have been read.
 	// +optional
 	BytesDone int64 `json:"bytesDone,omitempty"`
-	// bytesTotal is the size of the file on the volume, in bytes.
+	// bytesTotal is the file's size, in bytes.
 	// +optional
 	BytesTotal int64 `json:"bytesTotal,omitempty"`
-	// timeLeft is an estimate of the time until the last item is added, from the speed so far, in
-	// whole seconds; unset while nothing is added.
+	// timeLeft is an estimate of the time until the last item is added, in whole seconds.
 	// +optional
 	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
 	// reason why the drain waits, is held or failed; docs/runbook.md has a section on each. While
@@ -972,23 +963,22 @@ type DrainReceipt struct {
 	ClaimUID string `json:"claimUID"`
 	// result is Drained, or why there was no drain: Skipped, Deleted, Unrecoverable, NeverBound.
 	Result string `json:"result"`
-	// moved is the number of items that were moved before the drain, while the member ran.
+	// moved is the items that were moved while the member ran.
 	// +optional
 	Moved int64 `json:"moved,omitempty"`
-	// found is the number of live items on the volume.
+	// found is the live items on the volume.
 	// +optional
 	Found int64 `json:"found,omitempty"`
-	// added is the number of items that the drain added to their owners.
+	// added is the items that the drain added to their owners.
 	// +optional
 	Added int64 `json:"added,omitempty"`
-	// alreadyPresent is the number of items whose owner had a value.
+	// alreadyPresent is the items whose owner had a value.
 	// +optional
 	AlreadyPresent int64 `json:"alreadyPresent,omitempty"`
-	// expired is the number of items that had expired.
+	// expired is the items that had expired.
 	// +optional
 	Expired int64 `json:"expired,omitempty"`
-	// invalidated is the number of items that a client had flushed or marked
-	// stale.
+	// invalidated is the items that a client had flushed or marked stale.
 	// +optional
 	Invalidated int64 `json:"invalidated,omitempty"`
 	// bytes is how many bytes of keys and values were added.

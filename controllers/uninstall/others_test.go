@@ -24,7 +24,7 @@ func TestUninstallLeavesAloneWhatAnotherInstallationManages(t *testing.T) {
 	const lease = "memcached-operator"
 	managed := func(name, by string) []client.Object {
 		c := apitest.MakeMemcached(name).Namespace("shop").Storage("128Mi").Obj()
-		c.Finalizers = []string{cachev1alpha1.ClusterFinalizer}
+		c.Finalizers = []string{cachev1alpha1.OwnerFinalizer}
 		if by != "" {
 			c.Annotations = map[string]string{cachev1alpha1.AnnotationOperator: by}
 		}

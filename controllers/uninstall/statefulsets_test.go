@@ -22,7 +22,7 @@ import (
 // drainOf is a StatefulSetDrain that an operator has worked on. Its UID has its name.
 func drainOf(name string) *cachev1alpha1.StatefulSetDrain {
 	return &cachev1alpha1.StatefulSetDrain{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), Finalizers: []string{cachev1alpha1.ClusterFinalizer}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), Finalizers: []string{cachev1alpha1.OwnerFinalizer}},
 		Spec:       cachev1alpha1.StatefulSetDrainSpec{StatefulSetName: name},
 	}
 }

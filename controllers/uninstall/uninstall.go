@@ -193,7 +193,7 @@ func (o *Options) underWay(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	for _, owner := range owners {
-		if owner.GetDeletionTimestamp() != nil && controllerutil.ContainsFinalizer(owner, cachev1alpha1.ClusterFinalizer) {
+		if owner.GetDeletionTimestamp() != nil && controllerutil.ContainsFinalizer(owner, cachev1alpha1.OwnerFinalizer) {
 			names = append(names, owner.String())
 		}
 	}
@@ -295,11 +295,11 @@ func (o *Options) removeFinalizersOnce(ctx context.Context) (int, error) {
 	n := 0
 	var failed error
 	for _, owner := range owners {
-		if !controllerutil.ContainsFinalizer(owner, cachev1alpha1.ClusterFinalizer) {
+		if !controllerutil.ContainsFinalizer(owner, cachev1alpha1.OwnerFinalizer) {
 			continue
 		}
 		n++
-		failed = errors.Join(failed, o.removeFinalizer(ctx, owner.kind, owner.Object, cachev1alpha1.ClusterFinalizer))
+		failed = errors.Join(failed, o.removeFinalizer(ctx, owner.kind, owner.Object, cachev1alpha1.OwnerFinalizer))
 	}
 	claims, err := o.claims(ctx)
 	if err != nil {

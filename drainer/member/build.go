@@ -47,7 +47,7 @@ func askVersion(ctx context.Context, program string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "-V")
 	cmd.WaitDelay = time.Second // a child of the program may keep the output open
-	defer endWithUs(cmd)()
+	defer killWithParent(cmd)()
 	out, err := cmd.Output()
 	name, version, ok := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if err != nil || !ok || name != "memcached" {
@@ -56,9 +56,9 @@ func askVersion(ctx context.Context, program string) string {
 	return version
 }
 
-// endWithUs makes the kernel kill the command's process when this process is killed. The death signal depends
+// killWithParent makes the kernel kill the command's process when this process is killed. The death signal depends
 // on the thread that starts the process, so that thread stays until release is called.
-func endWithUs(cmd *exec.Cmd) (release func()) {
+func killWithParent(cmd *exec.Cmd) (release func()) {
 	runtime.LockOSThread()
 	cmd.SysProcAttr = linux.DiesWithParent()
 	return runtime.UnlockOSThread
@@ -79,7 +79,7 @@ func askFlags(ctx context.Context, program string) int {
 		return 0
 	}
 	cmd := exec.CommandContext(ctx, program, "-l", "127.0.0.1", "-p", port, "-U", "0", "-m", "8", "-t", "1")
-	defer endWithUs(cmd)()
+	defer killWithParent(cmd)()
 	if os.Geteuid() == 0 {
 		cmd.Args = append(cmd.Args, "-u", "root")
 	}

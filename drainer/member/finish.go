@@ -48,7 +48,7 @@ func (s *supervisor) keep() (saved bool, err error) {
 	saved, err = s.manifest.finish(s.std.Logf)
 	if saved && err == nil && !s.Saves() {
 		if err := s.manifest.count(); err != nil {
-			s.uncounted(err)
+			s.logUncounted(err)
 		}
 	}
 	switch {
@@ -89,7 +89,7 @@ func (s *supervisor) saveMemory() error {
 	return nil
 }
 
-func (s *supervisor) uncounted(why error) {
+func (s *supervisor) logUncounted(why error) {
 	s.std.Logf("the items are saved, but can't be counted: %s", contract.OneLine(why))
 }
 
@@ -105,7 +105,7 @@ func (s *supervisor) saveToVolume(saved bool) error {
 	case written.Counted:
 		s.manifest.counted(written.Items)
 	case saved:
-		s.uncounted(errors.New("a page of the file doesn't show its number of items"))
+		s.logUncounted(errors.New("a page of the file doesn't show its number of items"))
 	}
 	return nil
 }

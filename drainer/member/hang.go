@@ -128,7 +128,7 @@ func (p *pulse) run(ctx context.Context, d memcache.Dialer, address string) {
 }
 
 // askOn asks on one connection until that breaks, and tells whether there was an answer. It waits for an
-// answer without a bound: untilItHangs measures how late the answer is.
+// answer without a bound: waitForHang measures how late the answer is.
 func (p *pulse) askOn(ctx context.Context, d memcache.Dialer, address string) (answered bool) {
 	dialCtx, cancel := context.WithTimeout(ctx, lookPeriod)
 	defer cancel()
@@ -163,7 +163,7 @@ func (s *supervisor) watchForHang(ctx context.Context, address string) {
 	defer asking.Wait()
 	defer cancel()
 	// A memcached that was told to end is left to endHung.
-	if s.untilItHangs(ctx, judgement{after: s.HangAfter, most: spins * s.HangAfter}, workers, func() bool { return s.pulse.silent() && !s.saving.Load() }) && !s.saving.Load() {
+	if s.waitForHang(ctx, judgement{after: s.HangAfter, most: spins * s.HangAfter}, workers, func() bool { return s.pulse.silent() && !s.saving.Load() }) && !s.saving.Load() {
 		s.std.Logf("memcached hangs: it has not answered for %s or more; it is killed and started again", s.HangAfter)
 		s.child.signal(syscall.SIGKILL)
 	}
@@ -181,14 +181,14 @@ const leastToEnd = 2 * time.Second
 func (s *supervisor) endHung(ctx context.Context) {
 	began := time.Now()
 	within := max(leastToEnd, s.endWithin()-began.Sub(s.asked))
-	if s.untilItHangs(ctx, judgement{after: min(hangWhenAsked, within), most: within}, allThreads, func() bool { return true }) {
+	if s.waitForHang(ctx, judgement{after: min(hangWhenAsked, within), most: within}, allThreads, func() bool { return true }) {
 		s.std.Logf("memcached was told to end %s ago, and has not ended: it is killed", time.Since(began).Round(time.Second))
 		s.child.signal(syscall.SIGKILL)
 	}
 }
 
-// untilItHangs returns when memcached hangs or ctx ends.
-func (s *supervisor) untilItHangs(ctx context.Context, j judgement, of threads, silent func() bool) bool {
+// waitForHang returns when memcached hangs or ctx ends.
+func (s *supervisor) waitForHang(ctx context.Context, j judgement, of threads, silent func() bool) bool {
 	for {
 		since, err := untilNextLook(ctx, of)
 		if err != nil {

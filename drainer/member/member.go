@@ -213,7 +213,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 		return s.runPlain(ctx, signals)
 	}
 	defer s.unlock()
-	if err := s.untilAsked(ctx, signals, s.prepareToBegin); err != nil {
+	if err := s.untilTold(ctx, signals, s.prepareToBegin); err != nil {
 		return contract.ExitFailed, errors.Join(err, s.saveUnstarted())
 	}
 	if err := s.begin(); err != nil {
@@ -259,7 +259,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 
 // runPlain is for a member without a volume. Nothing is saved: the supervisor only watches the Secrets.
 func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (int, error) {
-	if err := s.untilAsked(ctx, signals, s.checkVersion); err != nil {
+	if err := s.untilTold(ctx, signals, s.checkVersion); err != nil {
 		return contract.ExitFailed, err
 	}
 	child, err := startChild(s.Command, nil)
@@ -291,8 +291,8 @@ func (s *supervisor) saveUnstarted() error {
 	return s.termination.write("")
 }
 
-// untilAsked runs do. Its context ends when the kubelet tells this process to end.
-func (s *supervisor) untilAsked(ctx context.Context, signals <-chan os.Signal, do func(context.Context) error) error {
+// untilTold runs do. Its context ends when the kubelet tells this process to end.
+func (s *supervisor) untilTold(ctx context.Context, signals <-chan os.Signal, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var listening sync.WaitGroup

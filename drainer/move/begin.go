@@ -65,7 +65,7 @@ func (l *runningMember) start(ctx context.Context, atMost time.Duration) (begun 
 			if s.begun = true; leases {
 				l.lease(s.e)
 			}
-			s.e.enter(contract.PhaseAdding)
+			s.e.beginPhase(contract.PhaseAdding)
 			return true, nil
 		case late:
 			return false, &notBegun{s.Begin}
@@ -84,7 +84,7 @@ func (s *starting) prepare() error {
 		return err
 	}
 	s.until = time.Now().Add(s.Within)
-	s.e.enter(contract.PhasePrepared)
+	s.e.beginPhase(contract.PhasePrepared)
 	return nil
 }
 

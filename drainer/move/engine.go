@@ -97,18 +97,18 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 		err = e.allKeepCAS()
 	}
 	if live && err == nil && member.leaving != nil {
-		err = e.meet(ctx, member)
+		err = e.checkLeaving(ctx, member)
 	}
 	if err == nil {
 		e.Dialer.Places.KeepApart()
 		if !live || e.Begin == nil {
-			e.enter(contract.PhaseAdding)
+			e.beginPhase(contract.PhaseAdding)
 		}
 		err = e.move(ctx, &complete)
 	}
 	stop()
 	e.report()
-	e.account(time.Now())
+	e.addPhaseTime(time.Now())
 	e.closeWriters()
 	r := e.receipt(err)
 	r.Complete, r.Settled = complete, live && complete && member.settled()
@@ -125,16 +125,16 @@ type running struct {
 	began time.Time
 }
 
-// enter begins a phase.
-func (e *Engine) enter(phase contract.Phase) {
+// beginPhase begins a phase.
+func (e *Engine) beginPhase(phase contract.Phase) {
 	now := time.Now()
-	e.account(now)
+	e.addPhaseTime(now)
 	e.phase.Store(running{phase, now})
 	e.report()
 }
 
-// account adds the time of the present phase.
-func (e *Engine) account(now time.Time) {
+// addPhaseTime adds the time of the present phase.
+func (e *Engine) addPhaseTime(now time.Time) {
 	present := e.phase.Load().(running)
 	e.seconds[present.Phase] += now.Sub(present.began).Seconds()
 }
@@ -212,7 +212,7 @@ func (e *Engine) each(do func(i int, w *memcache.Writer) error) error {
 		}
 		wg.Go(func() {
 			if err := do(i, w); err != nil {
-				errs[i] = e.about(i, err)
+				errs[i] = e.withServer(i, err)
 			}
 		})
 	}
@@ -220,8 +220,8 @@ func (e *Engine) each(do func(i int, w *memcache.Writer) error) error {
 	return errors.Join(errs...)
 }
 
-// about adds to an error which server it is about.
-func (e *Engine) about(i int, err error) error {
+// withServer adds to an error which server it is about.
+func (e *Engine) withServer(i int, err error) error {
 	name := e.Servers[i].String()
 	if errors.As(err, new(*sourceError)) || errors.As(err, new(*survivorError)) {
 		return err // from a delete at the member after an add

@@ -64,7 +64,7 @@ type leaving struct {
 // the first item. If patience is 0, it doesn't wait for clients.
 func (e *Engine) MoveFromLeaving(ctx context.Context, source routing.Server, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(source, nowhere, scratch)
-	l.leaving = &leaving{l: l, enter: e.enter, report: e.report, patience: patience, watch: l.link(source)}
+	l.leaving = &leaving{l: l, enter: e.beginPhase, report: e.report, patience: patience, watch: l.link(source)}
 	defer l.leaving.watch.close()
 	e.Source = l
 	return e.Run(ctx)
@@ -260,9 +260,9 @@ func (e *isServerError) Failure() (reason string, exitCode int) {
 	return reasonSourceIsServer, contract.ExitUsage
 }
 
-// meet waits until a leaving member answers, and makes sure that it is none of the servers under another
+// checkLeaving waits until a leaving member answers, and makes sure that it is none of the servers under another
 // name: each of its items would be found there, and deleted.
-func (e *Engine) meet(ctx context.Context, l *runningMember) error {
+func (e *Engine) checkLeaving(ctx context.Context, l *runningMember) error {
 	var limits memcache.Limits
 	err := l.ask(ctx, &l.leaving.watch, func(c *memcache.Conn) (err error) {
 		limits, err = c.Limits()
@@ -300,14 +300,15 @@ func (e *Engine) isNoServer(ctx context.Context, l *runningMember) error {
 	for i, s := range e.Servers {
 		lost := e.Lost != nil && e.Lost[i]
 		if err == nil && !lost && (reset || of[i].After(before) && after.After(of[i])) {
-			err = l.isNot(ctx, s)
+			err = l.compareAgain(ctx, s)
 		}
 	}
 	return err
 }
 
-// isNot is isNoServer for one server whose counters fit. It looks more than once.
-func (l *runningMember) isNot(ctx context.Context, server routing.Server) error {
+// compareAgain looks three times more at a server whose counters fit. It returns an error unless one look shows
+// that the processes differ.
+func (l *runningMember) compareAgain(ctx context.Context, server routing.Server) error {
 	k := l.link(server)
 	defer k.close()
 	const looks = 3

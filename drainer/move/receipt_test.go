@@ -23,7 +23,7 @@ func TestADrainerThatWasStoppedDoesNotCallItselfADrain(t *testing.T) {
 // A writer still sends values of the source's pages, and finds that they can't be read.
 func TestAFaultIsTheSources(t *testing.T) {
 	e := &Engine{Servers: drainertest.MustParse(t, []string{"host:1"})}
-	err := e.about(0, fmt.Errorf("send: %w", item.ErrFault))
+	err := e.withServer(0, fmt.Errorf("send: %w", item.ErrFault))
 	if r := Failed("source", err); strings.Contains(r.Message, "survivor") || r.Reason != reasonFailed || r.ExitCode != contract.ExitFailed {
 		t.Errorf("%+v", r)
 	}

@@ -57,7 +57,7 @@ func (s *share) read(ctx context.Context, items iter.Seq2[*item.Item, error], in
 			continue
 		}
 		if err := f.Send(); err != nil {
-			return s.about(i, err)
+			return s.withServer(i, err)
 		}
 	}
 	return nil
@@ -74,7 +74,7 @@ func (s *share) add(ctx context.Context, it *item.Item) error {
 	}
 	i := s.Owner.Owner(it.Key)
 	if err := s.feeders[i].Add(it); err != nil {
-		return s.about(i, err)
+		return s.withServer(i, err)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (l *loop) clock() {
 	before := l.now
 	l.now = int64(time.Since(l.began))
 	if before > 0 && l.now-before > int64(max(l.router.config.LeftBehind/2, shortestSleep)) {
-		l.router.fence.Woke()
+		l.router.fence.StoodStill()
 		l.judge()
 	}
 }

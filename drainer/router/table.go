@@ -41,7 +41,7 @@ func (r *Router) Offer(t *Table) (taken bool, err error) {
 	if err := t.Follows(r.table.Load()); err != nil {
 		return false, err
 	}
-	if r.fence != nil && !r.fence.Lets(t) {
+	if r.fence != nil && !r.fence.MayTake(t) {
 		return false, nil
 	}
 	return true, r.Apply(t)

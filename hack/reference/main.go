@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -190,7 +191,7 @@ func within(value any, path ...string) map[string]any {
 func page(d *definition) string {
 	var b strings.Builder
 	b.WriteString("<!-- Generated from the API types by `make manifests`: edit api/v1alpha1 instead. -->\n")
-	fmt.Fprintf(&b, "# Reference\n\n`kubectl explain %s.spec` says the same. Types with a capital letter are Kubernetes' own.\n", d.Spec.Names.ShortNames[0])
+	fmt.Fprintf(&b, "# Reference\n\n`kubectl explain %s.spec` says the same. Types with a capital letter are Kubernetes' own.\nA duration is written as 1h30m; h is its longest unit. A spec that breaks a rule is refused, with the reason.\n", d.Spec.Names.ShortNames[0])
 	for _, v := range d.Spec.Versions {
 		root := v.Schema.Root
 		fmt.Fprintf(&b, "\n## %s, %s/%s\n\n%s\n", d.Spec.Names.Kind, d.Spec.Group, v.Name, flow(root.Description))
@@ -211,8 +212,10 @@ func section(b *strings.Builder, path string, s *schema, written map[string]stri
 		return
 	}
 	written[string(fields)] = path
-	rules(b, s)
-	fmt.Fprint(b, "\nFields:\n\n")
+	if rules(b, s); len(s.Rules) > 0 {
+		fmt.Fprint(b, "\nFields:\n")
+	}
+	fmt.Fprintln(b)
 	names := make([]string, 0, len(s.Properties))
 	for name := range s.Properties {
 		names = append(names, name)
@@ -279,11 +282,19 @@ func rules(b *strings.Builder, s *schema) {
 	fmt.Fprint(b, "\nRules:\n\n")
 	seen := map[string]bool{}
 	for _, r := range s.Rules {
-		if !seen[r.Message] {
-			fmt.Fprintf(b, "- %s\n", r.Message)
+		if rule := withoutReason(r.Message); !seen[rule] {
+			fmt.Fprintf(b, "- %s\n", rule)
+			seen[rule] = true
 		}
-		seen[r.Message] = true
 	}
+}
+
+// withoutReason is a rule without its reason, or what to do instead, which the API server says when it refuses a spec.
+func withoutReason(message string) string {
+	if end := strings.LastIndex(message, ": "); end > 0 && strings.Contains(message[:end], " ") {
+		message = message[:end]
+	}
+	return message
 }
 
 // messages are those of the rules of a field that has no section, without its name. told has the rules of the
@@ -291,7 +302,7 @@ func rules(b *strings.Builder, s *schema) {
 func messages(name string, f *schema, told map[string]string) string {
 	out, seen := "", map[string]bool{}
 	for _, r := range f.Rules {
-		if !seen[r.Message] {
+		if !seen[r.Message] && !lasts.MatchString(r.Message) {
 			_, words, _ := strings.Cut(r.Message, name)
 			out += " Rule: " + strings.TrimLeft(words, ": ") + "."
 		}
@@ -303,6 +314,9 @@ func messages(name string, f *schema, told map[string]string) string {
 	told[out] = name
 	return out
 }
+
+// lasts matches the rule of a duration, whose bounds are part of its kind.
+var lasts = regexp.MustCompile(`must be from (\w+) to (\w+), such as \w+; the longest unit is h$`)
 
 // longestName is how many characters a name in Kubernetes has at most, which goes without saying.
 const longestName = 253
@@ -322,6 +336,12 @@ func kind(name string, f *schema, required bool) string {
 			values = append(values, "`"+strings.Trim(string(e), `"`)+"`")
 		}
 		parts = append(parts, strings.Join(values, ", "))
+	}
+	for _, r := range f.Rules {
+		if bounds := lasts.FindStringSubmatch(r.Message); bounds != nil {
+			parts[0] = "duration" // as metav1.Duration: 1h30m
+			parts = append(parts, bounds[1]+" to "+bounds[2])
+		}
 	}
 	switch {
 	case f.Minimum != nil && f.Maximum != nil:

@@ -124,7 +124,7 @@ func TestClaimsAreBornWithTheFinalizer(t *testing.T) {
 	}
 	w.restartOperator()
 	w.settled(3)
-	if !slices.Contains(w.memcached().Finalizers, cachev1alpha1.ClusterFinalizer) {
+	if !slices.Contains(w.memcached().Finalizers, cachev1alpha1.OwnerFinalizer) {
 		t.Error("the Memcached has no finalizer")
 	}
 }

@@ -297,7 +297,7 @@ func TestANamespaceThatIsDeletedWithItsOperatorGoesByAnUninstall(t *testing.T) {
 		}
 		for _, c := range namespace.Status.Conditions {
 			if c.Type == corev1.NamespaceFinalizersRemaining && strings.Contains(c.Message, cachev1alpha1.ClaimFinalizer) &&
-				strings.Contains(c.Message, cachev1alpha1.ClusterFinalizer) {
+				strings.Contains(c.Message, cachev1alpha1.OwnerFinalizer) {
 				return nil
 			}
 		}

@@ -83,7 +83,7 @@ func clusterOf(o *cachev1alpha1.Memcached) Cluster {
 	c := Cluster{
 		Exists:     true,
 		Deleting:   o.DeletionTimestamp != nil,
-		Finalizer:  slices.Contains(o.Finalizers, cachev1alpha1.ClusterFinalizer),
+		Finalizer:  slices.Contains(o.Finalizers, cachev1alpha1.OwnerFinalizer),
 		Size:       1,
 		KeepsItems: o.Spec.Drain.Policy == cachev1alpha1.PolicyDrain,
 

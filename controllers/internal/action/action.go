@@ -58,11 +58,11 @@ const (
 // The actions. Each names its object by UID, so that it can't affect a later object of
 // the same name.
 type (
-	// AddClusterFinalizer adds our finalizer to the Memcached.
-	AddClusterFinalizer struct{}
-	// RemoveClusterFinalizer removes our finalizer from the Memcached when no claim has one any
+	// AddOwnerFinalizer adds our finalizer to the Memcached.
+	AddOwnerFinalizer struct{}
+	// RemoveOwnerFinalizer removes our finalizer from the Memcached when no claim has one any
 	// more.
-	RemoveClusterFinalizer struct{}
+	RemoveOwnerFinalizer struct{}
 	// ApplyService applies the Service that names the members.
 	ApplyService struct{}
 	// WriteList writes the clients' list with ListSize members, and the Record of its rings. From
@@ -299,8 +299,8 @@ const (
 	// ByPolicyDelete and ByPolicyRetain: spec.drain.policy.
 	ByPolicyDelete Release = "Deleted"
 	ByPolicyRetain Release = "Retained"
-	// ByClusterDeletion: the Memcached is deleted, under spec.drain.whenDeleted.
-	ByClusterDeletion Release = "ClusterDeleted"
+	// ByOwnerDeletion: the Memcached is deleted, under spec.drain.whenDeleted.
+	ByOwnerDeletion Release = "ClusterDeleted"
 	// ByNamespace: the namespace is terminating.
 	ByNamespace Release = "NamespaceTerminating"
 	// ByStatefulSet: the StatefulSet owned the claim, and is gone.
@@ -314,24 +314,24 @@ const (
 	BySetAside Release = "SetAside"
 )
 
-func (AddClusterFinalizer) kind() Kind    { return Kind{Class: Cluster} }
-func (RemoveClusterFinalizer) kind() Kind { return Kind{Class: Cluster} }
-func (ApplyService) kind() Kind           { return Kind{Class: Members} }
-func (WriteList) kind() Kind              { return Kind{Class: Members} }
-func (ApplyListService) kind() Kind       { return Kind{Class: Beside} }
-func (WriteEndpoints) kind() Kind         { return Kind{Class: Members} }
-func (ApplyDiscovery) kind() Kind         { return Kind{Class: Beside} }
-func (TellMember) kind() Kind             { return Kind{Class: Members} }
-func (ApplyRouters) kind() Kind           { return Kind{Class: Beside} }
-func (WriteTable) kind() Kind             { return Kind{Class: Members, ReadsAgain: true} }
-func (TellRouter) kind() Kind             { return Kind{Class: Beside} }
-func (ApplyNetworkPolicy) kind() Kind     { return Kind{Class: Members} }
-func (WriteBinding) kind() Kind           { return Kind{Class: Beside} }
-func (ApplyStatefulSet) kind() Kind       { return Kind{Class: Members, Owns: true} }
-func (ApplyDeployment) kind() Kind        { return Kind{Class: Members, Owns: true} }
-func (ApplyBudget) kind() Kind            { return Kind{Class: Beside} }
-func (ApplyServiceMonitor) kind() Kind    { return Kind{Class: Beside} }
-func (DeleteMembers) kind() Kind          { return Kind{Class: Cluster, ReadsAgain: true} }
+func (AddOwnerFinalizer) kind() Kind    { return Kind{Class: Cluster} }
+func (RemoveOwnerFinalizer) kind() Kind { return Kind{Class: Cluster} }
+func (ApplyService) kind() Kind         { return Kind{Class: Members} }
+func (WriteList) kind() Kind            { return Kind{Class: Members} }
+func (ApplyListService) kind() Kind     { return Kind{Class: Beside} }
+func (WriteEndpoints) kind() Kind       { return Kind{Class: Members} }
+func (ApplyDiscovery) kind() Kind       { return Kind{Class: Beside} }
+func (TellMember) kind() Kind           { return Kind{Class: Members} }
+func (ApplyRouters) kind() Kind         { return Kind{Class: Beside} }
+func (WriteTable) kind() Kind           { return Kind{Class: Members, ReadsAgain: true} }
+func (TellRouter) kind() Kind           { return Kind{Class: Beside} }
+func (ApplyNetworkPolicy) kind() Kind   { return Kind{Class: Members} }
+func (WriteBinding) kind() Kind         { return Kind{Class: Beside} }
+func (ApplyStatefulSet) kind() Kind     { return Kind{Class: Members, Owns: true} }
+func (ApplyDeployment) kind() Kind      { return Kind{Class: Members, Owns: true} }
+func (ApplyBudget) kind() Kind          { return Kind{Class: Beside} }
+func (ApplyServiceMonitor) kind() Kind  { return Kind{Class: Beside} }
+func (DeleteMembers) kind() Kind        { return Kind{Class: Cluster, ReadsAgain: true} }
 func (a AddClaimFinalizer) kind() Kind {
 	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
 }
@@ -360,11 +360,11 @@ func (a GrowClaim) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.uni
 func (a SkipAside) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 func (a ReleaseClaim) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 
-func (AddClusterFinalizer) String() string    { return "add the cluster's finalizer" }
-func (RemoveClusterFinalizer) String() string { return "remove the cluster's finalizer" }
-func (ApplyService) String() string           { return "apply the Service" }
-func (a WriteList) String() string            { return fmt.Sprintf("list %d members for clients", a.ListSize) }
-func (ApplyListService) String() string       { return "apply the list's Service" }
+func (AddOwnerFinalizer) String() string    { return "add the cluster's finalizer" }
+func (RemoveOwnerFinalizer) String() string { return "remove the cluster's finalizer" }
+func (ApplyService) String() string         { return "apply the Service" }
+func (a WriteList) String() string          { return fmt.Sprintf("list %d members for clients", a.ListSize) }
+func (ApplyListService) String() string     { return "apply the list's Service" }
 func (a WriteEndpoints) String() string {
 	return fmt.Sprintf("list %d members in DNS", a.ListSize)
 }

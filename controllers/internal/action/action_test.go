@@ -23,7 +23,7 @@ func TestStepsDependOnThoseOfTheirClaim(t *testing.T) {
 			t.Errorf("%T is about claim %q", step, got)
 		}
 	}
-	for _, step := range []action.Action{action.WriteList{}, action.ApplyStatefulSet{}, action.AddClusterFinalizer{}, action.ApplyBudget{}} {
+	for _, step := range []action.Action{action.WriteList{}, action.ApplyStatefulSet{}, action.AddOwnerFinalizer{}, action.ApplyBudget{}} {
 		if got := action.KindOf(step).Claim; got != "" {
 			t.Errorf("%T is about claim %q", step, got)
 		}

@@ -147,11 +147,11 @@ func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, p
 	if unlabelled := r.labelFound(ctx); unlabelled != nil {
 		err = write.Worse(err, unlabelled)
 	}
-	return r.whatIsDone(), err
+	return r.allDone(), err
 }
 
-// whatIsDone is what this run has written.
-func (r *run) whatIsDone() Done {
+// allDone returns what this run has written, with what it wrote about claims.
+func (r *run) allDone() Done {
 	done, about := r.done, &r.claims.Done
 	for _, job := range about.Drains {
 		done.Drains = append(done.Drains, *job.(*batchv1.Job))
@@ -191,10 +191,10 @@ func (r *run) after(step action.Action, err error) {
 
 func (r *run) takeStep(ctx context.Context, step action.Action) error {
 	switch a := step.(type) {
-	case action.AddClusterFinalizer:
+	case action.AddOwnerFinalizer:
 		return r.addFinalizer(ctx)
-	case action.RemoveClusterFinalizer:
-		return r.removeClusterFinalizer(ctx)
+	case action.RemoveOwnerFinalizer:
+		return r.removeOwnerFinalizer(ctx)
 	case action.ApplyService:
 		return r.applyService(ctx)
 	case action.ApplyListService:
@@ -293,11 +293,11 @@ func (r *run) addFinalizer(ctx context.Context) error {
 	return err
 }
 
-func (r *run) removeClusterFinalizer(ctx context.Context) error {
+func (r *run) removeOwnerFinalizer(ctx context.Context) error {
 	if r.cluster.UID == "" {
 		return nil // the Memcached is gone
 	}
-	if err := r.mayRemoveClusterFinalizer(ctx); err != nil {
+	if err := r.mayRemoveOwnerFinalizer(ctx); err != nil {
 		return err
 	}
 	if err := write.RemoveFinalizer(ctx, r.Client, r.cluster); err != nil {

@@ -46,11 +46,11 @@ func (r *run) mayMark(ctx context.Context, claim action.ClaimRef) (*observe.View
 // live reads from the API server right before steps that can't be undone. Steps of the same kind
 // share one read, and add their own Jobs to it.
 func (r *run) live(ctx context.Context) (*observe.View, error) {
-	return r.liveBut(ctx, observe.Known{})
+	return r.liveWithKnown(ctx, observe.Known{})
 }
 
-// liveBut is live without the reads that known makes unnecessary.
-func (r *run) liveBut(ctx context.Context, known observe.Known) (*observe.View, error) {
+// liveWithKnown is live, without a read of what is known.
+func (r *run) liveWithKnown(ctx context.Context, known observe.Known) (*observe.View, error) {
 	if r.view != nil {
 		return r.view, nil
 	}
@@ -72,7 +72,7 @@ func (r *run) liveForSize(ctx context.Context) (*observe.View, error) {
 	if r.present.StatefulSet != nil {
 		return r.live(ctx)
 	}
-	return r.liveBut(ctx, observe.Known{NoStatefulSet: true, NoJobs: r.first, List: r.listMade})
+	return r.liveWithKnown(ctx, observe.Known{NoStatefulSet: true, NoJobs: r.first, List: r.listMade})
 }
 
 // lookForMembers adds to the live read the claims that members below replicas would use. It refuses
@@ -146,8 +146,8 @@ func (r *run) mayMove(ctx context.Context, a action.CreateMove) error {
 	return read.RefusedBy(plan.MayMove(&live.Observed, a))
 }
 
-// mayRemoveClusterFinalizer asks claims.MayRemoveClusterFinalizer.
-func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
+// mayRemoveOwnerFinalizer asks claims.MayRemoveOwnerFinalizer.
+func (r *run) mayRemoveOwnerFinalizer(ctx context.Context) error {
 	found, err := r.claims.Reader.LiveClaims(ctx)
 	if err != nil {
 		return err
@@ -155,5 +155,5 @@ func (r *run) mayRemoveClusterFinalizer(ctx context.Context) error {
 	if err := r.allLabelled(ctx, found); err != nil {
 		return err // the refusal lasts until the cache has the adopted claims, which are then released
 	}
-	return read.RefusedBy(claims.MayRemoveClusterFinalizer(&claims.Facts{Claims: found.Claims}))
+	return read.RefusedBy(claims.MayRemoveOwnerFinalizer(&claims.Facts{Claims: found.Claims}))
 }

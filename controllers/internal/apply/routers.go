@@ -48,7 +48,7 @@ func (r *run) applyRouters(ctx context.Context, part action.RouterPart) error {
 		}
 		err := r.applyRouterDeployment(ctx, kind, name)
 		if err == nil {
-			r.lookAtNumberOfRouters()
+			r.noteRouterCount()
 		}
 		return err
 	case action.RouterBudget:
@@ -121,8 +121,8 @@ func (r *run) leaveNumber(ctx context.Context, d *appsv1.Deployment) error {
 	return r.Client.Apply(ctx, kept, client.FieldOwner(numberOwner))
 }
 
-// lookAtNumberOfRouters notes whether admission has changed the number of routers.
-func (r *run) lookAtNumberOfRouters() {
+// noteRouterCount notes whether admission has changed the number of routers.
+func (r *run) noteRouterCount() {
 	d := r.present.Routers.Deployment
 	if d == nil || r.cluster.Spec.Router == nil || r.cluster.Spec.Router.Replicas == nil {
 		return

@@ -36,7 +36,7 @@ func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.Contain
 	exporter := coreac.Container().
 		WithName(ContainerExporter).
 		WithImage(image).
-		WithTerminationMessagePolicy(lastWords).
+		WithTerminationMessagePolicy(messagePolicy).
 		WithArgs(
 			fmt.Sprintf("--memcached.address=localhost:%d", c.Spec.ContainerPort),
 			fmt.Sprintf("--web.listen-address=:%d", exporterPort(e))).

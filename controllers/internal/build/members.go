@@ -157,7 +157,7 @@ func install(c *cachev1alpha1.Memcached, o Options, args contract.Install) *core
 	return coreac.Container().
 		WithName(ContainerInstall).
 		WithImage(o.OperatorImage).
-		WithTerminationMessagePolicy(lastWords).
+		WithTerminationMessagePolicy(messagePolicy).
 		WithCommand(append([]string{DrainerPath}, args.Args()...)...).
 		WithSecurityContext(containerSecurity()).
 		WithResources(memberResources(c)).
@@ -190,15 +190,15 @@ func claimTemplate(c *cachev1alpha1.Memcached) *coreac.PersistentVolumeClaimAppl
 	return claim
 }
 
-// lastWords lets status quote why a container failed: the container's termination message, or else
+// messagePolicy lets status quote why a container failed: the container's termination message, or else
 // the end of its log.
-const lastWords = corev1.TerminationMessageFallbackToLogsOnError
+const messagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 
 func memcachedContainer(c *cachev1alpha1.Memcached, o Options) *coreac.ContainerApplyConfiguration {
 	return coreac.Container().
 		WithName(ContainerMemcached).
 		WithImage(memberImage(c, o)).
-		WithTerminationMessagePolicy(lastWords).
+		WithTerminationMessagePolicy(messagePolicy).
 		WithPorts(coreac.ContainerPort().
 			WithName(portName).
 			WithProtocol(corev1.ProtocolTCP).

@@ -265,7 +265,7 @@ func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfig
 	router := coreac.Container().
 		WithName(ContainerRouter).
 		WithImage(o.OperatorImage).
-		WithTerminationMessagePolicy(lastWords).
+		WithTerminationMessagePolicy(messagePolicy).
 		WithCommand(append([]string{DrainerPath}, routeArgs(c)...)...).
 		WithPorts(
 			coreac.ContainerPort().WithName(portName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(c.Spec.ContainerPort),

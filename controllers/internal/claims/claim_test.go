@@ -80,7 +80,7 @@ func TestLiveAClaimGoesOnlyForAReasonThatHolds(t *testing.T) {
 			{claims.Terms{NamespaceTerminating: true}, left(), ""},
 			{claims.Terms{}, left(), "the namespace of claim data-2 is not terminating"},
 		},
-		action.ByClusterDeletion: {
+		action.ByOwnerDeletion: {
 			{claims.Terms{Deleting: true}, left(), ""},
 			{claims.Terms{}, left(), "the Memcached is not deleted"},
 		},

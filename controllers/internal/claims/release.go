@@ -22,7 +22,7 @@ func ReleasableBy(t *Terms, c *Claim, why action.Release) error {
 		return unless(c.Volume == "", "claim %s is bound to a volume", c.Name)
 	case action.ByNamespace:
 		return unless(t.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
-	case action.ByClusterDeletion:
+	case action.ByOwnerDeletion:
 		return unless(t.Deleting, "%s is not deleted", t.Names.owner())
 	case action.ByStatefulSet:
 		return unless(t.SetGone && c.OwnedBySet && c.Deleting, "claim %s does not go with its StatefulSet", c.Name)
@@ -64,7 +64,7 @@ func MayReleaseUnreadable(live *Facts, c *Claim) error {
 // returned: a member that is wanted, or that runs, uses the claim again. MayRelease needs the Terms
 // that the reason is about and, if the claim is being deleted, Where.
 func MayRelease(live *Terms, c *Claim, why action.Release, returned bool) error {
-	if returned && !c.Aside && !c.Deleting && why != action.ByClusterDeletion && why != action.ByNamespace {
+	if returned && !c.Aside && !c.Deleting && why != action.ByOwnerDeletion && why != action.ByNamespace {
 		return fmt.Errorf("member %d uses claim %s again", c.Ordinal, c.Name)
 	}
 	switch why {
@@ -88,9 +88,9 @@ func MayDelete(c *Claim, why action.Release) error {
 		"claim %s was there before its member, and no drain has read it", c.Name)
 }
 
-// MayRemoveClusterFinalizer is asked before the cluster's own finalizer is removed, because from
+// MayRemoveOwnerFinalizer is asked before the cluster's own finalizer is removed, because from
 // then on the operator no longer looks after the claims. It needs Claims.
-func MayRemoveClusterFinalizer(live *Facts) error {
+func MayRemoveOwnerFinalizer(live *Facts) error {
 	for i := range live.Claims {
 		if c := &live.Claims[i]; c.Finalizer {
 			return fmt.Errorf("claim %s still has the finalizer", c.Name)

@@ -141,7 +141,7 @@ func (m *Metrics) beginAtZero() {
 		for _, why := range append([]action.Release{resultFailed}, endingReleases[kind]...) {
 			m.drains.WithLabelValues(string(kind), string(why))
 		}
-		for _, why := range append([]action.Release{action.ByClusterDeletion, action.ByNamespace, action.BySetAside}, endingReleases[kind]...) {
+		for _, why := range append([]action.Release{action.ByOwnerDeletion, action.ByNamespace, action.BySetAside}, endingReleases[kind]...) {
 			m.releases.WithLabelValues(string(kind), string(why))
 		}
 		for _, phase := range phases {

@@ -270,7 +270,7 @@ func TestGaugesTellOfMemcachedsAndStatefulSetDrains(t *testing.T) {
 func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 	m, registry, before := gathered(t)
 	for kind, whys := range endingReleases {
-		always := []action.Release{action.ByClusterDeletion, action.ByNamespace, action.BySetAside}
+		always := []action.Release{action.ByOwnerDeletion, action.ByNamespace, action.BySetAside}
 		if kind == StatefulSetDrain {
 			always = append(always, action.ByStatefulSet)
 		}

@@ -120,7 +120,7 @@ func (v verb) whenWriteFails(f failure) outcome {
 		withoutLock = true
 	case deleteJob, deleteMembers:
 		withoutLock, onlyOnce = true, true
-	case deleteClaim, setAside, removeClusterFinalizer:
+	case deleteClaim, setAside, removeOwnerFinalizer:
 		onlyOnce = true
 	}
 	switch {

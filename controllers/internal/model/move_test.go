@@ -148,13 +148,13 @@ func (s step) members() bool {
 
 // beforeList tells whether the list is not written if the step is refused.
 func (s step) beforeList() bool {
-	return s.verb == addClusterFinalizer || s.verb == markLeaving || s.verb == writeList
+	return s.verb == addOwnerFinalizer || s.verb == markLeaving || s.verb == writeList
 }
 
 // ofClaim tells whether the step is about one claim only.
 func (s step) ofClaim() bool {
 	switch s.verb {
-	case addClusterFinalizer, removeClusterFinalizer, applyMembers, deleteMembers, writeList, noteServers, markLeaving:
+	case addOwnerFinalizer, removeOwnerFinalizer, applyMembers, deleteMembers, writeList, noteServers, markLeaving:
 		return false
 	}
 	return true

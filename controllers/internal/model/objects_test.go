@@ -79,7 +79,7 @@ func (w *world) memcached(c *cluster) *cachev1alpha1.Memcached {
 		out.Spec.Routing.Moves = cachev1alpha1.MovesOff
 	}
 	if c.finalizer {
-		out.Finalizers = []string{cachev1alpha1.ClusterFinalizer}
+		out.Finalizers = []string{cachev1alpha1.OwnerFinalizer}
 	}
 	if c.deleting {
 		out.DeletionTimestamp = &deleted
@@ -329,10 +329,10 @@ func marshal(r interface{ Marshal() ([]byte, error) }) string {
 func (m *model) action(s *state, a step) action.Action {
 	i := a.ordinal
 	switch a.verb {
-	case addClusterFinalizer:
-		return action.AddClusterFinalizer{}
-	case removeClusterFinalizer:
-		return action.RemoveClusterFinalizer{}
+	case addOwnerFinalizer:
+		return action.AddOwnerFinalizer{}
+	case removeOwnerFinalizer:
+		return action.RemoveOwnerFinalizer{}
 	case applyMembers:
 		return action.ApplyStatefulSet{Replicas: int32(a.argument)}
 	case deleteMembers:

@@ -19,8 +19,8 @@ import (
 type verb uint8
 
 const (
-	addClusterFinalizer verb = iota + 1
-	removeClusterFinalizer
+	addOwnerFinalizer verb = iota + 1
+	removeOwnerFinalizer
 	applyMembers
 	deleteMembers
 	addClaimFinalizer
@@ -48,7 +48,7 @@ const (
 
 var reasons = [...]action.Release{
 	action.ByReceipt, action.BySkip, action.ByPolicyDelete, action.ByPolicyRetain,
-	action.ByClusterDeletion, action.ByNamespace, action.NeverBound, action.BySetAside,
+	action.ByOwnerDeletion, action.ByNamespace, action.NeverBound, action.BySetAside,
 }
 
 func reasonIndex(why action.Release) int8 {
@@ -527,11 +527,11 @@ func (m *model) stepsOf(v *sight, p *plan.Plan, next list) steps {
 	var t steps
 	for _, planned := range p.Actions {
 		switch a := planned.(type) {
-		case action.AddClusterFinalizer:
-			t.add(step{verb: addClusterFinalizer})
-		case action.RemoveClusterFinalizer:
+		case action.AddOwnerFinalizer:
+			t.add(step{verb: addOwnerFinalizer})
+		case action.RemoveOwnerFinalizer:
 			if !v.absent {
-				t.add(step{verb: removeClusterFinalizer})
+				t.add(step{verb: removeOwnerFinalizer})
 			}
 		case action.ApplyService, action.ApplyListService, action.ApplyDiscovery, action.WriteEndpoints, action.TellMember, action.WriteTable, action.TellRouter, action.ApplyRouters, action.ApplyNetworkPolicy, action.WriteBinding, action.ApplyBudget, action.ApplyServiceMonitor,
 			action.ApplyMemberService, action.RetireMemberService, action.DeleteMemberService:
@@ -670,7 +670,7 @@ func (c *cluster) owns() bool { return c.exists && !c.deleting }
 // do takes a step as package apply does, with the plan's checks on live state.
 func (m *model) do(s *state, a step) outcome {
 	switch a.verb {
-	case addClusterFinalizer, removeClusterFinalizer:
+	case addOwnerFinalizer, removeOwnerFinalizer:
 		return m.changeCluster(s, a)
 	case applyMembers:
 		return m.setReplicas(s, a)
@@ -717,11 +717,11 @@ func (m *model) do(s *state, a step) outcome {
 
 // changeCluster writes the Memcached under an optimistic lock.
 func (m *model) changeCluster(s *state, a step) outcome {
-	c, adds := &s.live.cluster, a.verb == addClusterFinalizer
+	c, adds := &s.live.cluster, a.verb == addOwnerFinalizer
 	switch {
 	case !adds && !s.seen.cluster.exists:
 		return nothing
-	case !adds && pvc.MayRemoveClusterFinalizer(&m.words(&s.live).Facts) != nil:
+	case !adds && pvc.MayRemoveOwnerFinalizer(&m.words(&s.live).Facts) != nil:
 		return refused
 	case s.seen.cluster.finalizer == adds, !adds && !c.exists:
 		return nothing

@@ -81,7 +81,7 @@ type comparison struct {
 // report fails for each difference, and for each verb that was hardly compared.
 func (c *comparison) report(t *testing.T) {
 	steps, failures := 0, 0
-	for v := addClusterFinalizer; v < verbs; v++ {
+	for v := addOwnerFinalizer; v < verbs; v++ {
 		steps += c.steps[v]
 		if t.Logf("%4d times: %s", c.steps[v], v); c.steps[v] < leastPairs {
 			t.Errorf("%s: compared %d times, want %d or more", v, c.steps[v], leastPairs)

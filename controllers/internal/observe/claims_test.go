@@ -91,7 +91,7 @@ func TestAProtectedClaimThatLostItsLabelIsFound(t *testing.T) {
 		{"one that is gone", []string{"data-cache-3"}, 0},
 	} {
 		o := &State{Cluster: cluster}
-		r.Unlabelled = &read.Unlabelled{Cache: &strays{names: test.names}}
+		r.Unlabelled = &read.UnlabelledClaims{Cache: &strays{names: test.names}}
 		if err := r.findClaims(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestAProtectedClaimThatLostItsLabelIsFound(t *testing.T) {
 		}
 	}
 	o := &State{Cluster: cluster, Claims: []corev1.PersistentVolumeClaim{claim}}
-	r.Unlabelled = &read.Unlabelled{Cache: &strays{names: []string{"data-cache-2"}}}
+	r.Unlabelled = &read.UnlabelledClaims{Cache: &strays{names: []string{"data-cache-2"}}}
 	if err := r.findClaims(t.Context(), o); err != nil || o.Found != nil {
 		t.Errorf("the cache has it, and it was looked for: %v, %v", o.Found, err)
 	}

@@ -59,7 +59,7 @@ type Reader struct {
 	// Cache is read to plan, Live before steps that can't be undone.
 	Cache, Live client.Reader
 	// Unlabelled are claims without the operator's label; nil has none.
-	Unlabelled *read.Unlabelled
+	Unlabelled *read.UnlabelledClaims
 	Clock      clock.PassiveClock
 	// Drainers and Members have the answers of drainers and members, which are asked beside the
 	// reconciles.
@@ -457,7 +457,7 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 		WaitForRoom:     spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
 		Parallelism:     max(1, spec.Drain.Parallelism),
 		DeleteClaims:    spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
-		Finalizer:       slices.Contains(c.Finalizers, cachev1alpha1.ClusterFinalizer),
+		Finalizer:       slices.Contains(c.Finalizers, cachev1alpha1.OwnerFinalizer),
 	}
 	cluster.Ring, cluster.MovesOff = build.RingOf(c, 0), spec.Routing.Moves == cachev1alpha1.MovesOff
 	if cluster.Patience = build.Patience(c); cluster.Patience > 0 {

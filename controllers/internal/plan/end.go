@@ -22,14 +22,14 @@ func decideEnd(o *Observed) (w claims.Work) {
 			return w
 		}
 	}
-	why := action.ByClusterDeletion
+	why := action.ByOwnerDeletion
 	if o.Cluster.NamespaceTerminating {
 		why = action.ByNamespace
 	}
 	left, released := o.End(why, look(o).movesNow, func(c *claims.Claim) bool { return o.Cluster.DeleteClaims && !o.Cluster.Orphan && !c.Adopted })
 	w.Then(released)
-	if o.Cluster.Finalizer && claims.MayRemoveClusterFinalizer(left) == nil {
-		w.Do(action.RemoveClusterFinalizer{})
+	if o.Cluster.Finalizer && claims.MayRemoveOwnerFinalizer(left) == nil {
+		w.Do(action.RemoveOwnerFinalizer{})
 	}
 	return w
 }

@@ -68,7 +68,7 @@ func TestLiveADrainBeginsOnlyWhereNothingStandsAgainstIt(t *testing.T) {
 }
 
 func TestLiveTheClusterGoesOnlyWhenNothingIsHeld(t *testing.T) {
-	refusals(t, func(o *Observed) error { return claims.MayRemoveClusterFinalizer(&o.Facts) }, map[*scene]string{
+	refusals(t, func(o *Observed) error { return claims.MayRemoveOwnerFinalizer(&o.Facts) }, map[*scene]string{
 		at(1):                 "claim data-0 still has the finalizer",
 		at(0).left(0, unheld): "",
 	})

@@ -24,7 +24,7 @@ func decide(read *Observed) *decisions {
 	var again claims.Work // wakes for decisions without writes
 	after, work := read.Finalizers(&read.Cluster.Terms)
 	if !read.Cluster.Finalizer {
-		d.finalizers.Do(action.AddClusterFinalizer{})
+		d.finalizers.Do(action.AddOwnerFinalizer{})
 	}
 	d.finalizers.Then(work)
 	o := look(read.having(after))
@@ -64,7 +64,7 @@ type step struct {
 
 // steps are all parts of the plan, in their order. A failed write stops those that its class says (action.Class).
 var steps = []step{
-	{"finalizers", func(d *decisions) claims.Work { return d.finalizers }, []action.Action{action.AddClusterFinalizer{}, action.AddClaimFinalizer{}},
+	{"finalizers", func(d *decisions) claims.Work { return d.finalizers }, []action.Action{action.AddOwnerFinalizer{}, action.AddClaimFinalizer{}},
 		"a deletion from now on waits for the operator"},
 	{"leaving marks", func(d *decisions) claims.Work { return d.marks }, []action.Action{action.MarkLeaving{}},
 		"before the StatefulSet shrinks, and before clients are told: a volume without a mark comes back as a member's"},

@@ -117,7 +117,7 @@ func (w *walk) act(planned action.Action) bool {
 		return changed
 	}
 	switch a := planned.(type) {
-	case action.AddClusterFinalizer:
+	case action.AddOwnerFinalizer:
 		w.Cluster.Finalizer = true
 		return true
 	case action.AddClaimFinalizer:

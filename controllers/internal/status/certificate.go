@@ -33,7 +33,7 @@ func certificateValid(in *Input, w *waits) *metav1.Condition {
 		return says(kind, false, t.reason, "%s", t.message)
 	}
 	if !certificatesAsked(in) {
-		return saidOfCertificate(in)
+		return certificateBefore(in)
 	}
 	first := firstToEnd(in)
 	switch {
@@ -65,15 +65,15 @@ func certificateTrouble(in *Input, w *waits) *trouble {
 				c.Pod, claims.Printable(c.Trouble, claims.MaxMessage/2))
 		}
 	}
-	if was := saidOfCertificate(in); was != nil && (was.Reason == cachev1alpha1.ReasonCertificateExpired || was.Reason == cachev1alpha1.ReasonCertificateInvalid) {
+	if was := certificateBefore(in); was != nil && (was.Reason == cachev1alpha1.ReasonCertificateExpired || was.Reason == cachev1alpha1.ReasonCertificateInvalid) {
 		return troublef(was.Reason, "%s", was.Message)
 	}
 	return nil
 }
 
-// saidOfCertificate is what was said before, if no pod has been asked since. It counts no more in a
+// certificateBefore is what was said before, if no pod has been asked since. It counts no more in a
 // cluster that hibernates: no pod has the certificate, and those that return read the Secret.
-func saidOfCertificate(in *Input) *metav1.Condition {
+func certificateBefore(in *Input) *metav1.Condition {
 	hibernates := *in.Cluster.Spec.Size == 0 && len(in.Pods) == 0 && len(in.RouterPods) == 0
 	if in.Cluster.Spec.TLS == nil || certificatesAsked(in) || hibernates {
 		return nil

@@ -106,13 +106,13 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blocking(in).Claim.Name)
 	case replaces(in):
-		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", growLater(in))
+		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", volumesThatGrowLater(in))
 	case s.Size != size || s.ReadySize != size:
 		return condition(kind, true, cachev1alpha1.ReasonScaling, "%d members exist, %d are ready, %d are wanted%s", s.Size, s.ReadySize, size, notReady(in))
 	case in.Plan.KeepsTemplate && size > 0:
 		return growing(in)
 	case rolling(in):
-		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", growLater(in))
+		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", volumesThatGrowLater(in))
 	case len(in.Plan.SmallClaims) > 0 && size > 0:
 		return growing(in)
 	case in.RollOutWaits != "":

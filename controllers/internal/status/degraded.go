@@ -42,7 +42,7 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 		func() *trouble { return podNotCreated(in) },
 		func() *trouble { return refusing(in, w) },
 		func() *trouble { return sizeChanged(in) },
-		func() *trouble { return gaveUp(in, s) },
+		func() *trouble { return drainOrMoveFailed(in, s) },
 		func() *trouble { return unreachableSize(in) },
 		func() *trouble { return leftOut(in) },
 		func() *trouble { return drainStuck(in, s, w) },
@@ -123,9 +123,9 @@ func sizeChanged(in *Input) *trouble {
 		"%s: change the policy, then remove the annotation %s of that object, so that the operator writes it again", in.SizeChanged, cachev1alpha1.AnnotationApplied)
 }
 
-// gaveUp returns the trouble if a drain or a move has failed, and no later attempt has succeeded
+// drainOrMoveFailed returns the trouble if a drain or a move has failed, and no later attempt has succeeded
 // yet.
-func gaveUp(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
+func drainOrMoveFailed(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 	for i := range s.Drains { // s.Drains and the plan's are in the same order
 		d, planned := &s.Drains[i], &in.Plan.Drains[i]
 		switch failed := planned.Claim.Attempts.Failed; {

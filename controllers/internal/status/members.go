@@ -147,7 +147,7 @@ func looping(cluster *cachev1alpha1.Memcached, c *corev1.ContainerStatus, ended 
 	if !certain && !loops(c, ended) {
 		return nil
 	}
-	return &trouble{cachev1alpha1.ReasonCrashLoop, "it ends again and again: " + lastWords(ended) + settingFor(cluster, c.Name, ended)}
+	return &trouble{cachev1alpha1.ReasonCrashLoop, "it ends again and again: " + exitAndOutput(ended) + settingFor(cluster, c.Name, ended)}
 }
 
 // nodesLimits has memcached's words if a node can't give what the spec asks for, and which setting
@@ -193,8 +193,8 @@ func loops(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) bo
 
 func ran(t *corev1.ContainerStateTerminated) time.Duration { return t.FinishedAt.Sub(t.StartedAt.Time) }
 
-// lastWords returns the exit code of a container that ended, and the end of its output.
-func lastWords(ended *corev1.ContainerStateTerminated) string {
+// exitAndOutput returns the exit code of a container that ended, and the end of its output.
+func exitAndOutput(ended *corev1.ContainerStateTerminated) string {
 	if ended == nil {
 		return "the kubelet does not say why"
 	}
@@ -202,14 +202,14 @@ func lastWords(ended *corev1.ContainerStateTerminated) string {
 	if ended.Reason != "" && ended.Reason != "Error" && ended.Reason != "Completed" {
 		words = fmt.Sprintf("%s, %s", ended.Reason, words)
 	}
-	if said := ownWords(ended.Message); said != "" {
+	if said := lastOutput(ended.Message); said != "" {
 		return words + ": " + said
 	}
 	return words + "; see kubectl logs --previous"
 }
 
-// ownWords is the end of the container's last output, on one line.
-func ownWords(message string) string {
+// lastOutput is the end of the container's last output, on one line.
+func lastOutput(message string) string {
 	if why := contract.ParseRefusal(message); why != nil {
 		return claims.Bound(why.Message, maxWords)
 	}

@@ -18,7 +18,7 @@ func growing(in *Input) metav1.Condition {
 	case in.Plan.GrowthWaits && in.Plan.KeepsTemplate:
 		return condition(kind, false, cachev1alpha1.ReasonVolumesWait, "%s", memoryDoesNotFit(in))
 	case in.Plan.GrowthWaits:
-		return condition(kind, true, cachev1alpha1.ReasonVolumesWait, "the members are as wanted%s", growLater(in))
+		return condition(kind, true, cachev1alpha1.ReasonVolumesWait, "the members are as wanted%s", volumesThatGrowLater(in))
 	case in.GrowthRefused != "":
 		return condition(kind, false, cachev1alpha1.ReasonVolumesCannotGrow, "%s", cannotGrow(in))
 	}
@@ -27,9 +27,9 @@ func growing(in *Input) metav1.Condition {
 		n, in.Plan.SmallClaims[n-1].Name, membersStay(in))
 }
 
-// growLater is empty, or says which volumes grow when a member runs with the new memory: a part of what
+// volumesThatGrowLater is empty, or says which volumes grow when a member runs with the new memory: a part of what
 // a roll-out says.
-func growLater(in *Input) string {
+func volumesThatGrowLater(in *Input) string {
 	if !in.Plan.GrowthWaits || in.Plan.KeepsTemplate {
 		return ""
 	}

@@ -33,7 +33,7 @@ func Decide(seen *Observed) Plan {
 		return p
 	}
 	if !o.Drain.Finalizer {
-		p.Do(action.AddClusterFinalizer{})
+		p.Do(action.AddOwnerFinalizer{})
 	}
 	m := &members{Observed: o, Plan: &p}
 	m.decide()

@@ -12,7 +12,7 @@ func (o *Observed) end(refused Refusal) (w claims.Work) {
 	if refused != (Refusal{}) {
 		then.Claims, then.Units = nil, nil
 	}
-	why := action.ByClusterDeletion
+	why := action.ByOwnerDeletion
 	if o.Drain.NamespaceTerminating {
 		why = action.ByNamespace
 	} else {
@@ -33,8 +33,8 @@ func (o *Observed) end(refused Refusal) (w claims.Work) {
 			labelled = labelled || c.Finalizer
 		}
 	}
-	if o.Drain.Finalizer && !labelled && claims.MayRemoveClusterFinalizer(left) == nil {
-		w.Do(action.RemoveClusterFinalizer{})
+	if o.Drain.Finalizer && !labelled && claims.MayRemoveOwnerFinalizer(left) == nil {
+		w.Do(action.RemoveOwnerFinalizer{})
 	}
 	return w
 }

@@ -12,8 +12,8 @@ import (
 const (
 	// look is how often a long write checks whether the loop has closed its end.
 	look = time.Second
-	// lastWords is how long the peer may then take to read the rest.
-	lastWords = 10 * time.Second
+	// drainTimeout is how long the peer may then take to read the rest.
+	drainTimeout = 10 * time.Second
 )
 
 // Writer writes to a connection. A peer that reads nothing can't block it forever: once the loop has closed
@@ -45,7 +45,7 @@ func (w *Writer) look() {
 		w.watch.Reset(look)
 		return
 	}
-	_ = w.SetWriteDeadline(time.Now().Add(lastWords))
+	_ = w.SetWriteDeadline(time.Now().Add(drainTimeout))
 }
 
 // SyscallConn returns the connection's.

@@ -152,8 +152,8 @@ func (f *Fence) Outdated(n int64) bool {
 	return latest > 0 && d >= f.config.LeftBehind
 }
 
-// Woke is called when the router has stood still, because its process or its machine was paused.
-func (f *Fence) Woke() {
+// StoodStill is called when the router has stood still, because its process or its machine was paused.
+func (f *Fence) StoodStill() {
 	if f == nil {
 		return
 	}
@@ -209,8 +209,8 @@ func (f *Fence) settled() time.Duration {
 	return f.config.LeftBehind + 3*f.config.LookPeriod
 }
 
-// Lets tells whether the router may take a table that was read.
-func (f *Fence) Lets(t *Table) bool {
+// MayTake tells whether the router may take a table that was read.
+func (f *Fence) MayTake(t *Table) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t.Number > f.read.Number {
@@ -222,12 +222,12 @@ func (f *Fence) Lets(t *Table) bool {
 		f.sight(seen)
 		f.lookAgain()
 	}
-	f.waits = f.holds(t)
+	f.waits = f.waitsFor(t)
 	return f.waits == ""
 }
 
-// holds returns what a table waits for.
-func (f *Fence) holds(t *Table) string {
+// waitsFor returns what a table waits for.
+func (f *Fence) waitsFor(t *Table) string {
 	applied := f.applied.Load().Number
 	_, latest := f.Behind(t.Number)
 	switch outdated := f.Outdated(applied); {

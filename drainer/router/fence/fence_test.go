@@ -117,7 +117,7 @@ func TestNothingIsHeldIfAllRoutersFollow(t *testing.T) {
 		told := tables(all, 1)
 		f := begun(t, told[0])
 		for _, table := range told[1:] {
-			if !f.Lets(table) {
+			if !f.MayTake(table) {
 				_, why := f.Offered()
 				t.Errorf("state %v waits: %s", table.State, why)
 			}
@@ -136,7 +136,7 @@ func TestARouterGoesOnWhenThoseThatAreBehindRefuse(t *testing.T) {
 		ahead, behind := begun(t, told[0]), begun(t, told[0])
 		for _, table := range told[1:3] {
 			eventually(t, fmt.Sprintf("state %v", table.State), func() error {
-				if !ahead.Lets(table) {
+				if !ahead.MayTake(table) {
 					_, why := ahead.Offered()
 					return errors.New(why)
 				}
@@ -166,17 +166,17 @@ func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 		eventually(t, "the number", func() error {
 			return unless(hasNumber(t, all[0], told[0].Number), "it is not there")
 		})
-		f.Woke()
+		f.StoodStill()
 		eventually(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
 		if f.Outdated(told[0].Number) {
 			t.Fatal("it is left behind, and no router went on")
 		}
-		f.Woke()
+		f.StoodStill()
 		for _, m := range all { // before it has looked at the members
 			value := contract.RingNumber(told[2].Number, "secret")
 			m.Raw().Must("STORED", fmt.Sprintf("set %s 0 0 %d", contract.RingNumberKey, len(value)), []byte(value))
 		}
-		f.Woke()
+		f.StoodStill()
 		eventually(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
 		if d, latest := f.Behind(told[0].Number); latest != told[2].Number || d < time.Hour {
 			t.Errorf("it has been behind for %v, of table %d", d, latest)
@@ -193,14 +193,14 @@ func TestATableAfterOneThatWasMissedLeavesARouterBehindAtOnce(t *testing.T) {
 		told := tables(all, waits)
 		f := begun(t, told[0])
 		began := time.Now()
-		if f.Lets(told[2]) {
+		if f.MayTake(told[2]) {
 			t.Error("it takes the table at once")
 		}
 		if !f.Outdated(told[0].Number) {
 			t.Error("it serves by the table before the last")
 		}
 		// All routers may have missed the table: then the others learn of the next one from this router.
-		eventually(t, "the table is taken", func() error { return unless(f.Lets(told[2]), "it waits") })
+		eventually(t, "the table is taken", func() error { return unless(f.MayTake(told[2]), "it waits") })
 		if took := time.Since(began); took < 400*time.Millisecond {
 			t.Errorf("it takes the table after %v: others that have missed the one before can't know", took)
 		}
@@ -216,7 +216,7 @@ func TestARouterThatHasJustStartedTakesTheTableAfterOneThatWasAcknowledged(t *te
 		told := tables(all, waits)
 		f := begun(t, told[0])
 		told[1].Acknowledged = true
-		if !f.Lets(told[1]) {
+		if !f.MayTake(told[1]) {
 			_, why := f.Offered()
 			t.Errorf("it waits: %s", why)
 		}
@@ -234,7 +234,7 @@ func TestARouterThatStartsWaitsForThoseThatTheOperatorDoesNotSee(t *testing.T) {
 		unseen := begun(t, told[0])
 		began := time.Now()
 		next := begun(t, told[1])
-		eventually(t, "the table after that", func() error { return unless(next.Lets(told[2]), "it waits") })
+		eventually(t, "the table after that", func() error { return unless(next.MayTake(told[2]), "it waits") })
 		if took := time.Since(began); took < 400*time.Millisecond || !unseen.Outdated(told[0].Number) {
 			t.Errorf("it is two tables ahead after %v, and the other one serves: %t", took, !unseen.Outdated(told[0].Number))
 		}
@@ -250,7 +250,7 @@ func TestTheNumberIsKeptWithoutCAS(t *testing.T) {
 		f := begun(t, told[0])
 		for _, table := range told[:2] {
 			if table != told[0] {
-				f.Lets(table)
+				f.MayTake(table)
 				f.Apply(table)
 			}
 			eventually(t, "the number", func() error { return unless(hasNumber(t, all[0], table.Number), "it is not there") })

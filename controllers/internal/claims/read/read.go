@@ -27,7 +27,7 @@ type Reader struct {
 	Cache, Live client.Reader
 	Clock       clock.PassiveClock
 	// Unlabelled are claims that the cache can't see; nil has none.
-	Unlabelled *Unlabelled
+	Unlabelled *UnlabelledClaims
 	// Seen are the names of claims and Jobs that owners had; nil remembers none.
 	Seen *remembered.Names
 }

@@ -19,9 +19,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Unlabelled are the claims without the label of a Memcached, which the manager's own cache does not have: their
+// UnlabelledClaims are the claims without the label of a Memcached, which the manager's cache does not have: their
 // names, and of those with our finalizer whether they were deleted. Nil has none.
-type Unlabelled struct{ cache.Cache }
+type UnlabelledClaims struct{ cache.Cache }
 
 const (
 	// byOwner finds claims by the name of the owner that their own name tells.
@@ -32,7 +32,7 @@ const (
 
 // WatchUnlabelled watches them in these namespaces, or in all if none are given. owner returns the name of the
 // Memcached that a claim's name tells.
-func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), namespaces ...string) (*Unlabelled, error) {
+func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), namespaces ...string) (*UnlabelledClaims, error) {
 	without, err := labels.NewRequirement(cachev1alpha1.LabelCluster, selection.DoesNotExist, nil)
 	if err != nil {
 		return nil, err
@@ -64,11 +64,11 @@ func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), 
 			return nil, fmt.Errorf("index claims without the label: %w", err)
 		}
 	}
-	return &Unlabelled{c}, mgr.Add(&Unlabelled{c})
+	return &UnlabelledClaims{c}, mgr.Add(&UnlabelledClaims{c})
 }
 
 // GetCache makes the manager start it with its own cache.
-func (u *Unlabelled) GetCache() cache.Cache { return u.Cache }
+func (u *UnlabelledClaims) GetCache() cache.Cache { return u.Cache }
 
 // ClaimMetadata is a claim, to be read without the rest.
 func ClaimMetadata() *metav1.PartialObjectMetadata {
@@ -90,7 +90,7 @@ func onlyNames(object any) (any, error) {
 }
 
 // names are the names of the claims in the namespace for which the index has the value.
-func (u *Unlabelled) names(ctx context.Context, namespace, index, value string) (names []string, err error) {
+func (u *UnlabelledClaims) names(ctx context.Context, namespace, index, value string) (names []string, err error) {
 	if u == nil || u.Cache == nil {
 		return nil, nil
 	}
@@ -109,7 +109,7 @@ func Kept(claim client.Object) bool {
 }
 
 // Kept tells whether a claim of this name was deleted, and our finalizer keeps it.
-func (u *Unlabelled) Kept(ctx context.Context, key client.ObjectKey) (bool, error) {
+func (u *UnlabelledClaims) Kept(ctx context.Context, key client.ObjectKey) (bool, error) {
 	if u == nil || u.Cache == nil {
 		return false, nil
 	}
@@ -119,7 +119,7 @@ func (u *Unlabelled) Kept(ctx context.Context, key client.ObjectKey) (bool, erro
 }
 
 // Protected are the names of the claims in the namespace that have our finalizer.
-func (u *Unlabelled) Protected(ctx context.Context, namespace string) ([]string, error) {
+func (u *UnlabelledClaims) Protected(ctx context.Context, namespace string) ([]string, error) {
 	return u.names(ctx, namespace, byFinalizer, cachev1alpha1.ClaimFinalizer)
 }
 
@@ -137,7 +137,7 @@ func (r *Reader) Protected(ctx context.Context) (names []string, err error) {
 
 // Source reports claims that have our finalizer and lack a Memcached's label, so that they are found although
 // nothing else has changed. owners are the owners that a claim may belong to.
-func (u *Unlabelled) Source(owners func(context.Context, client.ObjectKey) []reconcile.Request) source.Source {
+func (u *UnlabelledClaims) Source(owners func(context.Context, client.ObjectKey) []reconcile.Request) source.Source {
 	return source.Kind(u.Cache, ClaimMetadata(), handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, claim *metav1.PartialObjectMetadata) []reconcile.Request {
 		return owners(ctx, client.ObjectKeyFromObject(claim))
 	}), predicate.NewTypedPredicateFuncs(func(claim *metav1.PartialObjectMetadata) bool { return len(claim.Finalizers) > 0 }))

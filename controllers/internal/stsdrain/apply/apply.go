@@ -98,10 +98,10 @@ func (r *run) take(ctx context.Context, step action.Action) error {
 		return err
 	}
 	switch a := step.(type) {
-	case action.AddClusterFinalizer:
+	case action.AddOwnerFinalizer:
 		_, err := write.AddFinalizer(ctx, r.Client, r.state.Drain, "")
 		return err
-	case action.RemoveClusterFinalizer:
+	case action.RemoveOwnerFinalizer:
 		return r.removeFinalizer(ctx)
 	case action.Protect:
 		return r.protect(ctx, a.Claim)
@@ -265,7 +265,7 @@ func (r *run) removeFinalizer(ctx context.Context) error {
 		}
 		facts.Claims = slices.Concat(facts.Claims, found.Claims)
 	}
-	if err := claims.MayRemoveClusterFinalizer(&facts); err != nil {
+	if err := claims.MayRemoveOwnerFinalizer(&facts); err != nil {
 		return read.RefusedBy(err)
 	}
 	err = write.RemoveFinalizer(ctx, r.Client, r.state.Drain)

@@ -60,7 +60,7 @@ func TestTheEndReleasesAClaimThatHasLostItsLabel(t *testing.T) {
 			}
 			ctx, now := context.Background(), time.Unix(1700000000, 0)
 			d := &cachev1alpha1.StatefulSetDrain{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "shop", Name: "queue", UID: "drain", Finalizers: []string{cachev1alpha1.ClusterFinalizer}, DeletionTimestamp: &metav1.Time{Time: now},
+				Namespace: "shop", Name: "queue", UID: "drain", Finalizers: []string{cachev1alpha1.OwnerFinalizer}, DeletionTimestamp: &metav1.Time{Time: now},
 			}}
 			d.Spec.StatefulSetName = "queue"
 			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "queue", UID: "set"}}
@@ -79,7 +79,7 @@ func TestTheEndReleasesAClaimThatHasLostItsLabel(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 			clock := testingclock.NewFakePassiveClock(now)
 			reader := &observe.Reader{
-				Cache: c, Objects: c, Live: c, Clock: clock, Unlabelled: &read.Unlabelled{Cache: withFinalizer{of: c}}, Seen: &remembered.Names{},
+				Cache: c, Objects: c, Live: c, Clock: clock, Unlabelled: &read.UnlabelledClaims{Cache: withFinalizer{of: c}}, Seen: &remembered.Names{},
 				Obstructed: &remembered.Obstructions{}, Looked: &observe.Looked{}, NotCreated: &read.MissingPods{}, Woken: &remembered.Of[observe.Woken]{},
 				See: func(client.ObjectKey, types.UID, string) observe.Seen { return observe.Seen{Known: true, Set: set} },
 			}

@@ -32,7 +32,7 @@ func TestANewClaimIsFoundThatNamesAnotherStatefulSetDrain(t *testing.T) {
 		}
 	}
 	d, set := drain(), statefulSet()
-	d.Finalizers = []string{cachev1alpha1.ClusterFinalizer}
+	d.Finalizers = []string{cachev1alpha1.OwnerFinalizer}
 	set.Spec.Replicas, set.Spec.Selector = ptr.To[int32](1), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "queue"}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(d, set).Build()
 	var pods []*corev1.Pod

@@ -42,7 +42,7 @@ type Reader struct {
 	// Live is the API server.
 	Live       client.Reader
 	Clock      clock.PassiveClock
-	Unlabelled *read.Unlabelled
+	Unlabelled *read.UnlabelledClaims
 	Seen       *remembered.Names
 	Obstructed *remembered.Obstructions
 	Looked     *Looked
@@ -122,7 +122,7 @@ func (r *Reader) Observe(ctx context.Context, d *cachev1alpha1.StatefulSetDrain)
 	if s.Jobs, err = s.Reader.Jobs(ctx, slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !identity.DrainerPod(&p) })); err != nil {
 		return nil, err
 	}
-	protects := slices.Contains(d.Finalizers, cachev1alpha1.ClusterFinalizer) // nothing is protected again when the namespace goes
+	protects := slices.Contains(d.Finalizers, cachev1alpha1.OwnerFinalizer) // nothing is protected again when the namespace goes
 	if d.DeletionTimestamp != nil || !protects || slices.ContainsFunc(s.Claims, func(c claims.Claim) bool { return c.Deleting }) {
 		if s.Terminating, err = read.NamespaceTerminates(ctx, r.Live, d.Namespace); err != nil {
 			return nil, err
@@ -215,7 +215,7 @@ func (s *State) Input(refused string) stsdrain.Observed {
 func wants(d *cachev1alpha1.StatefulSetDrain) stsdrain.Drain {
 	out := stsdrain.Drain{
 		Name: d.Name, UID: d.UID, Created: d.CreationTimestamp.Time, Parallelism: max(1, d.Spec.Parallelism),
-		Finalizer: slices.Contains(d.Finalizers, cachev1alpha1.ClusterFinalizer),
+		Finalizer: slices.Contains(d.Finalizers, cachev1alpha1.OwnerFinalizer),
 	}
 	out.Deleting = d.DeletionTimestamp != nil
 	out.Policy, _ = read.Policy(cmp.Or(d.Spec.Policy, cachev1alpha1.PolicyDrain))
