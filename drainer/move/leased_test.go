@@ -51,7 +51,7 @@ func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
 		f.member.Raw().Must("STORED", "set held 0 0 1", []byte("v"))
 		f.all["held"] = drainertest.Object{Value: []byte("v")}
 		owner := f.servers[f.owner.Owner([]byte("held"))].Raw()
-		lease := func() { owner.Must("HD", fmt.Sprintf("ms held 0 T6 F%d", ringchange.LeaseFlags), []byte{}) }
+		lease := func() { owner.Must("HD", "ms held 20 T6", []byte(ringchange.LeaseValue)) }
 		lease()
 		done := f.leaveLeased(wait.Long)
 		wait.For(t, "the mover to settle", func() error {
@@ -109,7 +109,7 @@ func storeBinary(t *testing.T, s *memcachedtest.Server, key, value string) {
 }
 
 // Items that no client of a router can ask for stay. They don't prevent the move from ending, and the receipt
-// has them. Items with the flags of a lease are moved like any other.
+// has them. Items with the size of a lease are moved like any other.
 func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		if !streamed {
@@ -119,8 +119,8 @@ func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
 		for i := range 3 {
 			storeBinary(t, f.member, fmt.Sprintf("%d%s", i, strings.Repeat(" k", 100)), "v")
 		}
-		f.member.Raw().Must("STORED", fmt.Sprintf("set flags %d 0 1", ringchange.LeaseFlags), []byte("v"))
-		f.all["flags"] = drainertest.Object{Value: []byte("v"), Flags: ringchange.LeaseFlags}
+		f.member.Raw().Must("STORED", "set size 0 0 20", []byte("a value of a lease's"))
+		f.all["size"] = drainertest.Object{Value: []byte("a value of a lease's")}
 		select {
 		case r := <-f.leaveLeased(wait.Long):
 			if err := r.AddsUp("the-claim"); err != nil || !r.Settled || r.NoTextForm != 3 || r.Found != int64(len(f.all))+3 {

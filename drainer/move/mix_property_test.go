@@ -215,7 +215,7 @@ func (m *mix) version(c *memcache.Conn, k *mixed) int {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	if held == nil || m.leases && held.Flags == ringchange.LeaseFlags && len(held.Data) == 0 {
+	if held == nil || m.leases && string(held.Data) == ringchange.LeaseValue {
 		return 0
 	}
 	number, _, _ := strings.Cut(string(held.Data), " ")

@@ -93,6 +93,9 @@ const (
 	Fetch
 	// Copy replaces the placeholder with this CAS value by the item that was fetched.
 	Copy
+	// Peek reads the item, with its value, after a step whose answer was Unsure. Neither an Op nor a Mover
+	// takes this step: its result is that of the step before.
+	Peek
 )
 
 // Step is the next step of an Op or a Mover.
@@ -102,6 +105,9 @@ type Step struct {
 	// CAS is for Guarded, Fill, EraseIf and Copy.
 	CAS uint64
 }
+
+// Peek returns the step after one whose answer was Unsure.
+func (s Step) Peek() Step { return Step{Action: Peek, Place: s.Place} }
 
 // Code is an owner's answer.
 type Code uint8
@@ -120,6 +126,9 @@ const (
 	Changed
 	// Failed means that the owner can't be asked, or has failed.
 	Failed
+	// Unsure means that there is an item or a placeholder: the answer has no value, so it doesn't say which.
+	// The next step is Peek.
+	Unsure
 )
 
 // Result of a step.

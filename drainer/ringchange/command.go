@@ -2,19 +2,24 @@ package ringchange
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 
 	"example.com/memcached-operator/drainer/wire"
 )
 
 const (
-	// LeaseFlags are the client flags of a placeholder, which has no value and expires. Clients may use these
-	// flags, too.
-	LeaseFlags = 0x6d637274
+	// LeaseValue is the value of a placeholder. Its client flags are 0.
+	LeaseValue = "18364758544493064720"
 	// LeaseSeconds is how long a lease lasts if its holder dies. memcached counts whole seconds, so it may
 	// last a second less.
 	LeaseSeconds = 6
 )
+
+// leaseFlags are those of an ma that makes a placeholder if there is no item. It changes no item that is there,
+// because none has this CAS value. An ms would also do that; but if memcached has no memory for an ms, it deletes
+// the item that is there.
+var leaseFlags = " N" + strconv.Itoa(LeaseSeconds) + " J" + LeaseValue + " C" + strconv.FormatUint(math.MaxUint64, 10) + " c"
 
 // Request is a client's request for a key whose owner changes.
 type Request struct {
@@ -109,10 +114,11 @@ func classOfSet(r *wire.Request) Class {
 func (r *Request) Append(dst []byte, s Step) []byte {
 	switch s.Action {
 	case Look:
-		return r.meta(dst, "mg", " f c s t")
+		return r.meta(dst, "mg", " f c s")
+	case Peek:
+		return r.meta(dst, "mg", " v f c")
 	case Lease:
-		flags := " ME c T" + strconv.Itoa(LeaseSeconds) + " F" + strconv.Itoa(LeaseFlags)
-		return r.store(dst, flags, []byte("\r\n"))
+		return r.meta(dst, "ma", leaseFlags)
 	case Erase:
 		return r.meta(dst, "md", "")
 	case EraseIf:

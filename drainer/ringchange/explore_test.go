@@ -286,20 +286,28 @@ func (e *explorer) reader(w *world) {
 	}
 }
 
-// full tells whether an owner has no memory for the step: it then refuses, and keeps its item. memcached deletes the
-// item or lease of the key; docs/router.md says what three requests at the same moment can then bring back. An old owner
-// never needs more memory than it has had.
+// full tells whether an owner has no memory for the step, and refuses it. An old owner never needs more memory than it
+// has had.
 func (e *explorer) full(w *world, s Step, k kind) bool {
 	return s.Place == New && s.makes(k) && w.refused < e.s.refusals
 }
 
 var outOfMemory = Result{Code: Failed, Said: true}
 
+// refuse refuses a step. A lease that is refused deletes nothing. Any other step is a meta set: memcached then
+// deletes what is there, perhaps a value that another request has just stored.
+func (w *world) refuse(s Step) {
+	w.refused++
+	if s.Action != Lease {
+		w.at[s.Place], w.missing = item{}, true
+	}
+}
+
 // continueRequest carries out the step of a request.
 func (e *explorer) continueRequest(w *world, of func(*world) *request, id int8) {
 	if r := of(w); e.full(w, r.step, r.kind) {
 		next := *w
-		next.refused++
+		next.refuse(r.step)
 		e.proceed(next, of, id, &outOfMemory)
 	}
 	e.proceed(*w, of, id, nil)
@@ -383,7 +391,7 @@ func (e *explorer) mover(w *world, i int) {
 	name := e.say("mover %d: %s at %s", i, actionNames[m.step.Action], [...]string{"old", "new"}[m.step.Place])
 	if e.full(w, m.step, read) {
 		refused := *w
-		refused.refused++
+		refused.refuse(m.step)
 		m := &refused.movers[i]
 		if m.step = m.m.Next(outOfMemory); m.step.Action == Done {
 			*m = mover{}

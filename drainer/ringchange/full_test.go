@@ -32,7 +32,7 @@ func TestAFullOwnerHoldsUpNoDeleteAndNoTouch(t *testing.T) {
 			[]Step{{Look, New, 0}, {Lease, New, 0}, {AskUpdate, Old, 0}, {Look, New, 0}, {Look, New, 0}, {Look, Old, 0}, {Guarded, New, 5}, {Action: Done}}, Answered},
 		"an incr":                      {Update, false, []Result{{Code: Absent}, full}, []Step{{Look, New, 0}, {Lease, New, 0}, {Action: Done}}, Unknown},
 		"a lease whose answer is lost": {Delete, false, []Result{{Code: Absent}, {Code: Failed}}, []Step{{Look, New, 0}, {Lease, New, 0}, {Action: Done}}, Unknown},
-		// A lease that is refused deletes what is there, so these look first.
+		// These find an item, so they need no memory for a lease.
 		"a delete of what is there": {Delete, false, []Result{{Code: Found, CAS: 5}, {Code: Absent}, {Code: Found}},
 			[]Step{{Look, New, 0}, {Ask, Old, 0}, {EraseIf, New, 5}, {Action: Done}}, Deleted},
 		"an add of what is there": {Create, false, []Result{{Code: Found, CAS: 5}}, []Step{{Look, New, 0}, {Action: Done}}, Exists},
@@ -69,7 +69,8 @@ func fullOwners() (all []scenario) {
 	return all
 }
 
-// This explores all orders, with a new owner that refuses leases, adds, and moved items.
+// This explores all orders, with a new owner that refuses leases, adds, and moved items. Adds and moved items that it
+// refuses delete what is there, so such keys may be missed.
 func TestAFullOwnerShowsNoOldValueAndNoMiss(t *testing.T) {
 	t.Parallel()
 	for _, s := range fullOwners() {

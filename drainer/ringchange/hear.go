@@ -28,23 +28,31 @@ func (r *Request) Result(s Step, answer []byte) (Result, []byte) {
 	if !a.Parse(r.Kind(s), answer) || a.Code == wire.Broken {
 		return Result{Code: Failed}, nil
 	}
+	if s.Action == Lease && a.Code == wire.Failure && bytes.HasPrefix(a.Line, []byte("CLIENT_ERROR cannot increment")) {
+		return Result{Code: Refused}, nil // there is an item that is no number
+	}
 	if a.Code == wire.Failure && s.Action != Ask && s.Action != AskUpdate && s.Action != Guarded {
 		return Result{Code: Failed, Said: true}, answer
 	}
 	switch s.Action {
 	case Look:
-		return found(&a, a.Code == wire.Header), nil
+		return found(&a, answer, a.Code == wire.Header), nil
+	case Peek:
+		return found(&a, answer, a.Code == wire.Value), nil
 	case Fetch:
-		if result := found(&a, a.Code == wire.Value); result.Code != Found || !outdated(&a) {
+		if result := found(&a, answer, a.Code == wire.Value); result.Code != Found || !outdated(&a) {
 			return result, nil
 		}
 		return Result{Code: Absent}, nil
 	case Lease:
-		result := made(&a)
-		if result.Code == Found {
-			result.Code = Leased
+		switch result := made(&a); {
+		case result.Code == Found:
+			return Result{Code: Leased, CAS: result.CAS}, nil
+		case a.Code == wire.Exists:
+			return Result{Code: Refused}, nil
+		default:
+			return result, nil
 		}
-		return result, nil
 	case Erase, EraseIf, Copy:
 		return conditional(&a), nil
 	case Make, Fill:
@@ -86,10 +94,12 @@ func returnedNumber(a *wire.Answer, letter byte) uint64 {
 }
 
 // found returns the result of a look, or a fetch.
-func found(a *wire.Answer, hit bool) Result {
+func found(a *wire.Answer, answer []byte, hit bool) Result {
 	switch {
-	case hit && returnedNumber(a, 'f') == LeaseFlags && isEmpty(a) && expiresSoon(a):
+	case hit && returnedNumber(a, 'f') == 0 && a.Code == wire.Value && isLeaseValue(a, answer):
 		return Result{Code: Leased, CAS: returnedNumber(a, 'c')}
+	case hit && returnedNumber(a, 'f') == 0 && a.Code == wire.Header && returnedNumber(a, 's') == uint64(len(LeaseValue)):
+		return Result{Code: Unsure}
 	case hit:
 		return Result{Code: Found, CAS: returnedNumber(a, 'c')}
 	case a.Code == wire.Miss:
@@ -98,20 +108,9 @@ func found(a *wire.Answer, hit bool) Result {
 	return Result{Code: Failed}
 }
 
-// isEmpty tells, by a header's size or a value's block, whether the item is empty. Clients may use the flags
-// of leases, too, so the flags alone don't identify a lease.
-func isEmpty(a *wire.Answer) bool {
-	if a.Code == wire.Value {
-		return a.Block == len("\r\n")
-	}
-	return returnedNumber(a, 's') == 0
-}
-
-// expiresSoon tells whether the item expires as soon as a lease does. If the answer doesn't say, it may.
-func expiresSoon(a *wire.Answer) bool {
-	text, ok := returned(a, 't')
-	ttl, err := strconv.ParseInt(string(text), 10, 64)
-	return !ok || err != nil || ttl >= 0 && ttl <= LeaseSeconds
+// isLeaseValue tells whether an answer's value is that of a placeholder.
+func isLeaseValue(a *wire.Answer, answer []byte) bool {
+	return a.Block == len(LeaseValue+"\r\n") && bytes.HasPrefix(answer[len(a.Line):], []byte(LeaseValue))
 }
 
 // outdated tells whether an item is not to be moved, because a client has marked it as stale, or was told to
@@ -172,7 +171,7 @@ func (r *Request) asked(a *wire.Answer, answer []byte) (Result, []byte) {
 		if a.Code == wire.End {
 			return Result{Code: Absent}, answer
 		}
-		if isLease(a) {
+		if isLease(a, answer) {
 			return Result{Code: Leased}, nil
 		}
 		return Result{Code: Found}, answer
@@ -180,8 +179,8 @@ func (r *Request) asked(a *wire.Answer, answer []byte) (Result, []byte) {
 		if a.Code == wire.Miss {
 			return Result{Code: Absent}, answer
 		}
-		result, said := found(a, true), answer
-		for _, letter := range []byte("tfs") {
+		result, said := found(a, answer, true), answer
+		for _, letter := range []byte("fs") {
 			if letter != 's' || !r.Has('v') {
 				said = r.withoutAdded(said, bytes.IndexByte(said, '\n')+1, letter)
 			}
@@ -201,13 +200,13 @@ func (r *Request) sets() bool {
 	return class == Set
 }
 
-// isLease tells, by a VALUE line, whether the item is a placeholder.
-func isLease(a *wire.Answer) bool {
+// isLease tells, by the answer to a classic read, whether the item is a placeholder.
+func isLease(a *wire.Answer, answer []byte) bool {
 	_, rest := wire.Next(a.Line)
 	_, rest = wire.Next(rest)
 	flags, _ := wire.Next(rest)
 	n, err := strconv.ParseUint(string(flags), 10, 64)
-	return err == nil && n == LeaseFlags && isEmpty(a)
+	return err == nil && n == 0 && isLeaseValue(a, answer)
 }
 
 // mode returns the mode of an ms, in upper case.
@@ -265,7 +264,7 @@ func (r *Request) guardedRead(a *wire.Answer, answer []byte) (Result, []byte) {
 		return Result{Code: Absent}, []byte("END\r\n")
 	case a.Code == wire.Failure:
 		return Result{Code: Refused}, answer
-	case found(a, a.Code == wire.Value).Code != Found:
+	case found(a, answer, a.Code == wire.Value).Code != Found:
 		return Result{Code: Changed}, nil
 	}
 	flags, _ := returned(a, 'f')

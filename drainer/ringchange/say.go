@@ -7,7 +7,7 @@ import (
 )
 
 // client appends the client's meta command without q and the flags in drop, with more flags, and with its
-// data block. A read also asks for client flags, for the size, and for the lifetime, which identify a
+// data block. A read also asks for client flags, and for the size or the value, which tell an item from a
 // placeholder.
 func (r *Request) client(dst []byte, drop, more string) []byte {
 	dst = r.metaKey(dst, r.Verb.String())
@@ -20,9 +20,6 @@ func (r *Request) client(dst []byte, drop, more string) []byte {
 	}
 	if r.Verb == wire.MetaGet && !r.Has('v') && !r.Has('s') {
 		dst = append(dst, " s"...)
-	}
-	if r.Verb == wire.MetaGet && !r.Has('t') {
-		dst = append(dst, " t"...)
 	}
 	dst = append(append(dst, more...), "\r\n"...)
 	return append(dst, r.Value...)
@@ -54,7 +51,7 @@ func (r *Request) guarded(dst []byte, cas uint64) []byte {
 		return append(r.AppendTo(dst), r.Value...)
 	}
 	if r.Verb.Reads() { // its own answer doesn't tell a placeholder from a client's item
-		return r.meta(dst, "mg", " v f s c t T"+strconv.FormatInt(int64(r.Exptime), 10))
+		return r.meta(dst, "mg", " v f c T"+strconv.FormatInt(int64(r.Exptime), 10))
 	}
 	mode := map[wire.Verb]string{wire.Append: " MA", wire.Prepend: " MP", wire.Replace: " MR", wire.Incr: " MI", wire.Decr: " MD"}[r.Verb]
 	if r.Value == nil {

@@ -27,6 +27,7 @@ type Task struct {
 	op      Op
 	mover   *Mover // of a move
 	step    Step
+	unsure  Step // the one before a Peek
 	request Request
 	// answer is the answer to the present step, and kept the client's answer so far.
 	answer, kept []byte
@@ -141,6 +142,13 @@ func (t *Task) Heard(now int64) Step {
 		result, said = t.request.Result(t.step, t.answer)
 		t.keep(said, result.Code)
 	}
+	switch {
+	case result.Code == Unsure:
+		t.answer, t.unsure = t.answer[:0], t.step
+		return t.take(t.step.Peek())
+	case t.step.Action == Peek && t.unsure.Action == Guarded && result.Code == Leased:
+		result.Code = Changed
+	}
 	if t.step.Action == Fetch && result.Code == Found {
 		var ok bool
 		if t.fetched, ok = t.request.Fetched(t.answer); !ok || t.tooOld(now) {
@@ -163,7 +171,7 @@ func (t *Task) keep(said []byte, code Code) {
 		t.why = string(said)
 		return
 	}
-	better := code == Found || code == Refused
+	better := code == Found || code == Refused || code == Unsure
 	if said == nil || t.found && !better {
 		return
 	}

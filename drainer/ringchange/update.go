@@ -3,7 +3,7 @@ package ringchange
 // Updates, creates and upserts: requests that depend on what is there.
 
 // begin looks at the new owner first: an item there is the newer one, and a lease there means that another
-// request or a mover is working on the key. An owner without memory for a lease would delete such an item.
+// request or a mover is working on the key.
 func (o *Op) begin() Step {
 	switch {
 	case o.class == Create && !o.has(LeaseCreate) && o.state != Finish:

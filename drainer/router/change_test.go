@@ -301,13 +301,13 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	c.want("mg AAEC v\r\n", "EN\r\n")
 }
 
-// A client may use the flags of leases for its own values: they are read, changed and moved as any other, at
-// both owners.
-func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
+// Values of the size of a lease's are read, changed and moved like any other, at both owners.
+func TestAValueOfTheSizeOfALeaseIsNone(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Prepare; state <= ringchange.Finish; state++ {
 		t.Run(state.String(), func(t *testing.T) {
 			t.Parallel()
+			const number = "18446744073709551614"
 			all := members(t, 2)
 			r := start(t, router.Config{}, all...)
 			for _, name := range []string{"old", "new"} {
@@ -316,7 +316,7 @@ func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
 					continue
 				}
 				for i := range 8 {
-					at.Must("STORED", fmt.Sprintf("set %s%d %d 0 1", name, i, ringchange.LeaseFlags), []byte("7"))
+					at.Must("STORED", fmt.Sprintf("set %s%d 0 0 20", name, i), []byte(number))
 				}
 			}
 			if err := r.Apply(&router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
@@ -328,24 +328,25 @@ func TestAValueWithTheFlagsOfALeaseIsNone(t *testing.T) {
 				if name == "old" && state == ringchange.Finish {
 					continue
 				}
-				c.want("get "+name+"0\r\n", fmt.Sprintf("VALUE %s0 %d 1\r\n7\r\nEND\r\n", name, ringchange.LeaseFlags))
-				c.want("mg "+name+"1 v\r\n", "VA 1\r\n7\r\n")
+				c.want("get "+name+"0\r\n", "VALUE "+name+"0 0 20\r\n"+number+"\r\nEND\r\n")
+				c.want("mg "+name+"1 v\r\n", "VA 20\r\n"+number+"\r\n")
 				c.want("mg "+name+"1\r\n", "HD\r\n")
 				c.want("mg "+name+"1 k\r\n", "HD k"+name+"1\r\n")
-				c.want("mg "+name+"1 s f\r\n", fmt.Sprintf("HD s1 f%d\r\n", ringchange.LeaseFlags))
-				c.want("incr "+name+"2 1\r\n", "8\r\n")
+				c.want("mg "+name+"1 s f\r\n", "HD s20 f0\r\n")
+				c.want("mg "+name+"1 T100 t\r\n", "HD t100\r\n")
+				c.want("incr "+name+"2 1\r\n", "18446744073709551615\r\n")
 				c.want("append "+name+"3 0 0 1\r\nx\r\n", "STORED\r\n")
 				c.want("add "+name+"4 0 0 1\r\nx\r\n", "NOT_STORED\r\n")
 				c.want("touch "+name+"5 100\r\n", "TOUCHED\r\n")
-				c.want("gat 100 "+name+"6\r\n", fmt.Sprintf("VALUE %s6 %d 1\r\n7\r\nEND\r\n", name, ringchange.LeaseFlags))
+				c.want("gat 100 "+name+"6\r\n", "VALUE "+name+"6 0 20\r\n"+number+"\r\nEND\r\n")
 				c.want("delete "+name+"7\r\n", "DELETED\r\n")
 			}
 		})
 	}
 }
 
-// So are items without a value that last longer than a lease: reads that touch them end as all others do.
-func TestAnEmptyItemWithTheFlagsOfALeaseIsRead(t *testing.T) {
+// So are items with a lease's value and other client flags: reads that touch them end as all others do.
+func TestAnItemWithTheValueOfALeaseIsRead(t *testing.T) {
 	t.Parallel()
 	for state := ringchange.Prepare; state <= ringchange.Finish; state++ {
 		t.Run(state.String(), func(t *testing.T) {
@@ -353,20 +354,20 @@ func TestAnEmptyItemWithTheFlagsOfALeaseIsRead(t *testing.T) {
 			all := members(t, 2)
 			r := start(t, router.Config{}, all...)
 			for i := range 4 {
-				all[1].Raw().Must("STORED", fmt.Sprintf("set new%d %d 0 0", i, ringchange.LeaseFlags), []byte{})
+				all[1].Raw().Must("STORED", fmt.Sprintf("set new%d 1 0 20", i), []byte(ringchange.LeaseValue))
 			}
 			if err := r.Apply(&router.Table{Number: 1, State: state, Old: ring(t, all[0]), New: ring(t, all[1])}); err != nil {
 				t.Fatal(err)
 			}
 			wait.For(t, "the table", func() error { return acknowledged(r, 1) })
 			c := dial(t, r.address)
-			c.want("gat 100 new0\r\n", fmt.Sprintf("VALUE new0 %d 0\r\n\r\nEND\r\n", ringchange.LeaseFlags))
-			if got, begins := c.ask("gats 100 new1\r\n"), fmt.Sprintf("VALUE new1 %d 0 ", ringchange.LeaseFlags); !strings.HasPrefix(got, begins) || !strings.HasSuffix(got, "\r\n\r\nEND\r\n") {
+			c.want("gat 100 new0\r\n", "VALUE new0 1 20\r\n"+ringchange.LeaseValue+"\r\nEND\r\n")
+			if got := c.ask("gats 100 new1\r\n"); !strings.HasPrefix(got, "VALUE new1 1 20 ") || !strings.HasSuffix(got, "\r\n"+ringchange.LeaseValue+"\r\nEND\r\n") {
 				t.Errorf("gats: %q", got)
 			}
-			c.want("mg new2 T100 v\r\n", "VA 0\r\n\r\n")
-			c.want("mg new3 T100 v t\r\n", "VA 0 t100\r\n\r\n")
-			c.want("mg new3 t f\r\n", fmt.Sprintf("HD t100 f%d\r\n", ringchange.LeaseFlags))
+			c.want("mg new2 T100 v\r\n", "VA 20\r\n"+ringchange.LeaseValue+"\r\n")
+			c.want("mg new3 T100 v t\r\n", "VA 20 t100\r\n"+ringchange.LeaseValue+"\r\n")
+			c.want("mg new3 t f\r\n", "HD t100 f1\r\n")
 		})
 	}
 }

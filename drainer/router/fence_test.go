@@ -377,7 +377,7 @@ func TestAWaitingRequestOfALateRouterFails(t *testing.T) {
 	wait.For(t, "the router to be ready", r.Ready)
 	old, current, routed := dial(t, all[0].Address()), dial(t, all[1].Address()), dial(t, r.address)
 	old.want("set n 0 0 1\r\n5\r\n", "STORED\r\n")
-	lease := func() { current.ask("ms n 0 T6 F1835233908\r\n\r\n") } // another request's lease
+	lease := func() { current.ask("ms n 20 T6\r\n" + ringchange.LeaseValue + "\r\n") } // another request's lease
 	lease()
 	routed.say("incr n 1\r\nmn\r\n")
 	later := contract.RingNumber(told[4].Number, "secret")

@@ -55,7 +55,7 @@ func TestAFlushIsObeyedInAChange(t *testing.T) {
 								}
 								return err
 							})
-							lease := owner.Do(fmt.Sprintf("ms key 0 ME c T6 F%d", ringchange.LeaseFlags), []byte{})
+							lease := owner.Do("ms key 20 ME c T6", []byte(ringchange.LeaseValue))
 							_, cas, _ = strings.Cut(lease, " c")
 							old.Must("HD", "mg key", nil)
 						})

@@ -17,13 +17,16 @@ func (l *Lane) heard(m *move, answer []byte) error {
 	}
 	k := m.key
 	switch at := m.step; {
+	case result.Code == ringchange.Unsure:
+		m.step = at.Peek()
+		return nil
 	case result.Code == ringchange.Failed:
 		k.Outcome, k.Why = Refused, strings.TrimSpace(string(why))
 	case at.Action == ringchange.Fetch:
 		result.Code = l.fetch(m, result, answer)
 	case at.Action == ringchange.Copy:
 		l.heardCopy(m, result)
-	case at.Action == ringchange.Look && at.Place == ringchange.Old && result.Code == ringchange.Absent:
+	case (at.Action == ringchange.Look || at.Action == ringchange.Peek) && at.Place == ringchange.Old && result.Code == ringchange.Absent:
 		k.Outcome = Present
 	case at.Action == ringchange.EraseIf && at.Place == ringchange.Old && result.Code != ringchange.Changed:
 		k.Outcome = Present

@@ -35,17 +35,17 @@ func TestWhatComesOfAKey(t *testing.T) {
 	set(ringchange.Old, "stale", "x")
 	at[ringchange.Old].Must("HD", "md stale I T100", nil)
 	set(ringchange.Old, "leased", "x")
-	at[ringchange.New].Must("HD", fmt.Sprintf("ms leased 0 ME T6 F%d", ringchange.LeaseFlags), []byte{})
+	at[ringchange.New].Must("HD", "ms leased 20 ME T6", []byte(ringchange.LeaseValue))
 	set(ringchange.Old, "large", strings.Repeat("x", 1_500_000))
-	// Clients may use the flags of leases, too.
-	flags := fmt.Sprint(ringchange.LeaseFlags)
-	at[ringchange.Old].Must("STORED", "set flagged "+flags+" 0 7", []byte("a value"))
-	at[ringchange.Old].Must("STORED", "set nothing "+flags+" 0 0", []byte{})
-	at[ringchange.Old].Must("STORED", "set short "+flags+" 100 0", []byte{})
-	set(ringchange.Old, "newer", "old")
-	at[ringchange.New].Must("STORED", "set newer "+flags+" 0 3", []byte("new"))
+	// A client's value may have the size of a lease's, its flags, or even its value with other flags.
+	const sized, outdated = "a value of 20 bytes.", "18446744073709551614"
+	at[ringchange.Old].Must("STORED", "set sized 0 0 20", []byte(sized))
+	at[ringchange.Old].Must("STORED", "set flagged 1 0 20", []byte(ringchange.LeaseValue))
+	at[ringchange.Old].Must("STORED", "set nothing 0 0 0", []byte{})
+	at[ringchange.Old].Must("STORED", "set newer 0 0 20", []byte(outdated))
+	at[ringchange.New].Must("STORED", "set newer 0 0 20", []byte(sized))
 	set(ringchange.Old, "emptied", "old")
-	at[ringchange.New].Must("STORED", "set emptied "+flags+" 0 0", []byte{})
+	at[ringchange.New].Must("STORED", "set emptied 0 0 0", []byte{})
 	binary := "a key\x00in base64"
 	at[ringchange.Old].Must("HD", "ms YSBrZXkAaW4gYmFzZTY0 1 b", []byte("b"))
 	keys, want := []Key{}, []Outcome{}
@@ -54,7 +54,7 @@ func TestWhatComesOfAKey(t *testing.T) {
 		want Outcome
 	}{
 		{"moved", Moved}, {"both", Present}, {"none", Gone}, {"stale", Outdated}, {"leased", Later}, {"large", Refused},
-		{"flagged", Moved}, {"nothing", Moved}, {"short", Moved}, {"newer", Present}, {"emptied", Present},
+		{"sized", Moved}, {"flagged", Moved}, {"nothing", Moved}, {"newer", Present}, {"emptied", Present},
 		{binary, Moved}, {strings.Repeat("k ", 120), NoTextForm},
 	} {
 		keys, want = append(keys, Key{Key: []byte(k.key)}), append(want, k.want)
@@ -78,10 +78,44 @@ func TestWhatComesOfAKey(t *testing.T) {
 	}
 	for key, values := range map[string][2]string{
 		"moved": {"", "a value"}, "both": {"", "new"}, "none": {"", ""}, "stale": {"x", ""}, "large": {"xxx", ""}, binary: {"", "b"},
-		"flagged": {"", "a value"}, "newer": {"", "new"},
+		"sized": {"", sized}, "flagged": {"", ringchange.LeaseValue}, "newer": {"", sized},
 	} {
 		has(ringchange.Old, key, values[0])
 		has(ringchange.New, key, values[1])
+	}
+}
+
+// An owner without memory (-M) refuses what is moved to it, and keeps what clients have stored there since the
+// keys were listed, also in the moment before its lease is asked for.
+func TestAFullOwnerKeepsWhatClientsStore(t *testing.T) {
+	t.Parallel()
+	old, full := memcachedtest.Start(t), memcachedtest.Start(t, memcachedtest.FullArgs...)
+	values := []string{"", "7", "text", ringchange.LeaseValue[1:] + "0", strings.Repeat("x", 3000)}
+	keys := []Key{{Key: []byte("none")}}
+	for i, value := range values {
+		key := fmt.Sprintf("key-%d", i)
+		keys = append(keys, Key{Key: []byte(key)})
+		old.Raw().Must("STORED", "set "+key+" 0 0 3", []byte("old"))
+		full.Raw().Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))
+	}
+	old.Raw().Must("STORED", "set none 0 0 3", []byte("old"))
+	full.Fill(t)
+	lane := Lane{Owners: [2]*memcache.Conn{ringchange.Old: old.Dial(), ringchange.New: full.Dial()}}
+	if err := lane.Move(keys); err != nil {
+		t.Fatal(err)
+	}
+	if k := keys[0]; k.Outcome != Refused || !strings.Contains(strings.ToLower(k.Why), "out of memory") {
+		t.Errorf("a key that is not there: %+v", k)
+	}
+	for i, value := range values {
+		k := keys[1+i]
+		has, err := full.Dial().Get(k.Key)
+		if err != nil || has == nil || string(has.Data) != value || k.Outcome != Present {
+			t.Errorf("%s, stored as %.20q: %+v, now %.20v, %v", k.Key, value, k, has, err)
+		}
+	}
+	if n := old.Items(t); n != 1 {
+		t.Errorf("the old owner has %d items, want the one that is not at the full owner", n)
 	}
 }
 

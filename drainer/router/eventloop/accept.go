@@ -158,8 +158,10 @@ func (c *Clients) Serve(ctx context.Context, listener net.Listener, ending func(
 		}
 		boundUnsent(conn)
 		if !c.come() {
-			_ = conn.SetDeadline(time.Now().Add(refusal))
-			_, _ = io.WriteString(conn, answerTooMany)
+			if c.TLS == nil {
+				_ = conn.SetDeadline(time.Now().Add(refusal))
+				_, _ = io.WriteString(conn, answerTooMany)
+			}
 			_ = conn.Close()
 			continue
 		}

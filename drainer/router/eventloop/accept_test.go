@@ -74,6 +74,18 @@ func TestOneMoreThanMayBeIsToldAndClosed(t *testing.T) {
 	}
 }
 
+// A TLS client would take the answer for a record that is no TLS.
+func TestOneMoreTLSClientThanMayBeIsClosedWithoutAWord(t *testing.T) {
+	t.Parallel()
+	c := &eventloop.Clients{Most: 0, Logf: t.Logf, TLS: func() (*tls.Config, error) { return nil, io.EOF }}
+	if said, err := io.ReadAll(dial(t, serve(t, c))); err != nil || len(said) > 0 {
+		t.Errorf("%q, %v", said, err)
+	}
+	if c.Connected() != 0 || c.Bytes() != 0 {
+		t.Errorf("%d are connected, with %d bytes", c.Connected(), c.Bytes())
+	}
+}
+
 func TestAConnectionThatNoLoopTakesIsClosedAndNotCounted(t *testing.T) {
 	t.Parallel()
 	c := &eventloop.Clients{Most: 1, Logf: t.Logf, Give: func(int64, int, bool) bool { return false }}
