@@ -145,6 +145,9 @@ func (r *StatefulSetDrainReconciler) templateRefused(ctx context.Context, s *obs
 // Watched is how many watches of StatefulSets, and of their pods, are open.
 func (r *StatefulSetDrainReconciler) Watched() int { return r.target.Watched() }
 
+// Objects is the cache of the claims, Jobs and drainers' pods of StatefulSetDrains.
+func (r *StatefulSetDrainReconciler) Objects() client.Reader { return r.objects }
+
 // forget forgets a StatefulSetDrain that is gone, or that another installation manages.
 func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.target.Forget(key)
