@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/claims/show"
 	"example.com/memcached-operator/controllers/internal/identity"
@@ -23,6 +24,15 @@ func retryAfter(refusedFor time.Duration) time.Duration {
 // write, or went to a namespace that is being deleted. The next reconcile sees more.
 func passes(err error) bool {
 	return errors.Is(err, read.ErrRefused) || apierrors.IsConflict(err) || namespaceEnds(err)
+}
+
+// withheld is err, or else the error of the first step that is not tried now: the API server denied it a moment ago. So
+// status says the same until it is tried again, and succeeds.
+func withheld(err error, work *claims.Work) error {
+	if err != nil || len(work.Withheld) == 0 {
+		return err
+	}
+	return errors.New(work.Withheld[0].Why)
 }
 
 // foreignInterval is the shortest time between two reads of another owner's object that blocks a

@@ -166,7 +166,7 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 func (r *StatefulSetDrainReconciler) unobserved(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, why error) (ctrl.Result, error) {
 	key, now := client.ObjectKeyFromObject(d), r.Clock.Now()
 	since := r.refused.Note(key, why.Error(), now)
-	if now.Sub(since) >= show.StuckAfter || apierrors.IsForbidden(why) {
+	if now.Sub(since) >= show.StuckAfter || read.Denied(why) {
 		before := d.DeepCopy()
 		status.Unobserved(d, why, now)
 		why = errors.Join(why, r.patchStatus(ctx, before, d))
@@ -188,9 +188,8 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 		Rows: show.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
 	}
 	switch {
-	case applyErr == nil:
 	case !passes(applyErr):
-		input.Err = applyErr
+		input.Err = withheld(applyErr, &p.Work)
 	case s.Now.Sub(r.refused.Note(key, applyErr.Error(), s.Now)) >= show.StuckAfter:
 		input.Refused = applyErr.Error()
 	}
