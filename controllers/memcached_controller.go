@@ -385,7 +385,7 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *outcome, p 
 	}
 	before := seen.Cluster.DeepCopy()
 	now, key := r.Clock.Now(), client.ObjectKeyFromObject(before)
-	in := seen.statusInput(p, applyErr, now)
+	in := seen.statusInput(p, withheld(applyErr, &p.Work), now)
 	seen.Cluster.Status = status.Compute(in)
 	seen.Waits.AtMost(in.Again())
 	if equality.Semantic.DeepEqual(before.Status, seen.Cluster.Status) {

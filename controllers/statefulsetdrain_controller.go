@@ -142,6 +142,9 @@ func (r *StatefulSetDrainReconciler) templateRefused(ctx context.Context, s *obs
 // Watched is how many watches of StatefulSets, and of their pods, are open.
 func (r *StatefulSetDrainReconciler) Watched() int { return r.target.Watched() }
 
+// Objects is the cache of the claims, Jobs and drainers' pods of StatefulSetDrains.
+func (r *StatefulSetDrainReconciler) Objects() client.Reader { return r.objects }
+
 // forget forgets a StatefulSetDrain that is gone, or that another installation manages.
 func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.target.Forget(key)
@@ -160,7 +163,7 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 func (r *StatefulSetDrainReconciler) unobserved(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, why error) (ctrl.Result, error) {
 	key, now := client.ObjectKeyFromObject(d), r.Clock.Now()
 	since := r.refused.Note(key, why.Error(), now)
-	if now.Sub(since) >= claims.StuckAfter || apierrors.IsForbidden(why) {
+	if now.Sub(since) >= claims.StuckAfter || read.Denied(why) {
 		before := d.DeepCopy()
 		status.Unobserved(d, why, now)
 		why = errors.Join(why, r.patchStatus(ctx, before, d))
@@ -182,9 +185,8 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 		Rows: claims.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
 	}
 	switch {
-	case applyErr == nil:
 	case !passes(applyErr):
-		input.Err = applyErr
+		input.Err = withheld(applyErr, &p.Work)
 	case s.Now.Sub(r.refused.Note(key, applyErr.Error(), s.Now)) >= claims.StuckAfter:
 		input.Refused = applyErr.Error()
 	}

@@ -512,7 +512,7 @@ func (w *world) end(first []types.UID) []string {
 }
 
 // restsUnstuck checks the invariants of a cluster at rest: another reconcile changes nothing, and status
-// mentions everything that waits.
+// mentions everything that waits, be it a Memcached's or a StatefulSetDrain's.
 func (w *world) restsUnstuck() {
 	w.Helper()
 	w.within(100*time.Millisecond, "rest", func() error {
@@ -524,11 +524,7 @@ func (w *world) restsUnstuck() {
 		after := recorder.Now(w.namespace, name)
 		before.AtRest, after.AtRest = true, true
 		var errs []error
-		violations := invariants.AtRestNothingIsWritten(before, after)
-		if len(w.stsDrains()) == 0 { // otherwise the claims are no Memcached's
-			violations = append(violations, invariants.NothingIsStuck(before, after)...)
-		}
-		for _, violation := range violations {
+		for _, violation := range slices.Concat(invariants.AtRestNothingIsWritten(before, after), invariants.NothingIsStuck(before, after)) {
 			errs = append(errs, errors.New(violation))
 		}
 		return errors.Join(errs...)

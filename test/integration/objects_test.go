@@ -68,10 +68,15 @@ func (w *world) jobs() []batchv1.Job {
 	return l.Items
 }
 
-func (w *world) events() []eventsv1.Event {
+func (w *world) allEvents() []eventsv1.Event {
 	var l eventsv1.EventList
 	w.list(&l)
-	return slices.DeleteFunc(l.Items, func(e eventsv1.Event) bool { return e.Regarding.Kind != "Memcached" })
+	return l.Items
+}
+
+// events are those about Memcacheds.
+func (w *world) events() []eventsv1.Event {
+	return slices.DeleteFunc(w.allEvents(), func(e eventsv1.Event) bool { return e.Regarding.Kind != "Memcached" })
 }
 
 // memcached returns the cluster, or nil if it is gone.

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -19,10 +18,10 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// reconcile makes the operator reconcile without an event.
+// reconcile makes the operator reconcile everything in the namespace without an event.
 func (w *world) reconcile() {
 	w.Helper()
-	if _, err := w.running().Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)}); err != nil {
+	if err := w.reconcileEach(w.running(), w.namespace); err != nil {
 		w.Errorf("reconcile: %v", err)
 	}
 }
@@ -32,11 +31,7 @@ func (w *world) quiet() {
 	w.Helper()
 	w.within(100*time.Millisecond, "a reconcile without a write", func() error {
 		before := len(w.journal.Writes())
-		_, err := w.running().Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)})
-		for _, d := range w.stsDrains() {
-			_, ofDrain := w.running().Drains.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(d.Name)})
-			err = errors.Join(err, ofDrain)
-		}
+		err := w.reconcileEach(w.running(), w.namespace)
 		var starts *cache.ErrResourceNotCached // the operator is starting
 		switch {
 		case errors.As(err, &starts):

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers"
@@ -212,7 +213,7 @@ func (w *world) always(what string, condition func() error) {
 }
 
 // rests waits until the operator has seen all objects in its namespaces as they are, and a reconcile of
-// each cluster writes nothing.
+// each Memcached and StatefulSetDrain writes nothing.
 func (w *world) rests() {
 	w.Helper()
 	o := w.running()
@@ -222,24 +223,13 @@ func (w *world) rests() {
 	w.within(100*time.Millisecond, "the operator rests", func() error { // the cache is behind for a moment
 		before := len(w.journal.Writes())
 		for _, namespace := range append([]string{w.namespace}, w.others...) {
-			if err := upToDate(o.Reconciler, namespace); err != nil {
+			if err := upToDate(o, namespace); err != nil {
 				return err
 			}
-			var clusters cachev1alpha1.MemcachedList
-			if err := admin.List(context.Background(), &clusters, client.InNamespace(namespace)); err != nil {
-				return err
+			if err := w.reconcileEach(o, namespace); apierrors.IsConflict(err) {
+				return err // its cache is behind
 			}
-			keys := map[string]bool{name: true} // a cluster that is gone may have left objects
-			for i := range clusters.Items {
-				keys[clusters.Items[i].Name] = true
-			}
-			for cluster := range keys {
-				key := client.ObjectKey{Namespace: namespace, Name: cluster}
-				if _, err := o.Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: key}); apierrors.IsConflict(err) {
-					return err // its cache is behind
-				}
-			}
-			if err := upToDate(o.Reconciler, namespace); err != nil {
+			if err := upToDate(o, namespace); err != nil {
 				return err
 			}
 		}
@@ -250,18 +240,55 @@ func (w *world) rests() {
 	})
 }
 
-// upToDate returns nil if the cache has the objects as the API server has them.
-func upToDate(cache client.Reader, namespace string) error {
-	for _, list := range []func() client.ObjectList{
+// reconcileEach makes the operator reconcile each Memcached and StatefulSetDrain of a namespace without an event.
+func (w *world) reconcileEach(o *operator.Operator, namespace string) error {
+	var clusters cachev1alpha1.MemcachedList
+	var drains cachev1alpha1.StatefulSetDrainList
+	for _, list := range []client.ObjectList{&clusters, &drains} {
+		if err := admin.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+	}
+	keys := map[string]bool{name: true} // a cluster that is gone may have left objects
+	for i := range clusters.Items {
+		keys[clusters.Items[i].Name] = true
+	}
+	var failed error
+	reconcile := func(r reconcile.Reconciler, name string) {
+		if _, err := r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}); err != nil && !apierrors.IsConflict(failed) {
+			failed = err
+		}
+	}
+	for cluster := range keys {
+		reconcile(o.Reconciler, cluster)
+	}
+	for i := range drains.Items {
+		reconcile(o.Drains, drains.Items[i].Name)
+	}
+	return failed
+}
+
+// upToDate returns nil if the operator's caches have the objects as the API server has them.
+func upToDate(o *operator.Operator, namespace string) error {
+	err := cacheIsUpToDate(o.Reconciler, namespace, cachev1alpha1.LabelCluster,
 		func() client.ObjectList { return &cachev1alpha1.MemcachedList{} },
+		func() client.ObjectList { return &cachev1alpha1.StatefulSetDrainList{} },
 		func() client.ObjectList { return &appsv1.StatefulSetList{} },
 		func() client.ObjectList { return &appsv1.DeploymentList{} },
 		func() client.ObjectList { return &corev1.PodList{} },
 		func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} },
 		func() client.ObjectList { return &corev1.ConfigMapList{} },
 		func() client.ObjectList { return &corev1.ServiceList{} },
-		func() client.ObjectList { return &batchv1.JobList{} },
-	} {
+		func() client.ObjectList { return &batchv1.JobList{} })
+	return errors.Join(err, cacheIsUpToDate(o.Drains.Objects(), namespace, cachev1alpha1.LabelStatefulSetDrain,
+		func() client.ObjectList { return &corev1.PodList{} },
+		func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} },
+		func() client.ObjectList { return &batchv1.JobList{} }))
+}
+
+// cacheIsUpToDate returns nil if the cache has all objects with the label, and all of our own kinds.
+func cacheIsUpToDate(cache client.Reader, namespace, label string, lists ...func() client.ObjectList) error {
+	for _, list := range lists {
 		cached, live := list(), list()
 		err := errors.Join(
 			cache.List(context.Background(), cached, client.InNamespace(namespace)),
@@ -274,9 +301,10 @@ func upToDate(cache client.Reader, namespace string) error {
 			versions[o.GetUID()] = o.GetResourceVersion()
 		}
 		_, isCluster := live.(*cachev1alpha1.MemcachedList)
+		_, isDrain := live.(*cachev1alpha1.StatefulSetDrainList)
 		for _, o := range objectsOf(live) {
-			_, labelled := o.GetLabels()[cachev1alpha1.LabelCluster]
-			if version, is := versions[o.GetUID()]; version != o.GetResourceVersion() && (is || labelled || isCluster) {
+			_, labelled := o.GetLabels()[label]
+			if version, is := versions[o.GetUID()]; version != o.GetResourceVersion() && (is || labelled || isCluster || isDrain) {
 				return fmt.Errorf("%T %s: the cache has version %q, not %s", o, o.GetName(), version, o.GetResourceVersion())
 			}
 			delete(versions, o.GetUID())

@@ -75,7 +75,7 @@ func NoReleaseWithoutReceipt(before, after *State) []string {
 		}
 	}
 	for _, v := range before.Volumes {
-		if after.volume(v.Name) == nil && after.Volumes != nil && !slices.Contains(after.GivenUp, v.Name) && !after.ending() {
+		if after.volume(v.Name) == nil && after.Volumes != nil && !slices.Contains(after.GivenUp, v.Name) && !after.ended() {
 			wrong = append(wrong, fmt.Sprintf("volume %s is gone, and no person gave its items up", v.Name))
 		}
 	}
@@ -84,6 +84,9 @@ func NoReleaseWithoutReceipt(before, after *State) []string {
 
 // releaseReason tells what releases the claim, if anything does.
 func releaseReason(s *State, c *Claim) string {
+	if d := s.drainOf(c); d != nil {
+		return releasedFromSet(s, d, c)
+	}
 	switch {
 	case c.Receipt != nil && shortcoming(c.Receipt, c.UID) == "":
 		return "its receipt"
@@ -250,7 +253,7 @@ func OneUserPerVolume(_, after *State) []string {
 	for i := range after.Pods {
 		for k := range after.Pods[:i] {
 			p, q := &after.Pods[i], &after.Pods[k]
-			if p.AtWork && q.AtWork && p.Claim != "" && after.mounts(p) == after.mounts(q) {
+			if p.AtWork && q.AtWork && after.share(p, q) {
 				wrong = append(wrong, fmt.Sprintf("pods %s and %s are both on claim %s", q.Name, p.Name, p.Claim))
 			}
 		}
@@ -261,7 +264,7 @@ func OneUserPerVolume(_, after *State) []string {
 // LostPodsAreNoScaleDown checks that a claim gets the leaving mark only if its ordinal was beyond a size that
 // the spec once wanted, or if a person deleted the claim; and that only a claim with the mark is drained.
 func LostPodsAreNoScaleDown(before, after *State) []string {
-	var wrong []string
+	wrong := wronglyLeft(before, after)
 	for i := range after.Claims {
 		c := &after.Claims[i]
 		was := before.claim(c.UID)
@@ -297,8 +300,8 @@ func AtRestNothingIsWritten(before, after *State) []string {
 	return wrong
 }
 
-// NothingIsStuck checks that at rest, status names every claim that has to be released,
-// and no claim has a finalizer for a cluster that is deleted; and that the reclaim policy
+// NothingIsStuck checks that at rest, the status of a Memcached or of a StatefulSetDrain names every claim that
+// has to be released, and no claim has a finalizer for an owner that is deleted; and that the reclaim policy
 // of each volume stays as it is.
 func NothingIsStuck(before, after *State) []string {
 	var wrong []string
@@ -313,13 +316,18 @@ func NothingIsStuck(before, after *State) []string {
 	if after.Cluster.Exists && after.Cluster.Deleting {
 		wrong = append(wrong, "the Memcached is deleted, and still there")
 	}
+	for i := range after.Drains {
+		if d := &after.Drains[i]; d.Deleting {
+			wrong = append(wrong, fmt.Sprintf("StatefulSetDrain %s is deleted, and still there", d.Name))
+		}
+	}
 	for i := range after.Claims {
 		c := &after.Claims[i]
-		switch {
+		switch shown, owned := after.shown(c); {
 		case !c.HasFinalizer:
-		case !after.Cluster.Exists:
-			wrong = append(wrong, fmt.Sprintf("claim %s has a finalizer for a Memcached that is gone", c.Name))
-		case (c.Leaving || c.Deleting) && !slices.Contains(after.Cluster.Shown, c.Name):
+		case !owned:
+			wrong = append(wrong, fmt.Sprintf("claim %s has a finalizer for an owner that is gone", c.Name))
+		case (c.Leaving || c.Deleting) && !slices.Contains(shown, c.Name):
 			wrong = append(wrong, fmt.Sprintf("claim %s has a finalizer, and status does not say why", c.Name))
 		}
 	}

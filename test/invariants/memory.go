@@ -26,6 +26,7 @@ func (after *State) Remember(before *State) {
 			c.Smallest = min(c.Smallest, b.Smallest)
 			c.ReceiptsLeft = b.ReceiptsLeft
 		}
+		after.rememberOfSet(c, before.claim(c.UID))
 		after.rememberReceipts(c)
 		after.noteDeparted(c)
 	}

@@ -21,7 +21,7 @@ import (
 // Of makes a state of the objects of one cluster and its namespace. Where it can, it goes by what objects do
 // (mounts, commands, conditions), and not by the operator's labels and annotations.
 func Of(cluster string, objects []client.Object) *State {
-	s := &State{Versions: map[string]string{}, Volumes: []Volume{}}
+	s := &State{Versions: map[string]string{}, Volumes: []Volume{}, Drains: drainsOf(objects)}
 	var ended []types.UID // Jobs whose drainer has ended, before their controller says so
 	for _, object := range objects {
 		switch o := object.(type) {
@@ -50,9 +50,13 @@ func Of(cluster string, objects []client.Object) *State {
 				s.Pods = append(s.Pods, p)
 			} // any other pod moves nothing, and uses no volume
 		case *corev1.PersistentVolumeClaim:
-			s.Claims = append(s.Claims, claimOf(cluster, o))
+			c := claimOf(cluster, o)
+			c.Set, c.Member = s.setOf(o.Name)
+			s.Claims = append(s.Claims, c)
 		case *batchv1.Job:
-			if j := jobOf(o); j.Survivors > 0 {
+			if j, is := setJobOf(o); is {
+				s.SetJobs = append(s.SetJobs, j)
+			} else if j := jobOf(o); j.Survivors > 0 {
 				s.Jobs = append(s.Jobs, j)
 			} // any other Job moves nothing
 		case *corev1.PersistentVolume:
@@ -97,10 +101,7 @@ func clusterOf(o *cachev1alpha1.Memcached) Cluster {
 			c.Shown = append(c.Shown, d.Claim)
 		}
 	}
-	for _, condition := range o.Status.Conditions {
-		// A message names claims as words: "claim data-cache-1 was deleted …".
-		c.Shown = append(c.Shown, strings.FieldsFunc(condition.Message, func(r rune) bool { return strings.ContainsRune(" ,;:", r) })...)
-	}
+	c.Shown = append(c.Shown, namedIn(o.Status.Conditions)...)
 	return c
 }
 
@@ -110,6 +111,7 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 		AtWork: o.Spec.NodeName != "" && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed && drainerEnded(o) == nil,
 	}
 	ref := metav1.GetControllerOfNoCopy(o)
+	p.Claims, p.Emptied = mountedBy(&o.Spec), emptied(o)
 	p.MayWrite = o.Labels[cachev1alpha1.LabelStatefulSetDrain] != "" || ref != nil && ref.Kind == "StatefulSet" && ref.Name != cluster
 	mount := ""
 	for _, v := range o.Spec.Volumes {
@@ -218,6 +220,7 @@ func claimOf(cluster string, o *corev1.PersistentVolumeClaim) Claim {
 		HasFinalizer: slices.Contains(o.Finalizers, cachev1alpha1.ClaimFinalizer),
 		Deleting:     o.DeletionTimestamp != nil,
 		Leaving:      o.Annotations[cachev1alpha1.AnnotationLeaving] != "",
+		Policy:       o.Annotations[cachev1alpha1.AnnotationPolicy],
 		Skip:         o.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip,
 	}
 	if receipt, err := contract.ParseReceipt(o.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {

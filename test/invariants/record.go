@@ -51,7 +51,7 @@ type change struct {
 
 func recorded() []client.ObjectList {
 	return []client.ObjectList{
-		&corev1.NamespaceList{}, &cachev1alpha1.MemcachedList{}, &appsv1.StatefulSetList{}, &corev1.PodList{},
+		&corev1.NamespaceList{}, &cachev1alpha1.MemcachedList{}, &cachev1alpha1.StatefulSetDrainList{}, &appsv1.StatefulSetList{}, &corev1.PodList{},
 		&corev1.PersistentVolumeClaimList{}, &batchv1.JobList{}, &corev1.PersistentVolumeList{}, &corev1.ConfigMapList{},
 	}
 }

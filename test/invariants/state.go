@@ -14,6 +14,9 @@ type State struct {
 	Pods    []Pod
 	Claims  []Claim
 	Jobs    []Job
+	// Drains are the StatefulSetDrains, and SetJobs their Jobs.
+	Drains  []SetDrain
+	SetJobs []SetJob
 	// Volumes are those that the claims are or were bound to; nil if they are unknown.
 	Volumes []Volume
 	// NamespaceTerminating is set if no pod can start here any more.
@@ -65,8 +68,10 @@ type Pod struct {
 	Name, UID string
 	// Ordinal is the member's; a drainer has -1.
 	Ordinal int32
-	// Claim is the name of the one that it mounts. ReadOnly is set if it mounts it read-only.
+	// Claim is the name of the one that it mounts. ReadOnly is set if it mounts it read-only. Claims has all of
+	// them, if it mounts several.
 	Claim    string
+	Claims   []string
 	ReadOnly bool
 	// AtWork is set if the pod is bound to a node, and has not ended.
 	AtWork bool
@@ -78,6 +83,8 @@ type Pod struct {
 	Job          string
 	// Receipt is the one that it left when it ended; nil if there is none.
 	Receipt *contract.Receipt
+	// Emptied is set if it is the drainer of a StatefulSetDrain, and has moved everything.
+	Emptied bool
 }
 
 func (p *Pod) drainer() bool { return p.Ordinal < 0 }
@@ -98,6 +105,16 @@ type Claim struct {
 	Skip bool
 	// Receipt is the one that is recorded on it.
 	Receipt *contract.Receipt
+	// Policy is the one that was written with the leaving mark.
+	Policy string
+
+	// Set is the StatefulSet that has a StatefulSetDrain and the claim, and Member the claim's ordinal; "" for a
+	// Memcached's claim.
+	Set    string
+	Member int32
+	// Outside is set if the member was not wanted since the claim is there. Emptied is set if a drainer of the
+	// claim has ended well.
+	Outside, Emptied bool
 
 	// Smallest is the smallest size above 0 that was wanted while the claim existed.
 	Smallest int32
@@ -202,9 +219,25 @@ func (s *State) serves(p *Pod) bool {
 
 // mounts returns what a pod has mounted: the volume if it is known, else the claim; empty for none. A claim in
 // use can't be replaced by another one of its name.
-func (s *State) mounts(p *Pod) string {
-	if c := s.claimNamed(p.Claim); c != nil && c.Volume != "" {
+func (s *State) mounts(p *Pod) string { return s.volumeOf(p.Claim) }
+
+// volumeOf is the volume of a claim if it is known, else the claim's name.
+func (s *State) volumeOf(claim string) string {
+	if c := s.claimNamed(claim); c != nil && c.Volume != "" {
 		return c.Volume
 	}
-	return p.Claim
+	return claim
+}
+
+// share tells whether two pods have mounted the same volume.
+func (s *State) share(p, q *Pod) bool {
+	if p.Claim == "" || q.Claim == "" {
+		return false
+	}
+	if s.mounts(p) == s.mounts(q) {
+		return true
+	}
+	return slices.ContainsFunc(p.Claims, func(claim string) bool {
+		return slices.ContainsFunc(q.Claims, func(other string) bool { return s.volumeOf(claim) == s.volumeOf(other) })
+	})
 }

@@ -259,7 +259,7 @@ func (f *Facts) Finalizers(t *Terms) (after []Claim, w Work) {
 			continue
 		}
 		if why, is := f.RefusedNow(c); is {
-			w.WakeAt(why.Until)
+			w.Withhold(c, why)
 			continue
 		}
 		w.Do(action.AddClaimFinalizer{Claim: c.Ref()})

@@ -11,6 +11,14 @@ type Work struct {
 	Actions []action.Action
 	// Wake is when to decide again if no event comes earlier; zero for never.
 	Wake time.Time
+	// Withheld are steps that are not tried now, because the API server refused them a moment ago.
+	Withheld []Withheld
+}
+
+// Withheld is why no step about the claim is tried now.
+type Withheld struct {
+	Claim action.ClaimRef
+	Why   string
 }
 
 // Do adds actions.
@@ -20,6 +28,7 @@ func (w *Work) Do(actions ...action.Action) { w.Actions = append(w.Actions, acti
 func (w *Work) Then(other Work) {
 	w.Do(other.Actions...)
 	w.WakeAt(other.Wake)
+	w.Withheld = append(w.Withheld, other.Withheld...)
 }
 
 // WakeAt asks for the next decision at that time at the latest, because no event will bring one.
@@ -28,6 +37,12 @@ func (w *Work) WakeAt(t time.Time) {
 	if !t.IsZero() && (w.Wake.IsZero() || t.Before(w.Wake)) {
 		w.Wake = t
 	}
+}
+
+// Withhold leaves out a step about the claim until it may be tried again. Status says why.
+func (w *Work) Withhold(c *Claim, why Obstruction) {
+	w.WakeAt(why.Until)
+	w.Withheld = append(w.Withheld, Withheld{c.Ref(), why.Why})
 }
 
 // WakeAfter is WakeAt for a time that may be in the past.

@@ -132,7 +132,7 @@ func (m *members) toDrain(c *claims.Claim) bool {
 // step plans a step about a claim, and tells whether no such step was refused a moment ago.
 func (m *members) step(c *claims.Claim, step action.Action) bool {
 	if why, is := m.RefusedNow(c); is {
-		m.WakeAt(why.Until)
+		m.Withhold(c, why)
 		return false
 	}
 	m.Do(step)

@@ -101,13 +101,13 @@ func (j *Journal) answered(n, status int) {
 	}
 }
 
-// writeOf returns the write that a request is; false if it only reads.
+// writeOf returns the write that a request is; false if it only reads, or changes nothing (a dry run).
 func writeOf(req *http.Request) (Write, bool) {
 	verbs := map[string]string{
 		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
 	}
 	verb, ok := verbs[req.Method]
-	if !ok || strings.HasPrefix(req.URL.Path, "/apis/authentication.k8s.io/") {
+	if !ok || strings.HasPrefix(req.URL.Path, "/apis/authentication.k8s.io/") || req.URL.Query().Get("dryRun") != "" {
 		return Write{}, false
 	}
 	w := Write{Verb: verb}

@@ -33,6 +33,8 @@ const (
 	StorageClass = "player"
 	// FixedClass is another class, whose volumes may not grow.
 	FixedClass = "player-fixed"
+	// LateClass is another class, whose volumes are made when a pod that uses them gets a node.
+	LateClass = "player-late"
 
 	provisioner = "player.example.com/volumes"
 )
@@ -119,7 +121,9 @@ func createScenery(ctx context.Context, config *rest.Config) error {
 	}
 	fixed := class.DeepCopy()
 	fixed.Name, fixed.Annotations, fixed.AllowVolumeExpansion = FixedClass, nil, nil
-	for _, o := range []client.Object{node, class, fixed} {
+	late := class.DeepCopy()
+	late.Name, late.Annotations, late.VolumeBindingMode = LateClass, nil, ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
+	for _, o := range []client.Object{node, class, fixed, late} {
 		if err := c.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 		}

@@ -55,8 +55,16 @@ func (p *Player) schedule(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 			if client.IgnoreNotFound(err) != nil {
 				return ctrl.Result{}, err
 			}
-			if err != nil || claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound {
+			if err != nil || claim.DeletionTimestamp != nil {
 				return ctrl.Result{RequeueAfter: again}, nil
+			}
+			if claim.Status.Phase != corev1.ClaimBound {
+				return ctrl.Result{RequeueAfter: again}, p.selectNode(ctx, &claim)
+			}
+			if slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
+				if used, err := p.isUsed(ctx, pod, name); err != nil || used {
+					return ctrl.Result{RequeueAfter: again}, err
+				}
 			}
 		}
 		if err := p.noteOtherUsers(ctx, pod, name); err != nil {
@@ -69,23 +77,33 @@ func (p *Player) schedule(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 
 // noteOtherUsers writes down pods that run on the same volume.
 func (p *Player) noteOtherUsers(ctx context.Context, pod *corev1.Pod, claim string) error {
+	users, err := p.usersBeside(ctx, pod, claim)
+	for _, other := range users {
+		p.violated(pod.Namespace, "pod %s starts on claim %s beside pod %s", pod.Name, claim, other)
+	}
+	return err
+}
+
+// isUsed tells whether another pod runs on the claim, which is for one pod at a time (ReadWriteOncePod).
+func (p *Player) isUsed(ctx context.Context, pod *corev1.Pod, claim string) (bool, error) {
+	users, err := p.usersBeside(ctx, pod, claim)
+	return len(users) > 0, err
+}
+
+// usersBeside are the names of other pods that run on the claim.
+func (p *Player) usersBeside(ctx context.Context, pod *corev1.Pod, claim string) (users []string, err error) {
 	var pods corev1.PodList
 	if err := p.live.List(ctx, &pods, client.InNamespace(pod.Namespace)); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range pods.Items {
 		other := &pods.Items[i]
-		if other.UID == pod.UID || other.Spec.NodeName == "" ||
-			other.Status.Phase == corev1.PodSucceeded || other.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		for _, name := range claims(other) {
-			if name == claim {
-				p.violated(pod.Namespace, "pod %s starts on claim %s beside pod %s", pod.Name, claim, other.Name)
-			}
+		if other.UID != pod.UID && other.Spec.NodeName != "" && other.Status.Phase != corev1.PodSucceeded &&
+			other.Status.Phase != corev1.PodFailed && slices.Contains(claims(other), claim) {
+			users = append(users, other.Name)
 		}
 	}
-	return nil
+	return users, nil
 }
 
 func claims(pod *corev1.Pod) []string {

@@ -19,7 +19,10 @@ func (p *Player) claim(ctx context.Context, req ctrl.Request) (ctrl.Result, erro
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	class := ptr.Deref(claim.Spec.StorageClassName, "")
-	if claim.DeletionTimestamp != nil || class != StorageClass && class != FixedClass {
+	if claim.DeletionTimestamp != nil || class != StorageClass && class != FixedClass && class != LateClass {
+		return ctrl.Result{}, nil
+	}
+	if class == LateClass && claim.Spec.VolumeName == "" && claim.Annotations[selectedNode] == "" {
 		return ctrl.Result{}, nil
 	}
 	if claim.Spec.VolumeName != "" {
@@ -30,6 +33,19 @@ func (p *Player) claim(ctx context.Context, req ctrl.Request) (ctrl.Result, erro
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, err
+}
+
+// selectedNode is what a scheduler writes on a claim whose volume is to be made now.
+const selectedNode = "volume.kubernetes.io/selected-node"
+
+// selectNode asks for the claim's volume, because a pod that uses it gets a node.
+func (p *Player) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	if ptr.Deref(claim.Spec.StorageClassName, "") != LateClass || claim.Spec.VolumeName != "" || claim.Annotations[selectedNode] != "" {
+		return nil
+	}
+	before := claim.DeepCopy()
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, selectedNode, NodeName)
+	return client.IgnoreNotFound(p.client.Patch(ctx, claim, client.MergeFrom(before)))
 }
 
 // grow does what an external resizer and a kubelet do: first the volume, then the
@@ -71,6 +87,7 @@ func volumeFor(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 		Spec: corev1.PersistentVolumeSpec{
 			StorageClassName:              *claim.Spec.StorageClassName,
 			AccessModes:                   claim.Spec.AccessModes,
+			VolumeMode:                    claim.Spec.VolumeMode,
 			Capacity:                      claim.Spec.Resources.Requests,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 			ClaimRef: &corev1.ObjectReference{

@@ -25,7 +25,7 @@ func RemoveFinalizer(ctx context.Context, c client.Client, owner client.Object) 
 // patchFinalizer leaves the owner as it was if the write fails: what follows must not take it for written.
 func patchFinalizer(ctx context.Context, c client.Client, owner client.Object, change func(client.Object, string) bool, installation string) (changed bool, err error) {
 	before := owner.DeepCopyObject().(client.Object)
-	if !change(owner, cachev1alpha1.ClusterFinalizer) {
+	if !change(owner, cachev1alpha1.OwnerFinalizer) {
 		return false, nil
 	}
 	if installation != "" {

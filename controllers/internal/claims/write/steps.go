@@ -43,6 +43,9 @@ func (s *Steps) InOrder(ctx context.Context, actions []action.Action) error {
 			continue
 		}
 		err := s.take(ctx, step)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", step, err)
+		}
 		NoteOutcome(s.Obstructed, s.Owner, kind.Claim, err, s.Now)
 		if err == nil {
 			continue
@@ -50,7 +53,7 @@ func (s *Steps) InOrder(ctx context.Context, actions []action.Action) error {
 		if errors.Is(err, read.ErrRefused) {
 			logf.FromContext(ctx).V(1).Info("Refused a step", "step", step.String(), "reason", err.Error())
 		}
-		failed = Worse(failed, fmt.Errorf("%s: %w", step, err))
+		failed = Worse(failed, err)
 		switch {
 		case kind.Class == action.Members:
 			membersFailed = !isApart(err)
