@@ -93,6 +93,9 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	mine, look, err := r.installed().manages(ctx, d, d.DeletionTimestamp != nil)
+	if unnamed(d, err) {
+		return r.unobserved(ctx, d, err)
+	}
 	if err != nil || !mine {
 		r.forget(req.NamespacedName)
 		return leftAlone(look, err)
@@ -163,7 +166,7 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 func (r *StatefulSetDrainReconciler) unobserved(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, why error) (ctrl.Result, error) {
 	key, now := client.ObjectKeyFromObject(d), r.Clock.Now()
 	since := r.refused.Note(key, why.Error(), now)
-	if now.Sub(since) >= show.StuckAfter || apierrors.IsForbidden(why) {
+	if now.Sub(since) >= show.StuckAfter || apierrors.IsForbidden(why) || read.Denied(why) {
 		before := d.DeepCopy()
 		status.Unobserved(d, why, now)
 		why = errors.Join(why, r.patchStatus(ctx, before, d))
@@ -208,7 +211,9 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 // patchStatus writes the status under an optimistic lock, because its lists would otherwise be replaced
 // by those of a stale cache.
 func (r *StatefulSetDrainReconciler) patchStatus(ctx context.Context, before, d *cachev1alpha1.StatefulSetDrain) error {
-	return client.IgnoreNotFound(r.Status().Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	err := r.Status().Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	tellUnwritten(r.Events, d, err)
+	return client.IgnoreNotFound(err)
 }
 
 // announce records events for changes for the worse, after the status with them was written.

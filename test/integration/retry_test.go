@@ -2,10 +2,12 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -83,4 +85,47 @@ func TestMoveThatFailedComesRightByItself(t *testing.T) {
 	kubes.Play(w.namespace, player.Succeed(3))
 	w.settled(2)
 	equal(w, "the count", w.claim(0).Annotations[cachev1alpha1.AnnotationAttempts], "")
+}
+
+// Each failed Job goes before its failure is counted, as if admission overwrote its ttlSecondsAfterFinished. The operator
+// makes a second one at once, and waits before the third. A person's retry is obeyed at once.
+func TestJobsThatVanishAreNotMadeWithoutAPause(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(onlyOnce(), 2)
+	claim := w.claim(1)
+	kubes.Play(w.namespace, player.Fail(contract.ExitUnreachable, "SurvivorUnreachable", "cache-0 did not answer"))
+	w.scale(1)
+	made := func() (n int) {
+		for _, write := range w.journal.Writes() {
+			if write.Verb == "create" && write.Resource == "jobs" && strings.Contains(write.Body, cachev1alpha1.ComponentDrainer) {
+				n++
+			}
+		}
+		return n
+	}
+	w.eventually("a pause", func() error {
+		for _, job := range w.jobs() {
+			if job.Status.Failed > 0 {
+				_ = admin.Delete(w.Context(), &job)
+			}
+		}
+		return w.drainIs(1, cachev1alpha1.DrainFailed, cachev1alpha1.ReasonJobVanished)
+	})
+	w.rests()
+	first := made()
+	equal(w, "Jobs", first, 2)
+	message := w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonDrainFailed)
+	if !strings.Contains(message, "ttlSecondsAfterFinished") {
+		t.Errorf("it says %q", message)
+	}
+	w.annotate(1, cachev1alpha1.DrainRetry)
+	w.eventually("another attempt", func() error {
+		if n := made(); n == first {
+			return fmt.Errorf("%d Jobs", n)
+		}
+		return nil
+	})
+	w.annotate(1, cachev1alpha1.DrainSkip)
+	w.claimGone(1, claim.UID)
+	w.settled(1)
 }
