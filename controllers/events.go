@@ -5,10 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
@@ -37,4 +40,12 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		return
 	}
 	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", claims.BoundMessage(is.Message))
+}
+
+// tellUnwritten records an event if the API server denies a status, which then can't say so itself.
+func tellUnwritten(events events.EventRecorder, object client.Object, err error) {
+	if read.Denied(err) {
+		events.Eventf(object, nil, corev1.EventTypeWarning, cachev1alpha1.ReasonReconcileError, "Reconcile", "%s",
+			claims.BoundMessage("the status can't be written: "+err.Error()))
+	}
 }

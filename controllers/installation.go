@@ -2,14 +2,19 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/installation"
 	"example.com/memcached-operator/controllers/internal/observe"
@@ -19,7 +24,8 @@ import (
 // installed is this installation of the operator, for one kind of objects.
 type installed struct {
 	client.Client
-	Clock clock.PassiveClock
+	Clock  clock.PassiveClock
+	Events events.EventRecorder
 	// name of the installation; without one it ignores the others.
 	name  string
 	known *remembered.Installations
@@ -45,6 +51,13 @@ func (i *installed) manages(ctx context.Context, object client.Object, claimed b
 	err := i.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cachev1alpha1.ManagedBy))
 	if err != nil {
 		object.SetAnnotations(before.GetAnnotations())
+		if denied := read.Denied(err); denied {
+			i.Events.Eventf(object, nil, corev1.EventTypeWarning, cachev1alpha1.ReasonReconcileError, "Reconcile", "%s",
+				claims.BoundMessage(fmt.Sprintf("the annotation that names its installation of the operator can't be written: %s", err)))
+			if seen.Operator == i.name {
+				return true, installation.AnswerTime, nil // only the other installation gets no answer
+			}
+		}
 		return false, retryAfter(0), client.IgnoreNotFound(err)
 	}
 	step, wait = installation.Next(i.name, i.seen(object))
@@ -65,6 +78,12 @@ func (i *installed) other(object client.Object) string {
 	return seen.Question.By
 }
 
+// unnamed tells whether no installation manages the object, because the API server denies this one to write its
+// name. Then status says so.
+func unnamed(object client.Object, err error) bool {
+	return read.Denied(err) && installation.See(object, 0).Operator == ""
+}
+
 // leftAlone ends the reconcile of an object that another installation manages or may manage.
 func leftAlone(look time.Duration, err error) (ctrl.Result, error) {
 	if err != nil && !passes(err) {
@@ -74,7 +93,7 @@ func leftAlone(look time.Duration, err error) (ctrl.Result, error) {
 }
 
 func (r *MemcachedReconciler) installed() *installed {
-	return &installed{Client: r.Client, Clock: r.Clock, name: r.Installation, known: &r.installations}
+	return &installed{Client: r.Client, Clock: r.Clock, Events: r.Events, name: r.Installation, known: &r.installations}
 }
 
 // manages tells whether this installation manages the Memcached.
@@ -100,5 +119,5 @@ func (r *MemcachedReconciler) leaveAlone(key client.ObjectKey, look time.Duratio
 }
 
 func (r *StatefulSetDrainReconciler) installed() *installed {
-	return &installed{Client: r.Client, Clock: r.Clock, name: r.Installation, known: &r.installations}
+	return &installed{Client: r.Client, Clock: r.Clock, Events: r.Events, name: r.Installation, known: &r.installations}
 }

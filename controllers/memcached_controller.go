@@ -185,6 +185,9 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	mine, look, err := r.manages(ctx, cluster)
 	if err != nil || !mine {
 		r.noteWrite(cluster, version, generation)
+		if unnamed(cluster, err) {
+			return r.unobserved(ctx, cluster, err)
+		}
 		return r.leaveAlone(req.NamespacedName, look, err)
 	}
 	sizeErr, err := r.writeSize(ctx, reader, cluster)
@@ -418,6 +421,7 @@ func (r *MemcachedReconciler) patchStatus(ctx context.Context, before, cluster *
 	err := r.Status().Patch(ctx, cluster, patch)
 	if err != nil {
 		cluster.Status = before.Status
+		tellUnwritten(r.Events, cluster, err)
 	}
 	return err
 }

@@ -90,6 +90,9 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	mine, look, err := r.installed().manages(ctx, d, d.DeletionTimestamp != nil)
+	if unnamed(d, err) {
+		return r.unobserved(ctx, d, err)
+	}
 	if err != nil || !mine {
 		r.forget(req.NamespacedName)
 		return leftAlone(look, err)
@@ -207,7 +210,9 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 // patchStatus writes the status under an optimistic lock, because its lists would otherwise be replaced
 // by those of a stale cache.
 func (r *StatefulSetDrainReconciler) patchStatus(ctx context.Context, before, d *cachev1alpha1.StatefulSetDrain) error {
-	return client.IgnoreNotFound(r.Status().Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	err := r.Status().Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	tellUnwritten(r.Events, d, err)
+	return client.IgnoreNotFound(err)
 }
 
 // announce records events for changes for the worse, after the status with them was written.

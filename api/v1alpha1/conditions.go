@@ -212,6 +212,7 @@ const (
 	ReasonNoPodYet       = "NoPodYet"       // the Job's pod does not exist, and no reason is reported
 	ReasonRetrying       = "Retrying"       // the last drainer failed; the next one is about to start
 	ReasonRefused        = "Refused"        // the API server refuses a step about the claim
+	ReasonJobVanished    = "JobVanished"    // its Jobs are deleted before the operator knows how they ended
 
 	// ReasonSurvivorUnreachable: the drainer waits for a survivor, or gave up waiting.
 	ReasonSurvivorUnreachable = "SurvivorUnreachable"

@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -12,6 +14,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/operator"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
 )
 
 // A webhook chooses the code of its denial; many choose none. Whatever the code is, only the drain waits whose
@@ -198,4 +201,76 @@ func TestALabelThatIsDeniedHoldsUpNothingElse(t *testing.T) {
 		w.claimGone(2, left.UID)
 		allowed(w, 2)
 	})
+}
+
+// The API server denies the annotation that names the installation of the operator. Status and an event say so, and
+// nothing is made, because another installation may manage the object.
+func TestAnObjectThatCannotBeGivenItsInstallationSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
+		if write.Verb == "patch" && strings.Contains(write.Body, cachev1alpha1.AnnotationOperator) {
+			return operator.Denied
+		}
+		return operator.NoFault
+	})
+	w.create(apitest.MakeMemcached(name).Size(2).Obj())
+	w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonReconcileError)
+	w.warned("names its installation")
+	if w.deployment() != nil {
+		t.Error("members were made")
+	}
+	w.journal.Inject(nil)
+	w.restartOperator() // otherwise it waits longer and longer
+	w.settled(2)
+	w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionFalse, cachev1alpha1.ReasonHealthy)
+}
+
+// warned waits for a Warning event with this text.
+func (w *world) warned(text string) {
+	w.Helper()
+	w.eventually("an event that says: "+text, func() error {
+		for _, e := range w.events() {
+			if e.Type == corev1.EventTypeWarning && strings.Contains(e.Note, text) {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+}
+
+// The API server denies each status. Then events alone can say so. Everything else goes on.
+func TestAStatusThatIsDeniedIsToldByAnEvent(t *testing.T) {
+	tier.Second(t, "TestAnObjectThatCannotBeGivenItsInstallationSaysSo")
+	w := newWorld(t)
+	w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
+		if write.Resource == "memcacheds/status" {
+			return operator.Denied
+		}
+		return operator.NoFault
+	})
+	w.create(apitest.MakeMemcached(name).Size(2).Storage("128Mi").Obj())
+	w.warned("the status can't be written")
+	w.sizeBecomes(2)
+	w.journal.Inject(nil)
+	w.restartOperator() // otherwise it waits longer and longer
+	w.settled(2)
+}
+
+// Another installation has asked who manages the Memcached, and the API server denies the answer. This installation
+// goes on, because the Memcached has its name.
+func TestAnAnswerThatIsDeniedStopsNothing(t *testing.T) {
+	tier.Second(t, "TestAnObjectThatCannotBeGivenItsInstallationSaysSo")
+	w := newWorld(t)
+	w.create(apitest.MakeMemcached(name).Size(2).Storage("128Mi").Obj())
+	w.settled(2)
+	w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
+		if write.Verb == "patch" && write.Resource == "memcacheds" && strings.Contains(write.Body, cachev1alpha1.AnnotationOtherOperator) {
+			return operator.Denied
+		}
+		return operator.NoFault
+	})
+	w.change(w.memcached(), fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cachev1alpha1.AnnotationOtherOperator, `{"by":"tenant/other","number":1}`))
+	w.warned("names its installation")
+	w.scale(1)
+	w.sizeBecomes(1)
 }

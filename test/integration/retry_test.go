@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
@@ -83,4 +85,38 @@ func TestMoveThatFailedComesRightByItself(t *testing.T) {
 	kubes.Play(w.namespace, player.Succeed(3))
 	w.settled(2)
 	equal(w, "the count", w.claim(0).Annotations[cachev1alpha1.AnnotationAttempts], "")
+}
+
+// Each failed Job goes before its failure is counted, as if admission overwrote its ttlSecondsAfterFinished. The operator
+// makes a second one at once, and waits before the third. A person's retry is obeyed at once.
+func TestJobsThatVanishAreNotMadeWithoutAPause(t *testing.T) {
+	w := newWorld(t)
+	w.storageCluster(onlyOnce(), 2)
+	claim := w.claim(1)
+	kubes.Play(w.namespace, player.Fail(contract.ExitUnreachable, "SurvivorUnreachable", "cache-0 did not answer"))
+	w.scale(1)
+	w.eventually("a pause", func() error {
+		for _, job := range w.jobs() {
+			if job.Status.Failed > 0 {
+				_ = admin.Delete(w.Context(), &job, client.PropagationPolicy(metav1.DeletePropagationBackground))
+			}
+		}
+		return w.drainIs(1, cachev1alpha1.DrainFailed, cachev1alpha1.ReasonJobVanished)
+	})
+	w.rests()
+	made := 0
+	for _, write := range w.journal.Writes() {
+		if write.Verb == "create" && write.Resource == "jobs" && strings.Contains(write.Body, string(claim.UID)) {
+			made++
+		}
+	}
+	equal(w, "Jobs", made, 2)
+	message := w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonDrainFailed)
+	if !strings.Contains(message, "ttlSecondsAfterFinished") {
+		t.Errorf("it says %q", message)
+	}
+	kubes.Play(w.namespace, player.Succeed(7))
+	w.annotate(1, cachev1alpha1.DrainRetry)
+	w.claimGone(1, claim.UID)
+	equal(w, "result", w.settled(1).Status.LastDrains[0].Result, "Drained")
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -150,19 +151,29 @@ type configuration[T any] interface {
 	WithResourceVersion(version string) *T
 }
 
+// extracted is the part of an object that we have applied. It takes most of the time of a comparison, so
+// it is made when it is needed first.
+func extracted[P, AC any](extract func(P, string) (AC, error), object P) func() (AC, error) {
+	return sync.OnceValues(func() (AC, error) { return extract(object, cachev1alpha1.ManagedBy) })
+}
+
 // asWanted tells whether no write is needed. The annotation with the hash of the last write doesn't
 // count as a difference, because asWanted adds it to the configuration.
 func asWanted[AC interface {
 	*T
 	configuration[T]
-}, T any](desired, current AC, live metav1.Object, hash string) bool {
+}, T any](desired AC, applied func() (AC, error), live metav1.Object, hash string) (bool, error) {
 	if asSent(live, hash, desired) {
-		return true
+		return true, nil
+	}
+	current, err := applied()
+	if err != nil {
+		return false, err
 	}
 	if before, ok := live.GetAnnotations()[cachev1alpha1.AnnotationApplied]; ok {
 		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: before})
 	}
-	return equality.Semantic.DeepEqual(desired, current)
+	return equality.Semantic.DeepEqual(desired, current), nil
 }
 
 // renamed returns the configuration with those list elements whose keys admission has changed as

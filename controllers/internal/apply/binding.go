@@ -108,20 +108,16 @@ func (a access) writeBinding(ctx context.Context, c *cachev1alpha1.Memcached, se
 	if err != nil {
 		return err
 	}
-	var current *coreac.SecretApplyConfiguration
-	if live != nil {
-		if !metav1.IsControlledBy(live, c) {
-			taken := &identity.NameTakenError{Kind: "Secret", Name: name}
-			return &unbound{cachev1alpha1.ReasonNameTaken, taken.Error()}
-		}
-		if current, err = coreac.ExtractSecret(live, cachev1alpha1.ManagedBy); err != nil {
-			return err
-		}
+	if live != nil && !metav1.IsControlledBy(live, c) {
+		taken := &identity.NameTakenError{Kind: "Secret", Name: name}
+		return &unbound{cachev1alpha1.ReasonNameTaken, taken.Error()}
 	}
 	desired := build.Binding(c, servers, login, authorities)
 	hash := hashOf(desired) // the hash is only readable for clients that may read the Secret
-	if current != nil && asWanted(desired, current, live, hash) {
-		return nil
+	if live != nil {
+		if same, err := asWanted(desired, extracted(coreac.ExtractSecret, live), live, hash); err != nil || same {
+			return err
+		}
 	}
 	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 	err = a.Client.Apply(ctx, desired, client.FieldOwner(cachev1alpha1.ManagedBy), client.ForceOwnership)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
@@ -30,7 +31,7 @@ func TestATemplateThatIsKeptHasWhatAdmissionNamedAnew(t *testing.T) {
 		live := test.live
 		live.ManagedFields[0].FieldsType, live.ManagedFields[0].APIVersion = "FieldsV1", "apps/v1"
 		m := &templateInput{object: live, live: &live.Spec.Template}
-		m.applied = wanted().Spec.Template
+		m.applied = func() (*coreac.PodTemplateSpecApplyConfiguration, error) { return wanted().Spec.Template, nil }
 		got, err := m.present()
 		if err != nil {
 			t.Fatal(err)

@@ -6,11 +6,10 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 
-	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 )
@@ -30,7 +29,7 @@ const (
 )
 
 func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) error {
-	var current *appsac.DeploymentApplyConfiguration
+	var applied func() (*appsac.DeploymentApplyConfiguration, error)
 	from, to := int32(0), a.Replicas
 	desired := build.Deployment(r.cluster, r.Options)
 	d := firstTemplate(r.cluster, build.TemplateSpec(r.cluster), desired.Spec.Template)
@@ -38,19 +37,14 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 		if r.Matches.Has(r.cluster, kindDeployment, &r.present.Deployment.ObjectMeta, to) {
 			return nil
 		}
-		var err error
-		if current, err = appsac.ExtractDeployment(r.present.Deployment, cachev1alpha1.ManagedBy); err != nil {
-			return err
-		}
+		applied = extracted(appsac.ExtractDeployment, r.present.Deployment)
 		from = ptr.Deref(r.present.Deployment.Spec.Replicas, 1)
 		m := &templateInput{
 			turns: r.Turns, spec: build.TemplateSpec(r.cluster), otherSize: a.Replicas != *r.cluster.Spec.Size,
 			object: r.present.Deployment, live: &r.present.Deployment.Spec.Template, desired: desired.Spec.Template,
-			replicas: from, wanted: to, ready: deploymentReady(r.present.Deployment),
+			replicas: from, wanted: to, ready: deploymentReady(r.present.Deployment), applied: templateOfDeployment(applied),
 		}
-		if current.Spec != nil {
-			m.applied = current.Spec.Template
-		}
+		var err error
 		if d, err = r.decideTemplate(ctx, m); err != nil {
 			return err
 		}
@@ -59,7 +53,10 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 	desired.WithAnnotations(d.annotations())
 	changed, err := false, error(nil)
 	if r.present.Deployment != nil {
-		changed, err = applyChanged(ctx, r, desired, current, r.present.Deployment)
+		hash, same := hashOf(desired), false
+		if same, err = asWanted(desired, applied, r.present.Deployment, hash); err == nil && !same {
+			changed, err = applyHashed(ctx, r, desired, r.present.Deployment, hash)
+		}
 	} else {
 		var stale bool
 		if stale, err = create[appsv1.Deployment](ctx, r, kindDeployment, r.cluster.Name, desired); stale {
@@ -86,21 +83,30 @@ func (r *run) applyDeployment(ctx context.Context, a action.ApplyDeployment) err
 	return err
 }
 
+// templateOfDeployment is the template that we have applied, or nil.
+func templateOfDeployment(applied func() (*appsac.DeploymentApplyConfiguration, error)) func() (*coreac.PodTemplateSpecApplyConfiguration, error) {
+	return func() (*coreac.PodTemplateSpecApplyConfiguration, error) {
+		d, err := applied()
+		if err != nil || d.Spec == nil {
+			return nil, err
+		}
+		return d.Spec.Template, nil
+	}
+}
+
 func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) error {
 	if r.present.StatefulSet != nil && !a.KeepTemplate && r.Matches.Has(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, a.Replicas) {
 		return nil
 	}
 	desired := build.StatefulSet(r.cluster, r.Options, a.Replicas)
 	d := firstTemplate(r.cluster, build.TemplateSpec(r.cluster), desired.Spec.Template)
-	var current *appsac.StatefulSetApplyConfiguration
+	var applied func() (*appsac.StatefulSetApplyConfiguration, error)
 	from := int32(0)
 	if r.present.StatefulSet != nil {
-		var err error
-		if current, err = appsac.ExtractStatefulSet(r.present.StatefulSet, cachev1alpha1.ManagedBy); err != nil {
-			return err
-		}
+		applied = extracted(appsac.ExtractStatefulSet, r.present.StatefulSet)
 		from = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1)
-		if d, err = r.decideStatefulSet(ctx, a, desired, current); err != nil {
+		var err error
+		if d, err = r.decideStatefulSet(ctx, a, desired, applied); err != nil {
 			return err
 		}
 	}
@@ -109,7 +115,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	if r.present.StatefulSet != nil { // not part of the hash, because the first write takes the spec's
 		build.KeepClaimTemplates(desired, r.present.StatefulSet)
 	}
-	changed, err := r.applySized(ctx, a, desired, current, hash)
+	changed, err := r.applySized(ctx, a, desired, applied, hash)
 	r.noteTemplateWrite(r.Turns, d, err)
 	if errors.Is(err, errStale) {
 		return nil // the StatefulSet's event starts the next reconcile
@@ -137,16 +143,21 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 }
 
 // decideStatefulSet decides about the template of the present StatefulSet.
-func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration,
+func (r *run) decideStatefulSet(ctx context.Context, a action.ApplyStatefulSet, desired *appsac.StatefulSetApplyConfiguration,
+	applied func() (*appsac.StatefulSetApplyConfiguration, error),
 ) (*templateDecision, error) {
 	m := &templateInput{
 		turns: r.Turns, spec: build.TemplateSpec(r.cluster), otherSize: a.Replicas != *r.cluster.Spec.Size,
 		object: r.present.StatefulSet, live: &r.present.StatefulSet.Spec.Template, desired: desired.Spec.Template,
 		replicas: ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), wanted: a.Replicas,
 		ready: statefulSetReady(r.present.StatefulSet), kept: a.KeepTemplate,
-	}
-	if current.Spec != nil {
-		m.applied = current.Spec.Template
+		applied: func() (*coreac.PodTemplateSpecApplyConfiguration, error) {
+			set, err := applied()
+			if err != nil || set.Spec == nil {
+				return nil, err
+			}
+			return set.Spec.Template, nil
+		},
 	}
 	d, err := r.decideTemplate(ctx, m)
 	if err == nil {
@@ -166,27 +177,27 @@ var errStale = errors.New("the cache is stale")
 
 // applySized applies the StatefulSet. Any apply also sets the size, and the cache may be stale, so
 // the live check comes first.
-func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired, current *appsac.StatefulSetApplyConfiguration, hash string,
+func (r *run) applySized(ctx context.Context, a action.ApplyStatefulSet, desired *appsac.StatefulSetApplyConfiguration,
+	applied func() (*appsac.StatefulSetApplyConfiguration, error), hash string,
 ) (changed bool, err error) {
-	from, same := int32(0), false
-	var live metav1.Object
+	from := int32(0)
 	if r.present.StatefulSet != nil {
-		live = r.present.StatefulSet
-		from, same = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1), asWanted(desired, current, live, hash)
-	}
-	if !same {
-		stale, err := r.maySetReplicas(ctx, a.Replicas)
-		if err == nil && stale && from != a.Replicas {
-			err = errStale
-		}
-		if err != nil {
+		from = ptr.Deref(r.present.StatefulSet.Spec.Replicas, 1)
+		if same, err := asWanted(desired, applied, r.present.StatefulSet, hash); err != nil || same {
 			return false, err
 		}
 	}
-	if r.present.StatefulSet != nil {
-		return applyHashed(ctx, r, desired, current, live, hash)
+	stale, err := r.maySetReplicas(ctx, a.Replicas)
+	if err == nil && stale && from != a.Replicas {
+		err = errStale
 	}
-	stale, err := create[appsv1.StatefulSet](ctx, r, kindStatefulSet, r.cluster.Name, desired)
+	if err != nil {
+		return false, err
+	}
+	if r.present.StatefulSet != nil {
+		return applyHashed(ctx, r, desired, r.present.StatefulSet, hash)
+	}
+	stale, err = create[appsv1.StatefulSet](ctx, r, kindStatefulSet, r.cluster.Name, desired)
 	if err == nil && stale {
 		err = errStale
 	}

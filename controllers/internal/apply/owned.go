@@ -139,11 +139,17 @@ func applyOwned[T any, P interface {
 		}
 		return err
 	}
-	current, err := w.extract(w.current, cachev1alpha1.ManagedBy)
-	if err != nil {
+	hash := hashOf(desired)
+	same, err := asWanted[AC, C](desired, extracted(w.extract, w.current), w.current, hash)
+	switch {
+	case err != nil:
 		return err
-	}
-	if hash := hashOf(desired); w.locked && !asWanted[AC, C](desired, current, w.current, hash) {
+	case same && !w.unsettled:
+		r.Matches.Note(r.cluster, w.kind, w.current, w.variant)
+		return nil
+	case same:
+		return nil
+	case w.locked:
 		desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 		err := r.apply(ctx, AC(desired.WithResourceVersion(w.current.GetResourceVersion())))
 		if apierrors.IsConflict(err) {
@@ -151,38 +157,21 @@ func applyOwned[T any, P interface {
 		}
 		return err
 	}
-	changed, err := applyChanged[AC, C](ctx, r, desired, current, w.current)
-	if !changed && err == nil && !w.unsettled {
-		r.Matches.Note(r.cluster, w.kind, w.current, w.variant)
-	}
+	_, err = applyHashed[AC, C](ctx, r, desired, w.current, hash)
 	return err
 }
 
-// applyChanged applies the desired configuration, unless it equals what the server reports as
-// applied by us, or the live object is what admission made of it.
-func applyChanged[AC interface {
-	*T
-	configuration[T]
-}, T any](ctx context.Context, r *run, desired, current AC, live metav1.Object) (bool, error) {
-	return applyHashed(ctx, r, desired, current, live, hashOf(desired))
-}
-
-// applyHashed is applyChanged for a configuration with a known hash.
+// applyHashed applies the configuration with this hash in place of the live object's. sent tells whether the request
+// was sent.
 func applyHashed[AC interface {
 	*T
 	configuration[T]
-}, T any](ctx context.Context, r *run, desired, current AC, live metav1.Object, hash string) (bool, error) {
-	if current != nil && live != nil && asWanted(desired, current, live, hash) {
-		return false, nil
-	}
+}, T any](ctx context.Context, r *run, desired AC, live metav1.Object, hash string) (sent bool, err error) {
 	desired.WithAnnotations(map[string]string{cachev1alpha1.AnnotationApplied: hash})
 	if err := r.mayOwn(ctx); err != nil {
 		return false, err
 	}
-	if live != nil {
-		desired = renamed(desired, live)
-	}
-	return true, r.apply(ctx, desired)
+	return true, r.apply(ctx, renamed(desired, live))
 }
 
 // mayOwn checks live that the Memcached is not deleted, because applying an object makes the

@@ -29,8 +29,9 @@ type templateInput struct {
 	object metav1.Object
 	// live is the present template, applied the part that we have applied, and desired the next
 	// template.
-	live             *corev1.PodTemplateSpec
-	applied, desired *coreac.PodTemplateSpecApplyConfiguration
+	live    *corev1.PodTemplateSpec
+	applied func() (*coreac.PodTemplateSpecApplyConfiguration, error)
+	desired *coreac.PodTemplateSpecApplyConfiguration
 	// replicas is the present size, wanted the next one.
 	replicas, wanted int32
 	// ready: all members exist, have this template, and are ready.
@@ -63,8 +64,14 @@ func (d *templateDecision) annotations() map[string]string {
 // decideTemplate decides whether the pods get the wanted template now, or later in their turn.
 func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDecision, error) {
 	sent, recorded := hashOf(m.desired), rollout.Parse(m.object.GetAnnotations()[cachev1alpha1.AnnotationTemplate])
-	same := equality.Semantic.DeepEqual(m.desired, m.applied) ||
-		recorded != nil && recorded.Sent == sent && ownsAll(m.object, m.desired, "spec", "template")
+	same := recorded != nil && recorded.Sent == sent && ownsAll(m.object, m.desired, "spec", "template")
+	if !same {
+		applied, err := m.applied()
+		if err != nil {
+			return nil, err
+		}
+		same = equality.Semantic.DeepEqual(m.desired, applied)
+	}
 	turn, err := m.turns.Decide(ctx, client.ObjectKeyFromObject(r.cluster), &rollout.Members{
 		Differs:    !m.kept && !same,
 		Recorded:   recorded,
@@ -91,7 +98,11 @@ func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDe
 // present is the present template: the part that we have applied, or all of it if that part is not
 // known.
 func (m *templateInput) present() (*coreac.PodTemplateSpecApplyConfiguration, error) {
-	if m.applied != nil {
+	applied, err := m.applied()
+	if err != nil {
+		return nil, err
+	}
+	if applied != nil {
 		of := lastApplied[struct {
 			Spec struct {
 				Template *coreac.PodTemplateSpecApplyConfiguration `json:"template"`
@@ -100,7 +111,7 @@ func (m *templateInput) present() (*coreac.PodTemplateSpecApplyConfiguration, er
 		if of != nil && of.Spec.Template != nil {
 			return of.Spec.Template, nil
 		}
-		return m.applied, nil
+		return applied, nil
 	}
 	b, err := json.Marshal(m.live)
 	if err != nil {

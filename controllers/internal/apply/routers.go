@@ -79,18 +79,13 @@ func (r *run) applyRouterDeployment(ctx context.Context, kind, name string) erro
 	spec := build.RouterSpec(r.cluster)
 	d := firstTemplate(r.cluster, spec, desired.Spec.Template)
 	if present != nil {
-		applied, err := appsac.ExtractDeployment(present, cachev1alpha1.ManagedBy)
-		if err != nil {
-			return err
-		}
 		n := ptr.Deref(present.Spec.Replicas, 1)
 		m := &templateInput{
 			turns: r.RouterTurns, spec: spec, object: present, live: &present.Spec.Template, desired: desired.Spec.Template,
 			replicas: n, wanted: ptr.Deref(r.cluster.Spec.Router.Replicas, n), ready: deploymentReady(present),
+			applied: templateOfDeployment(extracted(appsac.ExtractDeployment, present)),
 		}
-		if applied.Spec != nil {
-			m.applied = applied.Spec.Template
-		}
+		var err error
 		if d, err = r.decideTemplate(ctx, m); err != nil {
 			return err
 		}

@@ -20,8 +20,8 @@ const (
 	longestRetry = 30 * time.Minute
 )
 
-// pause is the time to wait before the next attempt after that many failures.
-func pause(failed int32) time.Duration {
+// Pause is the time to wait before the next attempt after that many failures.
+func Pause(failed int32) time.Duration {
 	const doublings = 5
 	return min(firstRetry<<min(failed-1, doublings), longestRetry)
 }
@@ -84,7 +84,7 @@ func (w *Work) Follow(now time.Time, a *Attempt) (o Outcome) {
 		o.Message += "; it is not tried again by itself; " + a.WayOut
 		return o
 	case c.Attempts.Last != job.UID: // not counted yet
-		if o.RetryAt = job.Ended.Add(pause(failed)); o.RetryAt.After(now) {
+		if o.RetryAt = job.Ended.Add(Pause(failed)); o.RetryAt.After(now) {
 			o.Message += fmt.Sprintf("; failed attempts: %d, the next one is at %s; %s", failed, o.RetryAt.UTC().Format(time.RFC3339), a.WayOut)
 			w.WakeAt(o.RetryAt)
 			return o
@@ -114,21 +114,26 @@ func (a *Attempt) failure() (reason, message string) {
 // begun meanwhile.
 
 // Obstruction is why the API server has refused a step about a claim, and until when no such step
-// is tried again. Taken: an object of another owner has a name that the step needs.
+// is tried again. Taken: an object of another owner has a name that the step needs. Vanished: the
+// API server refuses nothing, but the claim's Jobs go before the operator knows how they ended.
 type Obstruction struct {
-	Why   string
-	Taken bool
-	Until time.Time
+	Why      string
+	Taken    bool
+	Vanished bool
+	Until    time.Time
 }
 
 // Withdraw takes back the actions about the claim if they would be refused now.
 func (w *Work) Withdraw(f *Facts, c *Claim) (o Outcome, is bool) {
 	why, is := f.RefusedNow(c)
-	if !is {
+	if !is || why.Vanished && (c.Request == Retry || c.MoveRequest == Retry) {
 		return o, false
 	}
 	w.Actions = nil
 	w.WakeAt(why.Until)
+	if why.Vanished {
+		return Outcome{Phase: Failed, Reason: JobVanished, Message: why.Why, RetryAt: why.Until}, true
+	}
 	o = Outcome{Phase: Failed, Reason: Refused, Message: "a step about it is refused, and tried again in a moment: " + why.Why, RetryAt: why.Until}
 	if why.Taken {
 		o.Reason = NameTaken

@@ -38,6 +38,7 @@ const (
 	Retrying       = cachev1alpha1.ReasonRetrying
 	NameTaken      = cachev1alpha1.ReasonNameTaken
 	Refused        = cachev1alpha1.ReasonRefused
+	JobVanished    = cachev1alpha1.ReasonJobVanished
 )
 
 // DrainState is how the claim of one leaving or departed member stands.

@@ -145,16 +145,25 @@ func (m *movers) moveLeaving() {
 		return
 	}
 	for i := range m.members {
-		if c := &m.members[i]; m.size.runsOn(c.Claim) && c.waits && !c.hasMover && m.slots > 0 {
+		if c := &m.members[i]; m.size.runsOn(c.Claim) && c.waits && !c.hasMover && m.slots > 0 && !m.refused(c) {
 			m.slots--
 			m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: m.told.Prepares, Leases: m.leases})
 		}
 	}
 }
 
+// refused tells whether no mover of the member is made now.
+func (m *movers) refused(c *member) bool {
+	why, is := m.RefusedNow(c.Claim)
+	if is {
+		m.WakeAt(why.Until)
+	}
+	return is
+}
+
 // prepare starts the mover of a member that stays before clients are told of the ring.
 func (m *movers) prepare(c *member) MoveState {
-	if !c.hasMover && m.slots > 0 {
+	if !c.hasMover && m.slots > 0 && !m.refused(c) {
 		m.slots--
 		m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: true})
 	}
@@ -193,10 +202,10 @@ func (m *movers) decide(c *member, w *claims.Work) MoveState {
 	case m.slots <= 0 || c.hasMover:
 		return state.is(MoveWaits, claims.InTurn, "other members are moved first")
 	}
-	w.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Lost: m.lost, Leases: m.leases})
 	if c.MoveRequest == claims.Retry {
 		w.Do(action.ClearMoveRetry{Claim: c.Ref()})
 	}
+	w.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Lost: m.lost, Leases: m.leases})
 	return state.is(MoveRuns, "", "")
 }
 

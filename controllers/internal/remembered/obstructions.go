@@ -15,6 +15,38 @@ import (
 // known until a step succeeds, or for remembersRefusal after the time to try again.
 type Obstructions struct {
 	kept Of[map[types.UID]claims.Obstruction]
+	made Of[map[types.UID]jobs]
+}
+
+// jobs are the Jobs in a row that were made for a claim, and that the operator has not deleted itself.
+type jobs struct {
+	number int32
+	last   time.Time
+}
+
+// remembersJobs is how long the Jobs of a claim are counted after the last one was made.
+const remembersJobs = 2 * time.Hour
+
+// Made counts a Job that was made for the claim.
+func (o *Obstructions) Made(cluster client.ObjectKey, claim types.UID, now time.Time) {
+	o.made.Use(cluster, func(made *map[types.UID]jobs) {
+		if *made == nil {
+			*made = map[types.UID]jobs{}
+		}
+		maps.DeleteFunc(*made, func(_ types.UID, j jobs) bool { return j.last.Add(remembersJobs).Before(now) })
+		(*made)[claim] = jobs{number: (*made)[claim].number + 1, last: now}
+	})
+}
+
+// MadeBefore returns how many Jobs in a row were made for the claim, and when the last one was.
+func (o *Obstructions) MadeBefore(cluster client.ObjectKey, claim types.UID) (number int32, last time.Time) {
+	o.made.Use(cluster, func(made *map[types.UID]jobs) { number, last = (*made)[claim].number, (*made)[claim].last })
+	return number, last
+}
+
+// Ended notes that the operator knows how the last Job of the claim has ended, or has ended it.
+func (o *Obstructions) Ended(cluster client.ObjectKey, claim types.UID) {
+	o.made.Use(cluster, func(made *map[types.UID]jobs) { delete(*made, claim) })
 }
 
 // Note remembers an obstruction.
@@ -56,4 +88,7 @@ func (o *Obstructions) Known(cluster client.ObjectKey, now time.Time) (known map
 }
 
 // Forget forgets a Memcached that is gone.
-func (o *Obstructions) Forget(cluster client.ObjectKey) { o.kept.Forget(cluster) }
+func (o *Obstructions) Forget(cluster client.ObjectKey) {
+	o.kept.Forget(cluster)
+	o.made.Forget(cluster)
+}

@@ -70,11 +70,70 @@ func (s *Steps) take(ctx context.Context, step action.Action) error {
 	if s.Before != nil {
 		s.Before(step)
 	}
-	err := s.Take(Because(ctx, step.String()), step)
+	err := s.tooSoon(step)
+	if err == nil {
+		err = s.Take(Because(ctx, step.String()), step)
+	}
+	if err == nil {
+		s.noteJob(step)
+	}
 	if s.After != nil {
 		s.After(step, err)
 	}
 	return err
+}
+
+// vanishedError says that the Jobs of a claim go before the operator knows how they ended.
+type vanishedError struct {
+	jobs int32
+	next time.Time
+}
+
+func (e *vanishedError) Error() string {
+	return fmt.Sprintf("its last Jobs (%d) were deleted by another client, or by Kubernetes (ttlSecondsAfterFinished), before the operator knew how they ended: the next one is made at %s",
+		e.jobs, e.next.UTC().Format(time.RFC3339))
+}
+
+func (e *vanishedError) Unwrap() error { return read.ErrRefused }
+
+// tooSoon refuses to make a claim's Job again and again without a pause. The first Job that vanishes is made anew
+// at once.
+func (s *Steps) tooSoon(step action.Action) error {
+	if s.Obstructed == nil || !makesJob(step) {
+		return nil
+	}
+	jobs, last := s.Obstructed.MadeBefore(s.Owner, action.KindOf(step).Claim)
+	if jobs < 2 {
+		return nil
+	}
+	if next := last.Add(claims.Pause(jobs - 1)); next.After(s.Now) {
+		return &vanishedError{jobs: jobs, next: next}
+	}
+	return nil
+}
+
+// noteJob counts the Jobs of each claim in a row.
+func (s *Steps) noteJob(step action.Action) {
+	if s.Obstructed == nil {
+		return
+	}
+	claim := action.KindOf(step).Claim
+	switch step.(type) {
+	case action.DeleteJob, action.ClearRetry, action.ClearMoveRetry, action.RecordMoved, action.ReleaseClaim:
+		s.Obstructed.Ended(s.Owner, claim)
+	default:
+		if makesJob(step) {
+			s.Obstructed.Made(s.Owner, claim, s.Now)
+		}
+	}
+}
+
+func makesJob(step action.Action) bool {
+	switch step.(type) {
+	case action.CreateDrain, action.CreateMove:
+		return true
+	}
+	return false
 }
 
 // obstructedFor is how long no step about a claim is tried again after one was refused.
@@ -83,9 +142,11 @@ const obstructedFor = 15 * time.Second
 // NoteOutcome remembers that the API server has refused a write about the claim, if it would refuse
 // another attempt, too. Meanwhile other claims have their turn.
 func NoteOutcome(obstructed *remembered.Obstructions, owner client.ObjectKey, about types.UID, err error, now time.Time) {
-	taken := (*identity.NameTakenError)(nil)
+	taken, vanished := (*identity.NameTakenError)(nil), (*vanishedError)(nil)
 	switch is := errors.As(err, &taken); {
 	case about == "" || obstructed == nil:
+	case errors.As(err, &vanished):
+		obstructed.Note(owner, about, claims.Obstruction{Why: vanished.Error(), Vanished: true, Until: vanished.next})
 	case err == nil:
 		obstructed.Passed(owner, about)
 	case is || read.Denied(err):
