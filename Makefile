@@ -22,6 +22,7 @@ KUSTOMIZE := $(BIN)/kustomize-v5.8.2
 GOLANGCI_LINT := $(BIN)/golangci-lint-v2.15.0
 KWOK := $(BIN)/kwok-v0.8.0
 GOTESTSUM := $(BIN)/gotestsum-v1.13.0
+SYFT := $(BIN)/syft-v1.57.1
 KUBECTL ?= $(or $(shell command -v kubectl),$(BIN)/k8s/kubectl)
 
 # What --version says of this build.
@@ -122,6 +123,8 @@ $(KWOK):
 	@$(call install,sigs.k8s.io/kwok/cmd/kwok)
 $(GOTESTSUM):
 	@$(call install,gotest.tools/gotestsum)
+$(SYFT):
+	@$(call install,github.com/anchore/syft/cmd/syft)
 
 # install PACKAGE into $@, which is named TOOL-VERSION.
 define install
@@ -520,3 +523,9 @@ build-installer: manifests $(KUSTOMIZE) ## Write dist/install.yaml: all of it in
 	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
 	mkdir -p dist
 	$(KUSTOMIZE) build bin/deploy >dist/install.yaml
+
+##@ Release
+
+.PHONY: release
+release: $(BIN)/image $(KUSTOMIZE) $(SYFT) ## Make a release in bin/release: VERSION=v1.2.3, REGISTRY=registry.example.com/team; the same commit gives the same bytes
+	KUSTOMIZE=$(KUSTOMIZE) SYFT=$(SYFT) hack/release.sh $(VERSION)
