@@ -76,11 +76,12 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the operator's role, the char
 	  go run ./hack/reference $$crd >$(BIN)/manifests/reference.md; \
 	  page=reference; [ $$kind = memcacheds ] || page=reference-$$kind; mv $(BIN)/manifests/reference.md docs/$$page.md; done
 	cp config/rbac/role.yaml $(CHART)/files/role.yaml
-	cp config/policy/volume_policy.yaml $(CHART)/files/volume_policy.yaml
+	cp config/policy/volume_policy.yaml config/prometheus/rules.yaml config/prometheus/dashboard.json config/prometheus/routers.json $(CHART)/files/
 	@touch $(BIN)/manifests.made
 
 # What they are made of, and they themselves. If none has changed, generating them again takes seconds for nothing.
 $(BIN)/manifests.made: $(shell find api controllers hack/reference -name '*.go' ! -name '*_test.go') config/policy/volume_policy.yaml \
+  $(wildcard config/prometheus/*.json) config/prometheus/rules.yaml \
   $(wildcard config/crd/bases/*.yaml) config/rbac/role.yaml $(wildcard docs/reference*.md) $(wildcard $(CHART)/files/*.yaml)
 	$(MAKE) manifests
 
