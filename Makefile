@@ -114,6 +114,9 @@ verify-chart: $(BIN)/chart $(KUSTOMIZE) ## Compare what the Helm chart renders w
 $(BIN)/chart: $(wildcard hack/chart/*.go) hack/chart/go.mod
 	@cd hack/chart && go build -buildvcs=false -ldflags "-s -w" -o $@ .
 
+$(BIN)/bundle: $(wildcard hack/bundle/*.go) hack/bundle/go.mod
+	@cd hack/bundle && go build -buildvcs=false -ldflags "-s -w" -o $@ .
+
 $(CONTROLLER_GEN):
 	@$(call install,sigs.k8s.io/controller-tools/cmd/controller-gen)
 $(KUSTOMIZE):
@@ -528,5 +531,5 @@ build-installer: manifests $(KUSTOMIZE) ## Write dist/install.yaml: all of it in
 ##@ Release
 
 .PHONY: release
-release: $(BIN)/image $(KUSTOMIZE) $(SYFT) ## Make a release in bin/release: VERSION=v1.2.3, REGISTRY=registry.example.com/team; the same commit gives the same bytes
+release: $(BIN)/image $(BIN)/bundle $(KUSTOMIZE) $(SYFT) ## Make a release in bin/release: VERSION=v1.2.3, REGISTRY=registry.example.com/team; the same commit gives the same bytes
 	KUSTOMIZE=$(KUSTOMIZE) SYFT=$(SYFT) hack/release.sh $(VERSION)

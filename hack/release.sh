@@ -47,6 +47,10 @@ rm -rf bin/release-manifests
 bin/image chart --name="$image" --digest="$digest" --version="$version" --chart=charts/$name --output="$new/$name-${version#v}.tgz"
 bin/image chart-layout --chart="$new/$name-${version#v}.tgz" --output="$new/$name-chart-$version.oci.tar" >"$work/chart-digest"
 
+echo "OLM bundle"
+bin/bundle --version="$version" --created="$date" "$new/install.yaml" "$work/bundle"
+tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$work" -cf "$new/$name-bundle-$version.tar" bundle
+
 echo "bill of materials"
 for arch in amd64 arm64; do
   "$SYFT" scan --quiet --platform "linux/$arch" "oci-archive:$new/$name-$version.oci.tar" --source-name="$name" --source-version="$version" \
