@@ -22,6 +22,7 @@ KUSTOMIZE := $(BIN)/kustomize-v5.8.2
 GOLANGCI_LINT := $(BIN)/golangci-lint-v2.15.0
 KWOK := $(BIN)/kwok-v0.8.0
 GOTESTSUM := $(BIN)/gotestsum-v1.13.0
+SYFT := $(BIN)/syft-v1.57.1
 KUBECTL ?= $(or $(shell command -v kubectl),$(BIN)/k8s/kubectl)
 
 # What --version says of this build.
@@ -75,11 +76,12 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the operator's role, the char
 	  go run ./hack/reference $$crd >$(BIN)/manifests/reference.md; \
 	  page=reference; [ $$kind = memcacheds ] || page=reference-$$kind; mv $(BIN)/manifests/reference.md docs/$$page.md; done
 	cp config/rbac/role.yaml $(CHART)/files/role.yaml
-	cp config/policy/volume_policy.yaml $(CHART)/files/volume_policy.yaml
+	cp config/policy/volume_policy.yaml config/prometheus/rules.yaml config/prometheus/dashboard.json config/prometheus/routers.json $(CHART)/files/
 	@touch $(BIN)/manifests.made
 
 # What they are made of, and they themselves. If none has changed, generating them again takes seconds for nothing.
 $(BIN)/manifests.made: $(shell find api controllers hack/reference -name '*.go' ! -name '*_test.go') config/policy/volume_policy.yaml \
+  $(wildcard config/prometheus/*.json) config/prometheus/rules.yaml \
   $(wildcard config/crd/bases/*.yaml) config/rbac/role.yaml $(wildcard docs/reference*.md) $(wildcard $(CHART)/files/*.yaml)
 	$(MAKE) manifests
 
@@ -112,6 +114,9 @@ verify-chart: $(BIN)/chart $(KUSTOMIZE) ## Compare what the Helm chart renders w
 $(BIN)/chart: $(wildcard hack/chart/*.go) hack/chart/go.mod
 	@cd hack/chart && go build -buildvcs=false -ldflags "-s -w" -o $@ .
 
+$(BIN)/bundle: $(wildcard hack/bundle/*.go) hack/bundle/go.mod
+	@cd hack/bundle && go build -buildvcs=false -ldflags "-s -w" -o $@ .
+
 $(CONTROLLER_GEN):
 	@$(call install,sigs.k8s.io/controller-tools/cmd/controller-gen)
 $(KUSTOMIZE):
@@ -122,6 +127,8 @@ $(KWOK):
 	@$(call install,sigs.k8s.io/kwok/cmd/kwok)
 $(GOTESTSUM):
 	@$(call install,gotest.tools/gotestsum)
+$(SYFT):
+	@$(call install,github.com/anchore/syft/cmd/syft)
 
 # install PACKAGE into $@, which is named TOOL-VERSION.
 define install
@@ -520,3 +527,9 @@ build-installer: manifests $(KUSTOMIZE) ## Write dist/install.yaml: all of it in
 	hack/overlay.sh bin/deploy $(IMG) $(MEMCACHED_IMG)
 	mkdir -p dist
 	$(KUSTOMIZE) build bin/deploy >dist/install.yaml
+
+##@ Release
+
+.PHONY: release
+release: $(BIN)/image $(BIN)/bundle $(KUSTOMIZE) $(SYFT) ## Make a release in bin/release: VERSION=v1.2.3, REGISTRY=registry.example.com/team; the same commit gives the same bytes
+	KUSTOMIZE=$(KUSTOMIZE) SYFT=$(SYFT) hack/release.sh $(VERSION)

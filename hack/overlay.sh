@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes a kustomize overlay of config/default into a folder of this project:
-#   hack/overlay.sh FOLDER OPERATOR_IMAGE [MEMCACHED_IMAGE [CONTENT]]
+# Writes a kustomize overlay of config/default, or of another folder CONFIG of config/, into a folder of this project:
+#   [CONFIG=namespaced] hack/overlay.sh FOLDER OPERATOR_IMAGE [MEMCACHED_IMAGE [CONTENT]]
 # The folder is relative to the project, two levels deep (bin/deploy). CONTENT is a checksum of what is
 # behind the operator's tag: the operator is replaced if it changes.
 set -euo pipefail
@@ -27,7 +27,7 @@ images:
 EOF
 
 {
-  echo 'resources: [../../config/default]'
+  echo "resources: [../../config/${CONFIG:-default}]"
   echo 'components: [image, ../../config/components/own-names]'
   if [ -n "$memcached" ]; then
     cat <<EOF

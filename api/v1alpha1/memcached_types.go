@@ -999,7 +999,7 @@ type DrainReceipt struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.size,statuspath=.status.size,selectorpath=.status.selector
-// +kubebuilder:resource:shortName=mc,categories=all
+// +kubebuilder:resource:shortName=mc;mcd,categories=all
 // +kubebuilder:printcolumn:name="Size",type=integer,JSONPath=`.spec.size`
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readySize`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`

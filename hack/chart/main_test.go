@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"maps"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -54,7 +56,7 @@ func at(t *testing.T, value any, path ...any) any {
 // for a quota.
 func TestTheHooksPodTakesWhatTheOperatorsTakes(t *testing.T) {
 	values := []string{"image.tag=v1", "podLabels.team=shop", "podAnnotations.mesh=off", "resources.limits.cpu=1", "resources.limits.memory=64Mi"}
-	job := rendered(t, others(t, values...), "pre-delete")["batch/v1 Job caching/ours-uninstall"]
+	job := rendered(t, others(t, values...), "pre-delete")["batch/v1 Job caching/ours-memcached-operator-uninstall"]
 	template := at(t, job, "spec", "template")
 	if got := at(t, template, "metadata", "labels").(map[string]any); got["team"] != "shop" || got["app.kubernetes.io/name"] != "memcached-operator-uninstall" {
 		t.Errorf("labels %v", got)
@@ -71,12 +73,12 @@ func TestTheHookFollowsTheRelease(t *testing.T) {
 	got := rendered(t, others(t, "uninstall.timeoutSeconds=7", "image.tag=v1", "args={--namespaces=a,--log-level=debug}"), "pre-delete")
 	keys := slices.Sorted(maps.Keys(got))
 	want := []string{
-		"batch/v1 Job caching/ours-uninstall",
-		"rbac.authorization.k8s.io/v1 ClusterRole /ours-uninstall",
-		"rbac.authorization.k8s.io/v1 ClusterRoleBinding /ours-uninstall",
-		"rbac.authorization.k8s.io/v1 Role caching/ours-uninstall-operator",
-		"rbac.authorization.k8s.io/v1 RoleBinding caching/ours-uninstall-operator",
-		"v1 ServiceAccount caching/ours-uninstall",
+		"batch/v1 Job caching/ours-memcached-operator-uninstall",
+		"rbac.authorization.k8s.io/v1 ClusterRole /ours-memcached-operator-uninstall",
+		"rbac.authorization.k8s.io/v1 ClusterRoleBinding /ours-memcached-operator-uninstall",
+		"rbac.authorization.k8s.io/v1 Role caching/ours-memcached-operator-uninstall-operator",
+		"rbac.authorization.k8s.io/v1 RoleBinding caching/ours-memcached-operator-uninstall-operator",
+		"v1 ServiceAccount caching/ours-memcached-operator-uninstall",
 	}
 	if !slices.Equal(keys, want) {
 		t.Fatalf("got %q, want %q", keys, want)
@@ -84,28 +86,28 @@ func TestTheHookFollowsTheRelease(t *testing.T) {
 	pod := at(t, got[want[0]], "spec", "template", "spec")
 	container := at(t, pod, "containers", 0)
 	args := at(t, container, "args").([]any)
-	wantArgs := []any{"--deployment=caching/ours-manager", "--memcacheds=Keep", "--timeout=7s", "--namespaces=a"}
+	wantArgs := []any{"--deployment=caching/ours-memcached-operator-manager", "--memcacheds=Keep", "--timeout=7s", "--namespaces=a"}
 	if !slices.Equal(args, wantArgs) {
 		t.Errorf("the Job's arguments are %v, want %v", args, wantArgs)
 	}
-	if account := at(t, pod, "serviceAccountName"); account != "ours-uninstall" {
+	if account := at(t, pod, "serviceAccountName"); account != "ours-memcached-operator-uninstall" {
 		t.Errorf("the Job's account is %v", account)
 	}
 	// The hook stops the release's Deployment, and may do so.
 	release := rendered(t, others(t, "image.tag=v1"), "")
-	manager := release["apps/v1 Deployment caching/ours-manager"]
+	manager := release["apps/v1 Deployment caching/ours-memcached-operator-manager"]
 	if manager == nil {
 		t.Fatalf("no manager in %q", slices.Sorted(maps.Keys(release)))
 	}
 	if a, b := at(t, container, "image"), at(t, manager, "spec", "template", "spec", "containers", 0, "image"); a != b {
 		t.Errorf("the hook runs %v, the manager %v", a, b)
 	}
-	if name := at(t, got[want[3]], "rules", 0, "resourceNames", 0); name != "ours-manager" {
+	if name := at(t, got[want[3]], "rules", 0, "resourceNames", 0); name != "ours-memcached-operator-manager" {
 		t.Errorf("the hook may stop %v", name)
 	}
 	for _, binding := range []string{want[2], want[4]} {
 		subject := at(t, got[binding], "subjects", 0)
-		if at(t, subject, "name") != "ours-uninstall" || at(t, subject, "namespace") != "caching" {
+		if at(t, subject, "name") != "ours-memcached-operator-uninstall" || at(t, subject, "namespace") != "caching" {
 			t.Errorf("%s binds %v", binding, subject)
 		}
 	}
@@ -124,10 +126,10 @@ func TestAnOperatorOfOneNamespaceMayBeGivenTheRightToVolumesAlone(t *testing.T) 
 	for set, want := range map[string][]string{
 		"namespaced=true": nil,
 		"namespaced=true,volumeRole.enabled=true": {
-			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy /ours-volumes.caching",
-			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding /ours-volumes.caching",
-			"rbac.authorization.k8s.io/v1 ClusterRole /ours-volumes-role.caching",
-			"rbac.authorization.k8s.io/v1 ClusterRoleBinding /ours-volumes-rolebinding.caching",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy /ours-memcached-operator-volumes.caching",
+			"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding /ours-memcached-operator-volumes.caching",
+			"rbac.authorization.k8s.io/v1 ClusterRole /ours-memcached-operator-volumes-role.caching",
+			"rbac.authorization.k8s.io/v1 ClusterRoleBinding /ours-memcached-operator-volumes-rolebinding.caching",
 		},
 	} {
 		got := rendered(t, others(t, set, "crd.install=false"), "")
@@ -141,7 +143,7 @@ func TestAnOperatorOfOneNamespaceMayBeGivenTheRightToVolumesAlone(t *testing.T) 
 		if !slices.Equal(beyond, want) {
 			t.Errorf("%s: got %q, want %q", set, beyond, want)
 		}
-		if role := got["rbac.authorization.k8s.io/v1 ClusterRole /ours-volumes-role.caching"]; role != nil && fmt.Sprint(at(t, role, "rules")) != "[map[apiGroups:[] resources:[persistentvolumes] verbs:[get patch]]]" {
+		if role := got["rbac.authorization.k8s.io/v1 ClusterRole /ours-memcached-operator-volumes-role.caching"]; role != nil && fmt.Sprint(at(t, role, "rules")) != "[map[apiGroups:[] resources:[persistentvolumes] verbs:[get patch]]]" {
 			t.Errorf("it gives %v", at(t, role, "rules"))
 		}
 	}
@@ -183,12 +185,12 @@ func TestReleasesOfOneNamespaceEachHaveNothingInCommon(t *testing.T) {
 }
 
 func TestTheVolumePolicyBindsTheReleasesServiceAccount(t *testing.T) {
-	const key = "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy /ours-volumes"
+	const key = "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy /ours-memcached-operator-volumes"
 	for name, test := range map[string]struct {
 		set  []string
 		want string
 	}{
-		"its own":  {nil, "['system:serviceaccount', 'caching', 'ours-controller-manager'].join(':')"},
+		"its own":  {nil, "['system:serviceaccount', 'caching', 'ours-memcached-operator-controller-manager'].join(':')"},
 		"another":  {[]string{"serviceAccount.create=false", "serviceAccount.name=system"}, "['system:serviceaccount', 'caching', 'system'].join(':')"},
 		"switched": {[]string{"volumePolicy.enabled=false"}, ""},
 	} {
@@ -210,7 +212,7 @@ func TestTheVolumePolicyBindsTheReleasesServiceAccount(t *testing.T) {
 func TestValuesReachTheManager(t *testing.T) {
 	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	manager := func(set ...string) any {
-		return at(t, rendered(t, others(t, set...), "")["apps/v1 Deployment caching/ours-manager"], "spec")
+		return at(t, rendered(t, others(t, set...), "")["apps/v1 Deployment caching/ours-memcached-operator-manager"], "spec")
 	}
 	for name, test := range map[string]struct {
 		set  string
@@ -285,5 +287,76 @@ func TestDifferencesAreTold(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// The chart has what config/prometheus has, for people who use Helm.
+func TestTheChartHasTheMonitorTheAlertsAndTheDashboards(t *testing.T) {
+	r := release{name: "memcached-operator", namespace: "memcached-operator-system", values: map[string]any{}}
+	for _, s := range []string{"metrics.certSecret=memcached-operator-metrics-cert", "metrics.serviceMonitor.enabled=true", "metrics.rules.enabled=true",
+		"metrics.dashboards.enabled=true", "metrics.serviceMonitor.labels.team=shop"} {
+		if err := strvals.ParseInto(s, r.values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := rendered(t, r, "")
+	for key, file := range map[string]string{
+		"monitoring.coreos.com/v1 ServiceMonitor memcached-operator-system/memcached-operator-controller-manager-metrics": "monitor.yaml",
+		"monitoring.coreos.com/v1 PrometheusRule memcached-operator-system/memcached-operator-alerts":                     "prometheusrule.yaml",
+	} {
+		text, err := os.ReadFile("../../config/prometheus/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := objects(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !reflect.DeepEqual(at(t, got[key], "spec"), w["spec"]) {
+				t.Errorf("%s: the chart has\n%v\nconfig/prometheus has\n%v", key, got[key], w)
+			}
+		}
+	}
+	monitor := got["monitoring.coreos.com/v1 ServiceMonitor memcached-operator-system/memcached-operator-controller-manager-metrics"]
+	if team := at(t, monitor, "metadata", "labels", "team"); team != "shop" {
+		t.Errorf("the monitor's label is %v", team)
+	}
+	dashboards := at(t, got["v1 ConfigMap memcached-operator-system/memcached-operator-dashboard"], "data").(map[string]any)
+	for key, file := range map[string]string{"memcached-operator.json": "dashboard.json", "memcached-routers.json": "routers.json"} {
+		want, err := os.ReadFile("../../config/prometheus/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.TrimSpace(fmt.Sprint(dashboards[key])) != strings.TrimSpace(string(want)) {
+			t.Errorf("%s is not %s", key, file)
+		}
+	}
+}
+
+func TestNamesFollowTheConvention(t *testing.T) {
+	for name, want := range map[string]string{
+		"nameOverride=": "ours-memcached-operator-manager", "nameOverride=caches": "ours-caches-manager",
+		"nameOverride=our": "ours-manager", "fullnameOverride=caches": "caches-manager",
+	} {
+		got := rendered(t, others(t, name), "")
+		deployment := got["apps/v1 Deployment caching/"+want]
+		if deployment == nil {
+			t.Errorf("%s: no Deployment %s in %q", name, want, slices.Sorted(maps.Keys(got)))
+			continue
+		}
+		if fmt.Sprint(at(t, deployment, "spec", "selector", "matchLabels")) != fmt.Sprint(at(t, deployment, "spec", "template", "metadata", "labels")) {
+			t.Errorf("%s: the Deployment selects other pods than its own", name)
+		}
+	}
+}
+
+func TestADisruptionBudgetNeedsTwoManagers(t *testing.T) {
+	if _, err := others(t, "podDisruptionBudget.enabled=true").render(chartDir, ""); err == nil || !strings.Contains(err.Error(), "replicas: 2") {
+		t.Errorf("one manager: %v", err)
+	}
+	got := rendered(t, others(t, "podDisruptionBudget.enabled=true", "replicas=2"), "")
+	if got["policy/v1 PodDisruptionBudget caching/ours-memcached-operator-manager"] == nil {
+		t.Errorf("no budget in %q", slices.Sorted(maps.Keys(got)))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // file is a regular file of an image, owned by root.
@@ -63,27 +64,13 @@ func interpreter(binary *elf.File) string {
 	return ""
 }
 
-// write makes an image of one layer, and writes it as one file, in the format of `docker save`.
+// write writes an image of one layer as one file, in the format of `docker save`.
 func write(imageName, output, architecture string, files []file, config v1.Config) error {
 	tag, err := name.NewTag(imageName)
 	if err != nil {
 		return err
 	}
-	content, err := archive(files)
-	if err != nil {
-		return err
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(content)), nil
-	})
-	if err != nil {
-		return err
-	}
-	image, err := mutate.AppendLayers(empty.Image, layer)
-	if err != nil {
-		return err
-	}
-	image, err = mutate.ConfigFile(image, configFile(image, architecture, config))
+	image, err := ofFiles(architecture, files, config)
 	if err != nil {
 		return err
 	}
@@ -96,6 +83,25 @@ func write(imageName, output, architecture string, files []file, config v1.Confi
 		return err
 	}
 	return os.Rename(next, output)
+}
+
+// ofFiles makes an image of one layer.
+func ofFiles(architecture string, files []file, config v1.Config) (v1.Image, error) {
+	content, err := archive(files)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.ConfigFile(image, configFile(image, architecture, config))
 }
 
 func configFile(image v1.Image, architecture string, config v1.Config) *v1.ConfigFile {

@@ -62,7 +62,7 @@ func (b *lockedBuffer) String() string {
 func newUninstallation(w *world, set ...string) *uninstallation {
 	w.Helper()
 	w.byHand = true
-	release := "release-" + w.namespace
+	release := "memcached-operator-" + w.namespace
 	args := []string{"--release=" + release, "--namespace=" + w.namespace, "--hook=pre-delete"}
 	for _, s := range set {
 		args = append(args, "--set="+s)

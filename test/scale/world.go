@@ -86,6 +86,7 @@ func (w *world) createScenery(ctx context.Context) error {
 	config := filepath.Join(w.options.root, "config")
 	_, err := envtest.InstallCRDs(w.plane.config(), envtest.CRDInstallOptions{
 		Paths: []string{filepath.Join(config, "crd", "bases")}, ErrorIfPathMissing: true,
+		MaxTime: 10 * time.Minute, // 10 s by default, which a busy machine exceeds
 	})
 	if err != nil {
 		return fmt.Errorf("install the CRD: %w", err)

@@ -13,9 +13,21 @@ namespace: {{ .Release.Namespace }}
 {{ if .Values.namespaced }}.{{ .Release.Namespace }}{{ end }}
 {{- end }}
 
+{{/* What the names of all objects begin with: the release's name, if it says what it is of. */}}
+{{- define "memcached-operator.fullname" -}}
+{{- $name := .Values.nameOverride | default .Chart.Name }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name }}
+{{- end }}
+{{- end }}
+
 {{/* The labels that select the manager's pods. */}}
 {{- define "memcached-operator.selector" -}}
-app.kubernetes.io/name: memcached-operator
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
@@ -25,7 +37,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "memcached-operator.serviceAccount" -}}
-{{ .Values.serviceAccount.name | default (printf "%s-controller-manager" .Release.Name) }}
+{{ .Values.serviceAccount.name | default (printf "%s-controller-manager" (include "memcached-operator.fullname" .)) }}
 {{- end }}
 
 {{/* Where pods of the chart run. */}}
@@ -38,6 +50,12 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.topologySpreadConstraints }}
+topologySpreadConstraints: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 

@@ -160,7 +160,7 @@ func TestTheChartsNamespacedOperatorDrainsInItsNamespace(t *testing.T) {
 // This does what helm install and helm uninstall do, with names that are used nowhere else.
 func TestHelmUninstallLeavesNoFinalizer(t *testing.T) {
 	tier.Second(t, "TestUndeployInTheMiddleOfADrain")
-	const release, namespace = "ours", "caching"
+	const release, namespace = "our-memcached-operator", "caching"
 	chart := func(args ...string) string {
 		args = append([]string{"--release=" + release, "--namespace=" + namespace, "--set=memcachedImage=example.com/memcached:debian",
 			"--set=uninstall.timeoutSeconds=5"}, append(args, "charts/memcached-operator")...)

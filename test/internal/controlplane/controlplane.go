@@ -57,6 +57,9 @@ func Start() (*ControlPlane, error) {
 	}
 	c.env.CRDInstallOptions.MaxTime = time.Until(wait.Deadline())
 	c.env.ControlPlane.GetAPIServer().Configure().
+		// All tests share few connections. A busy API server counts streams that the client has ended; with the default,
+		// 1,000, it answers the next request by PROTOCOL_ERROR.
+		Set("http2-max-streams-per-connection", "100000").
 		Set("service-cluster-ip-range", "10.96.0.0/16"). // the default has 254 addresses for all tests
 		Set("max-requests-inflight", "2000").
 		Set("max-mutating-requests-inflight", "1000")
