@@ -31,9 +31,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.exporter) || p.containerPort != self.exporter.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.exporter) || p.containerPort != self.exporter.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, exporter.port or discovery.port: something else listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || !has(self.router.podTemplate) || (!has(self.router.podTemplate.containers) || self.router.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort))) && (!has(self.router.podTemplate.initContainers) || self.router.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort)))",message="router.podTemplate: a container's port must not be containerPort: the router listens there"
 type MemcachedSpec struct {
-	// size is the number of members. 0 hibernates a cluster with storage: its members stop, their
-	// volumes stay undrained, and scaling up resumes with the cache warm. If unset, the operator writes
-	// the present number, 1 for a new cluster, so that an autoscaler can set it.
+	// size is the number of members. 0 hibernates a cluster with storage: scaling up resumes with the cache warm.
+	// If unset, the operator writes the present number, 1 for a new cluster, so that an autoscaler can set it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=512
@@ -75,9 +74,8 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:Maximum=128
 	Threads *int32 `json:"threads,omitempty"`
 
-	// maxConnections is each member's limit of connections (-c); further ones are refused. With
-	// storage, tls or auth, the member's supervisor uses two of them, with discovery three. Defaults
-	// to memcached's own, 1024.
+	// maxConnections is each member's limit of connections (-c); further ones are refused. With storage, tls or
+	// auth, the member's supervisor uses two, with discovery three. Defaults to memcached's own, 1024.
 	// +optional
 	// +kubebuilder:validation:Minimum=16
 	// +kubebuilder:validation:Maximum=1000000
@@ -107,8 +105,7 @@ type MemcachedSpec struct {
 	Auth *AuthSpec `json:"auth,omitempty"`
 
 	// binding is a Secret with all that an application needs to find the members and log in, as a
-	// Provisioned Service of servicebinding.io. It needs a Role of yours (docs/security.md). If unset,
-	// none is created.
+	// Provisioned Service of servicebinding.io. It needs a Role of yours (docs/security.md). If unset, none is created.
 	// +optional
 	Binding *BindingSpec `json:"binding,omitempty"`
 
@@ -139,17 +136,15 @@ type MemcachedSpec struct {
 	// +kubebuilder:default={}
 	Routing RoutingSpec `json:"routing,omitzero"`
 
-	// discovery lets clients of ElastiCache or Memorystore follow each scaling, by ElastiCache's
-	// discovery protocol at the Service NAME-discovery and containerPort. Each member also has the item
-	// AmazonElastiCache:cluster. A change replaces the members. If unset, members don't answer the
-	// protocol.
+	// discovery lets clients of ElastiCache or Memorystore follow each scaling, by ElastiCache's discovery protocol
+	// at the Service NAME-discovery and containerPort. A change replaces the members. If unset, members don't answer
+	// the protocol.
 	// +optional
 	Discovery *DiscoverySpec `json:"discovery,omitempty"`
 
-	// router puts stateless routers in front of the members: one address, the Service NAME-router at
-	// containerPort, for any library. Applications need neither a list nor the routing; both kinds of
-	// clients can share a cluster. Routers use the tls and auth of the members, and run where
-	// podTemplate lets the members run. If unset, no routers are created.
+	// router puts stateless routers in front of the members: one address, the Service NAME-router at containerPort,
+	// for any library. Applications need neither a list nor the routing. Routers use the tls and auth of the
+	// members. If unset, no routers are created.
 	// +optional
 	Router *RouterSpec `json:"router,omitempty"`
 
@@ -216,8 +211,7 @@ type AuthSpec struct {
 
 // DiscoverySpec says how members answer the discovery protocol.
 type DiscoverySpec struct {
-	// port at which the members' supervisors answer. Applications ask the Service NAME-discovery
-	// instead. Defaults to 11212.
+	// port at which the members' supervisors answer the Service. Defaults to 11212.
 	// +optional
 	// +kubebuilder:default=11212
 	// +kubebuilder:validation:Minimum=1024
@@ -241,8 +235,7 @@ type RouterSpec struct {
 	// +optional
 	Exclusive bool `json:"exclusive,omitempty"`
 	// failedReads is the answer to a read of a key whose member can't be reached: Miss (the default),
-	// or Error. After an error, a library drops the other keys of the same read, and often treats the
-	// router as down. Meta commands and writes always get errors.
+	// or Error. After an error, libraries drop the whole read. Meta commands and writes always get errors.
 	// +optional
 	FailedReads FailedReads `json:"failedReads,omitempty"`
 	// resources of a router. It uses half of a memory limit for requests and answers under way.
@@ -385,7 +378,7 @@ type PodTemplate struct {
 	// nodeSelector of the pods. Defaults to any node.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// affinity of the pods. Routers and drainers without one share the members' affinity to nodes.
+	// affinity of the pods. Routers and drainers have the members' affinity to nodes by default.
 	// Defaults to none.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
@@ -394,10 +387,9 @@ type PodTemplate struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// spread over the nodes. Soft (the default) prefers nodes with fewer of the pods; Hard lets a pod
-	// wait rather than start on a node with more of them than another; Off leaves it to the scheduler.
-	// Routers are spread over the zones, too; drainers are not spread. Ignored with
-	// topologySpreadConstraints.
+	// spread over the nodes. Soft (the default) prefers nodes with fewer of the pods; Hard lets a pod wait for such
+	// a node; Off leaves it to the scheduler. Routers are spread over the zones, too; drainers are not spread.
+	// Ignored with topologySpreadConstraints.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
 	// topologySpreadConstraints of the pods, in place of spread; drainers have none. One without a
@@ -709,13 +701,12 @@ type DrainSpec struct {
 	// +optional
 	// +kubebuilder:default=Drain
 	Policy DrainPolicy `json:"policy,omitempty"`
-	// whenDeleted is the policy for all claims when the Memcached is deleted: Retain (the default),
-	// so that a cluster of the same name resumes warm, or Delete.
+	// whenDeleted is the policy for all claims when the Memcached is deleted: Retain (the default), so that a
+	// cluster of the same name resumes warm, or Delete.
 	// +optional
 	// +kubebuilder:default=Retain
 	WhenDeleted DeletionPolicy `json:"whenDeleted,omitempty"`
-	// parallelism is how many volumes are drained at once. More finish sooner, and load the
-	// survivors more. Defaults to 1.
+	// parallelism is how many volumes are drained at once. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -737,25 +728,23 @@ type DrainSpec struct {
 	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// podTemplate has further settings of the Jobs of drains and moves, and of their pods. A change
-	// affects Jobs that have not started. Defaults as router.podTemplate does.
+	// podTemplate has further settings of the Jobs of drains and moves, and of their pods. A change affects Jobs that have
+	// not started. Defaults as router.podTemplate does.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 	// rateLimit slows a drain down, so that the survivors can serve their clients meanwhile.
 	// Defaults to none.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
-	// onUnrecoverable is for a departed member's volume that no retry can read: a corrupt file, or
-	// one whose node went down before the member had saved. Keep (the default) keeps the volume for
-	// a person. Release gives its items up and deletes the claim. After any other failure the claim
-	// is always kept.
+	// onUnrecoverable is for a departed member's volume that no retry can read: a corrupt file, or one whose node
+	// went down before the member had saved. Keep (the default) keeps the volume for a person. Release gives its
+	// items up and deletes the claim.
 	// +optional
 	// +kubebuilder:default=Keep
 	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
-	// onShortage is for leaving members that have more items than the survivors have room for. Proceed
-	// (the default) evicts the least recently used, and an event has the numbers; Wait keeps the
-	// members until there is room, and Degraded has the numbers. If the operator can't ask the members,
-	// it proceeds.
+	// onShortage is for leaving members that have more items than the survivors have room for. Proceed (the default)
+	// evicts the least recently used; Wait keeps the members until there is room. If the operator can't ask the
+	// members, it proceeds.
 	// +optional
 	// +kubebuilder:default=Proceed
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`

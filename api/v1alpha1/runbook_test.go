@@ -142,7 +142,7 @@ func eventReasons(t *testing.T, file string) (reasons []string) {
 	return reasons
 }
 
-// Of a Memcached and of a StatefulSetDrain alike. A reason that is a constant has a section of its own.
+// The events of both kinds, Memcached and StatefulSetDrain. A reason that is a constant has a section of its own.
 func TestEachEventIsInTheRunbook(t *testing.T) {
 	text, err := os.ReadFile(runbook)
 	if err != nil {

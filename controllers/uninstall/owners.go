@@ -79,9 +79,9 @@ func (o *Options) claims(ctx context.Context) ([]metav1.PartialObjectMetadata, e
 	}), err
 }
 
-// ownerOf is whose claim it is; false if the owner is gone. What a StatefulSetDrain has written on the
-// claim proves it; otherwise the claim's name tells. By its name, a claim of a Memcached may be that of
-// a StatefulSet with a shorter name, too.
+// ownerOf is whose claim it is; false if the owner is gone. An annotation that a
+// StatefulSetDrain has written on the claim proves its owner; otherwise the claim's name tells. A claim's name may fit
+// both a Memcached and a StatefulSet with a shorter name.
 func ownerOf(all []owner, claim *metav1.PartialObjectMetadata) (of owner, is bool) {
 	for _, o := range all {
 		if o.GetNamespace() != claim.Namespace {

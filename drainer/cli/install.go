@@ -43,7 +43,7 @@ func runInstall(ctx context.Context, line []string, std args.IO) error {
 }
 
 // installTo copies the program at self to dir/drainer, executable by all. An earlier
-// copy stays usable until the new one replaces it as a whole. What a killed one left is removed.
+// copy stays usable until the new one replaces it as a whole. Files of an install that was killed are removed.
 func installTo(self, dir string) (err error) {
 	in, err := os.Open(self)
 	if err != nil {

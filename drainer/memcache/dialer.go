@@ -176,7 +176,7 @@ func certificateOf(texts [][]byte) (tls.Certificate, error) {
 	return tls.X509KeyPair(texts[0], texts[1])
 }
 
-// What is kept of the files of Secrets.
+// The parsed files of Secrets, until the files change.
 var (
 	keptAuthorities  kept[*x509.CertPool]
 	keptCertificates kept[tls.Certificate]

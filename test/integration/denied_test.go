@@ -58,7 +58,7 @@ func (w *world) sizeBecomes(n int32) {
 	})
 }
 
-// What the API server denies about one object of the cluster leaves that object as it was. The size changes.
+// An object of the cluster whose change the API server denies stays as it was. The size changes.
 func TestASettingThatIsDeniedHoldsUpNoSize(t *testing.T) {
 	t.Parallel()
 	stored := func() *apitest.MemcachedBuilder { return apitest.MakeMemcached(name).Size(2).Storage("128Mi") }

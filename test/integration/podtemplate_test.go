@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// What no rule can know, the API server says of the pods.
+// No rule can know that a volume is missing. The API server refuses the pods, and status has its words.
 func TestAMountWithoutItsVolumeIsDegradedInTheAPIServersWords(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 1)

@@ -620,7 +620,7 @@ func (w *world) saidOf(claim, words string) error {
 	return fmt.Errorf("no event on claim %s says %q", claim, words)
 }
 
-// What belongs to others costs nothing: neither a watch nor a write.
+// A StatefulSet of others costs nothing: neither a watch nor a write.
 func TestAStatefulSetWithoutAStatefulSetDrainIsNotWatched(t *testing.T) {
 	w := newWorld(t)
 	w.create(queueSet())

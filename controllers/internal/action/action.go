@@ -44,13 +44,13 @@ type Class string
 // The classes.
 const (
 	// Cluster: all later actions.
-	Cluster Class = "all later steps"
+	Cluster Class = "all"
 	// Members: the later actions of this class. They bring members about, or what members need first: leaving
 	// marks, names, the clients' list, who may reach the members. A mistake in the spec is no reason to stop a drain.
-	Members Class = "later steps that bring members about"
+	Members Class = "members"
 	// Claim: the later actions about the same claim. A claim that can't be drained is no reason to stop other
 	// drains, moves or growth.
-	Claim Class = "later steps about the same claim"
+	Claim Class = "claim"
 	// Beside: nothing.
 	Beside Class = "nothing"
 )
@@ -58,10 +58,9 @@ const (
 // The actions. Each names its object by UID, so that it can't affect a later object of
 // the same name.
 type (
-	// AddOwnerFinalizer adds our finalizer to the Memcached.
+	// AddOwnerFinalizer adds our finalizer to the owner: the Memcached or the StatefulSetDrain.
 	AddOwnerFinalizer struct{}
-	// RemoveOwnerFinalizer removes our finalizer from the Memcached when no claim has one any
-	// more.
+	// RemoveOwnerFinalizer removes it when no claim has one any more.
 	RemoveOwnerFinalizer struct{}
 	// ApplyService applies the Service that names the members.
 	ApplyService struct{}

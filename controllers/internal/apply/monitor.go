@@ -98,8 +98,8 @@ func (a access) deleteServiceMonitor(ctx context.Context, c *cachev1alpha1.Memca
 	return a.delete(ctx, live)
 }
 
-// monitorAsWanted tells whether the live ServiceMonitor is what the last write of the desired one left. What is
-// no longer desired, such as an interval, only another write removes.
+// monitorAsWanted tells whether the live ServiceMonitor is what the last write of the desired one left. Only
+// another write removes a field that is no longer desired, such as an interval.
 func monitorAsWanted(live, desired *unstructured.Unstructured, hash string) bool {
 	return live.GetAnnotations()[cachev1alpha1.AnnotationApplied] == hash && (contains(live.Object, desired.Object) || asSent(live, hash, desired))
 }

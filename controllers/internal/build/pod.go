@@ -42,8 +42,8 @@ func drainersTemplate(c *cachev1alpha1.Memcached) *cachev1alpha1.PodTemplate {
 	return t
 }
 
-// inherited is the given template with the members' settings where it has none. What is about one kind
-// of pods (labels, affinity to other pods, spread, time to end, what is added to a pod) is not inherited.
+// inherited is the given template with the members' settings where it has none. Settings of one
+// kind of pods (labels, affinity to other pods, spread, time to end, what is added to a pod) are not inherited.
 func inherited(given, members *cachev1alpha1.PodTemplate) *cachev1alpha1.PodTemplate {
 	t := *given
 	if t.NodeSelector == nil {

@@ -133,8 +133,8 @@ func (f *Facts) DrainsByItself(t *Terms, c *Claim) bool {
 }
 
 // AsideOf returns the claim that takes over the volume of a claim that is being deleted, or nil. An
-// aside claim that was deleted itself counts as long as it has the volume. Of a unit, each volume must
-// have such a claim.
+// aside claim that was deleted itself counts as long as it has the volume. A unit has one only if
+// each of its volumes has such a claim.
 func (f *Facts) AsideOf(c *Claim) (aside *Claim) {
 	if !c.HasVolumeToHandOver() {
 		return nil

@@ -24,7 +24,7 @@ type Row struct {
 	Reason, Message string
 	// Since is when the drain entered its phase, for its reason.
 	Since, LeavingSince, StartedAt *metav1.Time
-	// Kept: the drainer was at work, and it is not known how far it is now. What it counted before is
+	// Kept: the drainer was at work, and it is not known how far it is now. Its earlier count is
 	// still shown.
 	Kept bool
 }

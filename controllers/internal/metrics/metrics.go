@@ -79,8 +79,8 @@ type Metrics struct {
 // spec.drain.activeDeadline.
 var durationBuckets = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
-// New registers the operator's metrics. What exists is read from the reader, the manager's cache, at
-// each scrape. leftAt returns when a claim's member left; zero if it is not known. New fails if one of
+// New registers the operator's metrics. The objects that exist are read from the reader, the manager's cache,
+// at each scrape. leftAt returns when a claim's member left; zero if it is not known. New fails if one of
 // the metrics is registered already.
 func New(registry prometheus.Registerer, reader client.Reader, leftAt func(*corev1.PersistentVolumeClaim) time.Time) (*Metrics, error) {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -200,8 +200,8 @@ func (m *Metrics) observePhases(kind Kind, phases map[string]time.Duration) {
 }
 
 // Released counts a claim whose finalizer was removed, and the phases that ended with it. The drain
-// of a claim that was released by a receipt was counted before. Of the claims that are drained together,
-// the one that leads counts as the drain.
+// of a claim that was released by a receipt was counted before. If claims are drained together,
+// the leading one counts as the drain.
 func (m *Metrics) Released(kind Kind, a action.ReleaseClaim, phases map[string]time.Duration) {
 	if m == nil {
 		return

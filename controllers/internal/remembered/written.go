@@ -136,8 +136,8 @@ func waitsForClients(s *cachev1alpha1.MemcachedStatus) bool {
 	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Reason == cachev1alpha1.ReasonStillCalled })
 }
 
-// advises tells whether there is advice of another reason. What the members said of their room is known
-// only before they leave.
+// advises tells whether there is advice of another reason. The members' room is known only before
+// they leave.
 func advises(before, after *cachev1alpha1.MemcachedStatus) bool {
 	return slices.ContainsFunc(after.Advice, func(a cachev1alpha1.Advice) bool {
 		return !slices.ContainsFunc(before.Advice, func(b cachev1alpha1.Advice) bool { return b.Reason == a.Reason })

@@ -80,7 +80,7 @@ func start(ctx context.Context, program string, args []string, work string) (*se
 	cmd.SysProcAttr = linux.DiesWithParent()
 	started := make(chan error)
 	go func() {
-		// The death signal depends on the thread that starts the child. So that thread stays with the child,
+		// The death signal depends on the thread that starts the child. The thread therefore stays with the child,
 		// and does not end afterwards, because other children may have been started from it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

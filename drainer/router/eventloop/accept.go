@@ -46,7 +46,7 @@ const (
 
 // mostUnsent is how much of its answers the kernel keeps for a client before it sends them, in bytes. Without a bound it
 // keeps up to 4 MiB for each client that doesn't read (tcp_wmem), which count in the memory of the router's container.
-// What was sent and not acknowledged comes on top; a client's own window bounds that.
+// Bytes that were sent and not acknowledged come on top; a client's own window bounds these.
 const mostUnsent = 128 << 10
 
 // boundUnsent sets mostUnsent. If the system doesn't support that, there is no bound.

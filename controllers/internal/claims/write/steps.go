@@ -38,7 +38,7 @@ func (s *Steps) InOrder(ctx context.Context, actions []action.Action) error {
 	for _, step := range actions {
 		kind := action.KindOf(step)
 		if kind.Class == action.Members && membersFailed || kind.Claim != "" && claimsFailed[kind.Claim] {
-			// What depends on a step that is left out is left out, too: no member ends without its mark.
+			// Steps that depend on one that is left out are left out, too: no member ends without its mark.
 			membersFailed = membersFailed || kind.Class == action.Members
 			continue
 		}

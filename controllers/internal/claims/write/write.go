@@ -1,5 +1,5 @@
 // Package write takes the steps about claims, their volumes, and the Jobs that drain them, for
-// Memcacheds and StatefulSetDrains alike. What the two decide in different ways is in Rules. Before a
+// Memcacheds and StatefulSetDrains alike. Rules has the decisions that differ between the two. Before a
 // step that can't be undone, package write reads live and asks package claims once more.
 //
 //	steps.go       a plan's steps, in order       claim.go       annotations and finalizers of claims

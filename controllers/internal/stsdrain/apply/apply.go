@@ -1,5 +1,5 @@
-// Package apply carries out the plans of StatefulSetDrains. What they have in common with those of
-// Memcacheds is in package claims/write.
+// Package apply carries out the plans of StatefulSetDrains. Package claims/write has the steps
+// that Memcacheds have, too.
 //
 //	apply.go    the steps that only a StatefulSetDrain has   rules.go   what claims/write asks
 //	dryrun.go   the check of spec.template
