@@ -8,6 +8,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -34,6 +35,7 @@ func TestADrainEndsAtItsDeadlineAndMayBeTriedAgain(t *testing.T) {
 }
 
 func TestADeadlineThatIsNotReachedChangesNothing(t *testing.T) {
+	tier.Second(t, "TestADrainEndsAtItsDeadlineAndMayBeTriedAgain")
 	t.Parallel()
 	_, servers := drainertest.Survivors(t, 2)
 	m := drainertest.DrainArgs(t, drainertest.Leaving(t, "saved", drainertest.Objects(3, 100)), servers)

@@ -15,6 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -47,6 +48,7 @@ func TestAClientGoesOnAfterALargeValueInAChange(t *testing.T) {
 
 // While memory is short: an earlier request of the client has no answer yet.
 func TestAClientGoesOnAfterALargeValueWhileMemoryIsShort(t *testing.T) {
+	tier.Second(t, "TestAClientGoesOnAfterALargeValueInAChange")
 	t.Parallel()
 	silent, crowded := memcachedtest.Start(t), memcachedtest.Start(t)
 	owner := ownersOf(t, silent, crowded)

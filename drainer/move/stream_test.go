@@ -21,6 +21,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -328,6 +329,7 @@ func TestAStreamThatBreaks(t *testing.T) {
 
 // Patience is over by then. The items that it has not reached are listed.
 func TestAStreamThatBreaksInTheLastPass(t *testing.T) {
+	tier.Second(t, "TestAStreamThatBreaks")
 	member, owner := memcachedtest.Start(t), memcachedtest.Start(t)
 	supervisor := plays(t, func() ([]*item.Item, string) { return nil, "" }, func() ([]*item.Item, string) {
 		storedAt(t, member, "key", "value")

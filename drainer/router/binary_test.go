@@ -14,6 +14,7 @@ import (
 
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -298,6 +299,7 @@ func TestTheRouterAnswersBinaryClientsAsMemcachedDoes(t *testing.T) {
 
 // The same holds for random requests, in pieces of any size, and several at once.
 func TestBinaryClientsGetTheSameAnswersAtRandom(t *testing.T) {
+	tier.Second(t, "TestTheRouterAnswersBinaryClientsAsMemcachedDoes")
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

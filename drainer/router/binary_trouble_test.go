@@ -17,6 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/test/certtest"
+	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -147,6 +148,7 @@ func TestADeadMembersKeysAreAnErrorToABinaryClient(t *testing.T) {
 
 // There are more requests than a client's window, and the answers are read only when all are sent.
 func TestManyBinaryRequestsAtOnce(t *testing.T) {
+	tier.Second(t, "TestManyRequestsAtOnce")
 	t.Parallel()
 	c := dial(t, start(t, router.Config{}, members(t, 3)...).address)
 	const n = 5000
@@ -278,6 +280,7 @@ func openFiles(t *testing.T) int {
 // A client that asks and doesn't read takes bounded memory; its answers are complete, or errors, when it
 // reads.
 func TestASlowBinaryReaderTakesBoundedMemory(t *testing.T) {
+	tier.Second(t, "TestASlowReaderTakesBoundedMemory")
 	t.Parallel()
 	const maxMemory = 16 << 20
 	r := start(t, router.Config{ReadErrors: true, Loops: 1, MaxMemory: maxMemory}, members(t, 2)...)
@@ -328,6 +331,7 @@ func TestASlowBinaryReaderTakesBoundedMemory(t *testing.T) {
 
 // Binary clients count as connections, and idle ones are closed. A client that reads no answers is idle, too.
 func TestTooManyAndIdleBinaryConnectionsAreClosed(t *testing.T) {
+	tier.Second(t, "TestTooManyAndIdleConnectionsAreClosed")
 	t.Parallel()
 	all := members(t, 1)
 	r := start(t, router.Config{IdleTimeout: 300 * time.Millisecond}, all...)
@@ -380,6 +384,7 @@ func TestTooManyAndIdleBinaryConnectionsAreClosed(t *testing.T) {
 // A router that is told to end sends binary clients the answers to all of their requests, even if they read
 // them later.
 func TestARouterThatEndsAnswersBinaryClients(t *testing.T) {
+	tier.Second(t, "TestARouterThatEndsAnswersWhatItWasAsked")
 	t.Parallel()
 	all := members(t, 1)
 	r := start(t, router.Config{MemberTimeout: time.Minute, DrainTimeout: time.Minute}, all...)

@@ -92,6 +92,7 @@ func TestTheRouterAnswersAsMemcachedDoes(t *testing.T) {
 // The requests are random, some of them malformed, in pieces of any size, and several at once. CAS values
 // differ between the members, and so do the remaining seconds.
 func TestSameAnswersAtRandom(t *testing.T) {
+	tier.Second(t, "TestTheRouterAnswersAsMemcachedDoes")
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

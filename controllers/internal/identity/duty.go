@@ -98,8 +98,8 @@ func Moves(job *batchv1.Job) bool { return DutyOf(job).Target != "" }
 // ClaimUID is the UID of the claim that the Job is about.
 func ClaimUID(job *batchv1.Job) types.UID { return DutyOf(job).Claim }
 
-// MaxClaims bounds AnnotationClaims, in bytes: the UIDs of 55 volumeClaimTemplates.
-const MaxClaims = 2 << 10
+// MaxClaims bounds AnnotationClaims, in bytes: a StatefulSet has some volumeClaimTemplates.
+const MaxClaims = 4 << 10
 
 // Claims has the UIDs of all claims that the Job drains, joined by commas; empty if it is one.
 func Claims(job *batchv1.Job) string {

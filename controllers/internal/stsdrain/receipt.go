@@ -15,7 +15,6 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 
-	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -211,7 +210,11 @@ func NewRecord(claims string, rule *Rule, message string) *Record {
 }
 
 // MaxRecord is the longest record, in bytes. In JSON, a quotation mark of the message takes two bytes.
-const MaxRecord = 2*contract.MaxReceiptBytes + maxRule + identity.MaxClaims + 64
+const MaxRecord = 2*contract.MaxReceiptBytes + maxRule + roomForClaims + 64
+
+// roomForClaims is what a record with the longest message has room for: the UIDs of 16 claims. A longer list, up to
+// identity.MaxClaims, takes the room of a shorter message.
+const roomForClaims = 16 * len("2c8b2c0e-7a6c-4b0f-9d0c-6f1c4b1d9e3a,")
 
 // maxRule is the longest spec.receipt, in bytes: characters of four bytes each.
 const maxRule = 4 * 1024

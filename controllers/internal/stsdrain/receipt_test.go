@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -121,12 +120,12 @@ func TestTheLongestRecordFits(t *testing.T) {
 	crabs := compiled(t, "receipt != '"+strings.Repeat("\U0001F980", 1024-len("receipt != ''"))+"'")
 	quotes := compiled(t, "receipt != '"+strings.Repeat(`"`, 1024-len("receipt != ''"))+"'")
 	for _, r := range []*Record{
-		NewRecord(strings.Repeat("u", identity.MaxClaims), crabs, `"`+strings.Repeat(`\"`, contract.MaxReceiptBytes/2-1)+`"`),
-		NewRecord(strings.Repeat("u", identity.MaxClaims), quotes, `"`+strings.Repeat("\u2028", contract.MaxReceiptBytes/3-1)+`"`),
-		NewRecord(strings.Repeat("u", identity.MaxClaims), nil, strings.Repeat("\x01", contract.MaxReceiptBytes)),
-		NewRecord(strings.Repeat("u", identity.MaxClaims), nil, strings.Repeat("\xff", contract.MaxReceiptBytes)),
-		NewRecord(strings.Repeat("u", identity.MaxClaims), nil, strings.Repeat("\n", contract.MaxReceiptBytes)),
-		NewRecord(strings.Repeat("u", identity.MaxClaims), nil, strings.Repeat("\n", 2*contract.MaxReceiptBytes)),
+		NewRecord(strings.Repeat("u", roomForClaims), crabs, `"`+strings.Repeat(`\"`, contract.MaxReceiptBytes/2-1)+`"`),
+		NewRecord(strings.Repeat("u", roomForClaims), quotes, `"`+strings.Repeat("\u2028", contract.MaxReceiptBytes/3-1)+`"`),
+		NewRecord(strings.Repeat("u", roomForClaims), nil, strings.Repeat("\x01", contract.MaxReceiptBytes)),
+		NewRecord(strings.Repeat("u", roomForClaims), nil, strings.Repeat("\xff", contract.MaxReceiptBytes)),
+		NewRecord(strings.Repeat("u", roomForClaims), nil, strings.Repeat("\n", contract.MaxReceiptBytes)),
+		NewRecord(strings.Repeat("u", roomForClaims), nil, strings.Repeat("\n", 2*contract.MaxReceiptBytes)),
 	} {
 		text := r.Encode()
 		if len(text) > MaxRecord {

@@ -1,0 +1,56 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// refusing fails every patch.
+type refusing struct {
+	client.Client
+	err error
+}
+
+func (r refusing) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return r.err
+}
+
+// Otherwise a status that is written next would say what was never written.
+func TestAnOwnerWhoseFinalizerIsNotWrittenStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	bare := func() *cachev1alpha1.Memcached { return &cachev1alpha1.Memcached{} }
+	with := func() *cachev1alpha1.Memcached {
+		c := bare()
+		c.Finalizers, c.Annotations = []string{cachev1alpha1.ClusterFinalizer}, map[string]string{"people": "yes"}
+		return c
+	}
+	owner := bare()
+	if added, err := AddFinalizer(t.Context(), refusing{err: refused}, owner, "here"); added || !errors.Is(err, refused) {
+		t.Errorf("added: %v, %v", added, err)
+	}
+	if diff := cmp.Diff(bare(), owner); diff != "" {
+		t.Errorf("after a refused add:\n%s", diff)
+	}
+	owner = with()
+	if err := RemoveFinalizer(t.Context(), refusing{err: refused}, owner); !errors.Is(err, refused) {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(with(), owner); diff != "" {
+		t.Errorf("after a refused removal:\n%s", diff)
+	}
+	added, err := AddFinalizer(t.Context(), refusing{}, owner, "here") // it has the finalizer
+	if added || err != nil {
+		t.Errorf("added again: %v, %v", added, err)
+	}
+	owner = bare()
+	if added, err := AddFinalizer(t.Context(), refusing{}, owner, "here"); !added || err != nil || owner.Annotations[cachev1alpha1.AnnotationOperator] != "here" {
+		t.Errorf("added: %v, %v, %v", added, err, owner.Annotations)
+	}
+}
