@@ -280,7 +280,6 @@ func openFiles(t *testing.T) int {
 // A client that asks and doesn't read takes bounded memory; its answers are complete, or errors, when it
 // reads.
 func TestASlowBinaryReaderTakesBoundedMemory(t *testing.T) {
-	tier.Second(t, "TestASlowReaderTakesBoundedMemory")
 	t.Parallel()
 	const maxMemory = 16 << 20
 	r := start(t, router.Config{ReadErrors: true, Loops: 1, MaxMemory: maxMemory}, members(t, 2)...)
@@ -331,7 +330,6 @@ func TestASlowBinaryReaderTakesBoundedMemory(t *testing.T) {
 
 // Binary clients count as connections, and idle ones are closed. A client that reads no answers is idle, too.
 func TestTooManyAndIdleBinaryConnectionsAreClosed(t *testing.T) {
-	tier.Second(t, "TestTooManyAndIdleConnectionsAreClosed")
 	t.Parallel()
 	all := members(t, 1)
 	r := start(t, router.Config{IdleTimeout: 300 * time.Millisecond}, all...)
