@@ -236,7 +236,7 @@ func TestSpecThatCanWorkIsAccepted(t *testing.T) {
 		"the largest": cluster().Size(512),
 		"hibernated":  cluster().Size(0).Storage("65Mi"),
 		"small items": cluster().With(func(s *cachev1alpha1.MemcachedSpec) {
-			s.MaxItemSize, s.ExtraArgs = quantity("1Ki"), []string{"-o", "slab_chunk_max=1k"}
+			s.MaxItemSize, s.ExtraArgs = quantity("1Ki"), []string{"-o", "slab_chunk_max=1024"}
 		}),
 		"the least memory":         cluster().Memory("8Mi").With(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("4Mi") }),
 		"the least with storage":   cluster().Memory("64Mi").Storage("1Gi"),
@@ -251,7 +251,7 @@ func TestSpecThatCanWorkIsAccepted(t *testing.T) {
 		}),
 		"-v":                       cluster().ExtraArgs("-vvv"),
 		"-o":                       cluster().ExtraArgs("-o", "hash_algorithm=xxh3,no_lru_maintainer"),
-		"a value like a flag's":    cluster().ExtraArgs("-o", "slab_chunk_max=512k"),
+		"a value like a flag's":    cluster().ExtraArgs("-o", "slab_chunk_max=512"),
 		"-f and -n":                cluster().ExtraArgs("-f", "1.25", "-n", "48"),
 		"-R and -b":                cluster().ExtraArgs("-R40", "-b", "2048"),
 		"-F and -C":                cluster().ExtraArgs("-F", "-C"),

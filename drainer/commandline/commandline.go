@@ -259,9 +259,39 @@ func (o Option) lacksValueOf() byte {
 // Source: memcached's memcached.c, main; tried with memcached 1.6.
 var neverStarts = regexp.MustCompile(`(^| )(-[vkMrLACSFXWZ]*f ?|--slab-g[a-z-]*[= ])([+]?(0*1([.]0*)?|0+([.][0-9]*)?|[.][0-9]+)|[-a-zA-Z][^ ]*)( |$)` +
 	`|(^| )(-[vkMrLACSFXWZ]*[nR] ?|--(slab-m|max-r)[a-z-]*[= ])([+]?0+([^0-9 ][^ ]*)?|[a-zA-Z.][^ ]*)( |$)` +
-	`|((^| )(-[vkMrLACSFXWZ]*o ?|--ex[a-z]*[= ])|,)(hashpower=([+]?0*([0-9]|1[0-2]|3[3-9]|[4-9][0-9]|[1-9][0-9]{2,})|-[^ ,]*|[a-zA-Z][^ ,]*|)|(hot|warm)_lru_pct=([+]?0*([89][0-9]|[1-9][0-9]{2,})?|-[^ ,]*|[a-zA-Z][^ ,]*)|tail_repair_time=([+]?0*[0-9]?|-[^ ,]*|[a-zA-Z][^ ,]*)|slab_automove_window=([+]?0*[0-2]?|-[^ ,]*|[a-zA-Z][^ ,]*)|slab_automove_ratio=([+]?0*([.]0*)?|[+]?0*([2-9]|[1-9][0-9]+)([.][0-9]*)?|-[^ ,]*|[a-zA-Z][^ ,]*)|slab_automove=([+]?0*([3-9]|[1-9][0-9]+)|-[1-9][^ ,]*)|(hot|warm)_max_factor=([+]?0*([.]0*)?|-[^ ,]*|[a-zA-Z][^ ,]*))([ ,]|$)`)
+	`|(^| )(-[vkMrLACSFXWZ]*R ?|--max-r[a-z-]*[= ])(-[^ ]*|[0-9]{10,})( |$)` +
+	`|((^| )(-[vkMrLACSFXWZ]*o ?|--ex[a-z]*[= ])|,)((hashpower|tail_repair_time|lru_crawler_(sleep|tocrawl)|read_buf_mem_limit|(hot|warm)_lru_pct|slab_chunk_max|w(atch|ork)er_logbuf_size|slab_automove_window|ext_([a-z]+_(size|age|ttl|rate|under|sleep)|threads)|ssl_(wbuf_size|min_version))(=([0-9]*[^0-9 ,][^ ,]*|[0-9]{10,})?)?` +
+	`|hashpower=0*([0-9]|1[0-2]|3[3-9]|[4-9][0-9]|[1-9][0-9]{2,})` +
+	`|(hot|warm)_lru_pct=0*([89][0-9]|[1-9][0-9]{2,})?` +
+	`|tail_repair_time=0*[0-9]?` +
+	`|lru_crawler_sleep=0*([2-9][0-9]{6}|[1-9][0-9]{7,})` +
+	`|slab_chunk_max=0*[0-9]` +
+	`|worker_logbuf_size=0*([1-3]?[0-9]|4[0-7]|5[3-9][0-9]{4}|[6-9][0-9]{5}|[1-9][0-9]{6,})` +
+	`|slab_automove_window=0*([0-2]?|[1-9][0-9]{6,})` +
+	`|slab_sizes(=([0-9-]*[^0-9 ,-][^ ,]*|-[^ ,]*)?)?` +
+	`|hash_algorithm(=([^jmx ,][^ ,]*)?)?` +
+	`|(slab_automove_(ratio|freeratio)|ext_max_frag|(hot|warm)_max_factor)(=([a-zA-Z][^ ,]*)?)?` +
+	`|sock_cookie_id|temporary_ttl|idle_timeout|ssl_ciphers` +
+	`|slab_automove_ratio=([+]?0*([.]0*)?|[+]?0*([2-9]|[1-9][0-9]+)([.][0-9]*)?|-[^ ,]*)` +
+	`|slab_automove=([+]?0*([3-9]|[1-9][0-9]+)|-[1-9][^ ,]*)` +
+	`|(hot|warm)_max_factor=([+]?0*([.]0*)?|-[^ ,]*)` +
+	`)([ ,]|$)`)
 
 // NeverStarts tells whether memcached exits at once because of the value of an option.
 func NeverStarts(arguments []string) bool {
-	return neverStarts.MatchString(strings.Join(arguments, " "))
+	return neverStarts.MatchString(strings.Join(arguments, " ")) || Parse(arguments).fullQueues()
+}
+
+// fullQueues tells whether the queues of hot and warm items have more of the memory than memcached allows. As in the
+// API's rule, the first value of each counts.
+func (o Options) fullQueues() bool {
+	const most = 80
+	percent := map[string]int64{"warm_lru_pct": 40, "hot_lru_pct": 20}
+	all := o.Suboptions()
+	for _, s := range slices.Backward(all) {
+		if _, there := percent[s.Name]; there {
+			percent[s.Name] = number(s.Value)
+		}
+	}
+	return percent["hot_lru_pct"]+percent["warm_lru_pct"] > most
 }

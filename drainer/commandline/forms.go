@@ -47,21 +47,39 @@ func ShortPagesForms() []Form {
 	}
 }
 
-// NeverStartsForms returns values with which memcached exits at once, and the nearest ones with which it runs.
+// NeverStartsForms returns values with which memcached exits or crashes at once, or never answers, and the nearest ones
+// with which it runs.
 func NeverStartsForms() []Form {
 	all := []Form{
 		refused("-f", "1"), refused("-f1.0"), refused("-vf", "0"), refused("-f", ".5"), refused("-f", "-2"), refused("-f", "x"), refused("--slab-growth=1"),
 		refused("--slab-growth-factor", "0.9"), refused("-n", "0"), refused("-n0x"), refused("-n", "x"), refused("--slab-min-size=0"),
-		refused("-R", "0"), refused("-vR0"), refused("--max-r", "0"), refused("-v", "-f", "1", "-R", "20"),
+		refused("-R", "0"), refused("-R", "-1"), refused("-vR-1"), refused("-R4294967295"), refused("--max-reqs-per-event=-1"), refused("-vR0"), refused("--max-r", "0"), refused("-v", "-f", "1", "-R", "20"),
 		taken("-f", "1.001"), taken("-f", "+1.5"), taken("-f10"), taken("-n", "1"), taken("-R007"), taken("--max-reqs-per-event=1"),
 		taken("-f", "1.25", "-n", "48", "-R", "20"), taken("-o", "modern,hash_algorithm=murmur3"),
 	}
+	for pair, tooMuch := range map[[2]string]bool{{"50", "31"}: true, {"79", "79"}: true, {"40", "40"}: false, {"79", "1"}: false} {
+		all = append(all, Form{[]string{"-o", "hot_lru_pct=" + pair[0] + ",warm_lru_pct=" + pair[1]}, tooMuch})
+	}
+	all = append(all, refused("-o", "hot_lru_pct=41"), taken("-o", "hot_lru_pct=40"), refused("-o", "modern,warm_lru_pct=61"), taken("-o", "warm_lru_pct=60"))
+	for _, name := range []string{"slab_sizes", "sock_cookie_id", "slab_chunk_max", "hashpower", "hash_algorithm", "temporary_ttl", "idle_timeout", "hot_max_factor"} { // without a value
+		all = append(all, refused("-o", name), refused("-omodern,"+name+",track_sizes"))
+	}
 	for name, values := range map[string]struct{ refused, taken []string }{
-		"hashpower":            {[]string{"0", "-1", "12", "33", "100", "x", ""}, []string{"13", "016"}},
+		"hashpower":            {[]string{"0", "-1", "12", "33", "100", "x", "", "0.5"}, []string{"13", "016"}},
+		"lru_crawler_sleep":    {[]string{"-1", "x", "", "2000000", "2147483647"}, []string{"0", "100", "1000000"}},
+		"lru_crawler_tocrawl":  {[]string{"-1", "x", "", "0.5", "99999999999999999999"}, []string{"0", "100"}},
+		"read_buf_mem_limit":   {[]string{"-1", "x", ""}, []string{"0", "16"}},
+		"slab_chunk_max":       {[]string{"0", "09", "-1", "x", "", "512k", "4294967295"}, []string{"512", "524288"}},
+		"watcher_logbuf_size":  {[]string{"-1", "x", "", "0.5"}, []string{"0", "256"}},
+		"worker_logbuf_size":   {[]string{"0", "1", "47", "-1", "x", "", "600000", "2147483647"}, []string{"48", "64", "524288"}},
+		"slab_sizes":           {[]string{"x", "", "-5-10", "100-x"}, []string{"100", "100-200"}},
+		"hash_algorithm":       {[]string{"0", ""}, []string{"jenkins", "murmur3", "xxh3"}},
+		"ext_item_size":        {[]string{"-1", "x", ""}, []string{"0", "512"}},
+		"ext_threads":          {[]string{"-1", "x", ""}, []string{"1"}},
 		"hot_lru_pct":          {[]string{"0", "80", "-1", "100", "x", ""}, []string{"1", "20"}},
 		"warm_lru_pct":         {[]string{"0", "80", "-1", "100", "x", ""}, []string{"1", "40"}},
-		"tail_repair_time":     {[]string{"0", "9", "-1", "x", ""}, []string{"10", "0100"}},
-		"slab_automove_window": {[]string{"0", "2", "x", ""}, []string{"3", "30"}},
+		"tail_repair_time":     {[]string{"0", "9", "-1", "x", "", "0.5", "4294967295"}, []string{"10", "0100"}},
+		"slab_automove_window": {[]string{"0", "2", "x", "", "-1", "2147483647", "0.5"}, []string{"3", "30"}},
 		"slab_automove_ratio":  {[]string{"0", "0.0", "2", "10", "-1", "x"}, []string{"0.5", "1", ".8"}},
 		"slab_automove":        {[]string{"3", "10", "-1"}, []string{"0", "2"}},
 		"hot_max_factor":       {[]string{"0", "0.0", "-1", "x", ""}, []string{"0.1", "2"}},

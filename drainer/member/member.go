@@ -339,10 +339,17 @@ func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 }
 
 // reserve allocates room for a warm file on the volume. It does not for a memcached that changes its user,
-// which couldn't open a file that this process has made.
+// which couldn't open a file that this process has made. For a save, which may be much smaller, it only looks for room.
 func (s *supervisor) reserve(ctx context.Context) error {
 	options := commandline.Parse(s.Command[1:])
-	if user, other := options.Last(commandline.User); s.Saves() || other && user != "root" && os.Geteuid() == 0 {
+	if s.Saves() {
+		free, _, err := volume.Room(s.Volume, options.MemoryLimit(), true)
+		if lacking := options.MemoryLimit() - free; err == nil && lacking > 0 {
+			s.std.Logf("a full cache can't be saved: %v", &volume.RoomError{Need: options.MemoryLimit(), Lacking: lacking})
+		}
+		return err
+	}
+	if user, other := options.Last(commandline.User); other && user != "root" && os.Geteuid() == 0 {
 		return nil
 	}
 	return volume.ReserveWarmFile(ctx, s.Volume, options.MemoryLimit(), s.std.Logf)

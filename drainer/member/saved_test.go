@@ -347,6 +347,7 @@ func TestNoRoomForASave(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
 	s := p.start(freeIs+"1000000", "-m", "128")
+	s.WaitFor("a full cache can't be saved: the volume lacks 128 MiB of room for a save of 128 MiB")
 	drainertest.Store(t, s.Address(), drainertest.Objects(77, 500))
 	log, err := os.ReadFile(drainertest.TerminationLog(p.volume))
 	if err != nil || contract.ParseColdStart(string(log)) == nil {
