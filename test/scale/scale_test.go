@@ -15,7 +15,7 @@ import (
 const maxWritesPerScaleDown = 15
 
 // maxReadsPerScaleDown is how many API reads it may take, also beside other objects in the namespace. In a
-// benchmark it takes 20.7. On a busy machine the cache is behind more often, which costs a few reads each time.
+// benchmark it takes 16.0. On a busy machine the cache is behind more often, which costs a few reads each time.
 const maxReadsPerScaleDown = 35
 
 // maxReadsPerCreation is how many API reads a new cluster of four members may take. In a benchmark it takes 9.0.
