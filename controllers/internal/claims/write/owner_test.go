@@ -28,7 +28,7 @@ func TestAnOwnerWhoseFinalizerIsNotWrittenStaysAsItIs(t *testing.T) {
 	bare := func() *cachev1alpha1.Memcached { return &cachev1alpha1.Memcached{} }
 	with := func() *cachev1alpha1.Memcached {
 		c := bare()
-		c.Finalizers, c.Annotations = []string{cachev1alpha1.ClusterFinalizer}, map[string]string{"people": "yes"}
+		c.Finalizers, c.Annotations = []string{cachev1alpha1.OwnerFinalizer}, map[string]string{"people": "yes"}
 		return c
 	}
 	owner := bare()
