@@ -329,7 +329,7 @@ func TestAClaimThatCannotBeProtectedIsNamedAllTheTime(t *testing.T) {
 		for range 3 {
 			w.reconcile()
 			if c := degraded(); c == nil || c.Reason != cachev1alpha1.ReasonReconcileError {
-				t.Fatalf("status says %s", asJSON(c))
+				w.Fatalf("status says %s", asJSON(c))
 			}
 		}
 		w.journal.Inject(nil)
