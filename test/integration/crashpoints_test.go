@@ -484,6 +484,7 @@ func (w *world) end(first []types.UID) []string {
 		for _, l := range d.Status.LastDrains {
 			add("ended: member %d: %s, %s", l.Ordinal, l.Result, l.Message)
 		}
+		slices.Sort(out) // the member whose volume is set aside first is drained first
 	}
 	for _, s := range w.statefulSets() {
 		add("StatefulSet of %d", *s.Spec.Replicas)
