@@ -145,7 +145,7 @@ type undisturbed struct {
 var firstScenarios = []string{
 	"scale-down, addresses stay", "scale-down, routers through all states", "scale-down, discovery",
 	"rescue", "volumes grow, then the members", "deletion in the middle of a drain",
-	"any StatefulSet, scaled down and up",
+	"any StatefulSet, scaled down and up", "any StatefulSet, its StatefulSetDrain is deleted in mid-drain",
 }
 
 func everyFault() bool { return *allFaults || tier.All() }
