@@ -145,7 +145,7 @@ type undisturbed struct {
 var firstScenarios = []string{
 	"scale-down, addresses stay", "scale-down, routers through all states", "scale-down, discovery",
 	"rescue", "volumes grow, then the members", "deletion in the middle of a drain",
-	"any StatefulSet, scaled down and up",
+	"any StatefulSet, scaled down and up", "any StatefulSet, its StatefulSetDrain is deleted in mid-drain",
 }
 
 func everyFault() bool { return *allFaults || tier.All() }
@@ -484,6 +484,7 @@ func (w *world) end(first []types.UID) []string {
 		for _, l := range d.Status.LastDrains {
 			add("ended: member %d: %s, %s", l.Ordinal, l.Result, l.Message)
 		}
+		slices.Sort(out) // the member whose volume is set aside first is drained first
 	}
 	for _, s := range w.statefulSets() {
 		add("StatefulSet of %d", *s.Spec.Replicas)

@@ -146,6 +146,7 @@ func (w *world) saidAbout(claim, words string) error {
 }
 
 func TestADrainOfAStatefulSetThatAPersonHoldsOrSkips(t *testing.T) {
+	tier.Second(t, "TestHeldDrainBeginsWhenTheAnnotationIsRemoved")
 	w := queueWorld(t)
 	kubes.Play(w.namespace, allMoved)
 	for _, claim := range []string{"data-queue-1", "data-queue-2"} {
@@ -154,12 +155,12 @@ func TestADrainOfAStatefulSetThatAPersonHoldsOrSkips(t *testing.T) {
 	w.scaleQueue(1)
 	w.stsDrainSays("Degraded", "True", cachev1alpha1.ReasonDrainHeld, "member 2", "drain=hold")
 	w.rests()
+	w.restsUnstuck()
 	equal(w, "Jobs", len(w.jobs()), 0)
 	w.annotateClaim("data-queue-1", "")
 	w.wantClaims("one is drained", "data-queue-0", "data-queue-2")
 	w.annotateClaim("data-queue-2", cachev1alpha1.DrainSkip)
 	w.queueIsWell("the other one is given up", "data-queue-0")
-	slices.Sort(w.stsDrain().Status.LastDrains[0].Claims)
 	if got := w.results(); !slices.Equal(got, []string{"2 Skipped", "1 Drained"}) {
 		t.Errorf("results %v", got)
 	}
@@ -219,6 +220,7 @@ func TestANamespaceThatIsDeletedInMidDrainGoes(t *testing.T) {
 }
 
 func TestADrainerBesideASidecarLetsAStatefulSetsClaimGo(t *testing.T) {
+	tier.Second(t, "TestADrainBesideASidecarThatNeverEndsLetsTheClaimGo")
 	w := queueWorld(t, func(_ *appsv1.StatefulSet, d *cachev1alpha1.StatefulSetDrain) {
 		d.Spec.Template.Spec.Raw = []byte(`{"restartPolicy":"OnFailure","containers":[
 			{"name":"drainer","image":"drain","volumeMounts":[{"name":"data","mountPath":"/data"}]},{"name":"proxy","image":"proxy"}]}`)
@@ -232,11 +234,13 @@ func TestADrainerBesideASidecarLetsAStatefulSetsClaimGo(t *testing.T) {
 }
 
 func TestAFailedDrainOfAStatefulSetIsTriedAgainByItself(t *testing.T) {
+	tier.Second(t, "TestDrainThatFailedForASurvivorComesRightByItself")
 	w := queueWorld(t, func(_ *appsv1.StatefulSet, d *cachev1alpha1.StatefulSetDrain) { d.Spec.BackoffLimit = new(int32) })
 	kubes.Play(w.namespace, func(player.Drainer) player.Act { return player.Act{ExitCode: 7, Message: "queue-0 does not answer"} })
 	w.scaleQueue(2)
 	w.stsDrainSays("Degraded", "True", cachev1alpha1.ReasonDrainFailed, "exit code 7", "queue-0 does not answer", "failed attempts: 1, the next one is at ")
 	w.restsWithoutAWrite()
+	w.restsUnstuck()
 	first := w.jobs()[0].UID
 	w.stopOperator()
 	w.clock = ahead{by: 24 * time.Hour}
@@ -297,6 +301,7 @@ func TestAMemberThatDoesNotEndIsNotDrained(t *testing.T) {
 }
 
 func TestAVolumeWithoutAFileSystemIsDrained(t *testing.T) {
+	tier.Second(t, "TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther")
 	w := queueWorld(t, func(set *appsv1.StatefulSet, d *cachev1alpha1.StatefulSetDrain) {
 		set.Spec.VolumeClaimTemplates[0].Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
 		c := &set.Spec.Template.Spec.Containers[0]
@@ -311,33 +316,52 @@ func TestAVolumeWithoutAFileSystemIsDrained(t *testing.T) {
 
 // A policy denies a claim its finalizer. Between two attempts, status says the same.
 func TestAClaimThatCannotBeProtectedIsNamedAllTheTime(t *testing.T) {
-	w := newWorld(t)
-	w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
-		if write.Verb == "patch" && write.Name == "data-queue-1" {
-			return operator.Denied
+	denies := func(w *world, claim string) {
+		w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
+			if write.Verb == "patch" && write.Name == claim {
+				return operator.Denied
+			}
+			return operator.NoFault
+		})
+	}
+	// still checks that reconciles between two attempts leave status as it is.
+	still := func(w *world, degraded func() *metav1.Condition) {
+		for range 3 {
+			w.reconcile()
+			if c := degraded(); c == nil || c.Reason != cachev1alpha1.ReasonReconcileError {
+				w.Fatalf("status says %s", asJSON(c))
+			}
 		}
-		return operator.NoFault
-	})
-	w.create(queueSet())
-	w.create(queueDrain(queue))
-	says := func() {
-		t.Helper()
+		w.journal.Inject(nil)
+		w.restartOperator() // otherwise it tries again after a while
+	}
+	t.Run("of a StatefulSet", func(t *testing.T) {
+		w := newWorld(t)
+		denies(w, "data-queue-1")
+		w.create(queueSet())
+		w.create(queueDrain(queue))
 		w.stsDrainSays("Degraded", "True", cachev1alpha1.ReasonReconcileError, "data-queue-1")
-	}
-	says()
-	for range 3 {
-		w.reconcile()
-		if err := w.stsDrainCondition("Degraded", "True", cachev1alpha1.ReasonReconcileError); err != nil {
-			t.Fatal(err)
+		still(w, func() *metav1.Condition { return meta.FindStatusCondition(w.stsDrain().Status.Conditions, "Degraded") })
+		w.eventually("all are protected", func() error { return w.stsDrainIs("True", "Ready") })
+	})
+	t.Run("of a Memcached", func(t *testing.T) {
+		w := newWorld(t)
+		w.storageCluster(apitest.MakeMemcached(name), 2)
+		denies(w, claimName(1))
+		w.byHand = true // a person takes the finalizer off
+		w.change(w.claim(1), `{"metadata":{"finalizers":["kubernetes.io/pvc-protection"]}}`)
+		if message := w.condition("Degraded", "True", cachev1alpha1.ReasonReconcileError); !strings.Contains(message, claimName(1)) {
+			t.Errorf("it says %q", message)
 		}
-	}
-	w.journal.Inject(nil)
-	w.restartOperator() // otherwise it tries again after a while
-	w.eventually("all are protected", func() error { return w.stsDrainIs("True", "Ready") })
+		still(w, func() *metav1.Condition { return meta.FindStatusCondition(w.memcached().Status.Conditions, "Degraded") })
+		w.settled(2)
+		w.condition("Degraded", "False", "Healthy")
+	})
 }
 
 // Other ordinals are wanted in mid-drain: the member is back empty, and the others depart.
 func TestOrdinalsThatStartElsewhereInMidDrain(t *testing.T) {
+	tier.Second(t, "TestAMemberThatReturnsInMidDrainStartsEmptyAndDoesNotWait")
 	w := queueWorld(t)
 	w.draining(2, 2)
 	w.change(queueSet(), `{"spec":{"ordinals":{"start":2}}}`)
@@ -353,6 +377,7 @@ func TestOrdinalsThatStartElsewhereInMidDrain(t *testing.T) {
 
 // The templates of claims can't be changed, so a person makes the StatefulSet again, and leaves its pods.
 func TestAStatefulSetThatIsMadeAgainWithOtherClaimTemplates(t *testing.T) {
+	tier.Second(t, "TestAMembersVolumesAreDrainedTogether")
 	w := queueWorld(t)
 	w.draining(2, 2)
 	w.delete(queueSet(), client.PropagationPolicy(metav1.DeletePropagationOrphan))
@@ -383,6 +408,7 @@ func TestAStatefulSetThatIsMadeAgainWithOtherClaimTemplates(t *testing.T) {
 
 // The StatefulSetDrain is renamed: the volume that was set aside is no member's any more.
 func TestAStatefulSetDrainOfAnotherNameInMidDrain(t *testing.T) {
+	tier.Second(t, "TestADeletedStatefulSetDrainLeavesNothingStuck")
 	w := queueWorld(t)
 	w.draining(2, 2)
 	w.create(queueDrain("next"))
@@ -424,6 +450,12 @@ func (w *world) wantedClaimsOfNext(want ...string) {
 func TestAMemcachedAndAStatefulSetDrainInOneNamespace(t *testing.T) {
 	tier.Second(t, "TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther")
 	w := queueWorld(t)
+	kubes.Play(w.namespace, func(d player.Drainer) player.Act {
+		if d.SourceID == "" {
+			return allMoved(d)
+		}
+		return player.Succeed(7)(d)
+	})
 	w.storageCluster(apitest.MakeMemcached(name), 3)
 	w.scaleQueue(2)
 	w.scale(2)
@@ -448,6 +480,7 @@ func TestAMemcachedAndAStatefulSetDrainInOneNamespace(t *testing.T) {
 }
 
 func TestAStatefulSetThatIsScaledAgainAndAgain(t *testing.T) {
+	tier.Second(t, "TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther")
 	w := queueWorld(t, func(set *appsv1.StatefulSet, _ *cachev1alpha1.StatefulSetDrain) { set.Spec.Replicas = ptr.To[int32](5) })
 	kubes.Play(w.namespace, allMoved)
 	for _, replicas := range []int{1, 4, 0, 2} {
@@ -457,6 +490,7 @@ func TestAStatefulSetThatIsScaledAgainAndAgain(t *testing.T) {
 }
 
 func TestOneOfAMembersVolumesWasNeverBound(t *testing.T) {
+	tier.Second(t, "TestAMembersVolumesAreDrainedTogether")
 	w := queueWorld(t, func(set *appsv1.StatefulSet, _ *cachev1alpha1.StatefulSetDrain) {
 		late := claimTemplate("wal")
 		late.Spec.StorageClassName = ptr.To(player.LateClass)

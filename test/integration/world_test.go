@@ -117,6 +117,9 @@ func (w *world) keptItsPromises() {
 	for _, what := range broken {
 		w.Error(what)
 	}
+	for _, write := range strayWrites(w.journal.Writes()) {
+		w.Errorf("a StatefulSetDrain's operator may not write this: %s", write)
+	}
 }
 
 // running returns the operator that runs, or the last one; nil if none was started.

@@ -217,7 +217,7 @@ func ItemsGoToMembersThatStay(before, after *State) []string {
 	}
 	for i := range after.Pods {
 		p := &after.Pods[i]
-		if p.drainer() && !p.Moves && p.AtWork && p.Survivors != after.Members.Replicas {
+		if p.drainer() && !p.MayWrite && !p.Moves && p.AtWork && p.Survivors != after.Members.Replicas {
 			wrong = append(wrong, fmt.Sprintf("drainer %s fills %d members; there are %d", p.Name, p.Survivors, after.Members.Replicas))
 		}
 	}

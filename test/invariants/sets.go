@@ -41,8 +41,8 @@ type SetJob struct {
 	Claims []string
 }
 
-// drainsOf are the StatefulSetDrains among the objects.
-func drainsOf(objects []client.Object) []SetDrain {
+// drainsOf are the StatefulSetDrains among the objects. One that names the cluster's StatefulSet is refused.
+func drainsOf(cluster string, objects []client.Object) []SetDrain {
 	sets := map[string]*appsv1.StatefulSet{}
 	oldest := map[string]*cachev1alpha1.StatefulSetDrain{}
 	for _, object := range objects {
@@ -57,6 +57,7 @@ func drainsOf(objects []client.Object) []SetDrain {
 		}
 	}
 	all := make([]SetDrain, 0, len(oldest))
+	delete(oldest, cluster)
 	for name, o := range oldest {
 		d := SetDrain{Name: o.Name, Set: name, Deleting: o.DeletionTimestamp != nil, Shown: namedIn(o.Status.Conditions)}
 		for _, row := range o.Status.Drains {

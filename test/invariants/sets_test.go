@@ -63,6 +63,11 @@ func TestTheClaimsOfAStatefulSetAreKeptAsAMemcacheds(t *testing.T) {
 		"status does not":                    {setAtRest(resting, func(s *State) { s.Drains[0].Shown = nil }), nothing, 9},
 		"the StatefulSetDrain is gone":       {setAtRest(resting, func(s *State) { s.Drains = nil }), nothing, 9},
 		"a StatefulSetDrain stays deleted":   {setAtRest(resting, func(s *State) { s.Drains[0].Deleting = true }), nothing, 9},
+		"a pod of it beside a Memcached": {
+			setAtRest(func(s *State) {
+				s.Cluster, s.Members = Cluster{Exists: true, Size: 3}, StatefulSet{Exists: true, Replicas: 3}
+			}), works("data-queue-2"), 0,
+		},
 		"two pods share their first volumes": {setAtRest(works("data-queue-2", "wal-queue-2")), works("data-queue-2", "log-queue-2"), 6},
 	} {
 		t.Run(name, func(t *testing.T) {
