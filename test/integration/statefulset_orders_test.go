@@ -213,7 +213,7 @@ func TestANamespaceThatIsDeletedInMidDrainGoes(t *testing.T) {
 	}
 	w.eventually("it is gone", func() error {
 		if err := admin.Get(w.Context(), client.ObjectKeyFromObject(namespace), namespace); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v, %s", err, asJSON(namespace.Status))
+			return errors.Join(err, errors.New("it is there: "+asJSON(namespace.Status)))
 		}
 		return nil
 	})

@@ -164,15 +164,15 @@ func releasedFromSet(s *State, d *SetDrain, c *Claim) string {
 }
 
 // rememberOfSet takes over what is to be known of the claim of a StatefulSet.
-func (after *State) rememberOfSet(c, before *Claim) {
+func (s *State) rememberOfSet(c, before *Claim) {
 	if before != nil {
 		c.Outside, c.Emptied = before.Outside, before.Emptied
 	}
-	if d := after.drainOf(c); d != nil && d.Exists && d.Replicas > 0 && !d.wants(c.Member) {
+	if d := s.drainOf(c); d != nil && d.Exists && d.Replicas > 0 && !d.wants(c.Member) {
 		c.Outside = true
 	}
-	for i := range after.Pods {
-		if p := &after.Pods[i]; p.Emptied && slices.Contains(p.Claims, c.Name) {
+	for i := range s.Pods {
+		if p := &s.Pods[i]; p.Emptied && slices.Contains(p.Claims, c.Name) {
 			c.Emptied = true
 		}
 	}

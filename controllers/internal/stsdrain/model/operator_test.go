@@ -95,7 +95,7 @@ func (m *model) reconcile(from *state, f fault, check func(before, after *state)
 		if r.to.obstructed == nil {
 			r.to.obstructed = map[types.UID]claims.Obstruction{}
 		}
-		r.to.obstructed[uid] = claims.Obstruction(why)
+		r.to.obstructed[uid] = why
 	}
 	for _, what := range s.unlocked {
 		r.err = errors.Join(r.err, fmt.Errorf("%w: %s", errUnlocked, what))
