@@ -96,6 +96,8 @@ const (
 	// Peek reads the item, with its value, after a step whose answer was Unsure. Neither an Op nor a Mover
 	// takes this step: its result is that of the step before.
 	Peek
+	// PeekAsked is a Peek after the client's own command, which may have touched the item.
+	PeekAsked
 )
 
 // Step is the next step of an Op or a Mover.
@@ -107,7 +109,12 @@ type Step struct {
 }
 
 // Peek returns the step after one whose answer was Unsure.
-func (s Step) Peek() Step { return Step{Action: Peek, Place: s.Place} }
+func (s Step) Peek() Step {
+	if s.Action == Look {
+		return Step{Action: Peek, Place: s.Place}
+	}
+	return Step{Action: PeekAsked, Place: s.Place}
+}
 
 // Code is an owner's answer.
 type Code uint8

@@ -17,9 +17,9 @@ const (
 )
 
 // leaseFlags are those of an ma that makes a placeholder if there is no item. It changes no item that is there,
-// because none has this CAS value. An ms would also do that; but if memcached has no memory for an ms, it deletes
-// the item that is there.
-var leaseFlags = " N" + strconv.Itoa(LeaseSeconds) + " J" + LeaseValue + " C" + strconv.FormatUint(math.MaxUint64, 10) + " c"
+// because none has this CAS value; if a client has given it to one, its value stays. An ms would also do that; but if
+// memcached has no memory for an ms, it deletes the item that is there.
+var leaseFlags = " N" + strconv.Itoa(LeaseSeconds) + " J" + LeaseValue + " C" + strconv.FormatUint(math.MaxUint64, 10) + " D0 v c"
 
 // Request is a client's request for a key whose owner changes.
 type Request struct {
@@ -114,9 +114,9 @@ func classOfSet(r *wire.Request) Class {
 func (r *Request) Append(dst []byte, s Step) []byte {
 	switch s.Action {
 	case Look:
-		return r.meta(dst, "mg", " f c s")
-	case Peek:
-		return r.meta(dst, "mg", " v f c")
+		return r.meta(dst, "mg", " f c s t")
+	case Peek, PeekAsked:
+		return r.meta(dst, "mg", " v f c t")
 	case Lease:
 		return r.meta(dst, "ma", leaseFlags)
 	case Erase:

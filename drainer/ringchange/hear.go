@@ -36,23 +36,16 @@ func (r *Request) Result(s Step, answer []byte) (Result, []byte) {
 	}
 	switch s.Action {
 	case Look:
-		return found(&a, answer, a.Code == wire.Header), nil
-	case Peek:
-		return found(&a, answer, a.Code == wire.Value), nil
+		return r.found(s, &a, answer, a.Code == wire.Header), nil
+	case Peek, PeekAsked:
+		return r.found(s, &a, answer, a.Code == wire.Value), nil
 	case Fetch:
-		if result := found(&a, answer, a.Code == wire.Value); result.Code != Found || !outdated(&a) {
+		if result := r.found(s, &a, answer, a.Code == wire.Value); result.Code != Found || !outdated(&a) {
 			return result, nil
 		}
 		return Result{Code: Absent}, nil
 	case Lease:
-		switch result := made(&a); {
-		case result.Code == Found:
-			return Result{Code: Leased, CAS: result.CAS}, nil
-		case a.Code == wire.Exists:
-			return Result{Code: Refused}, nil
-		default:
-			return result, nil
-		}
+		return leased(&a, answer), nil
 	case Erase, EraseIf, Copy:
 		return conditional(&a), nil
 	case Make, Fill:
@@ -62,9 +55,9 @@ func (r *Request) Result(s Step, answer []byte) (Result, []byte) {
 		}
 		return result, r.madeAnswer(&a, result, answer)
 	case Guarded:
-		return r.guardedResult(&a, answer)
+		return r.guardedResult(s, &a, answer)
 	}
-	return r.asked(&a, answer)
+	return r.asked(s, &a, answer)
 }
 
 // returned returns a flag of a meta command's answer.
@@ -93,19 +86,51 @@ func returnedNumber(a *wire.Answer, letter byte) uint64 {
 	return n
 }
 
-// found returns the result of a look, or a fetch.
-func found(a *wire.Answer, answer []byte, hit bool) Result {
+// leased returns the result of the ma that makes a placeholder. An item of a client may have the CAS value that no
+// item should have; the ma has not changed its value.
+func leased(a *wire.Answer, answer []byte) Result {
+	cas := returnedNumber(a, 'c')
 	switch {
-	case hit && returnedNumber(a, 'f') == 0 && a.Code == wire.Value && isLeaseValue(a, answer):
+	case a.Code == wire.Exists, a.Code == wire.NotStored, a.Code == wire.Value && !isLeaseValue(a, answer):
+		return Result{Code: Refused}
+	case a.Code == wire.Value && cas != 0 && cas != math.MaxUint64:
+		return Result{Code: Leased, CAS: cas}
+	}
+	return Result{Code: Failed} // also for a member without CAS values
+}
+
+// found returns the result of a look, or a fetch.
+func (r *Request) found(s Step, a *wire.Answer, answer []byte, hit bool) Result {
+	touched := r.touched(s)
+	plain := hit && returnedNumber(a, 'f') == 0 && (s.Place == New || !touched) && (touched || expiresSoon(a))
+	switch {
+	case plain && a.Code == wire.Value && isLeaseValue(a, answer):
 		return Result{Code: Leased, CAS: returnedNumber(a, 'c')}
-	case hit && returnedNumber(a, 'f') == 0 && a.Code == wire.Header && returnedNumber(a, 's') == uint64(len(LeaseValue)):
-		return Result{Code: Unsure}
+	case plain && a.Code == wire.Header && returnedNumber(a, 's') == uint64(len(LeaseValue)):
+		return Result{Code: Unsure, CAS: returnedNumber(a, 'c')}
 	case hit:
 		return Result{Code: Found, CAS: returnedNumber(a, 'c')}
 	case a.Code == wire.Miss:
 		return Result{Code: Absent}
 	}
 	return Result{Code: Failed}
+}
+
+// expiresSoon tells whether the item expires as soon as a placeholder does: a client's item may have the same value. If
+// the answer doesn't say, it may.
+func expiresSoon(a *wire.Answer) bool {
+	text, ok := returned(a, 't')
+	ttl, err := strconv.ParseInt(string(text), 10, 64)
+	return !ok || err != nil || ttl >= 0 && ttl <= LeaseSeconds
+}
+
+// touched tells whether the step has changed when the item expires, that of a placeholder, too. Then only the place tells
+// them apart: an old owner has no placeholders.
+func (r *Request) touched(s Step) bool {
+	if s.Action != Ask && s.Action != AskUpdate && s.Action != Guarded && s.Action != PeekAsked {
+		return false
+	}
+	return r.Verb == wire.Gat || r.Verb == wire.Gats || r.Verb == wire.Touch || r.Verb == wire.MetaGet && r.Has('T')
 }
 
 // isLeaseValue tells whether an answer's value is that of a placeholder.
@@ -159,7 +184,7 @@ func conditional(a *wire.Answer) Result {
 }
 
 // asked returns the result of the client's own command.
-func (r *Request) asked(a *wire.Answer, answer []byte) (Result, []byte) {
+func (r *Request) asked(s Step, a *wire.Answer, answer []byte) (Result, []byte) {
 	switch {
 	case a.Code == wire.Failure && (r.Verb == wire.Delete || r.Verb == wire.MetaDelete):
 		return Result{Code: Failed}, answer
@@ -171,21 +196,27 @@ func (r *Request) asked(a *wire.Answer, answer []byte) (Result, []byte) {
 		if a.Code == wire.End {
 			return Result{Code: Absent}, answer
 		}
-		if isLease(a, answer) {
+		switch {
+		case !isLease(a, answer), r.touched(s) && s.Place == Old:
+			return Result{Code: Found}, answer
+		case r.touched(s):
 			return Result{Code: Leased}, nil
 		}
-		return Result{Code: Found}, answer
+		return Result{Code: Unsure, CAS: math.MaxUint64}, answer
 	case r.Verb == wire.MetaGet:
 		if a.Code == wire.Miss {
 			return Result{Code: Absent}, answer
 		}
-		result, said := found(a, answer, true), answer
-		for _, letter := range []byte("fs") {
+		result, said := r.found(s, a, answer, true), answer
+		for _, letter := range []byte("fsc") {
 			if letter != 's' || !r.Has('v') {
 				said = r.withoutAdded(said, bytes.IndexByte(said, '\n')+1, letter)
 			}
 		}
-		return Result{Code: result.Code}, said
+		if result.Code == Leased && !r.touched(s) && !r.Has('t') {
+			result.Code = Unsure
+		}
+		return result, said
 	case a.Code == wire.Miss, a.Code == wire.NotStored && r.Verb != wire.Add && r.mode() != 'E':
 		return Result{Code: Absent}, answer
 	case a.Code == wire.NotStored, a.Code == wire.Exists:
@@ -232,17 +263,20 @@ func (r *Request) withoutAdded(answer []byte, line int, letter byte) []byte {
 }
 
 // guardedResult returns the result of a request for an item with a CAS value.
-func (r *Request) guardedResult(a *wire.Answer, answer []byte) (Result, []byte) {
+func (r *Request) guardedResult(s Step, a *wire.Answer, answer []byte) (Result, []byte) {
 	if !r.translated() && (!r.Verb.Meta() || r.Verb == wire.MetaGet || r.Has('C')) {
-		result, said := r.asked(a, answer)
-		if result.Code == Leased {
+		result, said := r.asked(s, a, answer)
+		switch is := result.Code == Leased || result.Code == Unsure; {
+		case is && r.Verb == wire.MetaGet && returnedNumber(a, 'c') == s.CAS:
+			result.Code = Found // the item that was looked at
+		case result.Code == Leased:
 			result.Code = Changed
 		}
 		return result, said
 	}
 	switch {
 	case r.Verb.Reads():
-		return r.guardedRead(a, answer)
+		return r.guardedRead(s, a, answer)
 	case a.Code == wire.Exists:
 		return Result{Code: Changed}, nil
 	case a.Code == wire.Miss || a.Code == wire.NotStored:
@@ -258,13 +292,13 @@ func (r *Request) guardedResult(a *wire.Answer, answer []byte) (Result, []byte) 
 }
 
 // guardedRead returns the result of a gat that was sent as an mg.
-func (r *Request) guardedRead(a *wire.Answer, answer []byte) (Result, []byte) {
+func (r *Request) guardedRead(s Step, a *wire.Answer, answer []byte) (Result, []byte) {
 	switch {
 	case a.Code == wire.Miss:
 		return Result{Code: Absent}, []byte("END\r\n")
 	case a.Code == wire.Failure:
 		return Result{Code: Refused}, answer
-	case found(a, answer, a.Code == wire.Value).Code != Found:
+	case returnedNumber(a, 'c') != s.CAS && r.found(s, a, answer, a.Code == wire.Value).Code != Found:
 		return Result{Code: Changed}, nil
 	}
 	flags, _ := returned(a, 'f')

@@ -7,7 +7,7 @@ import (
 )
 
 // client appends the client's meta command without q and the flags in drop, with more flags, and with its
-// data block. A read also asks for client flags, and for the size or the value, which tell an item from a
+// data block. A read also asks for client flags, the CAS value, and the size or the value, which tell an item from a
 // placeholder.
 func (r *Request) client(dst []byte, drop, more string) []byte {
 	dst = r.metaKey(dst, r.Verb.String())
@@ -20,6 +20,9 @@ func (r *Request) client(dst []byte, drop, more string) []byte {
 	}
 	if r.Verb == wire.MetaGet && !r.Has('v') && !r.Has('s') {
 		dst = append(dst, " s"...)
+	}
+	if r.Verb == wire.MetaGet && !r.Has('c') {
+		dst = append(dst, " c"...)
 	}
 	dst = append(append(dst, more...), "\r\n"...)
 	return append(dst, r.Value...)

@@ -65,7 +65,7 @@ func TestAStepIsSaidInOneForm(t *testing.T) {
 		"ms n 1 ME N30 T6\r\nx\r\n":                {Make: "ms n 1 T6 ME c\r\nx\r\n"},
 		"ms n 1 MA N+30 T6\r\nx\r\n":               {Make: "ms n 1 ME T30 c\r\nx\r\n", Guarded: "ms n 1 MA T6 C" + last + "\r\nx\r\n"},
 		"ma Zm9v b k N07 J+3\r\n":                  {Fill: "ms Zm9v 1 C" + last + " c T7 b\r\n3\r\n", AskUpdate: "ma Zm9v b J3\r\n"},
-		"mg Zm9v k b N5 v\r\n":                     {Ask: "mg Zm9v b v f\r\n"},
+		"mg Zm9v k b N5 v\r\n":                     {Ask: "mg Zm9v b v f c\r\n"},
 		"delete noreply\r\n":                       {Ask: "delete noreply 0\r\n", Erase: "md noreply\r\n"},
 		"gat +5 a\r\n":                             {Ask: "gat 5 a\r\n"},
 	}

@@ -2,6 +2,7 @@ package ringchange
 
 import (
 	"bytes"
+	"math"
 	"time"
 
 	"example.com/memcached-operator/drainer/wire"
@@ -24,10 +25,14 @@ const (
 
 // Task is a request for a key with two owners, or a move of one.
 type Task struct {
-	op      Op
-	mover   *Mover // of a move
-	step    Step
-	unsure  Step // the one before a Peek
+	op    Op
+	mover *Mover // of a move
+	step  Step
+	// unsure is the step before a Peek. Its answer is the client's, if its item, of the CAS value looked, is no
+	// placeholder; said is that answer.
+	unsure  Step
+	looked  uint64
+	said    []byte
 	request Request
 	// answer is the answer to the present step, and kept the client's answer so far.
 	answer, kept []byte
@@ -82,8 +87,21 @@ func (t *Task) Moves() bool { return t.mover != nil }
 // Verb returns the request's verb, and its key if it is one of a classic read.
 func (t *Task) Verb() (verb wire.Verb, single []byte) { return t.request.Verb, t.request.Single }
 
+// Asks returns the verb that the answer to the present step fits: the step's own command, or the client's.
+func (t *Task) Asks() wire.Verb {
+	switch t.step.Action {
+	case Look, Peek, PeekAsked, Fetch:
+		return wire.MetaGet
+	case Lease:
+		return wire.MetaArithmetic
+	}
+	return t.request.Verb
+}
+
 // Size returns how many bytes the task has in memory.
-func (t *Task) Size() int { return t.text + len(t.answer) + len(t.kept) + len(t.fetched.Value) }
+func (t *Task) Size() int {
+	return t.text + len(t.answer) + len(t.kept) + len(t.said) + len(t.fetched.Value)
+}
 
 // Start returns the first step. A step with an owner is sent to that owner (Append), or reported with
 // Unreachable. A Wait is followed by Waited, when the task is Due. The last step is Done.
@@ -140,14 +158,25 @@ func (t *Task) Heard(now int64) Step {
 	if !t.failed {
 		var said []byte
 		result, said = t.request.Result(t.step, t.answer)
-		t.keep(said, result.Code)
+		if result.Code != Unsure {
+			t.keep(said, result.Code)
+		}
+		if result.Code == Unsure {
+			t.unsure, t.looked, t.said = t.step, result.CAS, append(t.said[:0], said...)
+			t.answer = t.answer[:0]
+			return t.take(t.step.Peek())
+		}
 	}
-	switch {
-	case result.Code == Unsure:
-		t.answer, t.unsure = t.answer[:0], t.step
-		return t.take(t.step.Peek())
-	case t.step.Action == Peek && t.unsure.Action == Guarded && result.Code == Leased:
-		result.Code = Changed
+	if t.step.Action == PeekAsked {
+		switch {
+		case result.Code == Found && t.looked != math.MaxUint64 && t.looked != result.CAS:
+			t.answer = t.answer[:0]
+			return t.take(t.unsure) // the answer was that of another item: a placeholder, perhaps
+		case result.Code == Found && len(t.said) > 0:
+			t.keep(t.said, Found)
+		case t.unsure.Action == Guarded && result.Code == Leased:
+			result.Code = Changed
+		}
 	}
 	if t.step.Action == Fetch && result.Code == Found {
 		var ok bool
@@ -171,7 +200,7 @@ func (t *Task) keep(said []byte, code Code) {
 		t.why = string(said)
 		return
 	}
-	better := code == Found || code == Refused || code == Unsure
+	better := code == Found || code == Refused
 	if said == nil || t.found && !better {
 		return
 	}

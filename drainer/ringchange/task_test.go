@@ -9,6 +9,9 @@ import (
 	"example.com/memcached-operator/drainer/ringchange"
 )
 
+// leased is the answer to the ma that makes a placeholder.
+const leased = "VA 20 c7\r\n" + ringchange.LeaseValue + "\r\n"
+
 // pair are the two owners of a key, with the state that an incr in Move needs: the old one has the item.
 type pair struct{ leased, moved bool }
 
@@ -16,7 +19,7 @@ func (p *pair) answer(s ringchange.Step) string {
 	switch {
 	case s.Action == ringchange.Lease:
 		p.leased = true
-		return "HD c7\r\n"
+		return leased
 	case s.Action == ringchange.Guarded || s.Action == ringchange.Ask || s.Action == ringchange.AskUpdate:
 		if s.Place == ringchange.New {
 			return "NOT_FOUND\r\n"
@@ -140,6 +143,8 @@ func TestAMoveLeavesAnItemThatCameLate(t *testing.T) {
 		copied := false
 		run(t, &move, func(s ringchange.Step) string {
 			switch s.Action {
+			case ringchange.Lease:
+				return leased
 			case ringchange.Fetch:
 				return "VA 1 f0 c3 l0 t-1\r\n5\r\n"
 			case ringchange.Copy:

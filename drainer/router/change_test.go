@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http/httptest"
@@ -301,13 +302,15 @@ func TestAKeyInBase64IsMadeAndMovedAsAnyOther(t *testing.T) {
 	c.want("mg AAEC v\r\n", "EN\r\n")
 }
 
-// Values of the size of a lease's are read, changed and moved like any other, at both owners.
+// Values of the size of a lease's, and the same one in an item that doesn't expire as soon, are read, changed and moved
+// like any other, at both owners.
 func TestAValueOfTheSizeOfALeaseIsNone(t *testing.T) {
 	t.Parallel()
-	for state := ringchange.Prepare; state <= ringchange.Finish; state++ {
-		t.Run(state.String(), func(t *testing.T) {
+	next := map[string]string{"18446744073709551614": "18446744073709551615", ringchange.LeaseValue: "18364758544493064721"}
+	for i := range 2 * (ringchange.Finish - ringchange.Prepare + 1) {
+		state, number := ringchange.Prepare+i/2, slices.Sorted(maps.Keys(next))[i%2]
+		t.Run(state.String()+"/"+number, func(t *testing.T) {
 			t.Parallel()
-			const number = "18446744073709551614"
 			all := members(t, 2)
 			r := start(t, router.Config{}, all...)
 			for _, name := range []string{"old", "new"} {
@@ -334,7 +337,7 @@ func TestAValueOfTheSizeOfALeaseIsNone(t *testing.T) {
 				c.want("mg "+name+"1 k\r\n", "HD k"+name+"1\r\n")
 				c.want("mg "+name+"1 s f\r\n", "HD s20 f0\r\n")
 				c.want("mg "+name+"1 T100 t\r\n", "HD t100\r\n")
-				c.want("incr "+name+"2 1\r\n", "18446744073709551615\r\n")
+				c.want("incr "+name+"2 1\r\n", next[number]+"\r\n")
 				c.want("append "+name+"3 0 0 1\r\nx\r\n", "STORED\r\n")
 				c.want("add "+name+"4 0 0 1\r\nx\r\n", "NOT_STORED\r\n")
 				c.want("touch "+name+"5 100\r\n", "TOUCHED\r\n")

@@ -94,8 +94,8 @@ func (j *job) run(step ringchange.Step) {
 // ask sends the step's command to an owner.
 func (j *job) ask(m *member) {
 	s := j.loop.slot()
-	verb, single := j.Verb()
-	s.job, s.verb, s.kind, s.key = j, verb, j.Kind(), append(s.key[:0], single...)
+	_, single := j.Verb()
+	s.job, s.verb, s.kind, s.key = j, j.Asks(), j.Kind(), append(s.key[:0], single...)
 	m.request(s)
 	m.out = j.Append(m.out, m.keepsCAS, j.loop.now, time.Now().Unix())
 }

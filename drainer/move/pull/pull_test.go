@@ -37,10 +37,13 @@ func TestWhatComesOfAKey(t *testing.T) {
 	set(ringchange.Old, "leased", "x")
 	at[ringchange.New].Must("HD", "ms leased 20 ME T6", []byte(ringchange.LeaseValue))
 	set(ringchange.Old, "large", strings.Repeat("x", 1_500_000))
-	// A client's value may have the size of a lease's, its flags, or even its value with other flags.
+	// A client's value may have the size of a lease's, its flags, or even its value: with other flags, or for longer.
 	const sized, outdated = "a value of 20 bytes.", "18446744073709551614"
 	at[ringchange.Old].Must("STORED", "set sized 0 0 20", []byte(sized))
 	at[ringchange.Old].Must("STORED", "set flagged 1 0 20", []byte(ringchange.LeaseValue))
+	at[ringchange.Old].Must("STORED", "set lasting 0 0 20", []byte(ringchange.LeaseValue))
+	set(ringchange.Old, "kept", "old")
+	at[ringchange.New].Must("STORED", "set kept 0 0 20", []byte(ringchange.LeaseValue))
 	at[ringchange.Old].Must("STORED", "set nothing 0 0 0", []byte{})
 	at[ringchange.Old].Must("STORED", "set newer 0 0 20", []byte(outdated))
 	at[ringchange.New].Must("STORED", "set newer 0 0 20", []byte(sized))
@@ -54,7 +57,7 @@ func TestWhatComesOfAKey(t *testing.T) {
 		want Outcome
 	}{
 		{"moved", Moved}, {"both", Present}, {"none", Gone}, {"stale", Outdated}, {"leased", Later}, {"large", Refused},
-		{"sized", Moved}, {"flagged", Moved}, {"nothing", Moved}, {"newer", Present}, {"emptied", Present},
+		{"sized", Moved}, {"flagged", Moved}, {"lasting", Moved}, {"kept", Present}, {"nothing", Moved}, {"newer", Present}, {"emptied", Present},
 		{binary, Moved}, {strings.Repeat("k ", 120), NoTextForm},
 	} {
 		keys, want = append(keys, Key{Key: []byte(k.key)}), append(want, k.want)
@@ -78,7 +81,7 @@ func TestWhatComesOfAKey(t *testing.T) {
 	}
 	for key, values := range map[string][2]string{
 		"moved": {"", "a value"}, "both": {"", "new"}, "none": {"", ""}, "stale": {"x", ""}, "large": {"xxx", ""}, binary: {"", "b"},
-		"sized": {"", sized}, "flagged": {"", ringchange.LeaseValue}, "newer": {"", sized},
+		"sized": {"", sized}, "flagged": {"", ringchange.LeaseValue}, "lasting": {"", ringchange.LeaseValue}, "kept": {"", ringchange.LeaseValue}, "newer": {"", sized},
 	} {
 		has(ringchange.Old, key, values[0])
 		has(ringchange.New, key, values[1])
