@@ -39,7 +39,7 @@ func ShortPagesForms() []Form {
 		refused("--ex=modern,no_modern"), refused("-o", "no_modern=1"), refused("-o", "modern,no_modern,hash_algorithm=xxh3"),
 		refused("-o", "no_modern", "-o", "modern"), refused("-o", "no_modern,slab_chunk_max=1048576"), refused("-o", "no_modern,no_chunked_items"),
 		refused("-o", "no_slab_reassign,slab_chunk_max=1048576"), refused("-o", "no_slab_reassign,slab_chunk_max=1024"),
-		refused("-o", "slab_chunk_max=1048576,no_slab_reassign"), refused("-o", "no_slab_reassign", "-oslab_chunk_max= +01048576"),
+		refused("-o", "slab_chunk_max=1048576,no_slab_reassign"), refused("-o", "no_slab_reassign", "-oslab_chunk_max=01048576"),
 		refused("-o", "no_slab_reassign,no_chunked_items"), refused("-o", "no_slab_reassign,slab_chunk_max=524288,no_chunked_items"),
 		taken("-v"), taken("-o", "modern"), taken("-o", "no_slab_reassign"), taken("-o", "no_slab_reassign,slab_chunk_max=524288"),
 		taken("-o", "slab_chunk_max=1048576"), taken("-o", "no_chunked_items"), taken("-o", "no_modern,slab_chunk_max=524288"),

@@ -344,10 +344,13 @@ func (s *supervisor) reserve(ctx context.Context) error {
 	options := commandline.Parse(s.Command[1:])
 	if s.Saves() {
 		free, _, err := volume.Room(s.Volume, options.MemoryLimit(), true)
-		if lacking := options.MemoryLimit() - free; err == nil && lacking > 0 {
+		switch lacking := options.MemoryLimit() - free; {
+		case err != nil: // the save will say so; what is served until then needs no room
+			s.std.Logf("how much room there is for a save is not known: %v", err)
+		case lacking > 0:
 			s.std.Logf("a full cache can't be saved: %v", &volume.RoomError{Need: options.MemoryLimit(), Lacking: lacking})
 		}
-		return err
+		return nil
 	}
 	if user, other := options.Last(commandline.User); other && user != "root" && os.Geteuid() == 0 {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/test/wait"
 )
@@ -61,7 +62,7 @@ func startAndStay(t *testing.T) {
 		all.Wait()
 	}
 	fmt.Println(cmd.Process.Pid)
-	select {}
+	time.Sleep(wait.Long) // the runtime ends a process whose goroutines wait for nothing
 }
 
 // gone returns nil if a process has ended. It may be a zombie, until its new parent waits for it.
