@@ -187,11 +187,13 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), OtherOperator: r.installed().other(s.Drain),
 		Rows: claims.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
 	}
-	switch {
-	case !passes(applyErr):
+	if !passes(applyErr) {
 		input.Err = withheld(applyErr, &p.Work)
-	case s.Now.Sub(r.refused.Note(key, applyErr.Error(), s.Now)) >= claims.StuckAfter:
-		input.Refused = applyErr.Error()
+	} else {
+		input.Err = withheld(nil, &p.Work)
+		if s.Now.Sub(r.refused.Note(key, applyErr.Error(), s.Now)) >= claims.StuckAfter {
+			input.Refused = applyErr.Error()
+		}
 	}
 	before := s.Drain.DeepCopy()
 	s.Drain.Status = status.Compute(input)

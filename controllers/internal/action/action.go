@@ -466,3 +466,12 @@ func (a RetireMemberService) String() string {
 func (a DeleteMemberService) String() string {
 	return fmt.Sprintf("delete the Service of member %d, which has left", a.Ordinal)
 }
+
+// MakesJob tells whether the action creates a Job.
+func MakesJob(a Action) bool {
+	switch a.(type) {
+	case CreateDrain, CreateMove:
+		return true
+	}
+	return false
+}

@@ -135,7 +135,7 @@ func (a *Applier) run(cluster *cachev1alpha1.Memcached, present *observe.Objects
 
 // writer writes the claims and Jobs of a cluster.
 func (a *Applier) writer(cluster *cachev1alpha1.Memcached) *write.Writer {
-	return &write.Writer{Client: a.Client, Reader: a.Reader.For(cluster), Made: a.Matches}
+	return &write.Writer{Client: a.Client, Reader: a.Reader.For(cluster), Made: a.Matches, Obstructed: a.Reader.Obstructed}
 }
 
 // Apply takes the steps of a plan in their order. A step that fails stops those that depend on it (action.Class).

@@ -103,7 +103,7 @@ func (r *run) isDenied(c action.ClaimRef) bool {
 		return true
 	}
 	why, is := r.Reader.Obstructed.Known(client.ObjectKeyFromObject(r.cluster), r.now)[c.UID]
-	if is = is && why.Until.After(r.now); is && !slices.Contains(r.withoutLabel, why.Why) {
+	if is = is && !why.Vanished && why.Until.After(r.now); is && !slices.Contains(r.withoutLabel, why.Why) {
 		r.withoutLabel = append(r.withoutLabel, why.Why)
 	}
 	return is

@@ -31,7 +31,7 @@ func (r *run) createMove(ctx context.Context, a action.CreateMove) error {
 		Claim: a.Claim.Name, UID: a.Claim.UID, Ordinal: a.Claim.Ordinal, Target: a.Target, Members: a.Members, Lost: a.Lost,
 		Prepared: a.Prepared, Leases: a.Leases, Ports: r.ports,
 	})
-	if err := r.claims.CreateJob(ctx, job); err != nil {
+	if err := r.claims.CreateJob(ctx, a.Claim.UID, job); err != nil {
 		return err
 	}
 	r.done.Moves = append(r.done.Moves, *job)

@@ -208,8 +208,8 @@ func (f *Facts) pendingAsideOf(c *Claim) *Claim {
 // IsObstructed tells whether the API server has refused the last step about the claim, or about the
 // claim whose volume it takes over.
 func (f *Facts) IsObstructed(c *Claim) bool {
-	if _, is := f.Obstructed[c.UID]; is || len(f.Obstructed) == 0 || !c.Aside {
-		return is
+	if why, is := f.Obstructed[c.UID]; is || len(f.Obstructed) == 0 || !c.Aside {
+		return is && !(why.Vanished && f.JobOf(c.UID) != nil)
 	}
 	return slices.ContainsFunc(f.Claims, func(first Claim) bool {
 		_, is := f.Obstructed[first.UID]
@@ -221,8 +221,16 @@ func (f *Facts) IsObstructed(c *Claim) bool {
 
 // RefusedNow tells why no step about the claim is tried now.
 func (f *Facts) RefusedNow(c *Claim) (why Obstruction, is bool) {
+	why, is = f.NoJobNow(c)
+	return why, is && !why.Vanished
+}
+
+// NoJobNow tells why no Job is made for the claim now. Unless a person asks for it, none is made soon after several
+// have vanished; other steps go on.
+func (f *Facts) NoJobNow(c *Claim) (why Obstruction, is bool) {
 	why, is = f.Obstructed[c.UID]
-	return why, is && why.Until.After(f.Now)
+	asked := c.Request == Retry || c.MoveRequest == Retry
+	return why, is && why.Until.After(f.Now) && !(why.Vanished && asked)
 }
 
 // Slots is how many more drains may begin, if that many may run at once.

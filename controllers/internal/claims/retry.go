@@ -3,6 +3,7 @@ package claims
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/action"
@@ -125,8 +126,8 @@ type Obstruction struct {
 
 // Withdraw takes back the actions about the claim if they would be refused now.
 func (w *Work) Withdraw(f *Facts, c *Claim) (o Outcome, is bool) {
-	why, is := f.RefusedNow(c)
-	if !is || why.Vanished && (c.Request == Retry || c.MoveRequest == Retry) {
+	why, is := f.NoJobNow(c)
+	if !is || why.Vanished && !slices.ContainsFunc(w.Actions, action.MakesJob) {
 		return o, false
 	}
 	w.Actions = nil

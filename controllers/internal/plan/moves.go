@@ -154,7 +154,7 @@ func (m *movers) moveLeaving() {
 
 // refused tells whether no mover of the member is made now.
 func (m *movers) refused(c *member) bool {
-	why, is := m.RefusedNow(c.Claim)
+	why, is := m.NoJobNow(c.Claim)
 	if is {
 		m.WakeAt(why.Until)
 	}

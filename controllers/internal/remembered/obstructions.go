@@ -29,6 +29,9 @@ const remembersJobs = 2 * time.Hour
 
 // Made counts a Job that was made for the claim.
 func (o *Obstructions) Made(cluster client.ObjectKey, claim types.UID, now time.Time) {
+	if o == nil {
+		return
+	}
 	o.made.Use(cluster, func(made *map[types.UID]jobs) {
 		if *made == nil {
 			*made = map[types.UID]jobs{}
@@ -40,12 +43,18 @@ func (o *Obstructions) Made(cluster client.ObjectKey, claim types.UID, now time.
 
 // MadeBefore returns how many Jobs in a row were made for the claim, and when the last one was.
 func (o *Obstructions) MadeBefore(cluster client.ObjectKey, claim types.UID) (number int32, last time.Time) {
+	if o == nil {
+		return 0, last
+	}
 	o.made.Use(cluster, func(made *map[types.UID]jobs) { number, last = (*made)[claim].number, (*made)[claim].last })
 	return number, last
 }
 
 // Ended notes that the operator knows how the last Job of the claim has ended, or has ended it.
 func (o *Obstructions) Ended(cluster client.ObjectKey, claim types.UID) {
+	if o == nil {
+		return
+	}
 	o.made.Use(cluster, func(made *map[types.UID]jobs) { delete(*made, claim) })
 }
 

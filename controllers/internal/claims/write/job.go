@@ -2,14 +2,18 @@ package write
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 )
 
@@ -24,7 +28,7 @@ func (w *Writer) createDrain(ctx context.Context, a action.CreateDrain) error {
 	if err := w.Rules.MayDrain(ctx, a); err != nil {
 		return err
 	}
-	if err := w.CreateJob(ctx, job); err != nil {
+	if err := w.CreateJob(ctx, a.Claim.UID, job); err != nil {
 		return err
 	}
 	w.Done.Drains = append(w.Done.Drains, job)
@@ -65,9 +69,41 @@ func (w *Writer) liveJob(ctx context.Context, name string) (*batchv1.Job, error)
 	return read.Get[batchv1.Job](ctx, w.Reader.Live, client.ObjectKey{Namespace: w.Reader.Object.GetNamespace(), Name: name})
 }
 
-// CreateJob creates the Job.
-func (w *Writer) CreateJob(ctx context.Context, job client.Object) error {
+// vanishedError says that the Jobs of a claim go before the operator knows how they ended.
+type vanishedError struct {
+	jobs int32
+	next time.Time
+}
+
+func (e *vanishedError) Error() string {
+	return fmt.Sprintf("its last Jobs (%d) were deleted by another client, or by Kubernetes (ttlSecondsAfterFinished), before the operator knew how they ended: the next one is made at %s",
+		e.jobs, e.next.UTC().Format(time.RFC3339))
+}
+
+func (e *vanishedError) Unwrap() error { return read.ErrRefused }
+
+// tooSoon refuses to make a claim's Job again and again without a pause. The first Job that vanishes is made anew
+// at once.
+func (w *Writer) tooSoon(claim types.UID) error {
+	jobs, last := w.Obstructed.MadeBefore(client.ObjectKeyFromObject(w.Reader.Object), claim)
+	if jobs < 2 {
+		return nil
+	}
+	if next := last.Add(claims.Pause(jobs - 1)); next.After(w.Now) {
+		return &vanishedError{jobs: jobs, next: next}
+	}
+	return nil
+}
+
+// CreateJob creates a Job for the claim. The caller knows that the Job isn't there.
+func (w *Writer) CreateJob(ctx context.Context, claim types.UID, job client.Object) error {
+	if err := w.tooSoon(claim); err != nil {
+		return err
+	}
 	err := w.Create(ctx, job)
+	if err == nil {
+		w.Obstructed.Made(client.ObjectKeyFromObject(w.Reader.Object), claim, w.Now)
+	}
 	if err == nil && w.Reader.Object.GetUID() != "" {
 		w.Made.Note(w.Reader.Object, kindJob+job.GetName(), w.Reader.Object, 0)
 	}

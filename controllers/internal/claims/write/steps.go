@@ -70,12 +70,9 @@ func (s *Steps) take(ctx context.Context, step action.Action) error {
 	if s.Before != nil {
 		s.Before(step)
 	}
-	err := s.tooSoon(step)
+	err := s.Take(Because(ctx, step.String()), step)
 	if err == nil {
-		err = s.Take(Because(ctx, step.String()), step)
-	}
-	if err == nil {
-		s.noteJob(step)
+		s.noteEnd(step)
 	}
 	if s.After != nil {
 		s.After(step, err)
@@ -83,57 +80,12 @@ func (s *Steps) take(ctx context.Context, step action.Action) error {
 	return err
 }
 
-// vanishedError says that the Jobs of a claim go before the operator knows how they ended.
-type vanishedError struct {
-	jobs int32
-	next time.Time
-}
-
-func (e *vanishedError) Error() string {
-	return fmt.Sprintf("its last Jobs (%d) were deleted by another client, or by Kubernetes (ttlSecondsAfterFinished), before the operator knew how they ended: the next one is made at %s",
-		e.jobs, e.next.UTC().Format(time.RFC3339))
-}
-
-func (e *vanishedError) Unwrap() error { return read.ErrRefused }
-
-// tooSoon refuses to make a claim's Job again and again without a pause. The first Job that vanishes is made anew
-// at once.
-func (s *Steps) tooSoon(step action.Action) error {
-	if s.Obstructed == nil || !makesJob(step) {
-		return nil
-	}
-	jobs, last := s.Obstructed.MadeBefore(s.Owner, action.KindOf(step).Claim)
-	if jobs < 2 {
-		return nil
-	}
-	if next := last.Add(claims.Pause(jobs - 1)); next.After(s.Now) {
-		return &vanishedError{jobs: jobs, next: next}
-	}
-	return nil
-}
-
-// noteJob counts the Jobs of each claim in a row.
-func (s *Steps) noteJob(step action.Action) {
-	if s.Obstructed == nil {
-		return
-	}
-	claim := action.KindOf(step).Claim
+// noteEnd notes that the operator knows how the Job of a claim has ended, or has ended it.
+func (s *Steps) noteEnd(step action.Action) {
 	switch step.(type) {
 	case action.DeleteJob, action.ClearRetry, action.ClearMoveRetry, action.RecordMoved, action.ReleaseClaim:
-		s.Obstructed.Ended(s.Owner, claim)
-	default:
-		if makesJob(step) {
-			s.Obstructed.Made(s.Owner, claim, s.Now)
-		}
+		s.Obstructed.Ended(s.Owner, action.KindOf(step).Claim)
 	}
-}
-
-func makesJob(step action.Action) bool {
-	switch step.(type) {
-	case action.CreateDrain, action.CreateMove:
-		return true
-	}
-	return false
 }
 
 // obstructedFor is how long no step about a claim is tried again after one was refused.

@@ -61,6 +61,8 @@ type Writer struct {
 	Rules  Rules
 	// Made remembers the Jobs that this process has created.
 	Made *remembered.Matches
+	// Obstructed counts the Jobs of each claim; nil counts none.
+	Obstructed *remembered.Obstructions
 	// Now is the time of everything that is written.
 	Now  time.Time
 	Done Done

@@ -64,7 +64,7 @@ type run struct {
 // Apply takes the steps of the plan in their order.
 func (a *Applier) Apply(ctx context.Context, s *observe.State, p *stsdrain.Plan, refused string) (Done, error) {
 	r := &run{Applier: a, state: s, plan: p, refused: refused}
-	r.writer = &write.Writer{Client: client.WithFieldValidation(a.Client, metav1.FieldValidationStrict), Reader: s.Reader, Rules: r, Made: a.Made, Now: s.Now}
+	r.writer = &write.Writer{Client: client.WithFieldValidation(a.Client, metav1.FieldValidationStrict), Reader: s.Reader, Rules: r, Made: a.Made, Obstructed: a.Reader.Obstructed, Now: s.Now}
 	r.writer.ForgetJobs(p.Actions)
 	steps := write.Steps{
 		Owner: client.ObjectKeyFromObject(s.Drain), Take: r.take, Obstructed: a.Reader.Obstructed, Now: s.Now,
