@@ -8,17 +8,28 @@ set -euo pipefail
 
 version=$1
 cd "$(dirname "$0")/.."
-[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || { echo "release: VERSION=$version is not like v1.2.3 or v1.2.3-rc.1" >&2; exit 2; }
+[[ $version =~ ^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$ ]] || { echo "release: VERSION=$version is not like v1.2.3 or v1.2.3-rc.1" >&2; exit 2; }
 [ -z "$(git status --porcelain)" ] || { echo "release: the tree has changes: commit them, or remove them" >&2; exit 2; }
 
 name=memcached-operator
 image=${REGISTRY:-example.com}/$name:$version
 commit=$(git rev-parse HEAD)
+out=bin/release/$version
+if [ -e "$out/commit" ] && [ "$(cat "$out/commit")" != "$commit" ]; then
+  echo "release: $out is of commit $(cat "$out/commit"): choose another VERSION, or remove that folder" >&2
+  exit 2
+fi
+if tagged=$(git rev-parse --quiet --verify "$version^{commit}") && [ "$tagged" != "$commit" ]; then
+  echo "release: the tag $version is of commit $tagged, and HEAD is $commit" >&2
+  exit 2
+fi
 SOURCE_DATE_EPOCH=$(git show --no-patch --format=%ct HEAD)
 date=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
-export SOURCE_DATE_EPOCH CGO_ENABLED=0 GOFLAGS=-trimpath
+# What would make other bytes on another machine.
+umask 022
+unset GOAMD64 GOARM64 GOEXPERIMENT
+export SOURCE_DATE_EPOCH CGO_ENABLED=0 GOFLAGS=-trimpath GOWORK=off LC_ALL=C
 
-out=bin/release/$version
 work=$(mktemp --directory)
 trap 'rm -rf "$work"' EXIT
 new=$work/release
@@ -49,7 +60,7 @@ bin/image chart-layout --chart="$new/$name-${version#v}.tgz" --output="$new/$nam
 
 echo "OLM bundle"
 bin/bundle --version="$version" --created="$date" "$new/install.yaml" "$work/bundle"
-tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$work" -cf "$new/$name-bundle-$version.tar" bundle
+tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw -C "$work" -cf "$new/$name-bundle-$version.tar" bundle
 
 echo "bill of materials"
 for arch in amd64 arm64; do
@@ -69,7 +80,7 @@ before=$(git describe --tags --abbrev=0 --match='v*' "HEAD^" 2>/dev/null || true
   echo
   echo "Changes${before:+ since $before}:"
   echo
-  git log --no-merges --format='- %s (%h)' ${before:+"$before.."}HEAD
+  git log --no-merges --format='- %s (%H)' ${before:+"$before.."}HEAD
 } >"$new/NOTES.md"
 
 subjects=$(cd "$new" && sha256sum -- *.tar *.tgz *.yaml | awk '{printf "%s{\"name\": \"%s\", \"digest\": {\"sha256\": \"%s\"}}", (NR > 1 ? ",\n    " : ""), $2, $1}')
@@ -94,17 +105,16 @@ cat >"$new/provenance.intoto.json" <<EOF
 EOF
 (cd "$new" && sha256sum -- * >"$work/checksums.txt" && mv "$work/checksums.txt" .)
 
-if [ -e "$out/checksums.txt" ] && [ "$(cat "$out/commit" 2>/dev/null)" = "$commit" ]; then
+if [ -e "$out/commit" ]; then
   diff "$out/checksums.txt" "$new/checksums.txt" || { echo "release: a second run made other bytes than $out has" >&2; exit 1; }
   echo "the same bytes as before: $out"
-  exit
+else
+  rm -rf "$out" # a run that was interrupted
+  mkdir -p "$out"
+  cp -r "$new/." "$out/"
+  echo "$commit" >"$out/commit"
+  cat "$out/checksums.txt"
 fi
-rm -rf "$out"
-mkdir -p "$out"
-cp -r "$new/." "$out/"
-echo "$commit" >"$out/commit"
-if [ -n "${COSIGN_KEY:-}" ]; then
+if [ -n "${COSIGN_KEY:-}" ] && [ ! -e "$out/checksums.txt.sigstore.json" ]; then
   cosign sign-blob --yes --key="$COSIGN_KEY" --bundle="$out/checksums.txt.sigstore.json" "$out/checksums.txt"
 fi
-echo
-(cd "$out" && ls -l && cat checksums.txt)

@@ -351,6 +351,23 @@ func TestNamesFollowTheConvention(t *testing.T) {
 	}
 }
 
+// A Service's name has 63 characters at most. Otherwise the API server would refuse it, or the Job of helm uninstall.
+func TestANameThatIsTooLongIsRefusedAtOnce(t *testing.T) {
+	r := others(t)
+	r.name = "production-of-the-shop"
+	if _, err := r.render(chartDir, ""); err == nil || !strings.Contains(err.Error(), "fullnameOverride") {
+		t.Errorf("a long name: %v", err)
+	}
+	r.values["fullnameOverride"] = strings.Repeat("n", 36)
+	for _, hook := range []string{"", "pre-delete"} {
+		for key := range rendered(t, r, hook) {
+			if name := key[strings.LastIndex(key, "/")+1:]; len(name) > 63 {
+				t.Errorf("%s has a name of %d characters", key, len(name))
+			}
+		}
+	}
+}
+
 func TestADisruptionBudgetNeedsTwoManagers(t *testing.T) {
 	if _, err := others(t, "podDisruptionBudget.enabled=true").render(chartDir, ""); err == nil || !strings.Contains(err.Error(), "replicas: 2") {
 		t.Errorf("one manager: %v", err)

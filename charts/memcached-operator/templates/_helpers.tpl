@@ -13,16 +13,20 @@ namespace: {{ .Release.Namespace }}
 {{ if .Values.namespaced }}.{{ .Release.Namespace }}{{ end }}
 {{- end }}
 
-{{/* What the names of all objects begin with: the release's name, if it says what it is of. */}}
+{{/* What the names of all objects begin with: the release's name, if it says what it is of. A Service's name has 63
+characters at most, of which 27 follow. */}}
 {{- define "memcached-operator.fullname" -}}
 {{- $name := .Values.nameOverride | default .Chart.Name }}
+{{- $full := printf "%s-%s" .Release.Name $name }}
 {{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride }}
+{{- $full = .Values.fullnameOverride }}
 {{- else if contains $name .Release.Name }}
-{{- .Release.Name }}
-{{- else }}
-{{- printf "%s-%s" .Release.Name $name }}
+{{- $full = .Release.Name }}
 {{- end }}
+{{- if gt (len $full) 36 }}
+{{- fail (printf "the objects' names would begin with %s, of %d characters: set fullnameOverride to at most 36" $full (len $full)) }}
+{{- end }}
+{{- $full }}
 {{- end }}
 
 {{/* The labels that select the manager's pods. */}}
