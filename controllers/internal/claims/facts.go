@@ -209,7 +209,7 @@ func (f *Facts) pendingAsideOf(c *Claim) *Claim {
 // claim whose volume it takes over.
 func (f *Facts) IsObstructed(c *Claim) bool {
 	if why, is := f.Obstructed[c.UID]; is || len(f.Obstructed) == 0 || !c.Aside {
-		return is && !(why.Vanished && f.JobOf(c.UID) != nil)
+		return is && (!why.Vanished || f.JobOf(c.UID) == nil)
 	}
 	return slices.ContainsFunc(f.Claims, func(first Claim) bool {
 		_, is := f.Obstructed[first.UID]
@@ -230,7 +230,7 @@ func (f *Facts) RefusedNow(c *Claim) (why Obstruction, is bool) {
 func (f *Facts) NoJobNow(c *Claim) (why Obstruction, is bool) {
 	why, is = f.Obstructed[c.UID]
 	asked := c.Request == Retry || c.MoveRequest == Retry
-	return why, is && why.Until.After(f.Now) && !(why.Vanished && asked)
+	return why, is && why.Until.After(f.Now) && (!why.Vanished || !asked)
 }
 
 // Slots is how many more drains may begin, if that many may run at once.
