@@ -52,6 +52,15 @@ func (w *world) queueIsWell(what string, claims ...string) {
 	w.Helper()
 	w.wantClaims(what, claims...)
 	w.eventually("all is well", func() error { return w.stsDrainIs("True", "Ready") })
+	// The status may be older than the StatefulSet.
+	w.eventually("the claims are protected", func() error {
+		for _, name := range claims {
+			if c := w.queueClaim(name); c == nil || c.DeletionTimestamp == nil && !slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
+				return fmt.Errorf("claim %s is %s", name, asJSON(c))
+			}
+		}
+		return nil
+	})
 }
 
 func withWhenScaledDelete(set *appsv1.StatefulSet, _ *cachev1alpha1.StatefulSetDrain) {
@@ -201,7 +210,8 @@ func TestThePolicyRetainKeepsWhatWhenScaledDeletes(t *testing.T) {
 		return w.stsDrainIs("True", "Ready")
 	})
 	w.scaleQueue(3)
-	w.queueIsWell("the member is back", "data-queue-0", "data-queue-1", "data-queue-2", kept.Name)
+	w.wantClaims("the member is back", "data-queue-0", "data-queue-1", "data-queue-2", kept.Name)
+	w.eventually("all is well", func() error { return w.stsDrainIs("True", "Ready") })
 }
 
 func TestANamespaceThatIsDeletedInMidDrainGoes(t *testing.T) {
