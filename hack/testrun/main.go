@@ -38,7 +38,7 @@ func main() {
 	}
 	logs := flag.String("logs", "bin/logs", "Folder of the targets' logs.")
 	atOnce := flag.Int("at-once", 1, "How many targets run at once.")
-	within := flag.Duration("within", 0, "Begin no target, and end the one that runs, after this time; what passed until then has passed. 0: no limit.")
+	within := flag.Duration("within", 0, "Begin no target, and end the one that runs, after this time; what passed or failed until then has passed or failed. 0: no limit.")
 	from := flag.String("from", "", "Begin with the target that this text chooses, and go on from there: a commit's hash gives each commit another one.")
 	flag.Parse()
 	// Without this, the process would run on when make is killed.
@@ -171,7 +171,11 @@ func (r *run) one(ctx context.Context, target string) result {
 	r.guard.watch(cmd.Process.Pid)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	res.outcome = await(ctx, cmd.Process.Pid, done)
+	var failures []string
+	res.outcome = await(ctx, cmd.Process.Pid, done, func() { failures = log.failures() })
+	if res.outcome == unfinished && len(failures) > 0 {
+		res.outcome, res.failed = failed, failures
+	}
 	for _, left := range leftBy(cmd.Process.Pid) {
 		if res.outcome == passed {
 			res.outcome = failed
@@ -179,7 +183,9 @@ func (r *run) one(ctx context.Context, target string) result {
 		}
 		left.kill()
 	}
-	res.failed = log.failures()
+	if res.failed == nil {
+		res.failed = log.failures()
+	}
 	res.took = time.Since(began)
 	return res
 }
@@ -194,12 +200,13 @@ func leftBy(session int) []process {
 	}
 }
 
-// await waits for the end of a target, of the time, or of this process.
-func await(ctx context.Context, session int, done <-chan error) outcome {
+// await waits for the end of a target, of the time, or of this process. It calls late before it ends a target.
+func await(ctx context.Context, session int, done <-chan error, late func()) outcome {
 	select {
 	case err := <-done:
 		return ended(err)
 	case <-ctx.Done():
+		late()
 	}
 	for _, p := range ofSession(session) {
 		p.kill()

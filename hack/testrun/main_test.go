@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
@@ -146,6 +147,21 @@ func TestARunWhoseTimeIsOverEndsWithWhatPassed(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
+	}
+}
+
+func TestATestThatFailedBeforeTheTimeIsOverIsAFailure(t *testing.T) {
+	dir := folder(t, "hang:\n\t@echo '--- FAIL: TestThis (0.1s)'; exec sleep 86400\n")
+	for within := time.Second; ; within *= 2 {
+		cmd, out := testrun(t, dir, "-within="+within.String(), "hang")
+		err := cmd.Run()
+		if !strings.Contains(out.String(), "hang: --- FAIL: TestThis") {
+			continue // the machine was too busy to come to it
+		}
+		if err == nil || !strings.Contains(out.String(), "FAILED hang: logs/hang.log") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
 	}
 }
 
