@@ -112,8 +112,8 @@ func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
 				}
 				return true
 			})
-			if seen < 2 || b.Items != 0 || len(b.asks) != 0 || b.unsure != 1 {
-				t.Errorf("%d keys were seen, %d copies, memcached is asked for %d; %d unsure", seen, b.Items, len(b.asks), b.unsure)
+			if seen < 2 || b.Items != 0 || len(b.asks) != 0 || b.unread != 1 {
+				t.Errorf("%d keys were seen, %d copies, memcached is asked for %d; %d unread", seen, b.Items, len(b.asks), b.unread)
 			}
 		})
 	}
@@ -165,8 +165,8 @@ func TestWhatIsFlushedWhileItIsReadIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	if n := <-sent; read == 0 || n != 0 || s.batch.unsure != 1 {
-		t.Errorf("%d items were read, %d bytes are sent, %d times unsure", read, n, s.batch.unsure)
+	if n := <-sent; read == 0 || n != 0 || s.batch.unread != 1 {
+		t.Errorf("%d items were read, %d bytes are sent, %d times unread", read, n, s.batch.unread)
 	}
 }
 
