@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// What a person adds to a pod must leave the operator's own part of it alone.
+// Additions of a person to a pod leave the operator's own part of it alone.
 func TestWhatTheOperatorOwnsInAPodIsRefusedByName(t *testing.T) {
 	server := theAPIServer(t)
 	sidecar := func(change func(*corev1.Container)) cachev1alpha1.PodTemplate {

@@ -96,8 +96,8 @@ func TestAFileThatFailsWhileItIsRead(t *testing.T) {
 	}
 }
 
-// Where it had headers, it now has values. None of its items is accepted, and the pass reports that it may
-// have overlooked something.
+// The page now has values in place of headers. None of its items is accepted, and the pass reports that it may
+// have overlooked some.
 func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
 	for what, change := range map[string]func(page []byte){
 		"another slab class": func(p []byte) { p[atClass]++ },

@@ -189,7 +189,7 @@ func TestWhatNobodyWantsIsForgotten(t *testing.T) {
 		a := m.times("a")
 		pass(10 * interval)
 		if n := m.times("a"); n != a {
-			t.Errorf("asked %d times although nobody wants to know", n-a)
+			t.Errorf("asked %d times although no reconcile wants to know", n-a)
 		}
 		s.Want(key("c"))
 		b := m.times("b")
@@ -246,7 +246,7 @@ func TestNoSamplerKnowsNothing(t *testing.T) {
 	}
 }
 
-// An answer that somebody waits for is asked for, and told, sooner: but not for long.
+// An answer that a reconcile waits for is asked for, and told, sooner: but not for long.
 func TestWhatIsWaitedForIsToldSooner(t *testing.T) {
 	const soon, lasts = time.Second, 15 * time.Second
 	play(t, func(o *samplerOptions[string, int]) {

@@ -214,7 +214,7 @@ func leadsLast(t *testing.T, seed uint64, actions []action.Action) {
 	}
 }
 
-// What is allowed for a unit is allowed for each of its claims, whatever their states.
+// A step that is allowed for a unit is allowed for each of its claims, in any state.
 func TestWhatAUnitMayEachOfItsClaimsMay(t *testing.T) {
 	t.Parallel()
 	allowed := map[string]int{}
