@@ -10,7 +10,7 @@ import (
 )
 
 // Additions of a person to a pod leave the operator's own part of it alone.
-func TestWhatTheOperatorOwnsInAPodIsRefusedByName(t *testing.T) {
+func TestTheOperatorsOwnPartsOfAPodAreRefusedByName(t *testing.T) {
 	server := theAPIServer(t)
 	sidecar := func(change func(*corev1.Container)) cachev1alpha1.PodTemplate {
 		c := corev1.Container{Name: "shipper", Image: "shipper"}

@@ -31,7 +31,7 @@ const (
 
 // memcached is stopped, and the test makes a change that memcached could make to an item while the item is
 // copied. The copy is not accepted, unless the item was only read.
-func TestWhatChangesAnItemWhileItIsRead(t *testing.T) {
+func TestACopyOfAnItemThatChangesMeanwhileIsNotAccepted(t *testing.T) {
 	const slot = 4 << 10 // more than the item and its header
 	f := newFrozen(t, "key1")
 	for what, test := range map[string]struct {
@@ -136,7 +136,7 @@ func TestASlotThatIsGivenToAnotherKeyWhileItIsRead(t *testing.T) {
 }
 
 // Its owner would bring it back to life. The pass reports that it may have overlooked something.
-func TestWhatIsFlushedWhileItIsReadIsNotSent(t *testing.T) {
+func TestAnItemThatIsFlushedWhileItIsReadIsNotSent(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	raw := m.Raw()
 	for i := range 10 {

@@ -89,7 +89,7 @@ func (b *behind) arrived() {
 
 // A client that gets the list late stores keys where they no longer belong, after a pass has found nothing
 // more. These items are moved, too, and replace those that were moved before.
-func TestWhatIsStoredByAnEarlierListIsMovedToo(t *testing.T) {
+func TestItemsStoredByAnEarlierListAreMovedToo(t *testing.T) {
 	tier.Second(t, "TestAMovePutsEveryItemWhereItsClientLooks")
 	bothWays(t, func(t *testing.T, streamed bool) {
 		b := newBehind(t, streamed)

@@ -96,7 +96,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestTargetsThatDoNotAnswerHoldNobodyElseUp(t *testing.T) {
+func TestTargetsThatDoNotAnswerHoldNoOtherUp(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *sampler[string, int], m *members) {
 		var dead []string
 		for i := range 50 {
@@ -180,7 +180,7 @@ func TestNewsOfAllTogetherComeAtOnceWhenTheLastHasAnswered(t *testing.T) {
 	})
 }
 
-func TestWhatNobodyWantsIsForgotten(t *testing.T) {
+func TestATargetThatIsNoLongerWantedIsForgotten(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *sampler[string, int], m *members) {
 		m.silent["b"] = true
 		s.Want(key("c"), "a", "b")
@@ -247,7 +247,7 @@ func TestNoSamplerKnowsNothing(t *testing.T) {
 }
 
 // An answer that a reconcile waits for is asked for, and told, sooner: but not for long.
-func TestWhatIsWaitedForIsToldSooner(t *testing.T) {
+func TestAnAnswerThatIsWaitedForIsToldSooner(t *testing.T) {
 	const soon, lasts = time.Second, 15 * time.Second
 	play(t, func(o *samplerOptions[string, int]) {
 		o.Soon, o.SoonInterval, o.SoonFor = func(v int) bool { return v < 10 }, soon, lasts

@@ -215,7 +215,7 @@ func leadsLast(t *testing.T, seed uint64, actions []action.Action) {
 }
 
 // A step that is allowed for a unit is allowed for each of its claims, in any state.
-func TestWhatAUnitMayEachOfItsClaimsMay(t *testing.T) {
+func TestAStepOfAUnitIsAllowedForEachOfItsClaims(t *testing.T) {
 	t.Parallel()
 	allowed := map[string]int{}
 	for seed := range uint64(20 * seeds) {

@@ -222,7 +222,7 @@ func TestStatusHasTheServersThatTheClientsAreGiven(t *testing.T) {
 
 // The ServiceMonitor that exists has its name in status, so that it is found when it is not asked for
 // any more.
-func TestAMissingServiceMonitorKindIsToldAndNeedsNobody(t *testing.T) {
+func TestAMissingServiceMonitorKindIsToldAndNeedsNoPerson(t *testing.T) {
 	for _, test := range []struct {
 		monitoring        Monitoring
 		before            string
