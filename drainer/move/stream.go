@@ -43,7 +43,7 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 	l.expected.Add(s.Expected)
 	last, incomplete := some, 0
 	for pass := 0; ; pass++ {
-		if more, err := l.another(ctx, pass, last); err != nil || !more {
+		if more, err := l.anotherPass(ctx, pass, last); err != nil || !more {
 			return err == nil, err
 		}
 		rejected, err := l.streamedPass(ctx, s, yield)
