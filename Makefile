@@ -227,7 +227,7 @@ verify-ours: ## Check that no file has the licence header or the copyright line 
 	  { echo "verify-ours: these lines are of others: use their module, or write your own"; exit 1; }
 
 .PHONY: test-packages
-test-packages: # Debian's, of all tests at once: apt lets nobody in beside it
+test-packages: # Debian's, of all tests at once: apt runs alone
 	hack/packages.sh memcached redis-server strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
 	  python3-pylibmc default-jdk-headless libspymemcached-java ruby ruby-dalli
 
@@ -305,7 +305,7 @@ test-versions: ## Run the reader's, the writer's and the router's tests on Debia
 	  case $$suite in bullseye) more=;; *) more="./drainer/internal/oracle/ ./drainer/memcache/";; esac; \
 	  MEMCACHED=$(BIN)/memcached-$$suite/memcached $(GO_TEST) ./drainer/warmfile/ ./drainer/volume/ $$more; \
 	  [ $$suite = bullseye ] || MEMCACHED_NEW=$(BIN)/memcached-$$suite/memcached $(GO_TEST) \
-	    -run 'NobodyElseHears|NeverARequest|MayBeNoreply|AsItWasWritten|EachForm' ./drainer/router/; \
+	    -run 'NoOtherClientHears|NeverARequest|MayBeNoreply|EachForm' ./drainer/router/; \
 	done
 
 .PHONY: test-integration

@@ -78,7 +78,7 @@ func TestOnlyAClaimThatBelongsToNothingIsCalledAnOrphan(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsAnOrphanIsSaidOnceAnHour(t *testing.T) {
+func TestAnOrphanIsSaidOnceAnHour(t *testing.T) {
 	o, recorder, clock := orphanage(false, keptClaim("data-queue-0"))
 	hourly := 0
 	for range 3 * int(time.Hour/orphanInterval) {

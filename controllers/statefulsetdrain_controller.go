@@ -36,7 +36,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/apply"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
-	"example.com/memcached-operator/controllers/internal/stsdrain/status"
 )
 
 // StatefulSetDrainReconciler has the volumes of any StatefulSet's departed members drained.
@@ -168,7 +167,7 @@ func (r *StatefulSetDrainReconciler) unobserved(ctx context.Context, d *cachev1a
 	since := r.refused.Note(key, why.Error(), now)
 	if now.Sub(since) >= claims.StuckAfter || read.Denied(why) {
 		before := d.DeepCopy()
-		status.Unobserved(d, why, now)
+		stsdrain.Unobserved(d, why, now)
 		why = errors.Join(why, r.patchStatus(ctx, before, d))
 	}
 	if passes(why) {
@@ -183,7 +182,7 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 		return nil
 	}
 	key := client.ObjectKeyFromObject(s.Drain)
-	input := &status.Input{
+	input := &stsdrain.StatusInput{
 		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), OtherOperator: r.installed().other(s.Drain),
 		Rows: claims.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
 	}
@@ -196,7 +195,7 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 		}
 	}
 	before := s.Drain.DeepCopy()
-	s.Drain.Status = status.Compute(input)
+	s.Drain.Status = stsdrain.ComputeStatus(input)
 	s.AtMost(input.Again())
 	if equality.Semantic.DeepEqual(before.Status, s.Drain.Status) {
 		return nil
@@ -219,8 +218,8 @@ func (r *StatefulSetDrainReconciler) patchStatus(ctx context.Context, before, d 
 
 // announce records events for changes for the worse, after the status with them was written.
 func (r *StatefulSetDrainReconciler) announce(before, after *cachev1alpha1.StatefulSetDrain) {
-	for _, f := range claims.NewlyFailed(before.Status.Drains, after.Status.Drains, status.RowOf) {
-		row := status.RowOf(&f)
+	for _, f := range claims.NewlyFailed(before.Status.Drains, after.Status.Drains, stsdrain.RowOf) {
+		row := stsdrain.RowOf(&f)
 		related := &corev1.PersistentVolumeClaim{}
 		related.Namespace, related.Name = after.Namespace, row.Claim
 		r.Events.Eventf(after, related, corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain", "%s",
@@ -235,10 +234,10 @@ func (r *StatefulSetDrainReconciler) announce(before, after *cachev1alpha1.State
 }
 
 // counts are what drainers have counted, for the status.
-func counts(s *observe.State) map[types.UID]status.Count {
-	all := map[types.UID]status.Count{}
+func counts(s *observe.State) map[types.UID]stsdrain.Count {
+	all := map[types.UID]stsdrain.Count{}
 	for claim, p := range s.Progress {
-		all[claim] = status.Count(p)
+		all[claim] = stsdrain.Count(p)
 	}
 	return all
 }

@@ -34,7 +34,7 @@ func TestTheShortestWaitCounts(t *testing.T) {
 	}
 }
 
-func TestWhatFailsIsTriedAgainSlowerAndSlowerUpToAMinute(t *testing.T) {
+func TestAFailureIsTriedAgainSlowerAndSlowerUpToAMinute(t *testing.T) {
 	b := newBackoff()
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "cache"}}
 	want := 500 * time.Millisecond

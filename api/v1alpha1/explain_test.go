@@ -45,9 +45,12 @@ func TestEachOptionalFieldOfTheSpecTellsItsDefault(t *testing.T) {
 		if !ok || field.Tag == nil || len(field.Names) == 0 || !strings.Contains(comments(field.Doc), "+optional") {
 			return true
 		}
+		if _, object := field.Type.(*ast.Ident); object && strings.Contains(field.Tag.Value, "omitzero") {
+			return true // an object of ours, whose fields have their own
+		}
 		fields++
 		doc := field.Doc.Text()
-		if !strings.Contains(doc, "Defaults") && !strings.Contains(doc, "default)") && !strings.Contains(doc, "own default") && !strings.Contains(doc, "If unset") {
+		if !strings.Contains(doc, "Defaults") && !strings.Contains(doc, "default)") && !strings.Contains(doc, "If unset") {
 			t.Errorf("field %s: its comment must tell its default (\"Defaults to …\", \"(the default)\", \"If unset, …\"): %q", field.Names[0].Name, doc)
 		}
 		return true

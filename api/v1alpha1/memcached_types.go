@@ -105,24 +105,22 @@ type MemcachedSpec struct {
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
 
-	// binding is a Secret with all that an application needs to find the members and log in, as a
-	// Provisioned Service of servicebinding.io. It needs a Role of yours (docs/security.md). If unset, none is created.
+	// binding is a Secret with which an application finds the members and logs in, as a Provisioned Service of
+	// servicebinding.io. It needs a Role of yours (docs/security.md). If unset, none is created.
 	// +optional
 	Binding *BindingSpec `json:"binding,omitempty"`
 
-	// resources of the memcached container and of the init container. Defaults to requests of 50m CPU,
-	// and of 1.1 times memory plus 32Mi, each if neither a request nor a limit is set; without limits.
-	// With a memory limit below that, members can be killed.
+	// resources of the memcached and the init container. Defaults to requests of 50m CPU and 1.1 times memory plus
+	// 32Mi, each if neither a request nor a limit is set; without limits. With a memory limit below that, members
+	// can be killed.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
-	// podTemplate has further settings of the members' pods, each with its own default. A change
-	// replaces the members.
+	// podTemplate has further settings of the members' pods. A change replaces the members.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 
-	// service has further settings of the Services of the members, of the list and of discovery,
-	// each with its own default.
+	// service has further settings of the Services of the members, of the list and of discovery.
 	// +optional
 	Service ServiceSpec `json:"service,omitzero"`
 
@@ -131,40 +129,37 @@ type MemcachedSpec struct {
 	// +optional
 	Storage *StorageSpec `json:"storage,omitempty"`
 
-	// routing says which client the applications use, so that each item is moved to where they look for
-	// it. Each of its fields has its own default.
+	// routing says which client the applications use, so that each item is moved to where they look for it.
 	// +optional
 	// +kubebuilder:default={}
 	Routing RoutingSpec `json:"routing,omitzero"`
 
 	// discovery lets clients of ElastiCache or Memorystore follow each scaling, by ElastiCache's discovery protocol
-	// at the Service NAME-discovery and containerPort. A change replaces the members. If unset, members don't answer
-	// the protocol.
+	// at the Service NAME-discovery and containerPort. A change replaces the members. If unset, there is none.
 	// +optional
 	Discovery *DiscoverySpec `json:"discovery,omitempty"`
 
 	// router puts stateless routers in front of the members: one address, the Service NAME-router at containerPort,
-	// for any library. Applications need neither a list nor the routing. Routers use the tls and auth of the
-	// members. If unset, no routers are created.
+	// for any library. Routers use the tls and auth of the members. If unset, there are none.
 	// +optional
 	Router *RouterSpec `json:"router,omitempty"`
 
-	// drain says what happens to a leaving member's items. Each of its fields has its own default.
+	// drain says what happens to a leaving member's items.
 	// +optional
 	// +kubebuilder:default={}
 	Drain DrainSpec `json:"drain,omitzero"`
 
-	// podDisruptionBudget bounds how many members may be evicted at once. Defaults to one, for
-	// clusters of more than one member.
+	// podDisruptionBudget bounds how many members may be evicted at once. Defaults to one, if there are several
+	// members.
 	// +optional
 	PodDisruptionBudget PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitzero"`
 
-	// networkPolicy closes the members to all pods but those that it names and the cluster's own
-	// drainers and routers. If unset, no NetworkPolicy is created.
+	// networkPolicy closes the members to all pods but those that it names and the cluster's own. If unset, there
+	// is none.
 	// +optional
 	NetworkPolicy *NetworkPolicySpec `json:"networkPolicy,omitempty"`
 
-	// exporter runs a Prometheus exporter beside memcached in each member. If unset, none is run.
+	// exporter runs a Prometheus exporter in each member. If unset, there is none.
 	// +optional
 	Exporter *ExporterSpec `json:"exporter,omitempty"`
 }
@@ -184,17 +179,16 @@ const (
 
 // TLSSpec has the certificate of the members, and says whether clients need one.
 type TLSSpec struct {
-	// secretName of a Secret of type kubernetes.io/tls: tls.crt, the members' certificate with its
-	// chain; tls.key; and ca.crt, the authorities that signed it, and the clients' certificates.
-	// tls.crt is for the hosts in status.servers (with storage, *.NAME.NAMESPACE.svc covers them) and,
-	// if there are such, for NAME-member-N.NAMESPACE.svc (routing.addresses Stable),
-	// NAME-discovery.NAMESPACE.svc, NAME-router.NAMESPACE.svc and
-	// *.NAME-list.NAMESPACE.svc.cluster.local. Members use a changed Secret without a restart.
+	// secretName of a Secret of type kubernetes.io/tls: tls.crt, the members' certificate with its chain; tls.key;
+	// and ca.crt, the authorities of it and of the clients' certificates. tls.crt is for the hosts in
+	// status.servers (with storage, *.NAME.NAMESPACE.svc covers them) and, if there are such, for
+	// NAME-member-N.NAMESPACE.svc (routing.addresses Stable), NAME-discovery.NAMESPACE.svc,
+	// NAME-router.NAMESPACE.svc and *.NAME-list.NAMESPACE.svc.cluster.local.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
-	// clientAuth is None (the default), or Required: clients must show a certificate that an authority
-	// in ca.crt signed. Drainers show tls.crt, which must then be valid for clients, too.
+	// clientAuth is None (the default), or Required: clients must show a certificate that ca.crt signed. Drainers
+	// show tls.crt, which must then be valid for clients, too.
 	// +optional
 	// +kubebuilder:default=None
 	ClientAuth TLSClientAuth `json:"clientAuth,omitempty"`
@@ -202,9 +196,8 @@ type TLSSpec struct {
 
 // AuthSpec says which logins the members accept.
 type AuthSpec struct {
-	// secretName of a Secret whose key auth-file has 1 to 8 lines user:password, without blanks,
-	// each with a line end. Drainers and supervisors use the first. Members use a changed Secret
-	// without a restart; connections that are logged in stay.
+	// secretName of a Secret whose key auth-file has 1 to 8 lines user:password, without blanks, each with a line
+	// end. The operator's own programs use the first.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
@@ -230,9 +223,8 @@ type RouterSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
 	Replicas *int32 `json:"replicas,omitempty"`
-	// exclusive says that applications call only the routers, never a member. Then items are moved
-	// under leases, and a scaling loses no increment, no add and no delete; a client that calls a
-	// member may read an empty value for a moment. Defaults to false.
+	// exclusive says that applications call only the routers, never a member. Then a scaling loses no increment, no
+	// add and no delete; a client that calls a member may read an empty value for a moment. Defaults to false.
 	// +optional
 	Exclusive bool `json:"exclusive,omitempty"`
 	// failedReads is the answer to a read of a key whose member can't be reached: Miss (the default),
@@ -249,7 +241,7 @@ type RouterSpec struct {
 	// volumes, volumeMounts, containers and initContainers. A field that is {} or [] counts as set.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
-	// service has further settings of the Service NAME-router, each with its own default.
+	// service has further settings of the Service NAME-router.
 	// +optional
 	Service ServiceSpec `json:"service,omitzero"`
 }
@@ -269,9 +261,8 @@ const (
 
 // BindingSpec is a Secret for the applications.
 type BindingSpec struct {
-	// secretName of the Secret that the operator keeps up to date, of type servicebinding.io/memcached:
-	// type, provider, host, port, and the lists of the ConfigMap NAME-servers; with auth, username and
-	// password of the first login; with tls, ca.crt. A Secret of another owner is not changed.
+	// secretName of the Secret that the operator keeps up to date, of type servicebinding.io/memcached
+	// (docs/security.md has its keys). A Secret of another owner is not changed.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	SecretName string `json:"secretName"`
@@ -295,8 +286,7 @@ const (
 
 // PodDisruptionBudgetSpec bounds voluntary disruptions.
 type PodDisruptionBudgetSpec struct {
-	// enabled creates a PodDisruptionBudget. Defaults to true. Set it to false if the pods have a
-	// budget of yours: pods with two can't be evicted.
+	// enabled creates a PodDisruptionBudget. Defaults to true. Pods with two budgets can't be evicted.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// maxUnavailable is how many members, or which share, may be unavailable. Defaults to 1.
@@ -337,16 +327,14 @@ type ExporterSpec struct {
 	// resources of the exporter. Defaults to requests of 10m CPU and 32Mi.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// serviceMonitor creates a ServiceMonitor for the Prometheus operator. If Kubernetes doesn't
-	// know that kind, the condition Monitored says so. If unset, none is created.
+	// serviceMonitor creates a ServiceMonitor for the Prometheus operator. If unset, none is created.
 	// +optional
 	ServiceMonitor *ServiceMonitorSpec `json:"serviceMonitor,omitempty"`
 }
 
 // ServiceMonitorSpec has the settings of the ServiceMonitor.
 type ServiceMonitorSpec struct {
-	// labels by which your Prometheus selects ServiceMonitors. The operator's own keys win. Defaults
-	// to these alone.
+	// labels by which your Prometheus selects ServiceMonitors. The operator's own keys win. Defaults to none.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 	// interval of the scrapes. Defaults to Prometheus' own.
@@ -369,8 +357,8 @@ type PodTemplate struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="podTemplate.labels: a key has at most 317 characters, a value 63"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('cache.example.com/') && !k.startsWith('batch.kubernetes.io/') && k != 'job-name' && k != 'controller-uid')",message="podTemplate.labels must not have keys of cache.example.com, nor of batch.kubernetes.io, job-name and controller-uid, which are Kubernetes' own"
 	Labels map[string]string `json:"labels,omitempty"`
-	// annotations of the pods, and of what creates them; at most 64. Defaults to none; members and
-	// drainers have cluster-autoscaler.kubernetes.io/safe-to-evict: "true", unless it is set here.
+	// annotations of the pods, and of what creates them; at most 64. Defaults, for members and drainers, to
+	// cluster-autoscaler.kubernetes.io/safe-to-evict: "true".
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 4096)",message="podTemplate.annotations: a key has at most 317 characters, a value 4096"
@@ -390,19 +378,17 @@ type PodTemplate struct {
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 	// spread over the nodes. Soft (the default) prefers nodes with fewer of the pods; Hard lets a pod wait for such
 	// a node; Off leaves it to the scheduler. Routers are spread over the zones, too; drainers are not spread.
-	// Ignored with topologySpreadConstraints.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
-	// topologySpreadConstraints of the pods, in place of spread; drainers have none. One without a
-	// labelSelector counts the pods of this kind and cluster. Defaults to those of spread.
+	// topologySpreadConstraints of the pods, in place of spread; drainers have none. One without a labelSelector
+	// counts the pods of this kind and cluster. Defaults to those of spread.
 	// +optional
 	// +listType=map
 	// +listMapKey=topologyKey
 	// +listMapKey=whenUnsatisfiable
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
-	// priorityClassName of the pods. The class must exist. Defaults to the cluster's default class,
-	// if it has one.
+	// priorityClassName of the pods. Defaults to the cluster's default class.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
@@ -426,21 +412,18 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
-	// terminationGracePeriodSeconds is how long a pod may take to end. A member saves its cache in
-	// this time; docs/hazards.md says what is lost if it is killed before. Defaults to 30; for
-	// members with storage, to 30 and one more for each 16Mi of memory.
+	// terminationGracePeriodSeconds is how long a pod may take to end. A member saves its cache in this time.
+	// Defaults to 30; for members with storage, to 30 and one more for each 16Mi of memory.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
-	// securityContext of the pods. A drainer must run as the members' user, to read their files.
-	// Defaults, field by field, to user, group and fsGroup 11211 (none of them if the platform
-	// assigns users, as OpenShift does: see docs/security.md), not root (unless runAsUser is 0), and
-	// the runtime's default seccomp profile.
+	// securityContext of the pods. A drainer must run as the members' user. Defaults, field by field, to user,
+	// group and fsGroup 11211 (none if the platform assigns users, as OpenShift does), not root (unless runAsUser
+	// is 0), and the runtime's default seccomp profile.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
-	// env are variables of the main container: memcached's with its supervisor, the router's, or the
-	// drainer's. Defaults to none.
+	// env are variables of the main container: memcached, the router, or the drainer. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -462,8 +445,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(m, m.mountPath.startsWith('/') && !m.mountPath.endsWith('/') && !m.mountPath.endsWith('/.') && !m.mountPath.endsWith('/..') && !m.mountPath.contains('//') && !m.mountPath.contains('/./') && !m.mountPath.contains('/../'))",message="podTemplate.volumeMounts: mountPath must be an absolute path without empty parts, . and .."
 	// +kubebuilder:validation:XValidation:rule="self.all(m, ['/data', '/supervisor', '/memory', '/tls', '/auth', '/list', '/table', '/scratch', '/run/begin', '/drainer', '/dev/termination-log'].all(d, m.mountPath != d && !m.mountPath.startsWith(d + '/')) && !(m.mountPath in ['/run', '/dev']))",message="podTemplate.volumeMounts: mountPath must not be one of the operator's own, nor below: /data, /supervisor, /memory, /tls, /auth, /list, /table, /scratch, /run/begin, /drainer, /dev/termination-log; nor /run or /dev"
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
-	// containers are sidecars. A drain or a move is over when its drainer has ended: Kubernetes
-	// stops the sidecars with the Job. Defaults to none.
+	// containers are sidecars. A drainer's end with it. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -472,8 +454,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.containers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))) && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))))",message="podTemplate.containers must not mount the operator's own volumes, nor have them as devices: data, supervisor, memory, tls, auth, list, table, scratch, begin"
 	Containers []corev1.Container `json:"containers,omitempty"`
-	// initContainers run after the operator's own and before the main container; with restartPolicy
-	// Always they are sidecars. Defaults to none.
+	// initContainers run after the operator's own; with restartPolicy Always they are sidecars. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -501,10 +482,9 @@ const (
 
 // ServiceSpec is what a person may set on the Services that clients use.
 type ServiceSpec struct {
-	// type of the Services that have an address of their own (NAME-router, NAME-discovery,
-	// NAME-member-N of routing.addresses Stable): ClusterIP (the default), NodePort or LoadBalancer.
-	// NAME and NAME-list stay headless. Clients on the list always use addresses within the cluster of
-	// Kubernetes.
+	// type of the Services that have an address of their own (NAME-router, NAME-discovery, NAME-member-N of
+	// routing.addresses Stable): ClusterIP (the default), NodePort or LoadBalancer. NAME and NAME-list stay
+	// headless.
 	// +optional
 	Type ServiceType `json:"type,omitempty"`
 	// labels of the Services, at most 64. The operator's own keys win. Defaults to none.
@@ -538,9 +518,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
 type StorageSpec struct {
-	// size of each member's volume. It may grow, if the storage class lets volumes grow. Defaults to
-	// twice memory, plus an eighth of it, plus 64Mi: room to replay the items of a member that starts
-	// cold. The default grows with memory, when a member with the new one is ready.
+	// size of each member's volume. It may grow, if the storage class lets volumes grow. Defaults to twice memory,
+	// plus an eighth of it, plus 64Mi: room for a replay. The default grows with memory, when a member with the new
+	// one is ready.
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
 	// storageClassName of the volumes. Defaults to the cluster's default class.
@@ -548,10 +528,9 @@ type StorageSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
-	// mode is where the items are while a member runs. Saved (the default): in memory, and on the volume from the
-	// end of a member to its next start. A pod that is lost without a save loses its items. Mapped: in a file on the
-	// volume, which memcached writes to all the time. The items outlive any end of the pod, as long as the node
-	// lives.
+	// mode is where the items are while a member runs. Saved (the default): in memory, and on the volume from its
+	// end to its next start. A pod that is lost without a save loses its items. Mapped: in a file on the volume,
+	// which memcached writes to all the time. The items outlive any end of the pod, as long as the node lives.
 	// +optional
 	// +kubebuilder:default=Saved
 	Mode StorageMode `json:"mode,omitempty"`
@@ -567,47 +546,44 @@ type Client string
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.keyPrefix) || self.client.startsWith('libmemcached') || self.client.startsWith('pymemcache')",message="routing.keyPrefix is for libmemcached and pymemcache, which hash a key without its prefix: leave it out for other clients"
 type RoutingSpec struct {
-	// client is the applications' memcached client and its distribution; docs/clients.md has a line
-	// of code for each. Defaults to libmemcached-ketama-weighted (pylibmc's ketama_weighted, php's
-	// OPT_LIBKETAMA_COMPATIBLE).
+	// client is the applications' memcached client and its distribution: see docs/clients.md. Defaults to
+	// libmemcached-ketama-weighted.
 	// +optional
 	// +kubebuilder:default=libmemcached-ketama-weighted
 	Client Client `json:"client,omitempty"`
 
-	// keyPrefix is what the client writes before each key without hashing it: libmemcached's and
-	// php's PREFIX_KEY, pymemcache's key_prefix. A key without it is hashed whole. Defaults to none.
+	// keyPrefix is what the client writes before each key without hashing it: libmemcached's and php's PREFIX_KEY,
+	// pymemcache's key_prefix. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
 	// +kubebuilder:validation:Pattern=`^[!-~]+$`
 	KeyPrefix string `json:"keyPrefix,omitempty"`
 
-	// serverName is a member's name in the clients' configuration, with {ordinal} in place of its
-	// number: cache-{ordinal}.cache, a name in the cluster's domain, an alias. Add the port if the
-	// clients use another one than containerPort. Defaults to the names in status.servers.
+	// serverName is a member's name in the clients' configuration, with {ordinal} in place of its number:
+	// cache-{ordinal}.cache, a name in the cluster's domain, an alias. Add a port other than containerPort.
+	// Defaults to the names in status.servers.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*\{ordinal\}[A-Za-z0-9._-]*(:[0-9]+)?$`
 	ServerName string `json:"serverName,omitempty"`
 
 	// addresses says what the list of servers names. Pod (the default): the members' pods, whose addresses change
-	// when they restart. Stable: a Service for each member, NAME-member-N, for clients that look names up only once,
-	// or hash addresses (docs/clients.md). A change moves the items of clients that hash names or addresses.
+	// when they restart. Stable: a Service for each member, NAME-member-N, for clients that look names up only
+	// once, or hash addresses.
 	// +optional
 	// +kubebuilder:default=Pod
 	Addresses AddressMode `json:"addresses,omitempty"`
 
-	// moves, Live (the default) or Off, moves items to where clients look for them, after the list of
-	// servers has grown or the routing has changed. With Off these keys are misses, and their old
-	// values may come back when members leave; Live moves them later.
+	// moves, Live (the default) or Off, moves items to where clients look for them, after the list of servers or
+	// the routing has changed. With Off these keys are misses, and old values may come back.
 	// +optional
 	// +kubebuilder:default=Live
 	Moves MoveMode `json:"moves,omitempty"`
 
-	// patience is how long a leaving member serves clients that still call it, after the list of
-	// servers no longer names it. It leaves as soon as none does, and at once with 0s, or if moves
-	// is Off. For the same time, items that late clients store on other members are moved to their
-	// owners. Defaults to 90s: most clients ask for the list again after a minute.
+	// patience is how long a leaving member serves clients that still call it. It leaves as soon as none does, and
+	// at once with 0s, or if moves is Off. For the same time, items that late clients store on other members are
+	// moved to their owners. Defaults to 90s: most clients ask for the list again after a minute.
 	// +optional
 	// +kubebuilder:default="90s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h, such as 1m30s; the longest unit is h"
@@ -696,9 +672,8 @@ const (
 
 // DrainSpec says what happens to the items of a leaving member.
 type DrainSpec struct {
-	// policy for the volume of a leaving member, decided when the member is told to leave. Drain
-	// (the default) adds its items to the survivors, and only then deletes its claim. Retain keeps
-	// the claim. Delete gives the items up.
+	// policy for the volume of a leaving member, decided when it is told to leave. Drain (the default) adds its
+	// items to the survivors, and only then deletes its claim. Retain keeps the claim. Delete gives the items up.
 	// +optional
 	// +kubebuilder:default=Drain
 	Policy DrainPolicy `json:"policy,omitempty"`
@@ -713,15 +688,15 @@ type DrainSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Parallelism int32 `json:"parallelism,omitempty"`
-	// backoffLimit is how often a failed drainer is started again before the drain counts as failed.
-	// An evicted drainer doesn't count. Defaults to 6.
+	// backoffLimit is how often a failed drainer is started again at once. An evicted drainer doesn't count.
+	// Defaults to 6.
 	// +optional
 	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// activeDeadline is how long one drainer may run, without the time that its pod waits for a node, a
-	// volume or an image. After that another one goes on. Defaults to 1h.
+	// activeDeadline is how long one drainer may run, without the time that its pod waits. After that another one
+	// goes on. Defaults to 1h.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="drain.activeDeadline must be from 30s to 8760h, such as 1h30m; the longest unit is h"
@@ -729,28 +704,24 @@ type DrainSpec struct {
 	// resources of the drainer. Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// podTemplate has further settings of the Jobs of drains and moves, and of their pods. A change affects Jobs that have
-	// not started. Defaults as router.podTemplate does.
+	// podTemplate has further settings of the Jobs of drains and moves, and of their pods. Defaults as
+	// router.podTemplate does.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
-	// rateLimit slows a drain down, so that the survivors can serve their clients meanwhile.
-	// Defaults to none.
+	// rateLimit slows a drain down. Defaults to none.
 	// +optional
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
-	// onUnrecoverable is for a departed member's volume that no retry can read: a corrupt file, or one whose node
-	// went down before the member had saved. Keep (the default) keeps the volume for a person. Release gives its
-	// items up and deletes the claim.
+	// onUnrecoverable is for a departed member's volume that no retry can read. Keep (the default) keeps it for a
+	// person. Release gives its items up and deletes the claim.
 	// +optional
 	// +kubebuilder:default=Keep
 	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
-	// onShortage is for leaving members that have more items than the survivors have room for. Proceed (the default)
-	// evicts the least recently used; Wait keeps the members until there is room. If the operator can't ask the
-	// members, it proceeds.
+	// onShortage is for leaving members that have more items than the survivors have room for. Proceed (the
+	// default) evicts the least recently used; Wait keeps the members until there is room.
 	// +optional
 	// +kubebuilder:default=Proceed
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`
-	// skipExpiringWithin leaves out items that expire within this time; they count as expired.
-	// Defaults to 0s.
+	// skipExpiringWithin leaves out items that expire within this time. Defaults to 0s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="drain.skipExpiringWithin must be from 0s to 720h, such as 1m30s; the longest unit is h"
 	SkipExpiringWithin *metav1.Duration `json:"skipExpiringWithin,omitempty"`
@@ -759,12 +730,11 @@ type DrainSpec struct {
 // RateLimit is the limit of one drain, over all members that it adds to. If both fields are set,
 // both limits apply.
 type RateLimit struct {
-	// itemsPerSecond is how many items are added in a second. Defaults to no limit.
+	// itemsPerSecond is the limit of items. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ItemsPerSecond *int64 `json:"itemsPerSecond,omitempty"`
-	// bytesPerSecond is how many bytes of keys and values are added in a second. Defaults to no
-	// limit.
+	// bytesPerSecond is the limit of keys and values, in bytes. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).sub(int(quantity(string(self)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="drain.rateLimit.bytesPerSecond must be a whole number of bytes, 1Ki at least"
 	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
@@ -787,7 +757,7 @@ const (
 
 // MemcachedStatus is the observed state of a cluster.
 type MemcachedStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is that of the spec.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// phase is a word for the state of the cluster; conditions say more.
@@ -822,13 +792,13 @@ type MemcachedStatus struct {
 	// draining is the number of volumes that are to be drained.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`
-	// moving is the number of members that may have items which clients look for elsewhere, such as those that leave.
+	// moving is the number of members that may have items which clients look for elsewhere.
 	// +optional
 	Moving int32 `json:"moving,omitempty"`
-	// progress of the drains, or else of the moves, as one line, for the printer column.
+	// progress of the drains, or else of the moves.
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// drains has each claim that is to be drained, highest ordinal first. Beyond 32, those that wait are left out first.
+	// drains has each claim that is to be drained, highest ordinal first.
 	// +optional
 	// +listType=map
 	// +listMapKey=claim
@@ -839,15 +809,14 @@ type MemcachedStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []DrainReceipt `json:"lastDrains,omitempty"`
-	// advice is what a person may want to change, or what has passed, such as a cold start.
+	// advice is what a person may want to change, or what has passed.
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
 	// +kubebuilder:validation:MaxItems=8
 	Advice []Advice `json:"advice,omitempty"`
-	// conditions: Ready answers whether all is as the spec wants it; then Available, Progressing and
-	// Degraded. Draining, Moving, Monitored, Bindable, CertificateValid and RoutersReady are there
-	// while they have something to say.
+	// conditions are Ready (all is as the spec wants it), Available, Progressing and Degraded; Draining, Moving,
+	// Monitored, Bindable, CertificateValid and RoutersReady while they have something to say.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -872,7 +841,7 @@ type RouterStatus struct {
 	// ready is the number of routers that are ready.
 	// +optional
 	Ready int32 `json:"ready"`
-	// behind are router pods that have not acknowledged the state of a scaling for five seconds, or can't be asked.
+	// behind are router pods that have not acknowledged a scaling's state for five seconds.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -908,7 +877,7 @@ type DrainStatus struct {
 	Ordinal int32 `json:"ordinal"`
 	// phase of the drain.
 	Phase DrainPhase `json:"phase"`
-	// since is when the drain entered this phase, for this reason.
+	// since is when the drain entered this phase.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// itemsDone is the items that have an outcome.
@@ -926,12 +895,11 @@ type DrainStatus struct {
 	// bytesTotal is the file's size, in bytes.
 	// +optional
 	BytesTotal int64 `json:"bytesTotal,omitempty"`
-	// timeLeft is an estimate of the time until the last item is added, in whole seconds.
+	// timeLeft is an estimate, in whole seconds.
 	// +optional
 	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
-	// reason why the drain waits, is held or failed; docs/runbook.md has a section on each. While
-	// the drainer's pod does not run, it is the scheduler's or the kubelet's own word:
-	// Unschedulable, ImagePullBackOff.
+	// reason why the drain waits, is held or failed: one of docs/runbook.md, or the scheduler's or the kubelet's
+	// own.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message explains the reason, and says what a person can do.

@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// What a person adds to a pod must leave the operator's own part of it alone.
-func TestWhatTheOperatorOwnsInAPodIsRefusedByName(t *testing.T) {
+// Additions of a person to a pod leave the operator's own part of it alone.
+func TestTheOperatorsOwnPartsOfAPodAreRefusedByName(t *testing.T) {
 	server := theAPIServer(t)
 	sidecar := func(change func(*corev1.Container)) cachev1alpha1.PodTemplate {
 		c := corev1.Container{Name: "shipper", Image: "shipper"}

@@ -71,7 +71,13 @@ func sections(t *testing.T) map[string]string {
 func isAlert(title string) bool { return strings.HasPrefix(title, "Memcached") }
 
 // vacuous matches a line that sends the reader where the page's first paragraph has sent them already.
-var vacuous = regexp.MustCompile(`\*\*Look at:\*\* (nothing|([\w']+ )*message)\.\n`)
+var vacuous = regexp.MustCompile(`\*\*Look at:\*\* (nothing|([\w']+ )*message)\.\s`)
+
+// asksNothing has the reasons that pass by themselves, or are good.
+var asksNothing = map[string]bool{
+	ReasonReady: true, ReasonAsWanted: true, ReasonHealthy: true,
+	ReasonDraining: true, ReasonMoving: true, ReasonMoveWaits: true, ReasonReceiptInvalid: true,
+}
 
 func TestEachReasonHasItsSectionInTheRunbookAndNoOtherIsThere(t *testing.T) {
 	reasons := constants(t, "conditions.go", "Reason")
@@ -86,13 +92,13 @@ func TestEachReasonHasItsSectionInTheRunbookAndNoOtherIsThere(t *testing.T) {
 			continue
 		}
 		delete(all, reason)
-		if !strings.Contains(body, "\n- **Do:** ") {
-			t.Errorf("docs/runbook.md, section %s: there is no line - **Do:**", reason)
+		if strings.Contains(body, "**Do:** ") == asksNothing[reason] {
+			t.Errorf("docs/runbook.md, section %s: is there a **Do:**? It asks for nothing: %t", reason, asksNothing[reason])
 		}
 		if vacuous.MatchString(body) {
 			t.Errorf("docs/runbook.md, section %s: a line **Look at:** names nothing but the message", reason)
 		}
-		if strings.HasPrefix(strings.TrimSpace(body), "- ") {
+		if strings.HasPrefix(strings.TrimSpace(body), "**") {
 			t.Errorf("docs/runbook.md, section %s does not begin with what it means", reason)
 		}
 	}

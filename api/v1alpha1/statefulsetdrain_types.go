@@ -18,29 +18,25 @@ type StatefulSetDrainSpec struct {
 	// template of the pod that drains the volumes of one member. Its first container is the drainer,
 	// which may be killed at any time and run again. Success is exit code 0.
 	Template DrainTemplate `json:"template"`
-	// policy for the volumes of a member that departs: Drain (the default), Retain or Delete. It is
-	// decided when the member departs; a later change affects no volume of a departed member.
+	// policy for the volumes of a member, decided when it departs: Drain (the default), Retain or Delete.
 	// +optional
 	// +kubebuilder:default=Drain
 	Policy DrainPolicy `json:"policy,omitempty"`
-	// receipt is a CEL expression that has to be true of what the drainer has written to its
-	// termination message, JSON of at most 4096 bytes, which it calls receipt. Otherwise the drain
-	// has failed, and no volume is released. Example: receipt.found == receipt.moved + receipt.skipped.
-	// If unset, exit code 0 is enough.
+	// receipt is a CEL expression that has to be true of the drainer's termination message, JSON of at most 4096
+	// bytes. Otherwise the drain has failed, and no volume is released. If unset, exit code 0 is enough.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('(^|[^A-Za-z0-9_.])receipt([^A-Za-z0-9_]|$)')",message="receipt must be a CEL expression about the drainer's termination message, which it calls receipt, such as: receipt.found == receipt.moved + receipt.skipped"
 	Receipt string `json:"receipt,omitempty"`
-	// parallelism is how many members are drained at the same time, highest ordinals first. Defaults
-	// to 1.
+	// parallelism is how many members are drained at once, highest ordinals first. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Parallelism int32 `json:"parallelism,omitempty"`
-	// backoffLimit is how often a failed pod of a drain is replaced at once. After that the drain is
-	// tried again by itself, slower and slower. Defaults to 6.
+	// backoffLimit is how often a failed pod of a drain is replaced at once. After that the drain is tried again,
+	// slower and slower. Defaults to 6.
 	// +optional
 	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=0
@@ -56,15 +52,12 @@ type StatefulSetDrainSpec struct {
 
 // DrainTemplate is the pod template of a drain.
 type DrainTemplate struct {
-	// metadata of the drainers' pods and of their Jobs: labels and annotations. Defaults to the
-	// operator's own.
+	// metadata of the drainers' pods and of their Jobs.
 	// +optional
 	Metadata DrainTemplateMetadata `json:"metadata,omitzero"`
-	// spec is that of a pod, as in a Job. The operator checks it with the API server before the first
-	// drain. It adds the departed member's volumes, by the names of the StatefulSet's
-	// volumeClaimTemplates; the environment variables STATEFULSET_NAME, POD_NAME, ORDINAL,
-	// ORDINAL_START, REPLICAS, SERVICE_NAME and NAMESPACE to each container that doesn't set them
-	// itself; and restartPolicy Never, if there is none.
+	// spec is that of a pod, as in a Job. The operator checks it with the API server before the first drain. It
+	// adds the departed member's volumes, environment variables (docs/statefulsets.md), and restartPolicy Never, if
+	// there is none.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
@@ -90,7 +83,7 @@ type DrainTemplateMetadata struct {
 
 // StatefulSetDrainStatus is what was observed of a StatefulSet and its departed members.
 type StatefulSetDrainStatus struct {
-	// observedGeneration is the generation that the status describes.
+	// observedGeneration is that of the spec.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// replicas is how many members the StatefulSet wants.
@@ -105,18 +98,18 @@ type StatefulSetDrainStatus struct {
 	// progress of the drains that run, in percent of what their drainers count.
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// drains has an entry for each leaving or departed member, highest ordinals first; 32 at most.
+	// drains has each leaving or departed member, highest ordinals first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Drains []MemberDrain `json:"drains,omitempty"`
-	// lastDrains are the results of the last drains, newest first; 5 at most.
+	// lastDrains are the last drains that ended, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []MemberDrained `json:"lastDrains,omitempty"`
-	// leftOver are claims of ordinals that were not wanted when they were first seen; 32 at most.
-	// None is drained, unless a person annotates it with cache.example.com/drain=retry.
+	// leftOver are claims of ordinals that were not wanted when they were first seen. They are not drained, unless
+	// a person says so: cache.example.com/drain=retry.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -139,7 +132,7 @@ type MemberDrain struct {
 	Claims []string `json:"claims,omitempty"`
 	// phase of the drain.
 	Phase DrainPhase `json:"phase"`
-	// since is when the drain entered this phase, for this reason.
+	// since is when the drain entered this phase.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// done is what the drainer has counted so far.
@@ -148,15 +141,14 @@ type MemberDrain struct {
 	// total is what the drainer will have counted at its end.
 	// +optional
 	Total int64 `json:"total,omitempty"`
-	// reason why the drain waits, is held or failed; docs/runbook.md has a section on each. While
-	// the drainer's pod does not run, it is the scheduler's or the kubelet's own word:
-	// Unschedulable, ImagePullBackOff.
+	// reason why the drain waits, is held or failed: one of docs/runbook.md, or the scheduler's or the kubelet's
+	// own.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message explains the reason, and says what a person can do.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// leavingSince is when the operator saw that the member is no longer wanted.
+	// leavingSince is when the member was no longer wanted.
 	// +optional
 	LeavingSince *metav1.Time `json:"leavingSince,omitempty"`
 	// startedAt is when the Job was created.

@@ -270,7 +270,7 @@ func TestSpecThatCanWorkIsAccepted(t *testing.T) {
 	}
 }
 
-func TestWhatCannotChangeLaterIsRefusedWithASentence(t *testing.T) {
+func TestAChangeOfAFixedFieldIsRefusedWithASentence(t *testing.T) {
 	server := theAPIServer(t)
 	const (
 		plain   = `{}`

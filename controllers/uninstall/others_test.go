@@ -19,7 +19,7 @@ import (
 	"example.com/memcached-operator/controllers"
 )
 
-// What another installation of the operator manages is neither deleted nor released.
+// Objects that another installation of the operator manages are neither deleted nor released.
 func TestUninstallLeavesAloneWhatAnotherInstallationManages(t *testing.T) {
 	const lease = "memcached-operator"
 	managed := func(name, by string) []client.Object {
@@ -49,7 +49,7 @@ func TestUninstallLeavesAloneWhatAnotherInstallationManages(t *testing.T) {
 			manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Name: "manager"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{}}}
 			manager.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Args: test.args}}
 			objects := []client.Object{manager}
-			installations := map[string]string{"nobodys": "", "ours": "operators/" + lease, "tenants": "tenant/" + lease, "leased": "leases/" + lease}
+			installations := map[string]string{"unowned": "", "ours": "operators/" + lease, "tenants": "tenant/" + lease, "leased": "leases/" + lease}
 			for name, by := range installations {
 				objects = append(objects, managed(name, by)...)
 			}

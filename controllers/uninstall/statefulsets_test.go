@@ -117,7 +117,7 @@ func TestTheReceiptOfAStatefulSetDrainCountsForAllClaimsOfItsMember(t *testing.T
 	}
 }
 
-// What another installation manages keeps its claims, and what its claims are named like does not.
+// An object of another installation keeps its claims; a claim that merely has such a name is released.
 func TestTheOwnerOfAClaimDecidesWhetherUninstallReleasesIt(t *testing.T) {
 	const lease = "lease"
 	by := func(o client.Object, installation string) client.Object {

@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/move"
 )
 
-func TestWhatADeadlineMakesOfAReceipt(t *testing.T) {
+func TestAReceiptSaysThatTheDeadlineEndedIt(t *testing.T) {
 	const deadline = time.Minute
 	fails := func(reason string, code int) contract.Receipt {
 		return contract.Receipt{Version: 1, Source: "uid", Reason: reason, ExitCode: code}

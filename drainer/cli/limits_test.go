@@ -84,7 +84,7 @@ func TestSkipExpiringWithin(t *testing.T) {
 	}
 }
 
-// A drain takes at least the time that its limit asks for. What it may send by then is sent, not held back.
+// A drain takes at least the time that its limit asks for. Items that it may send by then are not held back.
 func TestADrainKeepsToItsRateLimit(t *testing.T) {
 	t.Parallel()
 	all := map[string]drainertest.Object{}

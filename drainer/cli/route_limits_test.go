@@ -186,7 +186,7 @@ func TestRequestsThatAMemberDoesNotTakeAreBounded(t *testing.T) {
 
 // The first request of each client is for a member that does not answer; many for another member follow it.
 // Neither these requests nor the other member's answers take more than the bound.
-func TestWhatComesAfterARequestThatWaitsTakesBoundedMemory(t *testing.T) {
+func TestRequestsAfterOneThatWaitsTakeBoundedMemory(t *testing.T) {
 	tier.Second(t, "TestUnreadAnswersTakeBoundedMemory")
 	value := strings.Repeat("v", 2000)
 	for name, requests := range map[string]func(key string) string{

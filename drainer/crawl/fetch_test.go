@@ -64,7 +64,7 @@ func list(entries []Entry) iter.Seq2[*Entry, error] {
 }
 
 // Items of all sizes and kinds come as memcached has them, in the list's order, even if connections break.
-func TestWhateverIsListedIsRead(t *testing.T) {
+func TestEachListedItemIsRead(t *testing.T) {
 	drainertest.ForSeeds(t, 6, func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		m := memcachedtest.Start(t, "-m", "128")
@@ -112,7 +112,7 @@ func TestWhateverIsListedIsRead(t *testing.T) {
 }
 
 // The items were listed before.
-func TestWhatBecameOfAnItem(t *testing.T) {
+func TestEachListedItemHasItsOutcome(t *testing.T) {
 	m := memcachedtest.Start(t)
 	raw, now := m.Raw(), time.Now().Unix()
 	for _, c := range [][2]string{{"set there 0 1000 1", "v"}, {"set stale 0 1000 1", "v"}} {

@@ -40,7 +40,7 @@ func TestEveryCopyIsWhole(t *testing.T) {
 
 // The test notices a reader that doesn't read the header again.
 func TestWithoutTheSecondHeader(t *testing.T) {
-	tier.Second(t, "TestWhatChangesAnItemWhileItIsRead")
+	tier.Second(t, "TestACopyOfAnItemThatChangesMeanwhileIsNotAccepted")
 	for seed := uint64(1); seed < 20; seed++ {
 		if problems := newTrial(t, seed).run(false); len(problems) > 0 {
 			t.Logf("seed %d: %d copies are wrong, as they should be: %s", seed, len(problems), problems[0])

@@ -31,7 +31,7 @@ const (
 
 // memcached is stopped, and the test makes a change that memcached could make to an item while the item is
 // copied. The copy is not accepted, unless the item was only read.
-func TestWhatChangesAnItemWhileItIsRead(t *testing.T) {
+func TestACopyOfAnItemThatChangesMeanwhileIsNotAccepted(t *testing.T) {
 	const slot = 4 << 10 // more than the item and its header
 	f := newFrozen(t, "key1")
 	for what, test := range map[string]struct {
@@ -96,8 +96,8 @@ func TestAFileThatFailsWhileItIsRead(t *testing.T) {
 	}
 }
 
-// Where it had headers, it now has values. None of its items is accepted, and the pass reports that it may
-// have overlooked something.
+// The page now has values in place of headers. None of its items is accepted, and the pass reports that it may
+// have overlooked some.
 func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
 	for what, change := range map[string]func(page []byte){
 		"another slab class": func(p []byte) { p[atClass]++ },
@@ -112,8 +112,8 @@ func TestAPageThatIsCutAnewWhileItIsRead(t *testing.T) {
 				}
 				return true
 			})
-			if seen < 2 || b.Items != 0 || len(b.asks) != 0 || b.unsure != 1 {
-				t.Errorf("%d keys were seen, %d copies, memcached is asked for %d; %d unsure", seen, b.Items, len(b.asks), b.unsure)
+			if seen < 2 || b.Items != 0 || len(b.asks) != 0 || b.unread != 1 {
+				t.Errorf("%d keys were seen, %d copies, memcached is asked for %d; %d unread", seen, b.Items, len(b.asks), b.unread)
 			}
 		})
 	}
@@ -136,7 +136,7 @@ func TestASlotThatIsGivenToAnotherKeyWhileItIsRead(t *testing.T) {
 }
 
 // Its owner would bring it back to life. The pass reports that it may have overlooked something.
-func TestWhatIsFlushedWhileItIsReadIsNotSent(t *testing.T) {
+func TestAnItemThatIsFlushedWhileItIsReadIsNotSent(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	raw := m.Raw()
 	for i := range 10 {
@@ -165,8 +165,8 @@ func TestWhatIsFlushedWhileItIsReadIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	if n := <-sent; read == 0 || n != 0 || s.batch.unsure != 1 {
-		t.Errorf("%d items were read, %d bytes are sent, %d times unsure", read, n, s.batch.unsure)
+	if n := <-sent; read == 0 || n != 0 || s.batch.unread != 1 {
+		t.Errorf("%d items were read, %d bytes are sent, %d times unread", read, n, s.batch.unread)
 	}
 }
 

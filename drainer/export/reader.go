@@ -76,8 +76,8 @@ type Batch struct {
 	// keys are the keys that memcached has to be asked for, one after the other.
 	keys []byte
 	asks []ask
-	// unsure counts what could not be read.
-	unsure int
+	// unread counts what could not be read.
+	unread int
 }
 
 // ask is a key, by its end in keys, and when its item expires if that is known.
@@ -111,7 +111,7 @@ func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Bat
 	defer item.Faults(&err)()
 	mem, class, ok := r.used(page)
 	if !ok {
-		b.unsure++
+		b.unread++
 	}
 	if class == 0 {
 		return nil
@@ -123,7 +123,7 @@ func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Bat
 	// If the page was cut anew meanwhile, the places of its headers may have had values.
 	if again, ok := r.live.Class(mem, head(mem), r.page); !ok || again != class {
 		b.rewind(before)
-		b.unsure++
+		b.unread++
 	}
 	return nil
 }
@@ -179,8 +179,8 @@ func (r *Reader) slot(slot []byte, class uint8, in Band, elsewhere func(key []by
 	switch how {
 	case warmfile.Nothing:
 		return
-	case warmfile.Unsure:
-		b.unsure++
+	case warmfile.Unreadable:
+		b.unread++
 		return
 	}
 	key := slot[p.Key:p.KeyEnd]

@@ -163,7 +163,7 @@ func (s *stream) items(ctx context.Context) error {
 		return err
 	}
 	s.reader.live = live
-	s.batch.unsure = 0
+	s.batch.unread = 0
 	before, err := s.moves()
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (s *stream) items(ctx context.Context) error {
 		}
 	}
 	after, err := s.moves()
-	s.end.Complete = err == nil && len(order) == 1 && before == after && before != moving && s.batch.unsure == 0
+	s.end.Complete = err == nil && len(order) == 1 && before == after && before != moving && s.batch.unread == 0
 	return err
 }
 
@@ -218,7 +218,7 @@ func (s *stream) ship() error {
 		}
 		if flushed {
 			s.batch.rewind(mark{records: FrameHead, keys: len(s.batch.keys), asks: len(s.batch.asks)})
-			s.batch.unsure++
+			s.batch.unread++
 		}
 	}
 	if err := s.send(); err != nil {
@@ -294,7 +294,7 @@ func (s *stream) askFor(asks []ask, keys []byte, from int) error {
 		if s.request, err = memcache.AppendFetch(s.request, keys[from:a.end]); err == nil {
 			readable, starts = append(readable, a), append(starts, from)
 		} else {
-			s.batch.unsure++ // the text protocol can't carry the key; the next pass may read the item
+			s.batch.unread++ // the text protocol can't carry the key; the next pass may read the item
 		}
 		from = a.end
 	}

@@ -190,7 +190,7 @@ func TestTheHottestItemsComeFirst(t *testing.T) {
 }
 
 // memcached has no items during the survey. It stores them in pages that it has had since its start.
-func TestWhatIsStoredAfterTheSurvey(t *testing.T) {
+func TestItemsStoredAfterTheSurveyAreStreamed(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	s, raw, want := m.open(memcache.Dialer{}), m.Raw(), 0
 	for i := range 100 {
@@ -312,7 +312,7 @@ func TestTheNewestStreamWins(t *testing.T) {
 }
 
 // A mover needs the certificate and the login that memcached's clients need.
-func TestWhoMayStream(t *testing.T) {
+func TestAStreamNeedsTheCertificateAndLoginOfAClient(t *testing.T) {
 	secured := memcachedtest.NewSecured(t)
 	c := secured.Connection()
 	m := startMember(t, c)
@@ -388,7 +388,7 @@ func TestAMoverGetsIn(t *testing.T) {
 }
 
 // Such a request is refused, and costs little.
-func TestWhatNoMoverAsks(t *testing.T) {
+func TestARequestThatNoMoverMakesIsRefused(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	for name, change := range map[string]func(r *Request){
 		"more servers than there can be": func(r *Request) {
@@ -415,7 +415,7 @@ func TestWhatNoMoverAsks(t *testing.T) {
 }
 
 // This holds for every client and everything that it sends.
-func TestWhatIsLoggedIsShort(t *testing.T) {
+func TestLogLinesAreShort(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	logged := make(chan string, 1)
 	m.server.Logf = func(format string, args ...any) { logged <- fmt.Sprintf(format, args...) }

@@ -25,12 +25,12 @@ import (
 // A replay is interrupted, and clients have deleted keys whose items had been restored. Neither the next
 // replay nor a drain brings them back. Items that had not been replayed yet do come back, and those that had
 // been and weren't deleted are still there.
-func TestWhatIsDeletedAfterItsReplayStaysDeleted(t *testing.T) {
+func TestAKeyThatIsDeletedAfterItsReplayStaysDeleted(t *testing.T) {
 	for _, mode := range []string{"Mapped", "Saved"} {
 		for _, how := range []string{"supervisor and memcached killed", "memcached killed", "stopped", "drained"} {
 			t.Run(mode+", "+how, func(t *testing.T) {
 				if mode+how != "Mappedsupervisor and memcached killed" && mode+how != "Savedstopped" {
-					tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
+					tier.Second(t, "TestAKeyThatIsDeletedAfterItsReplayStaysDeleted")
 				}
 				t.Parallel()
 				// A batch has at most 2048 of these: two batches have been answered before the item at which
@@ -108,7 +108,7 @@ func interruptible(t *testing.T, mode string, all map[string]drainertest.Object)
 // memcached is killed while items are being sent to it. It is unknown which of them it had stored and clients
 // had deleted, so none of them comes back: at most eight batches. All others do.
 func TestAKilledReplayLosesOnlyWhatWasUnderWay(t *testing.T) {
-	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
+	tier.Second(t, "TestAKeyThatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
 	const stored, underWay = 40_000, 8 * 2048
 	all := map[string]drainertest.Object{}

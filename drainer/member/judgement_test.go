@@ -8,7 +8,7 @@ import (
 )
 
 // Each case has the state in each second, and when memcached is killed.
-func TestWhatCountsAsHanging(t *testing.T) {
+func TestAMemcachedHangsIfItNeitherAnswersNorWorks(t *testing.T) {
 	works := func(v vitals, second int) vitals { v.cpu = time.Duration(second) * time.Second; return v }
 	for name, test := range map[string]struct {
 		seen func(second int) vitals

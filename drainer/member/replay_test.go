@@ -202,7 +202,7 @@ func editManifest(change func(m *volume.Manifest)) func(t *testing.T, dir string
 // start restores all items, with the newest value of a key that was written meanwhile. A drain of the volume
 // after the kill finds the same.
 func TestKilledWhileReplaying(t *testing.T) {
-	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
+	tier.Second(t, "TestAKeyThatIsDeletedAfterItsReplayStaysDeleted")
 	for _, n := range []int{1, 700, 5999} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			t.Parallel()
@@ -257,7 +257,7 @@ func TestKilledWhileReplaying(t *testing.T) {
 // SIGTERM saves at once. The next start is warm, and replays the rest afterwards. The member isn't ready
 // before that is done.
 func TestStoppedWhileReplaying(t *testing.T) {
-	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
+	tier.Second(t, "TestAKeyThatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
 	all := drainertest.Objects(22, 3000)
 	dir := drainertest.Leaving(t, "killed", all)
@@ -387,7 +387,7 @@ func TestReplayIsToldOf(t *testing.T) {
 
 // Items that clients flush do not come back.
 func TestFlushWhileReplaying(t *testing.T) {
-	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
+	tier.Second(t, "TestAKeyThatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
 	dir := drainertest.Leaving(t, "killed", drainertest.Objects(23, 3000))
 	s := drainertest.ServeWith(t, stallAt+"1", dir, memcachedtest.FreePort(t), "-m", "128")
@@ -489,7 +489,7 @@ func TestOldestMakesRoom(t *testing.T) {
 }
 
 // The member serves, and has the sound items. The file stays, and a drain fails on it.
-func TestWhatIsSoundBeforeADamageIsReplayed(t *testing.T) {
+func TestItemsBeforeADamageAreReplayed(t *testing.T) {
 	t.Parallel()
 	all := drainertest.Objects(27, 3000)
 	dir := drainertest.Leaving(t, "killed", all)

@@ -229,7 +229,7 @@ func TestOutdatedSaveIsNeverServed(t *testing.T) {
 
 // The replayed items are in the save, the rest stays a generation; a drain and the next pod find both.
 func TestSavedMemberStopsWhileReplaying(t *testing.T) {
-	tier.Second(t, "TestWhatIsDeletedAfterItsReplayStaysDeleted")
+	tier.Second(t, "TestAKeyThatIsDeletedAfterItsReplayStaysDeleted")
 	t.Parallel()
 	all := drainertest.Objects(73, 3000)
 	p := savedPod(t, all).nextPod()

@@ -20,7 +20,7 @@ import (
 )
 
 // A drain reports it as final, and a member starts. There are neither endless retries nor a crash loop.
-func TestWhatIsNoFileOfOursIsUnrecoverable(t *testing.T) {
+func TestAFileOfAnotherKindIsUnrecoverable(t *testing.T) {
 	t.Parallel()
 	sound := drainertest.Leaving(t, "saved", drainertest.Objects(39, 50))
 	packed := drainertest.Packed(t, sound)
@@ -36,7 +36,7 @@ func TestWhatIsNoFileOfOursIsUnrecoverable(t *testing.T) {
 			for mode, source := range map[string]string{"Mapped": sound, "Saved": packed} {
 				t.Run(name+" is "+what+", "+mode, func(t *testing.T) {
 					if (what == "a pipe") != (mode == "Saved") || (what == "a directory") != (mode == "Mapped") {
-						tier.Second(t, "TestWhatIsNoFileOfOursIsUnrecoverable")
+						tier.Second(t, "TestAFileOfAnotherKindIsUnrecoverable")
 					}
 					dir := t.TempDir()
 					if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
@@ -73,7 +73,7 @@ func TestWhatIsNoFileOfOursIsUnrecoverable(t *testing.T) {
 
 // The directory gives way to the save whose writer was killed. Otherwise no start would succeed.
 func TestADirectoryInPlaceOfASaveGivesWay(t *testing.T) {
-	tier.Second(t, "TestWhatIsNoFileOfOursIsUnrecoverable")
+	tier.Second(t, "TestAFileOfAnotherKindIsUnrecoverable")
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(drainertest.Packed(t, drainertest.Leaving(t, "saved", drainertest.Objects(39, 50))))); err != nil {

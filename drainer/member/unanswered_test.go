@@ -60,7 +60,7 @@ func (d *deaf) killMemcached() {
 
 // Clients may have stored values at a memcached that never answered its supervisor. If that memcached is
 // lost, no older values come back in their place. If nothing was stored, the older values are the newest.
-func TestWhoNeverAnsweredMayHaveServed(t *testing.T) {
+func TestAMemcachedThatNeverAnsweredMayHaveServed(t *testing.T) {
 	for _, mode := range []string{"Mapped", "Saved"} {
 		for _, end := range []string{"the container is killed", "memcached is killed"} {
 			for _, stored := range []bool{true, false} {
@@ -69,7 +69,7 @@ func TestWhoNeverAnsweredMayHaveServed(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s, %s, stored=%t", mode, end, stored), func(t *testing.T) {
 					if (mode == "Mapped") == stored || (end == "memcached is killed") == stored {
-						tier.Second(t, "TestWhoNeverAnsweredMayHaveServed")
+						tier.Second(t, "TestAMemcachedThatNeverAnsweredMayHaveServed")
 					}
 					if !stored {
 						tier.Second(t, "TestAStartThatNeverEndsIsBounded") // nothing is stored there, and all comes back

@@ -117,7 +117,7 @@ func script(t *testing.T, answers map[string]string) string {
 
 // A server that isn't a memcached with the meta protocol is refused at once, before it could read values as
 // commands.
-func TestWhatIsNoMemcachedIsRefusedAtOnce(t *testing.T) {
+func TestAServerThatIsNoMemcachedIsRefusedAtOnce(t *testing.T) {
 	tests := map[string]map[string]string{
 		"no meta protocol": {"version": "VERSION 1.5.6\r\n", "mn": "ERROR\r\n"},
 		"not memcached":    {"version": "-ERR unknown command\r\n"},

@@ -45,7 +45,7 @@ func (f *leavingMember) nothingLeft() bool {
 // Routers no longer ask a leaving member once its mover reports that nothing is left. So it doesn't report
 // that while another process has the lease of a key, however long that takes.
 func TestNothingIsLeftOnlyIfAPassFindsNothing(t *testing.T) {
-	tier.Second(t, "TestWhateverClientsDoAtTheMember")
+	tier.Second(t, "TestAMoveLosesNothingWhateverClientsDo")
 	bothWays(t, func(t *testing.T, streamed bool) {
 		f := newLeavingMember(t, 100, streamed)
 		f.member.Raw().Must("STORED", "set held 0 0 1", []byte("v"))
@@ -110,10 +110,10 @@ func storeBinary(t *testing.T, s *memcachedtest.Server, key, value string) {
 
 // Items that no client of a router can ask for stay. They don't prevent the move from ending, and the receipt
 // has them. Items with the size of a lease are moved like any other.
-func TestWhatCanNotBeAskedForDoesNotHoldAMoveUp(t *testing.T) {
+func TestItemsThatNoClientCanAskForDoNotHoldAMoveUp(t *testing.T) {
 	bothWays(t, func(t *testing.T, streamed bool) {
 		if !streamed {
-			tier.Second(t, "TestWhatCanNotBeAskedForDoesNotHoldAMoveUp/streamed")
+			tier.Second(t, "TestItemsThatNoClientCanAskForDoNotHoldAMoveUp/streamed")
 		}
 		f := newLeavingMember(t, 100, streamed)
 		for i := range 3 {

@@ -72,8 +72,8 @@ func (e *Engine) MoveFromLeaving(ctx context.Context, source routing.Server, scr
 
 func (l *runningMember) settled() bool { return l.leaving != nil && l.leaving.quiet }
 
-// another is runningMember.another for a leaving member.
-func (v *leaving) another(ctx context.Context, passes int, last found) (more bool, err error) {
+// anotherPass is runningMember.anotherPass for a leaving member.
+func (v *leaving) anotherPass(ctx context.Context, passes int, last found) (more bool, err error) {
 	took := time.Since(v.began)
 	defer func() { v.began = time.Now() }()
 	if last == nothing && !v.empty.Swap(true) {
@@ -177,7 +177,7 @@ func (c *calls) look(now counters) (quiet bool) {
 	return !now.at.Before(c.quietAt())
 }
 
-// quietAt returns when that is the case if no client calls any more.
+// quietAt returns when no client has called for quietFor, if none calls any more.
 func (c *calls) quietAt() time.Time { return c.still.at.Add(quietFor) }
 
 // clientCommands are the counters of commands with which clients use caches. They leave out the commands of

@@ -221,7 +221,7 @@ var settles = map[string]bool{"get nothing": false, "mg nothing": false, "gat 10
 	"version": true, "mn": true, "stats": true, "me nothing": true}
 
 // Reads count as calls, too. Statistics don't, because the supervisor and monitoring ask for them.
-func TestWhatCountsAsACall(t *testing.T) {
+func TestReadsCountAsCallsAndStatisticsDoNot(t *testing.T) {
 	p := makePair(t, 0, "")
 	v := leaving{l: p.l, watch: p.l.link(p.l.member)}
 	defer v.watch.close()
@@ -253,7 +253,7 @@ func TestWhatCountsAsACall(t *testing.T) {
 func TestAClientWhoOnlyReads(t *testing.T) {
 	for command, settles := range settles {
 		t.Run(command, func(t *testing.T) {
-			tier.Second(t, "TestWhatCountsAsACall")
+			tier.Second(t, "TestReadsCountAsCallsAndStatisticsDoNot")
 			t.Parallel()
 			f := newLeavingMember(t, 10, true)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -382,7 +382,7 @@ func TestALeavingMemberEndsMeanwhile(t *testing.T) {
 
 // The item stays there, and the receipt says so.
 func TestALeavingMemberKeepsWhatIsRefused(t *testing.T) {
-	tier.Second(t, "TestWhatAnOwnerRefusesStays")
+	tier.Second(t, "TestAnItemThatItsOwnerRefusesStays")
 	bothWays(t, func(t *testing.T, streamed bool) {
 		f := newLeavingMember(t, 0, streamed, "-m", "2", "-M")
 		large := map[string]drainertest.Object{}

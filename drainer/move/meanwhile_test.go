@@ -17,7 +17,7 @@ import (
 
 // A client does something to an item at the member, after the mover has read it and its owner has it, and
 // before the mover deletes it there. The mover lists the items, or the member's supervisor streams them.
-func TestWhatClientsDoToAnItemWhileItIsMoved(t *testing.T) {
+func TestAnItemThatClientsChangeWhileItIsMovedIsNeverLostNorOld(t *testing.T) {
 	tests := map[string]struct {
 		// before and meanwhile are the client's commands; %s is the key.
 		before, meanwhile [][2]string

@@ -33,8 +33,8 @@ import (
 //     deleted, or evicted, before it arrived (docs/hazards.md),
 //   - missing items were evicted or rejected, which the servers and the receipt report,
 //   - a move that is refused has moved nothing.
-func TestWhateverClientsAndServersDo(t *testing.T) {
-	tier.Second(t, "TestWhateverClientsDoAtTheMember")
+func TestADrainLosesNothingWhateverClientsAndServersDo(t *testing.T) {
+	tier.Second(t, "TestAMoveLosesNothingWhateverClientsDo")
 	t.Parallel()
 	for _, kind := range []string{"move", "streamed move", "leased move", "leased streamed move", "drain", "replay"} {
 		t.Run(kind, func(t *testing.T) {

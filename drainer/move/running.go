@@ -181,7 +181,7 @@ func (l *runningMember) Items(ctx context.Context) iter.Seq2[*item.Item, error] 
 			if cut && cuts < mostCuts { // the rest of a long list doesn't mean that clients still store items here
 				n, cuts = n-1, cuts+1
 			} else {
-				more, err = l.another(ctx, n, found)
+				more, err = l.anotherPass(ctx, n, found)
 			}
 			if err == nil && more {
 				found, cut, err = l.round(ctx, func(it *item.Item) bool {
@@ -213,16 +213,16 @@ const (
 // were in use during the first, and the third finds nothing.
 const atOnce = 3
 
-// another tells whether there is to be another pass after the given number of passes, of which the last found
-// last. It waits until that pass is due.
-func (l *runningMember) another(ctx context.Context, passes int, last found) (bool, error) {
+// anotherPass tells whether another pass follows that many passes; last is the result of the last of them. It waits
+// until that pass is due.
+func (l *runningMember) anotherPass(ctx context.Context, passes int, last found) (bool, error) {
 	switch {
 	case last == refused:
 		return false, nil
 	case l.leaving != nil:
-		return l.leaving.another(ctx, passes, last)
+		return l.leaving.anotherPass(ctx, passes, last)
 	case l.staying.patience > 0:
-		return l.staying.another(ctx, l, passes, last)
+		return l.staying.anotherPass(ctx, l, passes, last)
 	case last == nothing:
 		return false, nil
 	case passes == listings:

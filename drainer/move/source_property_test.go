@@ -25,7 +25,7 @@ import (
 //   - have no value that was deleted or flushed before it was moved; an earlier one that was moved may be
 //     there then (docs/hazards.md),
 //   - have no value that the key never had.
-func TestWhateverClientsDoAtTheMember(t *testing.T) {
+func TestAMoveLosesNothingWhateverClientsDo(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"listed", "streamed"} {
 		t.Run(kind, func(t *testing.T) {

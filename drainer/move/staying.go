@@ -17,8 +17,8 @@ type staying struct {
 	begin, began, found time.Time
 }
 
-// another is runningMember.another for a member that stays.
-func (s *staying) another(ctx context.Context, l *runningMember, passes int, last found) (more bool, err error) {
+// anotherPass is runningMember.anotherPass for a member that stays.
+func (s *staying) anotherPass(ctx context.Context, l *runningMember, passes int, last found) (more bool, err error) {
 	now := time.Now()
 	took := now.Sub(s.began)
 	defer func() { s.began = time.Now() }()

@@ -89,7 +89,7 @@ func (b *behind) arrived() {
 
 // A client that gets the list late stores keys where they no longer belong, after a pass has found nothing
 // more. These items are moved, too, and replace those that were moved before.
-func TestWhatIsStoredByAnEarlierListIsMovedToo(t *testing.T) {
+func TestItemsStoredByAnEarlierListAreMovedToo(t *testing.T) {
 	tier.Second(t, "TestAMovePutsEveryItemWhereItsClientLooks")
 	bothWays(t, func(t *testing.T, streamed bool) {
 		b := newBehind(t, streamed)
@@ -125,12 +125,12 @@ func TestAClientThatNeverLearnsOfTheListIsNamed(t *testing.T) {
 func TestPatienceDoesNotBeginAnewWithAListing(t *testing.T) {
 	s := staying{patience: time.Minute}
 	for range 2 { // the stream's first pass, and the listing's
-		if more, err := s.another(t.Context(), &runningMember{}, 0, some); err != nil || !more {
+		if more, err := s.anotherPass(t.Context(), &runningMember{}, 0, some); err != nil || !more {
 			t.Fatalf("%t, %v", more, err)
 		}
 		s.begin = s.begin.Add(-s.patience)
 	}
-	if _, err := s.another(t.Context(), &runningMember{}, atOnce, some); !errors.Is(err, errStillStored) || time.Since(s.begin) < 2*s.patience {
+	if _, err := s.anotherPass(t.Context(), &runningMember{}, atOnce, some); !errors.Is(err, errStillStored) || time.Since(s.begin) < 2*s.patience {
 		t.Errorf("it began %s ago: %v", time.Since(s.begin), err)
 	}
 }

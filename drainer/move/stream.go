@@ -26,9 +26,9 @@ type streaming struct {
 	allStreamed bool
 }
 
-// mostUnsure is how many passes in a row may find nothing, and possibly overlook something, before the
+// mostIncomplete is how many passes in a row may find nothing, and possibly overlook something, before the
 // member's memcached is asked for a listing.
-const mostUnsure = 3
+const mostIncomplete = 3
 
 // streamed moves the items that the member's supervisor streams, pass after pass until one finds nothing.
 // done is false if the rest has to be listed.
@@ -41,9 +41,9 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 	}
 	defer s.Close()
 	l.expected.Add(s.Expected)
-	last, unsure := some, 0
+	last, incomplete := some, 0
 	for pass := 0; ; pass++ {
-		if more, err := l.another(ctx, pass, last); err != nil || !more {
+		if more, err := l.anotherPass(ctx, pass, last); err != nil || !more {
 			return err == nil, err
 		}
 		rejected, err := l.streamedPass(ctx, s, yield)
@@ -57,11 +57,11 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 		case rejected:
 			last = refused
 		case s.End.Items == 0 && s.Complete:
-			last, unsure = nothing, 0
+			last, incomplete = nothing, 0
 		case s.End.Items > 0:
-			last, unsure = some, 0
+			last, incomplete = some, 0
 		default:
-			if unsure++; unsure == mostUnsure {
+			if incomplete++; incomplete == mostIncomplete {
 				return false, nil
 			}
 			last = some

@@ -82,7 +82,7 @@ func TestASupervisorOfAnotherRouting(t *testing.T) {
 }
 
 // While no client calls, no item is looked at separately, at the member or at its owner.
-func TestWhatIsStreamedIsDeletedTogether(t *testing.T) {
+func TestStreamedItemsAreDeletedTogether(t *testing.T) {
 	mapped := startMapped(t, "-f", "4", "-m", "16")
 	other := memcachedtest.Start(t)
 	list := drainertest.MustParse(t, []string{mapped.Address(), other.Address()})
@@ -138,7 +138,7 @@ func TestAStreamOfWhatALostServerOwns(t *testing.T) {
 }
 
 // An item that is too large for its owner stays at the member, and the receipt says so.
-func TestWhatAnOwnerRefusesStays(t *testing.T) {
+func TestAnItemThatItsOwnerRefusesStays(t *testing.T) {
 	mapped := startMapped(t, "-f", "4", "-m", "64", "-I", "2m")
 	other := memcachedtest.Start(t)
 	list := drainertest.MustParse(t, []string{mapped.Address(), other.Address()})
@@ -171,7 +171,7 @@ func TestWhatAnOwnerRefusesStays(t *testing.T) {
 }
 
 // Each member has its own list and number, whichever server owns their keys.
-func TestWhatEachMemberHasOfItsOwnStays(t *testing.T) {
+func TestAMembersOwnListAndNumberStay(t *testing.T) {
 	for _, key := range []string{contract.ListKey, contract.RingNumberKey} {
 		for how, change := range map[string]func(*contract.Move){
 			"streamed": func(*contract.Move) {},
@@ -350,8 +350,8 @@ func TestAPassThatMayHaveOverlookedSomething(t *testing.T) {
 		passes   int
 		streamed bool
 	}{
-		"twice":       {mostUnsure - 1, true},
-		"three times": {mostUnsure, false},
+		"twice":       {mostIncomplete - 1, true},
+		"three times": {mostIncomplete, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			member, owner := memcachedtest.Start(t), memcachedtest.Start(t)

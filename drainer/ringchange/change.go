@@ -93,7 +93,7 @@ const (
 	Fetch
 	// Copy replaces the placeholder with this CAS value by the item that was fetched.
 	Copy
-	// Peek reads the item, with its value, after a step whose answer was Unsure. Neither an Op nor a Mover
+	// Peek reads the item, with its value, after a step whose answer was Occupied. Neither an Op nor a Mover
 	// takes this step: its result is that of the step before.
 	Peek
 	// PeekAsked is a Peek after the client's own command, which may have touched the item.
@@ -108,7 +108,7 @@ type Step struct {
 	CAS uint64
 }
 
-// Peek returns the step after one whose answer was Unsure.
+// Peek returns the step after one whose answer was Occupied.
 func (s Step) Peek() Step {
 	if s.Action == Look {
 		return Step{Action: Peek, Place: s.Place}
@@ -133,9 +133,9 @@ const (
 	Changed
 	// Failed means that the owner can't be asked, or has failed.
 	Failed
-	// Unsure means that there is an item or a placeholder: the answer has no value, so it doesn't say which.
+	// Occupied means that there is an item or a placeholder: the answer has no value, so it doesn't say which.
 	// The next step is Peek.
-	Unsure
+	Occupied
 )
 
 // Result of a step.

@@ -107,7 +107,7 @@ func (r *Request) found(s Step, a *wire.Answer, answer []byte, hit bool) Result 
 	case plain && a.Code == wire.Value && isLeaseValue(a, answer):
 		return Result{Code: Leased, CAS: returnedNumber(a, 'c')}
 	case plain && a.Code == wire.Header && returnedNumber(a, 's') == uint64(len(LeaseValue)):
-		return Result{Code: Unsure, CAS: returnedNumber(a, 'c')}
+		return Result{Code: Occupied, CAS: returnedNumber(a, 'c')}
 	case hit:
 		return Result{Code: Found, CAS: returnedNumber(a, 'c')}
 	case a.Code == wire.Miss:
@@ -202,7 +202,7 @@ func (r *Request) asked(s Step, a *wire.Answer, answer []byte) (Result, []byte) 
 		case r.touched(s):
 			return Result{Code: Leased}, nil
 		}
-		return Result{Code: Unsure, CAS: math.MaxUint64}, answer
+		return Result{Code: Occupied, CAS: math.MaxUint64}, answer
 	case r.Verb == wire.MetaGet:
 		if a.Code == wire.Miss {
 			return Result{Code: Absent}, answer
@@ -214,7 +214,7 @@ func (r *Request) asked(s Step, a *wire.Answer, answer []byte) (Result, []byte) 
 			}
 		}
 		if result.Code == Leased && !r.touched(s) && !r.Has('t') {
-			result.Code = Unsure
+			result.Code = Occupied
 		}
 		return result, said
 	case a.Code == wire.Miss, a.Code == wire.NotStored && r.Verb != wire.Add && r.mode() != 'E':
@@ -266,7 +266,7 @@ func (r *Request) withoutAdded(answer []byte, line int, letter byte) []byte {
 func (r *Request) guardedResult(s Step, a *wire.Answer, answer []byte) (Result, []byte) {
 	if !r.translated() && (!r.Verb.Meta() || r.Verb == wire.MetaGet || r.Has('C')) {
 		result, said := r.asked(s, a, answer)
-		switch is := result.Code == Leased || result.Code == Unsure; {
+		switch is := result.Code == Leased || result.Code == Occupied; {
 		case is && r.Verb == wire.MetaGet && returnedNumber(a, 'c') == s.CAS:
 			result.Code = Found // the item that was looked at
 		case result.Code == Leased:

@@ -6,8 +6,8 @@ import (
 	"example.com/memcached-operator/drainer/ringchange"
 )
 
-// Between a client's mg without a value and the look at the value, the item may become another one. What is said of a
-// placeholder must not reach the client as its item's.
+// Between a client's mg without a value and the look at the value, the item may become another one. A
+// placeholder's header must not reach the client as the item's.
 func TestAHeaderOfAPlaceholderIsNotSaidOfTheItemAfterIt(t *testing.T) {
 	t.Parallel()
 	const value = "01234567890123456789"

@@ -28,12 +28,12 @@ type Task struct {
 	op    Op
 	mover *Mover // of a move
 	step  Step
-	// unsure is the step before a Peek. Its answer is the client's, if its item, of the CAS value looked, is no
+	// beforePeek is the step before a Peek. Its answer is the client's, if its item, of the CAS value looked, is no
 	// placeholder; said is that answer.
-	unsure  Step
-	looked  uint64
-	said    []byte
-	request Request
+	beforePeek Step
+	looked     uint64
+	said       []byte
+	request    Request
 	// answer is the answer to the present step, and kept the client's answer so far.
 	answer, kept []byte
 	text         int // size of the request, in bytes
@@ -158,11 +158,11 @@ func (t *Task) Heard(now int64) Step {
 	if !t.failed {
 		var said []byte
 		result, said = t.request.Result(t.step, t.answer)
-		if result.Code != Unsure {
+		if result.Code != Occupied {
 			t.keep(said, result.Code)
 		}
-		if result.Code == Unsure {
-			t.unsure, t.looked, t.said = t.step, result.CAS, append(t.said[:0], said...)
+		if result.Code == Occupied {
+			t.beforePeek, t.looked, t.said = t.step, result.CAS, append(t.said[:0], said...)
 			t.answer = t.answer[:0]
 			return t.take(t.step.Peek())
 		}
@@ -171,10 +171,10 @@ func (t *Task) Heard(now int64) Step {
 		switch {
 		case result.Code == Found && t.looked != math.MaxUint64 && t.looked != result.CAS:
 			t.answer = t.answer[:0]
-			return t.take(t.unsure) // the answer was that of another item: a placeholder, perhaps
+			return t.take(t.beforePeek) // the answer was that of another item: a placeholder, perhaps
 		case result.Code == Found && len(t.said) > 0:
 			t.keep(t.said, Found)
-		case t.unsure.Action == Guarded && result.Code == Leased:
+		case t.beforePeek.Action == Guarded && result.Code == Leased:
 			result.Code = Changed
 		}
 	}

@@ -116,7 +116,7 @@ func TestAnOwnerThatCannotBeReachedIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhatAnOwnerSaysOfItsTroubleIsKept(t *testing.T) {
+func TestAnOwnersErrorIsKept(t *testing.T) {
 	t.Parallel()
 	job := incr()
 	const trouble = "SERVER_ERROR out of memory\r\n"

@@ -18,7 +18,7 @@ import (
 
 // The memory of the goroutines that carry connections is bounded: half of the memory limits the connections
 // with TLS and with the binary protocol, and plain ones are served in addition.
-func TestWhatConnectionsCarryIsBounded(t *testing.T) {
+func TestTheMemoryOfConnectionsIsBounded(t *testing.T) {
 	t.Parallel()
 	const maxMemory = 1 << 20
 	dir := t.TempDir()

@@ -92,7 +92,7 @@ func (l *loop) unconnected(t *Table) *member {
 // may be waited for. After that, keys of members that it can't reach get errors.
 func (l *loop) adopt() {
 	bound := l.router.config.LeftBehind
-	waits := l.table != nil && l.now-l.offered < int64(bound) && l.router.fence.Knows(l.table.Number) < bound
+	waits := l.table != nil && l.now-l.offered < int64(bound) && l.router.fence.SeenLaterThan(l.table.Number) < bound
 	if l.next == nil || waits && l.unconnected(l.next) != nil {
 		return
 	}
@@ -128,14 +128,14 @@ func (l *loop) newMember(address string) *member {
 	}
 	if r.config.Fence { // a ring that never changes may name a member twice
 		told.Places = &l.places
-		told.Doubted = func(other, why string) { l.poller.Post(func() { l.doubt(other, why) }) }
+		told.Avoid = func(other, why string) { l.poller.Post(func() { l.avoid(other, why) }) }
 	}
 	r.goroutines.Go(func() { r.members.Keep(ctx, address, lost, told) })
 	return m
 }
 
-// doubt makes a member unavailable, because another member's name leads to its address, too.
-func (l *loop) doubt(address, why string) {
+// avoid makes a member unavailable, because another member's name leads to its address, too.
+func (l *loop) avoid(address, why string) {
 	for _, m := range slices.Concat(l.members.all, l.members.leaving) {
 		if m.address == address {
 			m.fail(why)
@@ -180,8 +180,8 @@ func (l *loop) owners(key []byte) (owner, old *member) {
 // refuses tells which keys a router refuses that has known for that long (behind) of a later table than its
 // own: those that may have moved once the table is outdated, and all if it is unknown which keys have moved: in
 // Stable, and after twice the bound, because there may be another ring change.
-func refuses(s ringchange.State, behind, bound time.Duration, unsure bool) (moved, all bool) {
-	moved = unsure || behind >= bound
+func refuses(s ringchange.State, behind, bound time.Duration, mustLook bool) (moved, all bool) {
+	moved = mustLook || behind >= bound
 	return moved, moved && (s == ringchange.Stable || behind >= 2*bound)
 }
 
@@ -197,10 +197,10 @@ func (l *loop) judge() {
 	}
 	bound := l.router.config.LeftBehind
 	behind, latest := l.router.fence.Behind(number)
-	unsure := l.router.fence.Unsure()
-	moved, all := refuses(t.State, behind, bound, unsure)
+	mustLook := l.router.fence.MustLook()
+	moved, all := refuses(t.State, behind, bound, mustLook)
 	l.refusesMoved = moved
-	if all != l.refusesAll && l == l.router.loops[0] && !unsure {
+	if all != l.refusesAll && l == l.router.loops[0] && !mustLook {
 		if all {
 			l.router.config.Logf("this router was left behind: it has table %d, and other routers have table %d; it refuses all requests", number, latest)
 		} else {

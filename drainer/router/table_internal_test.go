@@ -14,7 +14,7 @@ func TestARouterThatIsBehindRefusesMovedKeysFirst(t *testing.T) {
 		name       string
 		state      ringchange.State
 		behind     time.Duration
-		unsure     bool
+		mustLook   bool
 		moved, all bool
 	}{
 		{"not yet", ringchange.Move, bound - 1, false, false, false},
@@ -24,7 +24,7 @@ func TestARouterThatIsBehindRefusesMovedKeysFirst(t *testing.T) {
 		{"it was paused", ringchange.Settle, 0, true, true, false},
 		{"it was paused before the ring change", ringchange.Stable, 0, true, true, true},
 	} {
-		if moved, all := refuses(c.state, c.behind, bound, c.unsure); moved != c.moved || all != c.all {
+		if moved, all := refuses(c.state, c.behind, bound, c.mustLook); moved != c.moved || all != c.all {
 			t.Errorf("%s: moved %t, all %t", c.name, moved, all)
 		}
 	}

@@ -12,7 +12,7 @@ func twoServers() []Server {
 }
 
 // It is an error that helps, and never a guess.
-func TestWhatCantBeRoutedIsAnError(t *testing.T) {
+func TestServersThatCannotBeRoutedToAreAnError(t *testing.T) {
 	tests := map[string]struct {
 		client  string
 		servers []Server

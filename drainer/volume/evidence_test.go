@@ -237,7 +237,7 @@ func TestAVolumeIsReadOnlyWithEnoughEvidence(t *testing.T) {
 	}
 }
 
-func TestWhatCantBeReadNowIsNoVerdict(t *testing.T) {
+func TestAReadErrorIsNoVerdict(t *testing.T) {
 	dir := savedMember(t)
 	t.Cleanup(func() { readFile = os.ReadFile })
 	readFile = func(path string) ([]byte, error) { return nil, &os.PathError{Op: "read", Path: path, Err: syscall.EIO} }

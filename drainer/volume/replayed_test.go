@@ -64,7 +64,7 @@ func TestMarksVetoNoSave(t *testing.T) {
 	}
 }
 
-// A full disk takes no marks. What is outdated is removed first, and the generation that is replayed is never
+// A full disk takes no marks. Outdated files are removed first, and the generation that is replayed is never
 // removed.
 func TestRoomForMarksIsMadeByWhatIsOlder(t *testing.T) {
 	dir, volume := savedMember(t), t.TempDir()

@@ -81,7 +81,7 @@ func TestAStartRemovesTheFilesOfKilledWriters(t *testing.T) {
 // Marks belong to a generation. Beside the current file, they would hide its items from a drain, or make each
 // start cold.
 func TestAStartRemovesMarksThatBelongToNoGeneration(t *testing.T) {
-	tier.Second(t, "TestWhatIsNoFileOfOursIsUnrecoverable")
+	tier.Second(t, "TestAFileOfAnotherKindIsUnrecoverable")
 	for what, put := range map[string]func(path string) error{
 		"a file":      func(path string) error { return os.WriteFile(path, []byte{0xff}, 0o600) },
 		"a directory": func(path string) error { return os.MkdirAll(filepath.Join(path, "within"), 0o700) },

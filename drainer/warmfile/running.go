@@ -92,8 +92,8 @@ const (
 	// Asked: memcached has to be asked for the key, because the item is in use, is not completely in the
 	// slot, or may be flushed.
 	Asked
-	// Unsure: even the key can't be read.
-	Unsure
+	// Unreadable: even the key can't be read.
+	Unreadable
 )
 
 // Parts are offsets within a slot, in bytes. The value is without its line end.
@@ -114,7 +114,7 @@ func (l *Live) Read(h Head, class uint8) (Reading, Parts) {
 	case flags&flagLinked == 0:
 		return Nothing, p
 	case flags&flagCAS == 0, h.KeyLength() == 0, h.KeyLength() > 250, p.KeyEnd >= size:
-		return Unsure, p
+		return Unreadable, p
 	case l.expired(h):
 		return Nothing, p
 	case flags&^linkedFlags != 0, flags&flagChunked != 0, uint8(h.Class)&classMask != class,

@@ -3,8 +3,8 @@
 //
 //	bundle --version=v1.2.3 --samples=FOLDER --created=TIME INSTALL.YAML FOLDER
 //
-// FOLDER gets manifests/, metadata/, tests/ and bundle.Dockerfile. What OLM's bundles can't have is left out, and named:
-// the ValidatingAdmissionPolicy, which the cluster's administrator applies, and the Namespace, which OLM makes.
+// FOLDER gets manifests/, metadata/, tests/ and bundle.Dockerfile. Objects that OLM's bundles can't have are left out, and
+// named: the ValidatingAdmissionPolicy, which the cluster's administrator applies, and the Namespace, which OLM makes.
 package main
 
 import (

@@ -222,19 +222,27 @@ func section(b *strings.Builder, path string, s *schema, written map[string]stri
 	}
 	slices.Sort(names)
 	told := map[string]string{}
+	var objects []string // their sections say what they mean
 	for _, name := range names {
 		f := s.Properties[name]
 		what, meaning := kind(name, f, slices.Contains(s.Required, name)), meaning(name, f)
 		if below, of := inner(path, name, f); of == nil {
 			meaning += messages(name, f, told)
 		} else {
-			what = fmt.Sprintf("[%s](#%s)", what, anchor.Replace(strings.ToLower(below)))
-			if of == f { // its section says what it means
-				fmt.Fprintf(b, "- `%s` (%s)\n", name, what)
+			link := "#" + anchor.Replace(strings.ToLower(below))
+			if what = fmt.Sprintf("[%s](%s)", what, link); of == f {
+				object := fmt.Sprintf("[`%s`](%s)", name, link)
+				if slices.Contains(s.Required, name) {
+					object += " (required)"
+				}
+				objects = append(objects, object)
 				continue
 			}
 		}
 		fmt.Fprintf(b, "- `%s` (%s)%s\n", name, what, meaning)
+	}
+	if len(objects) > 0 {
+		fmt.Fprintf(b, "\nObjects: %s\n", strings.Join(objects, ", "))
 	}
 	for _, name := range names {
 		if below, of := inner(path, name, s.Properties[name]); of != nil {
@@ -297,14 +305,20 @@ func withoutReason(message string) string {
 	return message
 }
 
-// messages are those of the rules of a field that has no section, without its name. told has the rules of the
-// fields before it.
+// messages are those of the rules of a field that has no section, without its name. told has the rules, and the
+// lists in rules, of the fields before it.
 func messages(name string, f *schema, told map[string]string) string {
 	out, seen := "", map[string]bool{}
 	for _, r := range f.Rules {
 		if !seen[r.Message] && !lasts.MatchString(r.Message) {
 			_, words, _ := strings.Cut(r.Message, name)
-			out += " Rule: " + strings.TrimLeft(words, ": ") + "."
+			words = strings.TrimLeft(words, ": ")
+			if rule, list, found := strings.Cut(words, ": "); found && told[list] != "" {
+				words = rule
+			} else if found {
+				told[list] = name
+			}
+			out += " Rule: " + words + "."
 		}
 		seen[r.Message] = true
 	}
@@ -327,15 +341,11 @@ func kind(name string, f *schema, required bool) string {
 	if required {
 		parts = append(parts, "required")
 	}
-	if len(f.Default) > 0 && string(f.Default) != "{}" {
+	if len(f.Default) > 0 && string(f.Default) != "{}" && !strings.Contains(f.Description, "(the default)") {
 		parts = append(parts, "default `"+strings.Trim(string(f.Default), `"`)+"`")
 	}
-	if len(f.Enum) > 0 {
-		var values []string
-		for _, e := range f.Enum {
-			values = append(values, "`"+strings.Trim(string(e), `"`)+"`")
-		}
-		parts = append(parts, strings.Join(values, ", "))
+	if values := untold(f); len(values) > 0 {
+		parts = append(parts, "`"+strings.Join(values, "`, `")+"`")
 	}
 	for _, r := range f.Rules {
 		if bounds := lasts.FindStringSubmatch(r.Message); bounds != nil {
@@ -356,6 +366,19 @@ func kind(name string, f *schema, required bool) string {
 		parts = append(parts, fmt.Sprintf("%d characters at most", *f.MaxLength))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// untold returns the values that the field may have, unless its comment has each of them.
+func untold(f *schema) []string {
+	values, told := make([]string, len(f.Enum)), true
+	for i, e := range f.Enum {
+		values[i] = strings.Trim(string(e), `"`)
+		told = told && strings.Contains(f.Description, values[i])
+	}
+	if told {
+		return nil
+	}
+	return values
 }
 
 func typeName(name string, f *schema) string {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestWhatAReadMayFind(t *testing.T) {
+func TestAReadFindsAValueOfItsTime(t *testing.T) {
 	now := time.Now()
 	set := func(h *hot) {
 		_, n, _ := h.begin(false)

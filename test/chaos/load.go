@@ -19,8 +19,8 @@ import (
 
 // The load. Each key has one writer. There are two kinds:
 //
-//   - a key that is written once, by the present ring. What its member acknowledged must be
-//     at its owner, or, with moves Off, where later drains have taken it;
+//   - a key that is written once, by the present ring. The value that its member acknowledged must
+//     be at its owner, or, with moves Off, where later drains have taken it;
 //   - a key that is written again and again, with a growing number. Its owner is the
 //     same at every size, because copies on other members would be older
 //     (docs/hazards.md). Not so behind routers: any key is written, deleted, incremented and

@@ -13,7 +13,7 @@ import (
 // here, each with its reason. An exception holds from its event to the next rest, when everything has been
 // found:
 //
-//   - A member died. What it had is back when it is replayed, after live traffic. Until then its keys
+//   - A member died. Its items are back when they are replayed, after live traffic. Until then its keys
 //     are missing, and a delete doesn't reach what is still to be replayed (docs/hazards.md, A member
 //     crashes). A set does: a replay only adds.
 //   - A member died, and the replay came while routers stored keys at two places (prepare and settle).

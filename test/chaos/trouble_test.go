@@ -19,7 +19,7 @@ func table(number int64, state contract.RingState, old, now int) *contract.RingT
 	return t
 }
 
-func TestWhatIsExcused(t *testing.T) {
+func TestASuspicionIsExcusedOnlyByATroubleOfItsTime(t *testing.T) {
 	died := func(t *trouble) { t.died(at(100)); t.rested(at(200)) }
 	abrupt := func(t *trouble) {
 		t.told(table(1, contract.RingStable, 0, 3), at(0))

@@ -32,7 +32,7 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
 }
 
-// member is a pod as the client dials it. What it acknowledges is on its volume.
+// member is a pod as the client dials it. Each value that it acknowledges is on its volume.
 type member struct {
 	ordinal int
 	address string

@@ -52,7 +52,7 @@ func losesNothing(t *testing.T, s system) {
 	f.name = s.name()
 	sample, err := os.ReadFile(samples + "statefulsetdrain_" + f.name + ".yaml")
 	f.must(err)
-	// What a worker has consumed goes with its member's volume, and would seem to be lost.
+	// Files that a worker has consumed go with its member's volume, and would seem to be lost.
 	sample = bytes.ReplaceAll(sample, []byte("--every=5s"), []byte("--every=0s"))
 	file := filepath.Join(t.TempDir(), "sample.yaml")
 	f.must(os.WriteFile(file, sample, 0o600))

@@ -53,7 +53,7 @@ func TestEvictionsTakeOneMemberAtATime(t *testing.T) {
 }
 
 func TestBudgetComesAndGoesWithTheMembers(t *testing.T) {
-	tier.Second(t, "TestWhoseRoutersHaveABudget")
+	tier.Second(t, "TestRoutersHaveABudgetUnlessItIsRefused")
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 1)
 	budget := func(want bool) {

@@ -132,7 +132,7 @@ func probeDeployment(namespace string) *appsv1.Deployment {
 
 // The operator takes what admission made of its write as written: it doesn't write again and again, and the
 // cluster becomes ready. This also holds after a restart of the operator, and after a change of the spec.
-func TestWhatAdmissionMakesOfAWriteIsWhatWasWritten(t *testing.T) {
+func TestAWriteThatAdmissionChangedCountsAsWritten(t *testing.T) {
 	w := newNamespace(t)
 	changedByAdmission(t, w.namespace)
 	w.eventually("admission changes what is written", func() error {
@@ -199,7 +199,7 @@ func (w *world) hardensConstraints() {
 
 // Admission may change the key of an element in a list with keys, too. Then the next write would bring the
 // element back beside what admission made of it, and admission would make two equal ones of them.
-func TestWhatAdmissionMakesOfAKeyStaysAsItMadeIt(t *testing.T) {
+func TestAKeyThatAdmissionChangedStaysChanged(t *testing.T) {
 	w := newNamespace(t)
 	w.hardensConstraints()
 	w.startOperator()
@@ -310,8 +310,8 @@ func TestASizeOfAPlainClusterThatAdmissionChangesIsNamed(t *testing.T) {
 }
 
 // The same holds for the Secret of spec.binding, which is not watched, and which a policy labels.
-func TestWhatAdmissionMakesOfASecretIsWhatWasWritten(t *testing.T) {
-	tier.Second(t, "TestWhatAdmissionMakesOfAWriteIsWhatWasWritten")
+func TestASecretThatAdmissionChangedCountsAsWritten(t *testing.T) {
+	tier.Second(t, "TestAWriteThatAdmissionChangedCountsAsWritten")
 	w := newNamespace(t)
 	mutates(t, w.namespace, "/v1", []any{"secrets"},
 		`[JSONPatch{op: "add", path: "/metadata/labels/app.kubernetes.io~1managed-by", value: "platform"}]`)

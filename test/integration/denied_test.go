@@ -65,9 +65,9 @@ func TestASettingThatIsDeniedHoldsUpNoSize(t *testing.T) {
 	closed := func(s *cachev1alpha1.MemcachedSpec) { s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{} }
 	both := []int32{3, 1}
 	for what, test := range map[string]struct {
-		cluster      *apitest.MemcachedBuilder
-		spec, mended string
-		sizes        []int32
+		cluster     *apitest.MemcachedBuilder
+		spec, fixed string
+		sizes       []int32
 	}{
 		"the members' template":        {stored(), `"podTemplate":{"nodeSelector":{"not a label":"x"}}`, `"podTemplate":null`, both},
 		"labels of the members":        {stored(), `"podTemplate":{"labels":{"not a label":"x"}}`, `"podTemplate":null`, both},
@@ -89,7 +89,7 @@ func TestASettingThatIsDeniedHoldsUpNoSize(t *testing.T) {
 				w.sizeBecomes(n)
 				w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonInvalidSpec)
 			}
-			w.change(w.memcached(), `{"spec":{`+test.mended+`}}`)
+			w.change(w.memcached(), `{"spec":{`+test.fixed+`}}`)
 			w.settled(1)
 			w.condition(cachev1alpha1.ConditionReady, metav1.ConditionTrue, cachev1alpha1.ReasonAsWanted)
 			w.rests()

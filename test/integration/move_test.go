@@ -120,7 +120,7 @@ func TestItemsAreMovedAfterAScaleUpBeforeTheNextScaling(t *testing.T) {
 	}
 }
 
-func TestWhatReshufflesIsMovedAfterTheDrain(t *testing.T) {
+func TestReshuffledItemsAreMovedAfterTheDrain(t *testing.T) {
 	tier.Second(t, "TestOlderValuesComeLater")
 	w := newWorld(t)
 	w.storageCluster(routedBy("gomemcache"), 3)

@@ -501,7 +501,7 @@ func TestAMembersVolumesAreDrainedTogether(t *testing.T) {
 }
 
 // Kubernetes deletes the claims of members that depart.
-func TestWhatWhenScaledDeletesIsDrainedFirst(t *testing.T) {
+func TestAVolumeThatWhenScaledDeletesIsDrainedFirst(t *testing.T) {
 	w := queueWorld(t, func(set *appsv1.StatefulSet, _ *cachev1alpha1.StatefulSetDrain) {
 		set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 			WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
@@ -529,7 +529,7 @@ func TestAnOperatorThatDiesInADrainContinuesIt(t *testing.T) {
 }
 
 // A person took the finalizer off, or a backup of etcd brought the claims back alone.
-func TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne(t *testing.T) {
+func TestADrainContinuesUnderTheNextStatefulSetDrain(t *testing.T) {
 	for name, test := range map[string]struct {
 		next string
 		// meanwhile is called while there is no StatefulSetDrain.
@@ -542,7 +542,7 @@ func TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne(t *testing.
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.next == queue {
-				tier.Second(t, "TestWhatAStatefulSetDrainThatIsGoneHasLeftIsTakenUpByTheNextOne")
+				tier.Second(t, "TestADrainContinuesUnderTheNextStatefulSetDrain")
 			}
 			w := queueWorld(t)
 			w.draining(2, 2)

@@ -3,7 +3,7 @@
 // in chaos, which kills things at random under load.
 //
 // A function sees the state before a step and the one after it, and returns what is wrong. It knows only the
-// operator's finalizer, mark and receipt, and the drainer's flags. What these have to mean is written here a
+// operator's finalizer, mark and receipt, and the drainer's flags. Their meaning is written here a
 // second time, independently of the operator.
 package invariants
 

@@ -16,7 +16,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// SetDrain is a StatefulSetDrain, with the StatefulSet that it names. Of several of one StatefulSet it is the
+// SetDrain is a StatefulSetDrain, with the StatefulSet that it names. If several name one StatefulSet, it is the
 // oldest, which is the one that counts.
 type SetDrain struct {
 	Name     string

@@ -110,7 +110,7 @@ type (
 	// AddClaimFinalizer adds the claim's finalizer.
 	AddClaimFinalizer struct{ Claim ClaimRef }
 	// MarkLeaving writes the leaving mark on the claim. Unmoved and NeverStarted are as in
-	// claim.Claim.
+	// claims.Claim.
 	MarkLeaving struct {
 		Claim                 ClaimRef
 		Unmoved, NeverStarted bool

@@ -43,8 +43,8 @@ func TestATemplateThatIsKeptHasWhatAdmissionNamedAnew(t *testing.T) {
 	}
 }
 
-// What was applied last has the fields that are ours, and no others.
-func TestWhatWasAppliedLastHasOurFieldsAlone(t *testing.T) {
+// The object that was applied last has the fields that are ours, and no others.
+func TestTheLastAppliedObjectHasOurFieldsAlone(t *testing.T) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "shop", Labels: map[string]string{"ours": "1", "theirs": "2"}}}
 	d.Spec.Template.Spec.Containers = []corev1.Container{
 		{Name: "memcached", Image: "memcached:1", Command: []string{"memcached", "-m", "64"}, TerminationMessagePath: "/dev/termination-log"},

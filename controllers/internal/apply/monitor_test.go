@@ -52,7 +52,7 @@ func (s *oneMonitor) endpoint(t *testing.T) map[string]any {
 	return endpoints[0].(map[string]any)
 }
 
-func TestWhatTheSpecNoLongerAsksOfAServiceMonitorGoes(t *testing.T) {
+func TestAFieldThatLeavesTheSpecLeavesTheServiceMonitor(t *testing.T) {
 	c := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Exporter = &cachev1alpha1.ExporterSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{
 			Labels: map[string]string{"release": "prometheus"}, Interval: &metav1.Duration{Duration: time.Minute},

@@ -47,7 +47,7 @@ func wanted(all ...corev1.TopologySpreadConstraint) *appsac.DeploymentApplyConfi
 	return appsac.Deployment("cache", "").WithSpec(appsac.DeploymentSpec().WithTemplate(coreac.PodTemplateSpec().WithSpec(spec)))
 }
 
-func TestWhatAdmissionNamedAnewIsSentAsItIs(t *testing.T) {
+func TestAnElementThatAdmissionRenamedIsSentUnderItsNewName(t *testing.T) {
 	const soft, hard = corev1.ScheduleAnyway, corev1.DoNotSchedule
 	both := []string{"host", "zone"}
 	for what, test := range map[string]struct {
@@ -75,7 +75,7 @@ func TestWhatAdmissionNamedAnewIsSentAsItIs(t *testing.T) {
 
 // After such a write we own the elements by the keys that they have, and the hash is that of the
 // configuration as it was wanted.
-func TestWhatWasSentAsAdmissionNamedItIsAsSent(t *testing.T) {
+func TestAnElementSentUnderItsNewNameCountsAsSent(t *testing.T) {
 	const soft, hard = corev1.ScheduleAnyway, corev1.DoNotSchedule
 	both := []string{"host", "zone"}
 	desired := wanted(constraints(soft, both...)...)

@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-func TestWhatAnybodyAnswersAboutACertificateIsBounded(t *testing.T) {
+func TestAnAnswerAboutACertificateIsBounded(t *testing.T) {
 	for answer, want := range map[string]contract.Certificate{
 		`{"notAfter":1700000000}`:                         {NotAfter: 1700000000},
 		`{"trouble":"a key"}`:                             {Trouble: "a key"},

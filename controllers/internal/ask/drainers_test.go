@@ -32,7 +32,7 @@ func TestProgressIsTheLogsLastProgressLine(t *testing.T) {
 	}
 }
 
-func TestALogIsAnybodysInput(t *testing.T) {
+func TestALogIsInputOfAnyClient(t *testing.T) {
 	good := contract.Progress{Phase: "Adding", ItemsDone: 2}
 	const line = `{"phase":"Adding","itemsDone":2,"bytesDone":0}`
 	for name, bad := range map[string]string{

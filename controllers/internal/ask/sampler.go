@@ -22,7 +22,7 @@ type samplerOptions[T, V comparable] struct {
 	// Interval between two questions to a target that answers, and the least time between
 	// two news of a cluster.
 	Interval time.Duration
-	// Soon tells whether an answer will soon be another one, for which somebody waits: then
+	// Soon tells whether an answer will soon be another one, for which a reconcile waits: then
 	// SoonInterval is used instead, until a target has been wanted for SoonFor. If it is nil,
 	// none is.
 	Soon                  func(V) bool

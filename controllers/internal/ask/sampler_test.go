@@ -96,7 +96,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestTargetsThatDoNotAnswerHoldNobodyElseUp(t *testing.T) {
+func TestTargetsThatDoNotAnswerHoldNoOtherUp(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *sampler[string, int], m *members) {
 		var dead []string
 		for i := range 50 {
@@ -180,7 +180,7 @@ func TestNewsOfAllTogetherComeAtOnceWhenTheLastHasAnswered(t *testing.T) {
 	})
 }
 
-func TestWhatNobodyWantsIsForgotten(t *testing.T) {
+func TestATargetThatIsNoLongerWantedIsForgotten(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *sampler[string, int], m *members) {
 		m.silent["b"] = true
 		s.Want(key("c"), "a", "b")
@@ -189,7 +189,7 @@ func TestWhatNobodyWantsIsForgotten(t *testing.T) {
 		a := m.times("a")
 		pass(10 * interval)
 		if n := m.times("a"); n != a {
-			t.Errorf("asked %d times although nobody wants to know", n-a)
+			t.Errorf("asked %d times although no reconcile wants to know", n-a)
 		}
 		s.Want(key("c"))
 		b := m.times("b")
@@ -246,8 +246,8 @@ func TestNoSamplerKnowsNothing(t *testing.T) {
 	}
 }
 
-// An answer that somebody waits for is asked for, and told, sooner: but not for long.
-func TestWhatIsWaitedForIsToldSooner(t *testing.T) {
+// An answer that a reconcile waits for is asked for, and told, sooner: but not for long.
+func TestAnAnswerThatIsWaitedForIsToldSooner(t *testing.T) {
 	const soon, lasts = time.Second, 15 * time.Second
 	play(t, func(o *samplerOptions[string, int]) {
 		o.Soon, o.SoonInterval, o.SoonFor = func(v int) bool { return v < 10 }, soon, lasts

@@ -37,7 +37,7 @@ func routedAndStored() *cachev1alpha1.Memcached {
 
 // Each kind of pod gets what its own template adds, and no other kind does. The operator's containers,
 // volumes and mounts stay as they are, and its main container stays the first one.
-func TestWhatAPersonAddsToAPodStandsBesideTheOperatorsOwn(t *testing.T) {
+func TestAdditionsToAPodStandBesideTheOperatorsOwnParts(t *testing.T) {
 	for kind := range kindsOfPods(&cachev1alpha1.MemcachedSpec{Router: &cachev1alpha1.RouterSpec{}}) {
 		t.Run(kind, func(t *testing.T) {
 			c, given := routedAndStored(), addition()

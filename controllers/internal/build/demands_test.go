@@ -157,7 +157,7 @@ func TestEachKindOfPodHasTheSettingsOfItsOwnTemplate(t *testing.T) {
 
 // Fields that the templates of routers and drainers leave out have the members' values, except for
 // those about one kind of pods. An empty field is not left out.
-func TestWhatATemplateLeavesOutIsTheMembers(t *testing.T) {
+func TestFieldsThatATemplateLeavesOutAreTheMembers(t *testing.T) {
 	c := withStorage().EveryField().Storage("1Gi").Defaulted().Obj()
 	c.Spec.Router = &cachev1alpha1.RouterSpec{}
 	c.Spec.PodTemplate.PriorityClassName, c.Spec.PodTemplate.RuntimeClassName = "important", ptr.To("gvisor")

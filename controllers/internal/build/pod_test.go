@@ -88,7 +88,7 @@ func TestASecurityContextIsInheritedFieldByField(t *testing.T) {
 	}
 }
 
-func TestWhatAPersonSetsReachesThePods(t *testing.T) {
+func TestSettingsReachThePods(t *testing.T) {
 	change := func(s *cachev1alpha1.MemcachedSpec) {
 		s.PodTemplate = cachev1alpha1.PodTemplate{
 			PriorityClassName: "high", ServiceAccountName: "cache", SchedulerName: "own", RuntimeClassName: ptr.To("gvisor"),

@@ -252,7 +252,7 @@ func TestRoutersAreNearAndApart(t *testing.T) {
 	}
 }
 
-func TestWhoseRoutersHaveABudget(t *testing.T) {
+func TestRoutersHaveABudgetUnlessItIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*cachev1alpha1.MemcachedSpec)
 		want   bool

@@ -214,8 +214,8 @@ func leadsLast(t *testing.T, seed uint64, actions []action.Action) {
 	}
 }
 
-// What is allowed for a unit is allowed for each of its claims, whatever their states.
-func TestWhatAUnitMayEachOfItsClaimsMay(t *testing.T) {
+// A step that is allowed for a unit is allowed for each of its claims, in any state.
+func TestAStepOfAUnitIsAllowedForEachOfItsClaims(t *testing.T) {
 	t.Parallel()
 	allowed := map[string]int{}
 	for seed := range uint64(20 * seeds) {

@@ -148,7 +148,7 @@ func TestOnlyOneOfTwoInstallationsClaimsANewMemcached(t *testing.T) {
 	}
 }
 
-func TestWhatOthersWroteAboutInstallationsIsBounded(t *testing.T) {
+func TestAnnotationsAboutInstallationsAreBounded(t *testing.T) {
 	for what, text := range map[string]string{
 		"nothing": "", "no JSON": "a/lease", "no name": `{"number":1}`, "no number": `{"by":"a/lease"}`, "a negative number": `{"by":"a","number":-1}`,
 		"a number without a next one": `{"by":"a","number":9223372036854775807}`, "a line break": `{"by":"a\nb","number":1}`,

@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
-	stsstatus "example.com/memcached-operator/controllers/internal/stsdrain/status"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -249,8 +249,8 @@ func (m *Metrics) DrainStatusWritten(before, after *cachev1alpha1.StatefulSetDra
 	if m == nil {
 		return
 	}
-	for _, told := range claims.NewlyFailed(before.Drains, after.Drains, stsstatus.RowOf) {
-		m.failed(StatefulSetDrain, stsstatus.RowOf(&told).Claim, drains)
+	for _, told := range claims.NewlyFailed(before.Drains, after.Drains, stsdrain.RowOf) {
+		m.failed(StatefulSetDrain, stsdrain.RowOf(&told).Claim, drains)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // The first write of a StatefulSet and the later ones send the same configuration, so the result of
 // admission is not written again.
-func TestWhatAdmissionMadeOfTheFirstWriteIsNotWrittenAgain(t *testing.T) {
+func TestAFirstWriteThatAdmissionChangedIsNotRepeated(t *testing.T) {
 	w := newWorld(t, &Options{})
 	s := w.onlyMemcached()
 	version := func() string {

@@ -52,7 +52,7 @@ func (m *model) picture(s *state) *invariants.State {
 
 func (s *state) pictureClaims(out *invariants.State, i int8) {
 	for slot := range s.live.claims[i] {
-		c, past := &s.live.claims[i][slot], &s.memory[i].claims[slot]
+		c, past := &s.live.claims[i][slot], &s.past[i].claims[slot]
 		if !c.exists {
 			continue
 		}
@@ -78,7 +78,7 @@ func (s *state) pictureClaims(out *invariants.State, i int8) {
 
 func (s *state) pictureVolumes(out *invariants.State, i int8) {
 	for slot := range s.volumes[i] {
-		v, past := &s.volumes[i][slot], &s.memory[i].volumes[slot]
+		v, past := &s.volumes[i][slot], &s.past[i].volumes[slot]
 		if v.name == 0 {
 			continue
 		}
@@ -140,22 +140,22 @@ func (s *state) picturePods(out *invariants.State, i int8) {
 // remember stores the past that the invariants remember.
 func (s *state) remember(p *invariants.State) {
 	for i := range int8(ordinals) {
-		past := memory{generation: s.memory[i].generation, instance: s.memory[i].instance, said: s.memory[i].said}
+		past := ordinalPast{generation: s.past[i].generation, instance: s.past[i].instance, said: s.past[i].said}
 		for slot := range int8(slots) {
 			if c := &s.live.claims[i][slot]; c.exists {
 				past.claims[slot] = rememberClaim(p, i, c)
 			}
 			if v := &s.volumes[i][slot]; v.name != 0 {
 				name := volumeNames[i][v.name]
-				past.volumes[slot] = volumeMemory{slices.Contains(p.DepartedVolumes, name), slices.Contains(p.GivenUp, name)}
+				past.volumes[slot] = volumePast{slices.Contains(p.DepartedVolumes, name), slices.Contains(p.GivenUp, name)}
 			}
 		}
-		s.memory[i] = past
+		s.past[i] = past
 	}
 }
 
-func rememberClaim(p *invariants.State, i int8, c *claim) claimMemory {
-	var past claimMemory
+func rememberClaim(p *invariants.State, i int8, c *claim) claimPast {
+	var past claimPast
 	for k := range p.Claims {
 		if p.Claims[k].UID != string(claimUIDs[i][c.generation]) {
 			continue

@@ -55,13 +55,13 @@ func (s *state) makeClaim(i int8) {
 }
 
 func (s *state) nextGeneration(i int8) int8 {
-	m := &s.memory[i]
+	m := &s.past[i]
 	m.generation = m.generation%(many-1) + 1
 	return m.generation
 }
 
 func (s *state) nextInstance(i int8) int8 {
-	m := &s.memory[i]
+	m := &s.past[i]
 	m.instance = m.instance%(many-1) + 1
 	return m.instance
 }
@@ -176,7 +176,7 @@ func (s *state) endDrain(i, slot int8, how podState, said receipt) {
 	d := &s.live.pods.drainers[i][slot]
 	d.state, d.said = how, said
 	if d.target.moves() && said == goodReceipt {
-		s.memory[i].said.generation, s.memory[i].said.target = d.generation, d.target
+		s.past[i].said.generation, s.past[i].said.target = d.generation, d.target
 	}
 	if j := s.live.instanceOf(i, d.instance); j != nil {
 		j.state = map[podState]jobState{succeeded: complete, failed: gaveUp}[how]

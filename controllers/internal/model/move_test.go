@@ -408,7 +408,7 @@ func (m *model) misplacing(before, after *state) []string {
 			if !c.exists || old == nil || c.moved == old.moved || old.moving == skip {
 				continue
 			}
-			if said := before.memory[i].said; said.generation != c.generation || said.target.serial != c.moved {
+			if said := before.past[i].said; said.generation != c.generation || said.target.serial != c.moved {
 				wrong = append(wrong, fmt.Sprintf("member %d counts as moved by a ring by which no drainer has moved it", i))
 			}
 		}

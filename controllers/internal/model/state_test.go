@@ -199,11 +199,11 @@ type steps struct {
 	was, list list
 }
 
-// memory is the past of an ordinal: the facts about its claims and volumes that the invariants
+// ordinalPast is the past of an ordinal: the facts about its claims and volumes that the invariants
 // need, and the numbers that were used.
-type memory struct {
-	claims               [slots]claimMemory
-	volumes              [slots]volumeMemory
+type ordinalPast struct {
+	claims               [slots]claimPast
+	volumes              [slots]volumePast
 	generation, instance int8
 	// said is the ring by which a drainer last reported the items of this claim's member
 	// as moved.
@@ -213,12 +213,12 @@ type memory struct {
 	}
 }
 
-type claimMemory struct {
+type claimPast struct {
 	smallest int8
 	heard    [shortReceipt + 1]bool
 }
 
-type volumeMemory struct{ left, givenUp bool }
+type volumePast struct{ left, givenUp bool }
 
 // budget is how many deeds, faults, lags and deaths may still happen.
 type budget struct{ deeds, faults, lags, deaths int8 }
@@ -244,7 +244,7 @@ type state struct {
 	// forgotten: the item no longer matters, because a person skipped moves, or gave items up.
 	forgotten bool
 	todo      steps
-	memory    [ordinals]memory
+	past      [ordinals]ordinalPast
 	budget    budget
 }
 

@@ -16,9 +16,9 @@ import (
 
 func second(n int64) metav1.Time { return metav1.NewTime(time.Unix(n, 0)) }
 
-// TestWhatLacksAPodIsFound: a StatefulSet with fewer pods than replicas, and a Job
+// TestOwnersThatLackAPodAreFound: a StatefulSet with fewer pods than replicas, and a Job
 // without one.
-func TestWhatLacksAPodIsFound(t *testing.T) {
+func TestOwnersThatLackAPodAreFound(t *testing.T) {
 	statefulSet := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "cache", UID: "sts", CreationTimestamp: second(10)}}
 	statefulSet.Spec.Replicas = ptr.To[int32](2)
 	member := func(name string, at int64) corev1.Pod {

@@ -38,7 +38,7 @@ func TestListShrinksAtOnceAndGrowsWhenAllThatItLacksAreReady(t *testing.T) {
 }
 
 // A plan that makes a ring that moves keys lets no member join.
-func TestNobodyJoinsWhenClientsAreToldOfARingThatMovesKeys(t *testing.T) {
+func TestNoMemberJoinsWhenClientsAreToldOfARingThatMovesKeys(t *testing.T) {
 	joined := func(client string) *scene {
 		return at(4).wanted(6).with(func(o *Observed) {
 			o.Ready = []int32{0, 1, 2, 3}

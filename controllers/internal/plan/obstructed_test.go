@@ -53,7 +53,7 @@ func TestADrainWhoseJobCannotBeMadeHoldsUpNoOther(t *testing.T) {
 
 // If the API server refuses a step about one volume, other volumes are drained, items are moved,
 // and the size changes. The step is tried again, and delays nothing then either.
-func TestWhatIsRefusedAboutOneClaimHoldsUpNothingElse(t *testing.T) {
+func TestAStepThatIsRefusedHoldsUpNoOtherClaim(t *testing.T) {
 	failed := func(c *claims.Claim) { c.Finalizer = true }
 	for what, test := range map[string]struct {
 		change func(*claims.Claim)

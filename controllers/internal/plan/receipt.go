@@ -24,7 +24,7 @@ func ReceiptOf(r *contract.Receipt) *action.Receipt {
 	return out
 }
 
-// ParseReceipt is Of for a receipt as text.
+// ParseReceipt is ReceiptOf for a receipt as text.
 func ParseReceipt(text string) (*action.Receipt, error) {
 	r, err := contract.ParseReceipt(text)
 	return ReceiptOf(r), err

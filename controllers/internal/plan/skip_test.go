@@ -101,7 +101,7 @@ func TestAClaimThatIsGivenUpTakesOverItsVolumeFirst(t *testing.T) {
 
 // A volume may be deleted while it is set aside. The claim that was to take it over then waits for
 // a person, and delays no other claim.
-func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNobodyUp(t *testing.T) {
+func TestAClaimWhoseVolumeWentIsToldOfAndHoldsNothingUp(t *testing.T) {
 	older := func(c *claims.Claim) { c.LeavingSince = time.Unix(500, 0) }
 	for what, test := range map[string]struct {
 		scene  *scene

@@ -35,7 +35,7 @@ type view struct {
 	// movesNow names the drain that is at work, or the move that was told to begin; empty if there is
 	// none.
 	movesNow string
-	// misplaced: a member may have items that clients look for elsewhere. moving: so it is, or a move
+	// misplaced: a member may have items that clients look for elsewhere. moving: one may have such items, a move
 	// may still be moving some, or routers look for items at the old owners. A move that was not told
 	// to begin moves nothing.
 	misplaced, moving bool

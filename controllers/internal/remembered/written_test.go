@@ -109,7 +109,7 @@ func TestProgressIsWrittenEachTimeThatItIsRead(t *testing.T) {
 }
 
 // Clients with an old list may continue for hours, and their numbers differ at each reconcile.
-func TestWhoStillCallsALeavingMemberIsWrittenNowAndThen(t *testing.T) {
+func TestLateClientsAreWrittenNowAndThen(t *testing.T) {
 	var w Written
 	key, now := client.ObjectKeyFromObject(atVersion("1")), time.Unix(1000, 0)
 	called := func(message string) *cachev1alpha1.MemcachedStatus {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWhatChangesATemplateDecidesWhenItIsApplied(t *testing.T) {
+func TestTheCauseOfATemplatesChangeDecidesWhenItIsApplied(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	begun, old := &Turn{Since: now.Add(-time.Second)}, &Turn{Since: now.Add(-time.Hour)}
 	unready, oldUnready := &Turn{Since: now.Add(-time.Second), Unready: true}, &Turn{Since: now.Add(-time.Hour), Unready: true}

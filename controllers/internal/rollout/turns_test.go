@@ -144,7 +144,7 @@ func TestTurnsOfAnEarlierOperatorCount(t *testing.T) {
 	}
 }
 
-func TestWhoIsPausedDeletedOrGoneHoldsNoTurn(t *testing.T) {
+func TestAPausedDeletedOrGoneClusterHoldsNoTurn(t *testing.T) {
 	deleted := metav1.Now()
 	for name, change := range map[string]func(*turnTest){
 		"paused":  func(s *turnTest) { s.clusters["a"].Spec.Paused = true; s.turns.StandAside(ns("a")) },
@@ -213,7 +213,7 @@ func TestClustersThatWaitDoNotWakeEachOther(t *testing.T) {
 	}
 }
 
-func TestOneThatAsksNoMoreHoldsNobodyUp(t *testing.T) {
+func TestAClusterThatAsksNoMoreHoldsNoneUp(t *testing.T) {
 	s := newTurns(t, 1, "broken", "a", "b")
 	a := s.asks("a", true, true)
 	s.asks("b", true, false) // and then its reconciles fail before it asks

@@ -155,7 +155,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"what it foretold":               {input(2).with(member(1, loop(`{"coldStartNeedsBytes":5,"freeBytes":1}`))), "CrashLoop", "exit code 64; see kubectl logs --previous", 0},
 		"a full volume is another thing": {input(2).with(member(1, loop(`{"reason":"VolumeFull","message":"save.new: no space left on device"}`))), "VolumeFull", "pod cache-1 has ended, its volume is full: save.new: no space left on device; raise storage.size", 0},
 		"so is one that is read-only":    {input(2).with(member(1, loop(`{"reason":"VolumeReadOnly","message":"manifest.json: read-only file system"}`))), "VolumeReadOnly", "pod cache-1 has ended, its volume is read-only: manifest.json", 0},
-		"a reason of somebody else":      {input(2).with(member(1, loop(`{"reason":"Whatever","message":"words"}`))), "CrashLoop", "words", 0},
+		"a reason of another program":    {input(2).with(member(1, loop(`{"reason":"Whatever","message":"words"}`))), "CrashLoop", "words", 0},
 		"a secret is another thing":      {input(2).with(member(1, loop(`{"reason":"SecretInvalid","message":"tls.crt is missing"}`))), "SecretInvalid", "tls.crt is missing", 0},
 		"killed for its memory": {input(2).with(member(0, corev1.ContainerStatus{
 			RestartCount: 3, State: waiting("CrashLoopBackOff", ""), LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}},
@@ -176,33 +176,33 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"a container can't be made":      {input(2).with(member(0, corev1.ContainerStatus{State: waiting("CreateContainerConfigError", `secret "s" not found`)})), "ContainerNotCreated", `CreateContainerConfigError: secret "s" not found`, 0},
 		"a container is being made":      {input(2).with(member(0, corev1.ContainerStatus{State: waiting("ContainerCreating", "")})), "Healthy", "", slowAfter},
 
-		"no node, for long":           {input(2).with(scheduled(time.Minute)), "Unschedulable", "pod cache-1 has no node since 1970-01-01T01:22:20Z: 0/3 nodes are available: 3 Insufficient memory.", 0},
-		"no node yet":                 {input(2).with(scheduled(time.Second)), "Healthy", "", 59 * time.Second},
-		"it does not end":             {input(2).with(terminating(-time.Minute)), "MemberDoesNotEnd", "pod cache-1 should have ended by 1970-01-01T01:22:20Z, and node node-b", 0},
-		"it ends":                     {input(2).with(terminating(30 * time.Second)), "Healthy", "", 90 * time.Second},
-		"not ready, nobody knows why": {input(2).with(unreadySince(10 * time.Minute)), "MembersNotReady", "pod cache-1 has not been ready since", 0},
-		"not ready yet":               {input(2).with(unreadySince(9 * time.Minute)), "Healthy", "", time.Minute},
-		"a quota, with storage":       {input(2).with(func(in *Input) { in.NotCreated = &NotCreated{"StatefulSet cache", "exceeded quota"} }), "PodNotCreated", "StatefulSet cache can't create a pod: exceeded quota", 0},
-		"a quota, without":            {input(2).with(replicaFailure), "PodNotCreated", `Deployment cache can't create a pod: pods "cache-x" is forbidden: exceeded quota`, 0},
-		"refused for a minute":        {input(2).with(func(in *Input) { in.Refused = &Refusal{now.Add(-time.Minute), "Job j is somebody else's"} }), "StepRefused", "since 1970-01-01T01:22:20Z: Job j is somebody else's", 0},
-		"refused just now":            {input(2).with(func(in *Input) { in.Refused = &Refusal{now, "the cache is stale"} }), "Healthy", "", time.Minute},
-		"blocked by a kept volume":    {input(2).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume }), "BlockedByVolume", "the size can't go from 2 to 3", 0},
-		"blocked by too little room":  {input(3).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](2), plan.BlockedByShortage }), "ShortOfMemory", "from 3 to 2", 0},
+		"no node, for long":             {input(2).with(scheduled(time.Minute)), "Unschedulable", "pod cache-1 has no node since 1970-01-01T01:22:20Z: 0/3 nodes are available: 3 Insufficient memory.", 0},
+		"no node yet":                   {input(2).with(scheduled(time.Second)), "Healthy", "", 59 * time.Second},
+		"it does not end":               {input(2).with(terminating(-time.Minute)), "MemberDoesNotEnd", "pod cache-1 should have ended by 1970-01-01T01:22:20Z, and node node-b", 0},
+		"it ends":                       {input(2).with(terminating(30 * time.Second)), "Healthy", "", 90 * time.Second},
+		"not ready, for no known cause": {input(2).with(unreadySince(10 * time.Minute)), "MembersNotReady", "pod cache-1 has not been ready since", 0},
+		"not ready yet":                 {input(2).with(unreadySince(9 * time.Minute)), "Healthy", "", time.Minute},
+		"a quota, with storage":         {input(2).with(func(in *Input) { in.NotCreated = &NotCreated{"StatefulSet cache", "exceeded quota"} }), "PodNotCreated", "StatefulSet cache can't create a pod: exceeded quota", 0},
+		"a quota, without":              {input(2).with(replicaFailure), "PodNotCreated", `Deployment cache can't create a pod: pods "cache-x" is forbidden: exceeded quota`, 0},
+		"refused for a minute":          {input(2).with(func(in *Input) { in.Refused = &Refusal{now.Add(-time.Minute), "Job j has another owner"} }), "StepRefused", "since 1970-01-01T01:22:20Z: Job j has another owner", 0},
+		"refused just now":              {input(2).with(func(in *Input) { in.Refused = &Refusal{now, "the cache is stale"} }), "Healthy", "", time.Minute},
+		"blocked by a kept volume":      {input(2).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](3), plan.BlockedByVolume }), "BlockedByVolume", "the size can't go from 2 to 3", 0},
+		"blocked by too little room":    {input(3).with(func(in *Input) { in.Cluster.Spec.Size, in.Plan.SizeBlocked = ptr.To[int32](2), plan.BlockedByShortage }), "ShortOfMemory", "from 3 to 2", 0},
 		"a mark is refused": {input(3).with(func(in *Input) {
 			in.Cluster.Spec.Size, in.Plan.SizeBlocked, in.Plan.SizeRefused = ptr.To[int32](2), plan.BlockedByRefusal, "a policy says no"
 		}), "Refused", "the size goes from 3 to 2 when the claims of the leaving members can be marked, which is tried again in a moment: a policy says no", 0},
 		"volumes may not grow": {input(3).with(func(in *Input) {
 			in.Plan.SmallClaims, in.GrowthRefused = make([]action.ClaimRef, 3), "the class says no"
 		}), "VolumesCannotGrow", "3 volumes are smaller than storage.size, and can't grow: the class says no", 0},
-		"a drainer without an image":    {drainWaits("ImagePullBackOff", 0), "DrainStuck", "claim data-cache-2: ImagePullBackOff: its words", 0},
-		"a drainer that can't be made":  {drainWaits("PodNotCreated", 0), "DrainStuck", "its words", 0},
-		"a drainer without a node":      {drainWaits("Unschedulable", time.Minute), "DrainStuck", "claim data-cache-2: Unschedulable: its words", 0},
-		"a drainer without a node yet":  {drainWaits("Unschedulable", 20*time.Second), "Healthy", "", 40 * time.Second},
-		"a drainer that is being made":  {drainWaits("ContainerCreating", time.Minute), "Healthy", "", 9 * time.Minute},
-		"a drainer is not started":      {drainWaits("ContainerCreating", 10*time.Minute), "DrainStuck", "ContainerCreating: its words", 0},
-		"a drain that nobody can watch": {drainWaits("", time.Hour).with(func(in *Input) { in.Waits = nil }), "Healthy", "", 0},
-		"a mover without a node":        {moveWaits("Unschedulable", time.Minute), "MoveStuck", "claim data-cache-0: Unschedulable: its words", 0},
-		"a mover without a node yet":    {moveWaits("Unschedulable", time.Second), "Healthy", "", 59 * time.Second},
+		"a drainer without an image":      {drainWaits("ImagePullBackOff", 0), "DrainStuck", "claim data-cache-2: ImagePullBackOff: its words", 0},
+		"a drainer that can't be made":    {drainWaits("PodNotCreated", 0), "DrainStuck", "its words", 0},
+		"a drainer without a node":        {drainWaits("Unschedulable", time.Minute), "DrainStuck", "claim data-cache-2: Unschedulable: its words", 0},
+		"a drainer without a node yet":    {drainWaits("Unschedulable", 20*time.Second), "Healthy", "", 40 * time.Second},
+		"a drainer that is being made":    {drainWaits("ContainerCreating", time.Minute), "Healthy", "", 9 * time.Minute},
+		"a drainer is not started":        {drainWaits("ContainerCreating", 10*time.Minute), "DrainStuck", "ContainerCreating: its words", 0},
+		"a drain without a known drainer": {drainWaits("", time.Hour).with(func(in *Input) { in.Waits = nil }), "Healthy", "", 0},
+		"a mover without a node":          {moveWaits("Unschedulable", time.Minute), "MoveStuck", "claim data-cache-0: Unschedulable: its words", 0},
+		"a mover without a node yet":      {moveWaits("Unschedulable", time.Second), "Healthy", "", 59 * time.Second},
 		"a survivor does not answer a mover": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) {
 			in.Progress = map[types.UID]contract.Progress{in.Plan.Moves[0].Claim.UID: {Phase: contract.PhaseAdding, Message: "waiting for cache-1", WaitingSeconds: 60}}
 		}), "MoveStuck", "claim data-cache-0: SurvivorUnreachable: waiting for cache-1", 0},
@@ -213,7 +213,7 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 			in.Progress = map[types.UID]contract.Progress{in.Plan.Moves[0].Claim.UID: {Phase: contract.PhaseAdding, Message: "waiting for cache-1", WaitingSeconds: 20}}
 		}), "Healthy", "", 40 * time.Second},
 		"a drainer does not end": {input(2).with(drainerEnds(-time.Minute)), "DrainerDoesNotEnd", "pod drainer should have ended by 1970-01-01T01:22:20Z, and node node-b", 0},
-		"nor in a year, which nobody gave it": {input(2).with(drainerEnds(365 * 24 * time.Hour)).with(func(in *Input) {
+		"nor in a year, which no spec gave it": {input(2).with(drainerEnds(365 * 24 * time.Hour)).with(func(in *Input) {
 			in.Drainers[0].DeletionGracePeriodSeconds = ptr.To[int64](365*24*3600 + 60 + 30)
 		}), "DrainerDoesNotEnd", "pod drainer should have ended by 1970-01-01T01:22:20Z", 0},
 		"a drainer may take the spec's time": {input(2).with(drainerEnds(500 * time.Second)).with(func(in *Input) {

@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-// What a member can't have depends on its node: Degraded says which setting to lower.
+// The node decides which settings a member can't have: Degraded says which one to lower.
 func TestAMemberThatTheNodeCannotHaveSaysWhichSettingToLower(t *testing.T) {
 	for name, test := range map[string]struct {
 		ended corev1.ContainerStateTerminated

@@ -142,7 +142,7 @@ func TestConditionsAndPhaseTellTheState(t *testing.T) {
 			input(2).with(func(in *Input) { in.Err = errors.New("connection refused") }),
 			[4]string{"+Ready", "-AsWanted", "+ReconcileError", ""}, cachev1alpha1.PhaseDegraded,
 		},
-		"somebody else has the name": {
+		"another owner has the name": {
 			input(2).with(func(in *Input) {
 				in.Err = fmt.Errorf("apply: %w", &identity.NameTakenError{Kind: "Service", Name: "cache"})
 			}),
@@ -222,7 +222,7 @@ func TestStatusHasTheServersThatTheClientsAreGiven(t *testing.T) {
 
 // The ServiceMonitor that exists has its name in status, so that it is found when it is not asked for
 // any more.
-func TestAMissingServiceMonitorKindIsToldAndNeedsNobody(t *testing.T) {
+func TestAMissingServiceMonitorKindIsToldAndNeedsNoPerson(t *testing.T) {
 	for _, test := range []struct {
 		monitoring        Monitoring
 		before            string
@@ -290,7 +290,7 @@ func TestProgressIsShownPerDrainAndInOneLine(t *testing.T) {
 				Reason: "SurvivorUnreachable", Message: "waits",
 			}},
 		},
-		"nobody knows how many items there are": {
+		"the number of items is unknown": {
 			input(2).leaving(2, claims.Draining, "", "").with(func(in *Input) { in.Progress = map[types.UID]contract.Progress{"uid-2": unknown} }),
 			"50% (10 items)",
 			[]cachev1alpha1.DrainStatus{{Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainAdding, ItemsDone: 10, BytesDone: 1, BytesTotal: 2}},
@@ -403,7 +403,7 @@ func TestStatusNamesTheBindingThatIsThere(t *testing.T) {
 		"none any more":                  {nil, named, &Binding{}, nil, ""},
 		"it is written":                  {spec, nil, written, named, ""},
 		"a right lacks":                  {spec, nil, forbidden, nil, cachev1alpha1.ReasonBindingForbidden},
-		"nobody has looked yet":          {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
+		"not looked yet":                 {spec, nil, nil, nil, cachev1alpha1.ReasonBindingIncomplete},
 		"nothing was read: it is as was": {spec, named, nil, named, ""},
 	} {
 		in := input(3)

@@ -96,8 +96,8 @@ func TestOwnersAndFinalizersThatCountAreKeptAmongMany(t *testing.T) {
 	}
 }
 
-// TestWhatIsTooLongIsNotTakenForSomethingElse after it was cut.
-func TestWhatIsTooLongIsNotTakenForSomethingElse(t *testing.T) {
+// TestATextThatIsTooLongIsNotTakenForAnotherOne after it was cut.
+func TestATextThatIsTooLongIsNotTakenForAnotherOne(t *testing.T) {
 	for _, s := range []string{
 		strings.Repeat("x", 300), strings.Repeat("x", 253) + "ü", strings.Repeat("ü", 200), strings.Repeat("x", 253) + "\xff", strings.Repeat("\xff", 300),
 	} {

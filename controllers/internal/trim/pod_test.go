@@ -59,9 +59,9 @@ func TestAPodOfAnySizeTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// TestWhatAReconcileReadsOfAPodIsKept: its memory, why containers wait and how they
+// TestFieldsThatAReconcileReadsOfAPodAreKept: its memory, why containers wait and how they
 // ended, init containers too, and what a selector asks for.
-func TestWhatAReconcileReadsOfAPodIsKept(t *testing.T) {
+func TestFieldsThatAReconcileReadsOfAPodAreKept(t *testing.T) {
 	receipt := strings.Repeat("r", contract.MaxReceiptBytes)
 	waiting := []corev1.ContainerStatus{{
 		Name: "install", Image: "operator:1", RestartCount: 3,

@@ -267,7 +267,7 @@ func TestNothingTakenUp(t *testing.T) {
 }
 
 // A program that isn't memcached, or dies at once, gives an error in words.
-func TestWhatIsNoMemcachedIsAnErrorInWords(t *testing.T) {
+func TestAProgramThatIsNoMemcachedIsAnErrorInWords(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 1)
 	if _, err := Open(dir, Options{Scratch: t.TempDir(), Memcached: "no-such-memcached"}); err == nil || !strings.Contains(err.Error(), "no-such-memcached") {

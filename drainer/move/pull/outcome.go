@@ -17,7 +17,7 @@ func (l *Lane) heard(m *move, answer []byte) error {
 	}
 	k := m.key
 	switch at := m.step; {
-	case result.Code == ringchange.Unsure:
+	case result.Code == ringchange.Occupied:
 		m.step = at.Peek()
 		return nil
 	case result.Code == ringchange.Failed:

@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
 
 // The outcome of a key depends on the items of both owners, and only that key's item is changed.
-func TestWhatComesOfAKey(t *testing.T) {
+func TestTheOutcomeOfAKeyDependsOnBothOwnersItems(t *testing.T) {
 	t.Parallel()
 	old, owner := memcachedtest.Start(t, "-I", "2m"), memcachedtest.Start(t)
 	at := [2]*memcachedtest.Raw{ringchange.Old: old.Raw(), ringchange.New: owner.Raw()}
@@ -351,7 +351,7 @@ func TestAFlushIsObeyedWhenAnswersAreReadLate(t *testing.T) {
 
 // Items that were stored some seconds after a flush of their new owner are moved, also if another flush is ordered for
 // the future.
-func TestWhatIsStoredAfterAFlushIsMoved(t *testing.T) {
+func TestItemsStoredAfterAFlushAreMoved(t *testing.T) {
 	t.Parallel()
 	for _, ordered := range []string{"flush_all", "flush_all 1000"} {
 		t.Run(ordered, func(t *testing.T) {

@@ -36,8 +36,8 @@ type Loop struct {
 	Failed func(why string)
 	// Places has the addresses of the loop's members; nil if two members may have the same one.
 	Places *Places
-	// Doubted is called with the address of another member that may not be asked for now.
-	Doubted func(address, why string)
+	// Avoid is called with the address of another member that may not be asked for now.
+	Avoid func(address, why string)
 }
 
 // Keep gives a loop a connection to a member, and another one when it is lost, until ctx ends.
@@ -85,7 +85,7 @@ func (m *Members) connect(ctx context.Context, holder *Holder, loop *Loop) (fd i
 	}
 	if twin, why := loop.Places.Take(holder, conn.RemoteAddr().String(), time.Now()); why != "" {
 		if twin != "" {
-			loop.Doubted(twin, why)
+			loop.Avoid(twin, why)
 		}
 		return -1, "", errors.Join(errors.New(why), conn.Close())
 	}

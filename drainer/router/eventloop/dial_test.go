@@ -82,7 +82,7 @@ func TestAMemberThatIsNamedAgainKeepsItsPlace(t *testing.T) {
 		}
 	}()
 	var places eventloop.Places
-	failures, doubted := make(chan string, 10), make(chan string, 10)
+	failures, avoided := make(chan string, 10), make(chan string, 10)
 	keep := func(address string) (connected chan struct{}, end func()) {
 		ctx, cancel := context.WithCancel(context.Background())
 		connected, ended := make(chan struct{}, 10), make(chan struct{})
@@ -101,9 +101,9 @@ func TestAMemberThatIsNamedAgainKeepsItsPlace(t *testing.T) {
 					}
 				},
 				Places: &places,
-				Doubted: func(address, _ string) {
+				Avoid: func(address, _ string) {
 					select {
-					case doubted <- address:
+					case avoided <- address:
 					case <-ctx.Done():
 					}
 				},
@@ -134,7 +134,7 @@ func TestAMemberThatIsNamedAgainKeepsItsPlace(t *testing.T) {
 		if !strings.Contains(why, "its name resolves to") {
 			t.Errorf("the other name failed: %q", why)
 		}
-		if got := <-doubted; got != address {
+		if got := <-avoided; got != address {
 			t.Errorf("%s is not asked", got)
 		}
 	}

@@ -126,8 +126,8 @@ func (f *Fence) Behind(n int64) (d time.Duration, latest int64) {
 	return d, latest
 }
 
-// Knows returns for how long there has been a table later than n, even if this router was the first to read it.
-func (f *Fence) Knows(n int64) time.Duration {
+// SeenLaterThan returns for how long there has been a table later than n, even if this router was the first to read it.
+func (f *Fence) SeenLaterThan(n int64) time.Duration {
 	d, _, _ := f.laterThan(n)
 	return d
 }
@@ -163,18 +163,18 @@ func (f *Fence) StoodStill() {
 	f.lookAgain()
 }
 
-// Unsure tells whether the router has woken, and has not looked at the members since. If it can't look, it
+// MustLook tells whether the router has woken, and has not looked at the members since. If it can't look, it
 // goes on with what it knows, as a starting router does.
-func (f *Fence) Unsure() bool {
+func (f *Fence) MustLook() bool {
 	if f == nil {
 		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.unsure()
+	return f.mustLook()
 }
 
-func (f *Fence) unsure() bool {
+func (f *Fence) mustLook() bool {
 	if !f.woke.IsZero() && (f.lookedAtAll() || time.Since(f.woke) > firstLook) {
 		f.woke = time.Time{}
 	}

@@ -167,7 +167,7 @@ func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 			return unless(hasNumber(t, all[0], told[0].Number), "it is not there")
 		})
 		f.StoodStill()
-		eventually(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
+		eventually(t, "a look", func() error { return unless(!f.MustLook(), "it has not looked") })
 		if f.Outdated(told[0].Number) {
 			t.Fatal("it is left behind, and no router went on")
 		}
@@ -177,7 +177,7 @@ func TestARouterThatWakesIsLeftBehindAtOnce(t *testing.T) {
 			m.Raw().Must("STORED", fmt.Sprintf("set %s 0 0 %d", contract.RingNumberKey, len(value)), []byte(value))
 		}
 		f.StoodStill()
-		eventually(t, "a look", func() error { return unless(!f.Unsure(), "it has not looked") })
+		eventually(t, "a look", func() error { return unless(!f.MustLook(), "it has not looked") })
 		if d, latest := f.Behind(told[0].Number); latest != told[2].Number || d < time.Hour {
 			t.Errorf("it has been behind for %v, of table %d", d, latest)
 		}

@@ -103,7 +103,7 @@ func (f *Fence) found(number int64, t *Table) {
 		if at = (time.Time{}); number < t.Number {
 			f.older = max(f.older, number)
 		}
-	case f.unsure(): // the number may have been there for long
+	case f.mustLook(): // the number may have been there for long
 		at = time.Time{}
 	}
 	if number > t.Number {

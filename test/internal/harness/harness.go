@@ -70,7 +70,7 @@ func Until(ctx context.Context, interval time.Duration, what string, check func(
 	}
 }
 
-// InTurn measures all in each round. What else the machine does then slows all of them.
+// InTurn measures all in each round. Other work of the machine then slows all of them.
 func InTurn[T any](rounds int, all []T, measure func(T) error) error {
 	for range rounds {
 		for _, one := range all {

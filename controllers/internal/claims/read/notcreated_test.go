@@ -36,8 +36,8 @@ func TestTheNewestFailureCounts(t *testing.T) {
 	}
 }
 
-// TestWhatLacksAPodIsRememberedFromItsFirstSight until the pod is there.
-func TestWhatLacksAPodIsRememberedFromItsFirstSight(t *testing.T) {
+// TestAnOwnerThatLacksAPodIsRememberedFromItsFirstSight until the pod is there.
+func TestAnOwnerThatLacksAPodIsRememberedFromItsFirstSight(t *testing.T) {
 	var p MissingPods
 	cluster := client.ObjectKey{Namespace: "shop", Name: "cache"}
 	a, b := &PodOwner{UID: "a"}, &PodOwner{UID: "b"}

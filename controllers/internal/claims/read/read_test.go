@@ -172,7 +172,7 @@ func TestJobIsCompleteWhenItsDrainerLeftAReceiptThatAddsUp(t *testing.T) {
 	}
 }
 
-// The pod of a node that is gone seems to run until it is deleted. What runs beside the drainer doesn't
+// The pod of a node that is gone seems to run until it is deleted. Containers beside the drainer don't
 // count: an init script of a mesh that has ended, a log shipper that isn't ready.
 func TestADrainerWhoseNodeIsGoneIsNotAtWork(t *testing.T) {
 	running := func(change func(*corev1.Pod)) *corev1.Pod {

@@ -50,7 +50,7 @@ func (w *Writer) reserveVolume(ctx context.Context, a action.ReserveVolume) erro
 }
 
 // returnVolume binds the volume to its claim again, so that it is deleted with the claim. It asks
-// claim.MayReturn about the live claim and volume.
+// claims.MayReturn about the live claim and volume.
 func (w *Writer) returnVolume(ctx context.Context, a action.ReturnVolume) error {
 	pvc, err := w.Reader.LiveClaim(ctx, a.Claim)
 	if err != nil || pvc == nil {
@@ -186,7 +186,7 @@ func (w *Writer) maySetAside(ctx context.Context, claim *corev1.PersistentVolume
 }
 
 // claimToSetAside reads the claim whose volume is to be set aside, and asks
-// claim.MayReserve; nil if the claim is gone.
+// claims.MayReserve; nil if the claim is gone.
 func (w *Writer) claimToSetAside(ctx context.Context, ref action.ClaimRef) (*corev1.PersistentVolumeClaim, error) {
 	pvc, err := w.Reader.LiveClaim(ctx, ref)
 	if err != nil || pvc == nil {

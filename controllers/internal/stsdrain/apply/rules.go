@@ -27,7 +27,7 @@ func (r *run) Terms(ctx context.Context) (claims.Terms, error) {
 		return claims.Terms{}, err
 	}
 	terms := v.Drain.Terms
-	terms.SetGone = !v.Observed.Set.Exists || v.Observed.Set.Deleting
+	terms.SetGone = !v.Set.Exists || v.Set.Deleting
 	return terms, nil
 }
 

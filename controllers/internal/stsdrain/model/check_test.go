@@ -14,8 +14,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 )
 
-// What has to hold is written here independently of the operator: it knows only the finalizer, the mark and the
-// requests of people, and what happened to the volumes.
+// These checks are written independently of the operator: they know only the finalizer, the mark, the requests of
+// people, and what happened to the volumes.
 
 func kept(c *corev1.PersistentVolumeClaim) bool {
 	return c != nil && slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer)

@@ -21,7 +21,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/apply"
 	"example.com/memcached-operator/controllers/internal/stsdrain/observe"
-	"example.com/memcached-operator/controllers/internal/stsdrain/status"
 )
 
 // container is the drainer's.
@@ -81,7 +80,7 @@ func (m *model) reconcile(from *state, f fault, check func(before, after *state)
 	}
 	done, err := applier.Apply(quiet, seen, &p, in.Drain.TemplateRefused)
 	r.writes, r.err, r.plan = s.writes, err, &p
-	is := status.Compute(&status.Input{
+	is := stsdrain.ComputeStatus(&stsdrain.StatusInput{
 		Drain: d, Observed: &in, Plan: &p, Rows: claims.Rows{Now: now, Marked: done.Marked, Started: seen.Started(), Waits: seen.Waits, Member: seen.Member},
 	})
 	r.status = &is

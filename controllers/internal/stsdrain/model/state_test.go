@@ -151,7 +151,7 @@ func (s *state) claimWith(uid types.UID) *corev1.PersistentVolumeClaim {
 
 var versions atomic.Int64
 
-// put stores an object. What is being deleted, and no finalizer keeps, is gone at once.
+// put stores an object. A deleted object without a finalizer is gone at once.
 func (s *state) put(o client.Object) {
 	if o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 && keyOf(o) != "pod/"+o.GetName() {
 		delete(s.objects, keyOf(o))

@@ -18,12 +18,12 @@ import (
 // Live is a live read before a step that can't be undone.
 type Live struct {
 	stsdrain.Observed
-	Set *appsv1.StatefulSet
+	StatefulSet *appsv1.StatefulSet
 }
 
-// LiveSet reads the StatefulSet, and StatefulSetDrain, live. gone: the StatefulSetDrain is gone, or is
+// LiveStatefulSet reads the StatefulSet, and StatefulSetDrain, live. now is nil if the StatefulSetDrain is gone, or is
 // another one.
-func (r *Reader) LiveSet(ctx context.Context, d *cachev1alpha1.StatefulSetDrain) (set *appsv1.StatefulSet, now *cachev1alpha1.StatefulSetDrain, err error) {
+func (r *Reader) LiveStatefulSet(ctx context.Context, d *cachev1alpha1.StatefulSetDrain) (set *appsv1.StatefulSet, now *cachev1alpha1.StatefulSetDrain, err error) {
 	now, err = read.Get[cachev1alpha1.StatefulSetDrain](ctx, r.Live, client.ObjectKeyFromObject(d))
 	if err != nil {
 		return nil, nil, err
@@ -37,11 +37,11 @@ func (r *Reader) LiveSet(ctx context.Context, d *cachev1alpha1.StatefulSetDrain)
 
 // View reads everything live that a plan depends on: the StatefulSet and its pods, claims, Jobs.
 func (r *Reader) View(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, refused string) (*Live, error) {
-	is, now, err := r.LiveSet(ctx, d)
+	is, now, err := r.LiveStatefulSet(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	v := &Live{Set: is}
+	v := &Live{StatefulSet: is}
 	v.Now = r.Clock.Now()
 	if now == nil {
 		now = d.DeepCopy()
@@ -51,7 +51,7 @@ func (r *Reader) View(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, re
 		v.Drain = wants(now)
 	}
 	v.Drain.TemplateRefused = refused
-	v.Observed.Set = set(d, is)
+	v.Set = set(d, is)
 	reader := r.For(now, is)
 	found, err := reader.LiveClaims(ctx)
 	if err != nil {

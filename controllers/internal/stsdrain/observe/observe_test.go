@@ -40,7 +40,7 @@ func protected(c *corev1.PersistentVolumeClaim) {
 }
 
 // The name makes a claim a member's, unless another owner controls it.
-func TestWhoseAClaimIs(t *testing.T) {
+func TestAClaimIsAMembersByItsNameUnlessAnotherOwnerControlsIt(t *testing.T) {
 	for what, test := range map[string]struct {
 		name    string
 		changes []func(*corev1.PersistentVolumeClaim)
@@ -122,7 +122,7 @@ func TestARecordedReceiptIsCheckedAgain(t *testing.T) {
 }
 
 // Exit code 0 proves a drain, if the rule is true of the message; no other end does.
-func TestWhatADrainerLeaves(t *testing.T) {
+func TestOnlyExitCodeZeroProvesADrain(t *testing.T) {
 	rule, err := stsdrain.CompileRule("receipt.found == receipt.moved")
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestWhichMembersExistAndAreReady(t *testing.T) {
 	}
 }
 
-func TestWhatTheStatefulSetWants(t *testing.T) {
+func TestAStatefulSetIsObservedWithItsDefaults(t *testing.T) {
 	s := statefulSet()
 	s.Spec.Replicas, s.Spec.Ordinals = ptr.To[int32](-1), &appsv1.StatefulSetOrdinals{Start: 5}
 	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: cachev1alpha1.GroupVersion.String(), Kind: "Memcached", Name: "cache", Controller: ptr.To(true)}}

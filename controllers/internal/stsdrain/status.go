@@ -1,6 +1,4 @@
-// Package status computes the status of a StatefulSetDrain from what was observed and planned. It is
-// pure.
-package status
+package stsdrain
 
 import (
 	"cmp"
@@ -15,15 +13,14 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Input is what a status depends on.
-type Input struct {
+// StatusInput is what a status depends on.
+type StatusInput struct {
 	Drain    *cachev1alpha1.StatefulSetDrain
-	Observed *stsdrain.Observed
-	Plan     *stsdrain.Plan
+	Observed *Observed
+	Plan     *Plan
 	Rows     claims.Rows
 	// Progress is what drainers have counted, by the claim's UID.
 	Progress map[types.UID]Count
@@ -37,8 +34,8 @@ type Input struct {
 // Count is what a drainer has counted.
 type Count struct{ Done, Total int64 }
 
-// Compute returns the status.
-func Compute(in *Input) cachev1alpha1.StatefulSetDrainStatus {
+// ComputeStatus returns the status.
+func ComputeStatus(in *StatusInput) cachev1alpha1.StatefulSetDrainStatus {
 	p, before := in.Plan, &in.Drain.Status
 	s := cachev1alpha1.StatefulSetDrainStatus{
 		ObservedGeneration: in.Drain.Generation, Replicas: p.Wanted.Count, LastDrains: slices.Clone(before.LastDrains),
@@ -72,7 +69,7 @@ func RowOf(d *cachev1alpha1.MemberDrain) claims.Row {
 }
 
 // drains sets the rows of drains, their number, and the results of those that end.
-func (in *Input) drains(s *cachev1alpha1.StatefulSetDrainStatus) {
+func (in *StatusInput) drains(s *cachev1alpha1.StatefulSetDrainStatus) {
 	var done, total int64
 	for i := range in.Plan.Drains {
 		d := &in.Plan.Drains[i]
@@ -123,7 +120,7 @@ func kept(rows []cachev1alpha1.MemberDrain, claim string) Count {
 const mostClaims = 16
 
 // names of the claims of a unit, the leading one first.
-func (in *Input) names(c *claims.Claim) []string {
+func (in *StatusInput) names(c *claims.Claim) []string {
 	names := []string{c.Name}
 	unit := in.Plan.Facts.Unit(c.UID)
 	for i := range unit {
@@ -135,7 +132,7 @@ func (in *Input) names(c *claims.Claim) []string {
 }
 
 // ended adds the result of a drain whose claims are being released.
-func (in *Input) ended(s *cachev1alpha1.StatefulSetDrainStatus, d *claims.DrainState, names []string) {
+func (in *StatusInput) ended(s *cachev1alpha1.StatefulSetDrainStatus, d *claims.DrainState, names []string) {
 	next := cachev1alpha1.MemberDrained{Ordinal: d.Claim.Ordinal, Claims: names, Result: string(d.Why), EndedAt: metav1.Time{Time: in.Rows.Now}}
 	if d.Claim.Receipt != nil {
 		next.Message = claims.Bound(d.Claim.Receipt.Message, contract.MaxReceiptBytes)
@@ -154,7 +151,7 @@ func (in *Input) ended(s *cachev1alpha1.StatefulSetDrainStatus, d *claims.DrainS
 // trouble is a reason, and a message, of a condition; empty if there is none.
 type trouble struct{ reason, message string }
 
-func (in *Input) conditions(s *cachev1alpha1.StatefulSetDrainStatus) {
+func (in *StatusInput) conditions(s *cachev1alpha1.StatefulSetDrainStatus) {
 	degraded := in.degraded(s)
 	set := func(kind string, is bool, reason, message string) {
 		status := metav1.ConditionFalse
@@ -189,7 +186,7 @@ func (in *Input) conditions(s *cachev1alpha1.StatefulSetDrainStatus) {
 }
 
 // degraded is the worst that needs a person.
-func (in *Input) degraded(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
+func (in *StatusInput) degraded(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	p := in.Plan
 	if p.Refused.Reason != "" {
 		return trouble{p.Refused.Reason, p.Refused.Message}
@@ -229,7 +226,7 @@ func (in *Input) degraded(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 // ruleRefused begins what is said about an expression, which is tried like the template.
 const ruleRefused = "spec.receipt"
 
-func (in *Input) templateRefused() trouble {
+func (in *StatusInput) templateRefused() trouble {
 	switch why := in.Observed.Drain.TemplateRefused; {
 	case why == "":
 		return trouble{}
@@ -241,7 +238,7 @@ func (in *Input) templateRefused() trouble {
 }
 
 // failed is about drains that have failed, or whose drainer has not been at work for a while.
-func (in *Input) failed(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
+func (in *StatusInput) failed(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	for i := range s.Drains {
 		if d := &s.Drains[i]; d.Phase == cachev1alpha1.DrainFailed {
 			return trouble{cachev1alpha1.ReasonDrainFailed, fmt.Sprintf("member %d: %s: %s", d.Ordinal, d.Reason, d.Message)}
@@ -257,7 +254,7 @@ func (in *Input) failed(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 }
 
 // Again is how long it takes until a wait becomes a trouble; 0 if there is none.
-func (in *Input) Again() (again time.Duration) {
+func (in *StatusInput) Again() (again time.Duration) {
 	for _, wait := range in.Rows.Waits {
 		if left := wait.Since.Add(claims.StuckAfter).Sub(in.Rows.Now); left > 0 && (again == 0 || left < again) {
 			again = left
@@ -274,7 +271,7 @@ func more(n int) string {
 }
 
 // progressing is what changes.
-func (in *Input) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
+func (in *StatusInput) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	p := in.Plan
 	switch {
 	case p.Refused.Reason != "":
@@ -293,12 +290,12 @@ func (in *Input) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	return trouble{}
 }
 
-func unprotected(p *stsdrain.Plan) string {
+func unprotected(p *Plan) string {
 	return fmt.Sprintf("claim %s has no finalizer yet%s: if its member leaves now, it is left over", p.Unprotected[0], more(len(p.Unprotected)))
 }
 
 // notReady is why not all is well.
-func (in *Input) notReady(s *cachev1alpha1.StatefulSetDrainStatus, degraded, progressing trouble) trouble {
+func (in *StatusInput) notReady(s *cachev1alpha1.StatefulSetDrainStatus, degraded, progressing trouble) trouble {
 	p := in.Plan
 	switch {
 	case in.Drain.DeletionTimestamp != nil:
