@@ -73,6 +73,7 @@ type StatefulSetDrainReconciler struct {
 	made       remembered.Matches
 	dryRuns    apply.DryRuns
 	refused    remembered.Refusals
+	statuses   remembered.Statuses
 }
 
 // +kubebuilder:rbac:groups=cache.example.com,resources=statefulsetdrains,verbs=get;list;watch;patch
@@ -160,6 +161,7 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.made.Forget(key)
 	r.dryRuns.Forget(key)
 	r.refused.Forget(key)
+	r.statuses.Forget(key)
 }
 
 // unobserved ends a reconcile that could not read everything.
@@ -177,7 +179,7 @@ func (r *StatefulSetDrainReconciler) unobserved(ctx context.Context, d *cachev1a
 	return ctrl.Result{}, why
 }
 
-// writeStatus writes the status if it differs.
+// writeStatus writes the status if it differs and can't wait.
 func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe.State, in *stsdrain.Observed, p *stsdrain.Plan, done *apply.Done, applyErr error) error {
 	if done.FinalizerRemoved {
 		return nil
@@ -199,11 +201,18 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 	s.Drain.Status = status.Compute(input)
 	s.AtMost(input.Again())
 	if equality.Semantic.DeepEqual(before.Status, s.Drain.Status) {
+		r.statuses.Note(key, s.Now)
+		return nil
+	}
+	if wait := r.statuses.Due(key, remembered.DrainChange(&before.Status, &s.Drain.Status), s.Now); wait > 0 {
+		s.Drain.Status = before.Status
+		s.AtMost(wait)
 		return nil
 	}
 	if err := r.patchStatus(ctx, before, s.Drain); err != nil {
 		return err
 	}
+	r.statuses.Note(key, s.Now)
 	r.announce(before, s.Drain)
 	r.Metrics.DrainStatusWritten(&before.Status, &s.Drain.Status, p.Drains)
 	return nil
