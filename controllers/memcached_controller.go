@@ -186,7 +186,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	mine, look, err := r.manages(ctx, cluster)
 	if err != nil || !mine {
 		r.noteWrite(cluster, version, generation)
-		if unnamed(cluster, err) {
+		if r.installed().tells(cluster, cluster.Status.Conditions, err) {
 			return r.unobserved(ctx, cluster, err)
 		}
 		return r.leaveAlone(req.NamespacedName, look, err)
@@ -449,7 +449,7 @@ func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options control
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("memcached").
 		For(&cachev1alpha1.Memcached{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletionBegan))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletionBegan, askedInStatus))).
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.Service{}).

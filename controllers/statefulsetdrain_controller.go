@@ -91,7 +91,7 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	mine, look, err := r.installed().manages(ctx, d, d.DeletionTimestamp != nil)
-	if unnamed(d, err) {
+	if r.installed().tells(d, d.Status.Conditions, err) {
 		return r.unobserved(ctx, d, err)
 	}
 	if err != nil || !mine {
@@ -313,7 +313,7 @@ func (r *StatefulSetDrainReconciler) SetupWithManager(mgr ctrl.Manager, options 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("statefulsetdrain").
 		For(&cachev1alpha1.StatefulSetDrain{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletionBegan))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletionBegan, askedInStatus))).
 		Watches(&cachev1alpha1.StatefulSetDrain{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](r.objects, &corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
 		WatchesRawSource(source.Kind[client.Object](r.objects, &batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
