@@ -2,15 +2,21 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/claims"
@@ -54,8 +60,12 @@ func (i *installed) manages(ctx context.Context, object client.Object, claimed b
 		if denied := read.Denied(err); denied {
 			i.Events.Eventf(object, nil, corev1.EventTypeWarning, cachev1alpha1.ReasonReconcileError, "Reconcile", "%s",
 				claims.BoundMessage(fmt.Sprintf("the annotation that names its installation of the operator can't be written: %s", err)))
-			if seen.Operator == i.name {
+			switch seen.Operator {
+			case i.name:
 				return true, installation.AnswerTime, nil // only the other installation gets no answer
+			case "":
+			default:
+				err = &unaskableError{by: seen.Operator, err: err}
 			}
 		}
 		return false, retryAfter(0), client.IgnoreNotFound(err)
@@ -78,10 +88,55 @@ func (i *installed) other(object client.Object) string {
 	return seen.Question.By
 }
 
-// unnamed tells whether no installation manages the object, because the API server denies this one to write its
-// name. Then status says so.
-func unnamed(object client.Object, err error) bool {
+// unaskable begins the message about an object whose installation can't be asked whether it is at work.
+const unaskable = "another installation of the operator, "
+
+// unaskableError says that the API server denies this installation to ask another one, or to take over from it.
+type unaskableError struct {
+	by  string
+	err error
+}
+
+func (e *unaskableError) Error() string {
+	return fmt.Sprintf("%s%s, manages this object, and can't be asked whether it is at work: %s", unaskable, e.by, e.err)
+}
+
+func (e *unaskableError) Unwrap() error { return e.err }
+
+// tells tells whether status is to say why this installation does not manage the object: the API server denies it to write its
+// name, so no installation does, or to ask the one that does.
+func (i *installed) tells(object client.Object, conditions []metav1.Condition, err error) bool {
+	cannotAsk := (*unaskableError)(nil)
+	if errors.As(err, &cannotAsk) {
+		return i.known.Tells(object, saysUnaskable(conditions), i.Clock.Now())
+	}
 	return read.Denied(err) && installation.See(object, 0).Operator == ""
+}
+
+func saysUnaskable(conditions []metav1.Condition) bool {
+	c := meta.FindStatusCondition(conditions, cachev1alpha1.ConditionDegraded)
+	return c != nil && strings.HasPrefix(c.Message, unaskable)
+}
+
+// askedInStatus passes the update in which another installation says in status that it can't ask. The installation at work
+// replaces that.
+var askedInStatus = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return saysUnaskable(conditionsOf(e.ObjectNew)) && !saysUnaskable(conditionsOf(e.ObjectOld))
+	},
+}
+
+func conditionsOf(object client.Object) []metav1.Condition {
+	switch o := object.(type) {
+	case *cachev1alpha1.Memcached:
+		return o.Status.Conditions
+	case *cachev1alpha1.StatefulSetDrain:
+		return o.Status.Conditions
+	}
+	return nil
 }
 
 // leftAlone ends the reconcile of an object that another installation manages or may manage.

@@ -77,6 +77,7 @@ type MemcachedReconciler struct {
 
 	installations remembered.Installations
 	written       remembered.Written
+	statuses      remembered.Statuses
 	matches       remembered.Matches
 	refusedSteps  remembered.Refusals
 	// rollouts and routerRollouts have the turns of roll-outs; turns() creates them once.
@@ -185,7 +186,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	mine, look, err := r.manages(ctx, cluster)
 	if err != nil || !mine {
 		r.noteWrite(cluster, version, generation)
-		if unnamed(cluster, err) {
+		if r.installed().tells(cluster, cluster.Status.Conditions, err) {
 			return r.unobserved(ctx, cluster, err)
 		}
 		return r.leaveAlone(req.NamespacedName, look, err)
@@ -313,6 +314,7 @@ func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1al
 func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.installations.Forget(key)
 	r.written.Forget(key)
+	r.statuses.Forget(key)
 	r.matches.Forget(key)
 	r.refusedSteps.Forget(key)
 	r.monitors.Forget(key)
@@ -392,10 +394,10 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *outcome, p 
 	seen.Cluster.Status = status.Compute(in)
 	seen.Waits.AtMost(in.Again())
 	if equality.Semantic.DeepEqual(before.Status, seen.Cluster.Status) {
-		r.written.NoteStatus(before, now)
+		r.statuses.Note(key, now)
 		return nil
 	}
-	if wait := r.written.StatusDue(key, &before.Status, &seen.Cluster.Status, now); wait > 0 {
+	if wait := r.statuses.Due(key, remembered.ClusterChange(&before.Status, &seen.Cluster.Status), now); wait > 0 {
 		seen.Cluster.Status = before.Status
 		seen.Waits.AtMost(wait)
 		return nil
@@ -403,7 +405,7 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *outcome, p 
 	if err := r.patchStatus(ctx, before, seen.Cluster); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.written.NoteStatus(seen.Cluster, now)
+	r.statuses.Note(key, now)
 	r.announce(before, seen.Cluster)
 	if from, to := before.Status.Phase, seen.Cluster.Status.Phase; from != to {
 		logf.FromContext(ctx).Info("The phase changed", "from", from, "to", to)
@@ -447,7 +449,7 @@ func (r *MemcachedReconciler) SetupWithManager(mgr ctrl.Manager, options control
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("memcached").
 		For(&cachev1alpha1.Memcached{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletionBegan))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletionBegan, askedInStatus))).
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.Service{}).

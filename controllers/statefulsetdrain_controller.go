@@ -72,6 +72,7 @@ type StatefulSetDrainReconciler struct {
 	made       remembered.Matches
 	dryRuns    apply.DryRuns
 	refused    remembered.Refusals
+	statuses   remembered.Statuses
 }
 
 // +kubebuilder:rbac:groups=cache.example.com,resources=statefulsetdrains,verbs=get;list;watch;patch
@@ -89,7 +90,7 @@ func (r *StatefulSetDrainReconciler) Reconcile(ctx context.Context, req ctrl.Req
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	mine, look, err := r.installed().manages(ctx, d, d.DeletionTimestamp != nil)
-	if unnamed(d, err) {
+	if r.installed().tells(d, d.Status.Conditions, err) {
 		return r.unobserved(ctx, d, err)
 	}
 	if err != nil || !mine {
@@ -159,6 +160,7 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.made.Forget(key)
 	r.dryRuns.Forget(key)
 	r.refused.Forget(key)
+	r.statuses.Forget(key)
 }
 
 // unobserved ends a reconcile that could not read everything.
@@ -176,7 +178,7 @@ func (r *StatefulSetDrainReconciler) unobserved(ctx context.Context, d *cachev1a
 	return ctrl.Result{}, why
 }
 
-// writeStatus writes the status if it differs.
+// writeStatus writes the status if it differs and can't wait.
 func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe.State, in *stsdrain.Observed, p *stsdrain.Plan, done *apply.Done, applyErr error) error {
 	if done.FinalizerRemoved {
 		return nil
@@ -198,11 +200,18 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 	s.Drain.Status = stsdrain.ComputeStatus(input)
 	s.AtMost(input.Again())
 	if equality.Semantic.DeepEqual(before.Status, s.Drain.Status) {
+		r.statuses.Note(key, s.Now)
+		return nil
+	}
+	if wait := r.statuses.Due(key, remembered.DrainChange(&before.Status, &s.Drain.Status), s.Now); wait > 0 {
+		s.Drain.Status = before.Status
+		s.AtMost(wait)
 		return nil
 	}
 	if err := r.patchStatus(ctx, before, s.Drain); err != nil {
 		return err
 	}
+	r.statuses.Note(key, s.Now)
 	r.announce(before, s.Drain)
 	r.Metrics.DrainStatusWritten(&before.Status, &s.Drain.Status, p.Drains)
 	return nil
@@ -303,7 +312,7 @@ func (r *StatefulSetDrainReconciler) SetupWithManager(mgr ctrl.Manager, options 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("statefulsetdrain").
 		For(&cachev1alpha1.StatefulSetDrain{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletionBegan))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletionBegan, askedInStatus))).
 		Watches(&cachev1alpha1.StatefulSetDrain{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](r.objects, &corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(drainOf))).
 		WatchesRawSource(source.Kind[client.Object](r.objects, &batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(drainOf))).

@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
@@ -273,4 +275,47 @@ func TestAnAnswerThatIsDeniedStopsNothing(t *testing.T) {
 	w.warned("names its installation")
 	w.scale(1)
 	w.sizeBecomes(1)
+}
+
+// The API server denies the question whether another installation is at work. Status says so while that one is not at
+// work, and only then.
+func TestAQuestionThatIsDeniedShowsInStatus(t *testing.T) {
+	tier.Second(t, "TestAnObjectThatCannotBeGivenItsInstallationSaysSo")
+	w := newWorld(t)
+	w.create(apitest.MakeMemcached(name).Size(2).Storage("128Mi").Obj())
+	w.create(queueSet())
+	w.create(queueDrain(queue))
+	w.settled(2)
+	w.eventually("all members are ready and protected", func() error { return w.stsDrainIs("True", "Ready") })
+	w.stopOperator()
+	other, journal := w.anotherThat(clock.RealClock{}, func(_ int, write operator.Write) operator.Fault {
+		if write.Verb == "patch" && strings.Contains(write.Body, cachev1alpha1.AnnotationOtherOperator) {
+			return operator.Denied
+		}
+		return operator.NoFault
+	})
+	const says = "can't be asked whether it is at work"
+	if message := w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonReconcileError); !strings.Contains(message, says) {
+		t.Errorf("status says %q", message)
+	}
+	w.stsDrainSays(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonReconcileError, says)
+	w.startOperator()
+	atWork := func() {
+		w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionFalse, cachev1alpha1.ReasonHealthy)
+		w.stsDrainSays(cachev1alpha1.ConditionDegraded, metav1.ConditionFalse, cachev1alpha1.ReasonHealthy)
+	}
+	atWork()
+	for range 3 { // the other one has seen that
+		_, _ = other.Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)})
+		_, _ = other.Drains.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(queue)})
+		w.rests()
+		atWork()
+	}
+	said := map[string]int{}
+	for _, write := range journal.Writes() {
+		if write.Status/100 == 2 {
+			said[write.Resource]++
+		}
+	}
+	equal(w, "what the other one has written", said, map[string]int{"memcacheds/status": 1, "statefulsetdrains/status": 1})
 }

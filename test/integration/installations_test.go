@@ -19,7 +19,14 @@ import (
 // another starts another installation of the operator, of version b, which watches the same namespace.
 func (w *world) another(clock clock.PassiveClock) (*operator.Operator, *operator.Journal) {
 	w.Helper()
+	return w.anotherThat(clock, nil)
+}
+
+// anotherThat is another, with faults of its writes.
+func (w *world) anotherThat(clock clock.PassiveClock, fault func(int, operator.Write) operator.Fault) (*operator.Operator, *operator.Journal) {
+	w.Helper()
 	journal := &operator.Journal{}
+	journal.Inject(fault)
 	o, err := operator.Start(operator.Options{
 		Config: asUser(w.user), Namespaces: []string{w.namespace}, Journal: journal, Rings: w.ringReader(), Images: version("b"),
 		Installation: "tenant/memcached-operator", Log: w.log.logger(), Clock: clock,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -366,6 +369,72 @@ func TestAClaimThatCannotBeProtectedIsNamedAllTheTime(t *testing.T) {
 		still(w, func() *metav1.Condition { return meta.FindStatusCondition(w.memcached().Status.Conditions, "Degraded") })
 		w.settled(2)
 		w.condition("Degraded", "False", "Healthy")
+	})
+}
+
+// A drain's Job is denied each time that it is tried. Status says so all the time, and is not written again.
+func TestAJobThatIsDeniedAgainWritesNoStatus(t *testing.T) {
+	tier.Second(t, "TestAClaimThatCannotBeProtectedIsNamedAllTheTime")
+	denied := func(w *world) (again func(), attempts *atomic.Int32) {
+		held := testingclock.NewFakePassiveClock(time.Now())
+		w.clock, attempts = held, &atomic.Int32{}
+		w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
+			if write.Verb == "create" && write.Resource == "jobs" {
+				attempts.Add(1)
+				return operator.Denied
+			}
+			return operator.NoFault
+		})
+		w.startOperator()
+		return func() {
+			for _, later := range []time.Duration{20 * time.Second, 3 * time.Second, 3 * time.Second} {
+				held.SetTime(held.Now().Add(later))
+				_, _ = w.running().Reconciler.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(name)})
+				_, _ = w.running().Drains.Reconcile(w.Context(), ctrl.Request{NamespacedName: w.key(queue)})
+			}
+		}, attempts
+	}
+	check := func(w *world, again func(), attempts *atomic.Int32, message func() string) {
+		w.eventually("status says so", func() error {
+			if says := message(); attempts.Load() < 3 || !strings.Contains(says, "injected") {
+				again()
+				return fmt.Errorf("after %d attempts: %s", attempts.Load(), says)
+			}
+			return nil
+		})
+		for range 3 { // what waits for its turn is written
+			again()
+			w.rests()
+		}
+		before, tried := len(w.journal.Writes()), attempts.Load()
+		for range 4 {
+			again()
+			w.rests()
+		}
+		if n := attempts.Load() - tried; n < 4 {
+			w.Errorf("%d attempts in four times 20 seconds", n)
+		}
+		for _, write := range w.journal.Writes()[before:] {
+			if strings.HasSuffix(write.Resource, "/status") {
+				w.Errorf("wrote %s: %s", write, write.Body)
+			}
+		}
+	}
+	t.Run("of a StatefulSet", func(t *testing.T) {
+		w := newNamespace(t)
+		again, attempts := denied(w)
+		w.create(queueSet())
+		w.create(queueDrain(queue))
+		w.eventually("all members are ready and protected", func() error { return w.stsDrainIs("True", "Ready") })
+		w.scaleQueue(2)
+		check(w, again, attempts, func() string { return asJSON(w.stsDrain().Status.Drains) })
+	})
+	t.Run("of a Memcached", func(t *testing.T) {
+		w := newNamespace(t)
+		again, attempts := denied(w)
+		w.storageCluster(apitest.MakeMemcached(name), 2)
+		w.scale(1)
+		check(w, again, attempts, func() string { return asJSON(w.memcached().Status.Drains) })
 	})
 }
 

@@ -10,8 +10,41 @@ import (
 )
 
 // Installations remembers since when the annotations of each object about its installations of the
-// operator have not changed.
-type Installations struct{ kept Of[annotations] }
+// operator have not changed, and what its status was given to say about them.
+type Installations struct {
+	kept Of[annotations]
+	told Of[told]
+}
+
+// told is what a status was given to say about an object's installation.
+type told struct {
+	object types.UID
+	// seen: it was seen there. replaced is since when it is not there any more.
+	seen     bool
+	replaced time.Time
+}
+
+// tellAgainTime is how long nothing is said again after the object's installation has replaced it.
+const tellAgainTime = time.Hour
+
+// Tells tells whether status is to say that the object's installation can't be asked whether it is at work. says: status
+// says so now. If another client has replaced that, the installation is at work.
+func (i *Installations) Tells(object client.Object, says bool, now time.Time) (tells bool) {
+	i.told.Use(client.ObjectKeyFromObject(object), func(t *told) {
+		if t.object != object.GetUID() || says {
+			*t = told{object: object.GetUID(), seen: says}
+		}
+		switch {
+		case !t.seen || says:
+			tells = true
+		case t.replaced.IsZero():
+			t.replaced = now
+		case now.Sub(t.replaced) >= tellAgainTime:
+			*t, tells = told{object: t.object}, true
+		}
+	})
+	return tells
+}
 
 type annotations struct {
 	object              types.UID
@@ -36,4 +69,7 @@ func (i *Installations) UnchangedFor(object client.Object, now time.Time) (passe
 }
 
 // Forget forgets an object that is gone.
-func (i *Installations) Forget(key client.ObjectKey) { i.kept.Forget(key) }
+func (i *Installations) Forget(key client.ObjectKey) {
+	i.kept.Forget(key)
+	i.told.Forget(key)
+}

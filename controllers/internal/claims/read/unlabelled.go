@@ -118,6 +118,23 @@ func (u *UnlabelledClaims) Kept(ctx context.Context, key client.ObjectKey) (bool
 	return err == nil && Kept(claim), client.IgnoreNotFound(err)
 }
 
+// Version tells one state of a claim from another; empty if there is no such claim here, or none is watched.
+func (u *UnlabelledClaims) Version(ctx context.Context, key client.ObjectKey) (string, error) {
+	if u == nil || u.Cache == nil {
+		return "", nil
+	}
+	claim := ClaimMetadata()
+	if err := u.Get(ctx, key, claim); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	return VersionOf(claim), nil
+}
+
+// VersionOf is the version of a claim that was read.
+func VersionOf(claim client.Object) string {
+	return string(claim.GetUID()) + " " + claim.GetResourceVersion()
+}
+
 // Protected are the names of the claims in the namespace that have our finalizer.
 func (u *UnlabelledClaims) Protected(ctx context.Context, namespace string) ([]string, error) {
 	return u.names(ctx, namespace, byFinalizer, cachev1alpha1.ClaimFinalizer)

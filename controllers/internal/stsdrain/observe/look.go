@@ -34,15 +34,21 @@ type looked struct {
 	// unlabelled are claims that were found without the label: their ordinal may be that of no member, and the write
 	// that puts the label there may have failed.
 	unlabelled []string
-	// foreign are the claims of other owners that were found at that time.
-	foreign []stsdrain.Foreign
+	// foreign are the claims of other owners that were found.
+	foreign []foreignClaim
 	at      time.Time
+}
+
+// foreignClaim is a claim of another owner, with the version that was read.
+type foreignClaim struct {
+	stsdrain.Foreign
+	version string
 }
 
 // Forget a StatefulSetDrain that is gone.
 func (l *Looked) Forget(key client.ObjectKey) { l.kept.Forget(key) }
 
-// foreignInterval is how often claims of other owners are read again.
+// foreignInterval is how often claims of other owners are looked at again.
 const foreignInterval = 15 * time.Second
 
 // look sets the claims, Where and Foreign: those of the cache, and those that the cache can't see.
@@ -112,13 +118,16 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 		return nil, err
 	}
 	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s, missing), at: s.Now}
-	switch {
+	switch unread := missing; {
 	case last.owner != now.owner || last.namespace != now.namespace:
 		if found, err = s.Reader.Everywhere(ctx, cached); err != nil {
 			return nil, err
 		}
 	case last.what != now.what || len(last.foreign) > 0 && !s.Now.Before(last.at.Add(foreignInterval)):
-		if err := s.Reader.LookFor(ctx, found, missing...); err != nil {
+		if now.foreign, unread, err = r.unchanged(ctx, s, last.foreign, missing); err != nil {
+			return nil, err
+		}
+		if err := s.Reader.LookFor(ctx, found, unread...); err != nil {
 			return nil, err
 		}
 	default:
@@ -126,10 +135,11 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 		return found, nil
 	}
 	for i := range found.Others {
-		if isTemplates(s, found.Others[i].Name) {
-			now.foreign = append(now.foreign, foreign(&found.Others[i]))
+		if c := &found.Others[i]; isTemplates(s, c.Name) {
+			now.foreign = append(now.foreign, foreignClaim{foreign(c), read.VersionOf(c)})
 		}
 	}
+	slices.SortFunc(now.foreign, func(a, b foreignClaim) int { return strings.Compare(a.Name, b.Name) })
 	for i := range found.Unlabelled {
 		now.unlabelled, now.what = append(now.unlabelled, found.Unlabelled[i].Name), "" // until they have the label
 	}
@@ -141,9 +151,31 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 	return found, nil
 }
 
-// remember adds claims of other owners, which are read again after a time.
-func (s *State) remember(others []stsdrain.Foreign) {
-	s.Foreign = append(s.Foreign, others...)
+// unchanged are the claims of other owners that are still as they were read, by the watch of their metadata, and unread
+// the missing claims without them.
+func (r *Reader) unchanged(ctx context.Context, s *State, before []foreignClaim, missing []string) (same []foreignClaim, unread []string, err error) {
+	unread = slices.Clone(missing)
+	for _, f := range before {
+		at := slices.Index(unread, f.Name)
+		if at < 0 {
+			continue
+		}
+		version, err := r.Unlabelled.Version(ctx, client.ObjectKey{Namespace: s.Drain.Namespace, Name: f.Name})
+		if err != nil {
+			return nil, nil, err
+		}
+		if version != "" && version == f.version {
+			same, unread = append(same, f), slices.Delete(unread, at, at+1)
+		}
+	}
+	return same, unread, nil
+}
+
+// remember adds claims of other owners, which are looked at again after a time.
+func (s *State) remember(others []foreignClaim) {
+	for i := range others {
+		s.Foreign = append(s.Foreign, others[i].Foreign)
+	}
 	if len(others) > 0 {
 		s.AtMost(foreignInterval)
 	}
