@@ -406,34 +406,77 @@ func TestAStatefulSetThatIsMadeAgainWithOtherClaimTemplates(t *testing.T) {
 	w.queueIsWell("both are drained", "data-queue-0", "wal-queue-0")
 }
 
-// The StatefulSetDrain is renamed: the volume that was set aside is no member's any more.
+// The StatefulSetDrain is renamed: the volume that was set aside is left over, until a person asks for its drain.
 func TestAStatefulSetDrainOfAnotherNameInMidDrain(t *testing.T) {
-	tier.Second(t, "TestADeletedStatefulSetDrainLeavesNothingStuck")
-	w := queueWorld(t)
-	w.draining(2, 2)
-	w.create(queueDrain("next"))
-	w.delete(queueDrain(queue))
-	w.eventually("the next one looks after the members", func() error {
-		next := &cachev1alpha1.StatefulSetDrain{}
-		if err := admin.Get(w.Context(), w.key("next"), next); err != nil {
+	for what, rename := range map[string]func(w *world){
+		"made before the other one goes": func(w *world) {
+			w.create(queueDrain("next"))
+			w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
+				if c := meta.FindStatusCondition(d.Status.Conditions, "Degraded"); c == nil || c.Reason != cachev1alpha1.ReasonStatefulSetTaken {
+					return fmt.Errorf("Degraded is %+v", c)
+				}
+				return nil
+			})
+			w.delete(queueDrain(queue))
+		},
+		"made when the other one is gone": func(w *world) {
+			w.delete(queueDrain(queue))
+			w.eventually("it is gone", func() error {
+				if n := len(w.stsDrains()); n > 0 {
+					return fmt.Errorf("%d StatefulSetDrains", n)
+				}
+				return nil
+			})
+			w.create(queueDrain("next"))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			tier.Second(t, "TestADeletedStatefulSetDrainLeavesNothingStuck")
+			w := queueWorld(t)
+			w.draining(2, 2)
+			rename(w)
+			var left string
+			w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
+				c := meta.FindStatusCondition(d.Status.Conditions, "Ready")
+				if c == nil || c.Status != "True" || len(d.Status.LeftOver) != 1 {
+					return fmt.Errorf("status %s, claims %v", asJSON(d.Status), w.queueClaims())
+				}
+				left = d.Status.LeftOver[0]
+				return nil
+			})
+			if !strings.HasPrefix(left, "data-queue-2-aside-") {
+				t.Fatalf("left over is %s", left)
+			}
+			w.wantedClaimsOfNext("data-queue-0", "data-queue-1", left)
+			w.eventually("an event names the claim that stays", func() error { return w.saidAbout(left, "") })
+			if c := w.queueClaim(left); c.DeletionTimestamp != nil || slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
+				t.Errorf("it is %s", asJSON(c))
+			}
+			kubes.Play(w.namespace, allMoved)
+			w.scaleQueue(1)
+			w.wantedClaimsOfNext("data-queue-0", left)
+			w.annotateClaim(left, cachev1alpha1.DrainRetry)
+			w.wantedClaimsOfNext("data-queue-0")
+			w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
+				if last := d.Status.LastDrains; len(last) != 2 || last[0].Ordinal != 2 || last[0].Result != "Drained" {
+					return fmt.Errorf("status %s", asJSON(d.Status))
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// next waits until the second StatefulSetDrain, of the name next, is as wanted.
+func (w *world) next(is func(*cachev1alpha1.StatefulSetDrain) error) {
+	w.Helper()
+	w.eventually("the next one", func() error {
+		d := &cachev1alpha1.StatefulSetDrain{}
+		if err := admin.Get(w.Context(), w.key("next"), d); err != nil {
 			return err
 		}
-		if c := meta.FindStatusCondition(next.Status.Conditions, "Ready"); c == nil || c.Status != "True" {
-			return fmt.Errorf("status %s, claims %v", asJSON(next.Status), w.queueClaims())
-		}
-		return nil
+		return is(d)
 	})
-	claims := w.queueClaims()
-	if len(claims) != 3 || !strings.HasPrefix(claims[2], "data-queue-2-aside-") {
-		t.Fatalf("claims %v", claims)
-	}
-	w.eventually("an event names the claim that stays", func() error { return w.saidAbout(claims[2], "") })
-	if left := w.queueClaim(claims[2]); left.DeletionTimestamp != nil || slices.Contains(left.Finalizers, cachev1alpha1.ClaimFinalizer) {
-		t.Errorf("it is %s", asJSON(left))
-	}
-	kubes.Play(w.namespace, allMoved)
-	w.scaleQueue(1)
-	w.wantedClaimsOfNext(claims[0], claims[2])
 }
 
 // wantedClaimsOfNext is wantClaims without the first StatefulSetDrain.

@@ -120,10 +120,7 @@ func (r *run) take(ctx context.Context, step action.Action) error {
 			if controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) {
 				return read.Refuse("claim %s has our finalizer, and nothing would find it without its label", c.Name)
 			}
-			for _, key := range append(ofMark(), cachev1alpha1.AnnotationProtected) {
-				delete(c.Annotations, key)
-			}
-			delete(c.Labels, cachev1alpha1.LabelStatefulSetDrain)
+			r.disown(c)
 			return nil
 		})
 		return err
@@ -176,6 +173,19 @@ func (r *run) own(c *corev1.PersistentVolumeClaim) {
 	if c.DeletionTimestamp == nil { // the API server refuses another one then
 		controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
 	}
+}
+
+// disown takes what own, and a drain, have written off a claim. One that has a departed member's volume keeps its mark, which
+// tells the next StatefulSetDrain what is drained together.
+func (r *run) disown(c *corev1.PersistentVolumeClaim) {
+	keys := []string{cachev1alpha1.AnnotationProtected, cachev1alpha1.AnnotationReceipt, cachev1alpha1.AnnotationAttempts}
+	if is, _ := r.state.Reader.Claim(c); !is.Aside {
+		keys = append(keys, ofMark()...)
+	}
+	for _, key := range keys {
+		delete(c.Annotations, key)
+	}
+	delete(c.Labels, cachev1alpha1.LabelStatefulSetDrain)
 }
 
 // mark writes the leaving mark.

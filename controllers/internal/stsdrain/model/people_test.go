@@ -44,6 +44,9 @@ func (m *model) people(s *state) (all []event) {
 			}
 		}
 	}
+	if drain == nil && !s.ending() {
+		all = append(all, event{"a person makes the StatefulSetDrain again", func(to *state) { to.put(m.newDrain(nextUID("d", to))) }})
+	}
 	if !s.ending() {
 		all = append(all, event{"a person deletes the namespace", func(to *state) { to.remove(find[*corev1.Namespace](to, "namespace", namespace)) }})
 	}
