@@ -33,9 +33,10 @@ type Options struct {
 	policies bool
 	// unprotected: the StatefulSetDrain is new.
 	unprotected bool
-	// least is the smallest number of members that people want. onlyScale: people only scale.
-	least     int32
-	onlyScale bool
+	// least is the smallest number of members that people want. onlyScale: people only scale. onlyAgain: they scale, delete
+	// the StatefulSetDrain, make it again, and retry.
+	least                int32
+	onlyScale, onlyAgain bool
 	// budget is how many deeds, faults and races one history has at most.
 	budget
 }

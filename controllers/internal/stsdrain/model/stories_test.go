@@ -46,6 +46,8 @@ func TestStoriesThatOnceBrokeAPromise(t *testing.T) {
 		"the release of one claim is denied at the end": {Options{templates: two}, []string{"a person deletes the StatefulSetDrain", denied1}},
 		"the claim of a running member is deleted":      {Options{templates: one}, []string{"a person deletes " + data}},
 		"the member is gone before the mark":            {Options{templates: one}, leaves},
+		"both claims of a hand-over are skipped at the end": {Options{templates: one}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, operator,
+			`a person annotates `+data+` with "skip"`, operator, "a person deletes the StatefulSetDrain", operator, "claim data-queue-1-aside-?????? is bound")},
 		"the namespace is deleted in a hand-over": {Options{templates: one}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, operator,
 			"a person deletes the namespace", operator, operator)},
 	} {
