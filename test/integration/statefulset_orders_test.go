@@ -533,11 +533,24 @@ func TestAStatefulSetThatIsScaledAgainAndAgain(t *testing.T) {
 }
 
 func TestOneOfAMembersVolumesWasNeverBound(t *testing.T) {
-	tier.Second(t, "TestAMembersVolumesAreDrainedTogether")
-	w := queueWorld(t, func(set *appsv1.StatefulSet, _ *cachev1alpha1.StatefulSetDrain) {
+	for mode, drainer := range map[corev1.PersistentVolumeMode]string{
+		corev1.PersistentVolumeFilesystem: `"volumeMounts":[{"name":"data","mountPath":"/data"},{"name":"wal","mountPath":"/wal"}]`,
+		corev1.PersistentVolumeBlock:      `"volumeMounts":[{"name":"data","mountPath":"/data"}],"volumeDevices":[{"name":"wal","devicePath":"/dev/wal"}]`,
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			tier.Second(t, "TestAMembersVolumesAreDrainedTogether")
+			oneWasNeverBound(t, mode, drainer)
+		})
+	}
+}
+
+func oneWasNeverBound(t *testing.T, mode corev1.PersistentVolumeMode, drainer string) {
+	t.Helper()
+	w := queueWorld(t, func(set *appsv1.StatefulSet, d *cachev1alpha1.StatefulSetDrain) {
 		late := claimTemplate("wal")
-		late.Spec.StorageClassName = ptr.To(player.LateClass)
+		late.Spec.StorageClassName, late.Spec.VolumeMode = ptr.To(player.LateClass), &mode
 		set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, late)
+		d.Spec.Template.Spec.Raw = []byte(`{"containers":[{"name":"drainer","image":"drain",` + drainer + `}]}`)
 	})
 	kubes.Afflict(w.namespace, func(s *corev1.PodStatus) {
 		s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}
@@ -555,7 +568,7 @@ func TestOneOfAMembersVolumesWasNeverBound(t *testing.T) {
 	for _, v := range job.Spec.Template.Spec.Volumes {
 		mounted[v.Name] = v.PersistentVolumeClaim != nil
 	}
-	if !mounted["data"] || mounted["wal"] {
+	if _, empty := mounted["wal"]; !mounted["data"] || mounted["wal"] || empty == (mode == corev1.PersistentVolumeBlock) {
 		t.Errorf("it mounts %s", asJSON(job.Spec.Template.Spec.Volumes))
 	}
 	kubes.Afflict(w.namespace, nil)
