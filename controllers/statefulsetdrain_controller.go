@@ -184,7 +184,7 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 	}
 	key := client.ObjectKeyFromObject(s.Drain)
 	input := &status.Input{
-		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), OtherOperator: r.installed().other(s.Drain),
+		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), Returned: done.Returned, OtherOperator: r.installed().other(s.Drain),
 		Rows: claims.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
 	}
 	if !passes(applyErr) {

@@ -128,9 +128,75 @@ func TestWithoutRightsToVolumesAMemberReturnsWithItsDataAndTheDrainStops(t *test
 	equal(w, "its claim is the earlier one", w.queueClaim("data-queue-2").UID, was.UID)
 	equal(w, "Jobs", len(w.jobs()), 0)
 	w.eventually("an event says it", func() error { return w.saidAbout("data-queue-2", "wanted again before its volume was drained") })
+	if got := w.results(); !slices.Equal(got, []string{"2 Returned"}) {
+		t.Errorf("results %v", got)
+	}
 	kubes.Play(w.namespace, allMoved)
 	w.scaleQueue(2)
 	w.queueIsWell("it is drained when it leaves again", "data-queue-0", "data-queue-1")
+}
+
+// A member's pod that is there again before its claim was deleted has its data.
+func TestAMemberThatReturnsBeforeItsClaimIsDeletedHasItsData(t *testing.T) {
+	tier.Second(t, "TestWithoutRightsToVolumesAMemberReturnsWithItsDataAndTheDrainStops")
+	w := queueWorld(t)
+	was := w.queueClaim("data-queue-2")
+	kubes.Linger(w.namespace, true)
+	w.scaleQueue(2)
+	w.stsDrainSays("Progressing", "True", cachev1alpha1.ReasonDraining, "member 2", "still shutting down")
+	w.scaleQueue(3)
+	w.eventually("it has returned", func() error {
+		if got := w.results(); !slices.Equal(got, []string{"2 Returned"}) {
+			return fmt.Errorf("results %v", got)
+		}
+		return nil
+	})
+	kubes.Linger(w.namespace, false)
+	w.queueIsWell("all claims are members'", "data-queue-0", "data-queue-1", "data-queue-2")
+	equal(w, "its claim is the earlier one", w.queueClaim("data-queue-2").UID, was.UID)
+	equal(w, "Jobs", len(w.jobs()), 0)
+}
+
+func TestAMembersClaimThatAnotherOwnerControlsIsNamedAndLeftAlone(t *testing.T) {
+	tier.Second(t, "TestWhoseAClaimIs")
+	w := newWorld(t)
+	kubes.Play(w.namespace, allMoved)
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
+	w.create(owner)
+	claim := claimTemplate("data-queue-1")
+	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+	w.create(&claim)
+	w.create(queueSet())
+	w.create(queueDrain(queue))
+	w.stsDrainSays("Degraded", "True", cachev1alpha1.ReasonNameTaken, "claim data-queue-1 has a member's name, and ConfigMap nightly controls it")
+	w.eventually("the others are protected", func() error {
+		if c := w.queueClaim("data-queue-2"); c == nil || !slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
+			return fmt.Errorf("it is %s", asJSON(c))
+		}
+		return nil
+	})
+	w.scaleQueue(1)
+	w.wantClaims("the others are drained", "data-queue-0", "data-queue-1")
+	if c := w.queueClaim("data-queue-1"); c.DeletionTimestamp != nil || slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) || len(c.Labels) > 0 {
+		t.Errorf("it is %s", asJSON(c))
+	}
+	if got := w.results(); !slices.Equal(got, []string{"2 Drained"}) {
+		t.Errorf("results %v", got)
+	}
+}
+
+// With OrderedReady, Kubernetes adds and removes no member while one before it is not ready.
+func TestAMemberThatIsNotReadyAndHoldsUpAScalingIsNamed(t *testing.T) {
+	tier.Second(t, "TestEachStateAndItsWords")
+	w := queueWorld(t)
+	kubes.Play(w.namespace, allMoved)
+	kubes.Unready(w.namespace, true)
+	w.delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "queue-0"}})
+	w.eventually("a member is not ready", func() error { return w.stsDrainIs("False", cachev1alpha1.ReasonMembersNotReady) })
+	w.scaleQueue(2)
+	w.stsDrainSays("Degraded", "True", cachev1alpha1.ReasonMembersNotReady, "member 0 is not ready", "OrderedReady")
+	kubes.Unready(w.namespace, false)
+	w.queueIsWell("it is ready, and the other one is drained", "data-queue-0", "data-queue-1")
 }
 
 // saidAbout returns nil if an event about the claim has these words.
@@ -448,7 +514,7 @@ func TestAStatefulSetDrainOfAnotherNameInMidDrain(t *testing.T) {
 				t.Fatalf("left over is %s", left)
 			}
 			w.wantedClaimsOfNext("data-queue-0", "data-queue-1", left)
-			w.eventually("an event names the claim that stays", func() error { return w.saidAbout(left, "") })
+			w.eventually("an event names the claim that stays", func() error { return w.saidAbout(left, "it stays, with its volume, and nothing drains it") })
 			if c := w.queueClaim(left); c.DeletionTimestamp != nil || slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
 				t.Errorf("it is %s", asJSON(c))
 			}

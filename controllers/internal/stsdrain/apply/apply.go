@@ -44,6 +44,8 @@ type Applier struct {
 // Done is what was written.
 type Done struct {
 	write.Done
+	// Returned are the claims of members that are wanted again, and have their data.
+	Returned []action.ClaimRef
 	// FinalizerRemoved: the StatefulSetDrain's own finalizer was removed.
 	FinalizerRemoved bool
 }
@@ -233,6 +235,7 @@ func (r *run) unmark(ctx context.Context, ref action.ClaimRef) error {
 		return nil
 	})
 	if unmarked {
+		r.done.Returned = append(r.done.Returned, ref)
 		r.Event(ref, "Returned", "Drain", "claim %s: its member is wanted again before its volume was drained, and has its data", ref.Name)
 	}
 	return err
