@@ -45,7 +45,7 @@ func TestNothingOfASpoolIsLostWhenItIsScaledDown(t *testing.T) {
 }
 
 // losesNothing takes a sample from three members to one and back. In mid-drain the drainer is killed,
-// a claim is deleted by hand, and the StatefulSet is scaled up.
+// a claim is deleted by hand, and the StatefulSet is scaled up. Status has what the drainer counts.
 func losesNothing(t *testing.T, s system) {
 	t.Parallel()
 	f := inNamespace(t)
@@ -68,6 +68,10 @@ func losesNothing(t *testing.T, s system) {
 	f.signal(syscall.SIGKILL, f.processOf(first, s.drainer()))
 	f.eventually("another drainer is at work", func() bool {
 		return slices.ContainsFunc(f.drainers(), func(p corev1.Pod) bool { return p.UID != first.UID })
+	})
+	f.eventually("what it has counted, by its log, is in status", func() bool {
+		is := f.drain().Status
+		return is.Progress == "0%" && is.Drains[0].Total > 0
 	})
 	f.kubectl("delete", "pvc", "--wait=false", f.drain().Status.Drains[0].Claims[0])
 	f.scaleSet(3)

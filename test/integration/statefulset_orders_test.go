@@ -140,9 +140,75 @@ func TestWithoutRightsToVolumesAMemberReturnsWithItsDataAndTheDrainStops(t *test
 	equal(w, "its claim is the earlier one", w.queueClaim("data-queue-2").UID, was.UID)
 	equal(w, "Jobs", len(w.jobs()), 0)
 	w.eventually("an event says it", func() error { return w.saidAbout("data-queue-2", "wanted again before its volume was drained") })
+	if got := w.results(); !slices.Equal(got, []string{"2 Returned"}) {
+		t.Errorf("results %v", got)
+	}
 	kubes.Play(w.namespace, allMoved)
 	w.scaleQueue(2)
 	w.queueIsWell("it is drained when it leaves again", "data-queue-0", "data-queue-1")
+}
+
+// A member's pod that is there again before its claim was deleted has its data.
+func TestAMemberThatReturnsBeforeItsClaimIsDeletedHasItsData(t *testing.T) {
+	tier.Second(t, "TestWithoutRightsToVolumesAMemberReturnsWithItsDataAndTheDrainStops")
+	w := queueWorld(t)
+	was := w.queueClaim("data-queue-2")
+	kubes.Linger(w.namespace, true)
+	w.scaleQueue(2)
+	w.stsDrainSays("Progressing", "True", cachev1alpha1.ReasonDraining, "member 2", "still shutting down")
+	w.scaleQueue(3)
+	w.eventually("it has returned", func() error {
+		if got := w.results(); !slices.Equal(got, []string{"2 Returned"}) {
+			return fmt.Errorf("results %v", got)
+		}
+		return nil
+	})
+	kubes.Linger(w.namespace, false)
+	w.queueIsWell("all claims are members'", "data-queue-0", "data-queue-1", "data-queue-2")
+	equal(w, "its claim is the earlier one", w.queueClaim("data-queue-2").UID, was.UID)
+	equal(w, "Jobs", len(w.jobs()), 0)
+}
+
+func TestAMembersClaimThatAnotherOwnerControlsIsNamedAndLeftAlone(t *testing.T) {
+	tier.Second(t, "TestWhoseAClaimIs")
+	w := newWorld(t)
+	kubes.Play(w.namespace, allMoved)
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
+	w.create(owner)
+	claim := claimTemplate("data-queue-1")
+	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+	w.create(&claim)
+	w.create(queueSet())
+	w.create(queueDrain(queue))
+	w.stsDrainSays("Degraded", "True", cachev1alpha1.ReasonNameTaken, "claim data-queue-1 has a member's name, and ConfigMap nightly controls it")
+	w.eventually("the others are protected", func() error {
+		if c := w.queueClaim("data-queue-2"); c == nil || !slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
+			return fmt.Errorf("it is %s", asJSON(c))
+		}
+		return nil
+	})
+	w.scaleQueue(1)
+	w.wantClaims("the others are drained", "data-queue-0", "data-queue-1")
+	if c := w.queueClaim("data-queue-1"); c.DeletionTimestamp != nil || slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) || len(c.Labels) > 0 {
+		t.Errorf("it is %s", asJSON(c))
+	}
+	if got := w.results(); !slices.Equal(got, []string{"2 Drained"}) {
+		t.Errorf("results %v", got)
+	}
+}
+
+// With OrderedReady, Kubernetes adds and removes no member while one before it is not ready.
+func TestAMemberThatIsNotReadyAndHoldsUpAScalingIsNamed(t *testing.T) {
+	tier.Second(t, "TestEachStateAndItsWords")
+	w := queueWorld(t)
+	kubes.Play(w.namespace, allMoved)
+	kubes.Unready(w.namespace, true)
+	w.delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "queue-0"}})
+	w.eventually("a member is not ready", func() error { return w.stsDrainIs("False", cachev1alpha1.ReasonMembersNotReady) })
+	w.scaleQueue(2)
+	w.stsDrainSays("Degraded", "True", cachev1alpha1.ReasonMembersNotReady, "member 0 is not ready", "OrderedReady")
+	kubes.Unready(w.namespace, false)
+	w.queueIsWell("it is ready, and the other one is drained", "data-queue-0", "data-queue-1")
 }
 
 // saidAbout returns nil if an event about the claim has these words.
@@ -485,34 +551,77 @@ func TestAStatefulSetThatIsMadeAgainWithOtherClaimTemplates(t *testing.T) {
 	w.queueIsWell("both are drained", "data-queue-0", "wal-queue-0")
 }
 
-// The StatefulSetDrain is renamed: the volume that was set aside is no member's any more.
+// The StatefulSetDrain is renamed: the volume that was set aside is left over, until a person asks for its drain.
 func TestAStatefulSetDrainOfAnotherNameInMidDrain(t *testing.T) {
-	tier.Second(t, "TestADeletedStatefulSetDrainLeavesNothingStuck")
-	w := queueWorld(t)
-	w.draining(2, 2)
-	w.create(queueDrain("next"))
-	w.delete(queueDrain(queue))
-	w.eventually("the next one looks after the members", func() error {
-		next := &cachev1alpha1.StatefulSetDrain{}
-		if err := admin.Get(w.Context(), w.key("next"), next); err != nil {
+	for what, rename := range map[string]func(w *world){
+		"made before the other one goes": func(w *world) {
+			w.create(queueDrain("next"))
+			w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
+				if c := meta.FindStatusCondition(d.Status.Conditions, "Degraded"); c == nil || c.Reason != cachev1alpha1.ReasonStatefulSetTaken {
+					return fmt.Errorf("Degraded is %+v", c)
+				}
+				return nil
+			})
+			w.delete(queueDrain(queue))
+		},
+		"made when the other one is gone": func(w *world) {
+			w.delete(queueDrain(queue))
+			w.eventually("it is gone", func() error {
+				if n := len(w.stsDrains()); n > 0 {
+					return fmt.Errorf("%d StatefulSetDrains", n)
+				}
+				return nil
+			})
+			w.create(queueDrain("next"))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			tier.Second(t, "TestADeletedStatefulSetDrainLeavesNothingStuck")
+			w := queueWorld(t)
+			w.draining(2, 2)
+			rename(w)
+			var left string
+			w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
+				c := meta.FindStatusCondition(d.Status.Conditions, "Ready")
+				if c == nil || c.Status != "True" || len(d.Status.LeftOver) != 1 {
+					return fmt.Errorf("status %s, claims %v", asJSON(d.Status), w.queueClaims())
+				}
+				left = d.Status.LeftOver[0]
+				return nil
+			})
+			if !strings.HasPrefix(left, "data-queue-2-aside-") {
+				t.Fatalf("left over is %s", left)
+			}
+			w.wantedClaimsOfNext("data-queue-0", "data-queue-1", left)
+			w.eventually("an event names the claim that stays", func() error { return w.saidAbout(left, "it stays, with its volume, and nothing drains it") })
+			if c := w.queueClaim(left); c.DeletionTimestamp != nil || slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
+				t.Errorf("it is %s", asJSON(c))
+			}
+			kubes.Play(w.namespace, allMoved)
+			w.scaleQueue(1)
+			w.wantedClaimsOfNext("data-queue-0", left)
+			w.annotateClaim(left, cachev1alpha1.DrainRetry)
+			w.wantedClaimsOfNext("data-queue-0")
+			w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
+				if last := d.Status.LastDrains; len(last) != 2 || last[0].Ordinal != 2 || last[0].Result != "Drained" {
+					return fmt.Errorf("status %s", asJSON(d.Status))
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// next waits until the second StatefulSetDrain, of the name next, is as wanted.
+func (w *world) next(is func(*cachev1alpha1.StatefulSetDrain) error) {
+	w.Helper()
+	w.eventually("the next one", func() error {
+		d := &cachev1alpha1.StatefulSetDrain{}
+		if err := admin.Get(w.Context(), w.key("next"), d); err != nil {
 			return err
 		}
-		if c := meta.FindStatusCondition(next.Status.Conditions, "Ready"); c == nil || c.Status != "True" {
-			return fmt.Errorf("status %s, claims %v", asJSON(next.Status), w.queueClaims())
-		}
-		return nil
+		return is(d)
 	})
-	claims := w.queueClaims()
-	if len(claims) != 3 || !strings.HasPrefix(claims[2], "data-queue-2-aside-") {
-		t.Fatalf("claims %v", claims)
-	}
-	w.eventually("an event names the claim that stays", func() error { return w.saidAbout(claims[2], "") })
-	if left := w.queueClaim(claims[2]); left.DeletionTimestamp != nil || slices.Contains(left.Finalizers, cachev1alpha1.ClaimFinalizer) {
-		t.Errorf("it is %s", asJSON(left))
-	}
-	kubes.Play(w.namespace, allMoved)
-	w.scaleQueue(1)
-	w.wantedClaimsOfNext(claims[0], claims[2])
 }
 
 // wantedClaimsOfNext is wantClaims without the first StatefulSetDrain.
@@ -569,11 +678,24 @@ func TestAStatefulSetThatIsScaledAgainAndAgain(t *testing.T) {
 }
 
 func TestOneOfAMembersVolumesWasNeverBound(t *testing.T) {
-	tier.Second(t, "TestAMembersVolumesAreDrainedTogether")
-	w := queueWorld(t, func(set *appsv1.StatefulSet, _ *cachev1alpha1.StatefulSetDrain) {
+	for mode, drainer := range map[corev1.PersistentVolumeMode]string{
+		corev1.PersistentVolumeFilesystem: `"volumeMounts":[{"name":"data","mountPath":"/data"},{"name":"wal","mountPath":"/wal"}]`,
+		corev1.PersistentVolumeBlock:      `"volumeMounts":[{"name":"data","mountPath":"/data"}],"volumeDevices":[{"name":"wal","devicePath":"/dev/wal"}]`,
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			tier.Second(t, "TestAMembersVolumesAreDrainedTogether")
+			oneWasNeverBound(t, mode, drainer)
+		})
+	}
+}
+
+func oneWasNeverBound(t *testing.T, mode corev1.PersistentVolumeMode, drainer string) {
+	t.Helper()
+	w := queueWorld(t, func(set *appsv1.StatefulSet, d *cachev1alpha1.StatefulSetDrain) {
 		late := claimTemplate("wal")
-		late.Spec.StorageClassName = ptr.To(player.LateClass)
+		late.Spec.StorageClassName, late.Spec.VolumeMode = ptr.To(player.LateClass), &mode
 		set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, late)
+		d.Spec.Template.Spec.Raw = []byte(`{"containers":[{"name":"drainer","image":"drain",` + drainer + `}]}`)
 	})
 	kubes.Afflict(w.namespace, func(s *corev1.PodStatus) {
 		s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}
@@ -591,7 +713,7 @@ func TestOneOfAMembersVolumesWasNeverBound(t *testing.T) {
 	for _, v := range job.Spec.Template.Spec.Volumes {
 		mounted[v.Name] = v.PersistentVolumeClaim != nil
 	}
-	if !mounted["data"] || mounted["wal"] {
+	if _, empty := mounted["wal"]; !mounted["data"] || mounted["wal"] || empty == (mode == corev1.PersistentVolumeBlock) {
 		t.Errorf("it mounts %s", asJSON(job.Spec.Template.Spec.Volumes))
 	}
 	kubes.Afflict(w.namespace, nil)

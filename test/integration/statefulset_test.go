@@ -230,9 +230,11 @@ func TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther(t *t
 	if got := w.results(); !slices.Equal(got, []string{"1 Drained", "2 Drained"}) {
 		t.Errorf("results %v", got)
 	}
-	if last := w.stsDrain().Status.LastDrains[0]; last.Message != moved {
+	last := w.stsDrain().Status.LastDrains[0]
+	if last.Message != moved {
 		t.Errorf("the drainer's message is %q", last.Message)
 	}
+	w.eventually("an event has the drainer's message", func() error { return w.saidAbout(last.Claims[0], moved) })
 }
 
 func TestAMemberThatReturnsInMidDrainStartsEmptyAndDoesNotWait(t *testing.T) {
@@ -285,6 +287,11 @@ func TestADrainWhoseReceiptIsFalseFailsWithTheDrainersWords(t *testing.T) {
 		return nil
 	})
 	w.metricsAre(map[string]float64{"drains_total StatefulSetDrain Failed": 1, "drains_open StatefulSetDrain queue Failed": 1})
+	failed := w.stsDrain().Status.Drains[0].Claims[0]
+	w.eventually("an event says it, too", func() error { return w.saidAbout(failed, lost) })
+	if c := w.queueClaim(failed); c == nil || c.DeletionTimestamp != nil || !slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer) {
+		t.Errorf("its claim is %s", asJSON(c))
+	}
 	claims := w.queueClaims()
 	kubes.Play(w.namespace, allMoved)
 	for _, name := range claims {

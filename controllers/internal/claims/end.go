@@ -32,7 +32,7 @@ func (f *Facts) End(why action.Release, movesNow string, unwanted func(*Claim) b
 // endOf plans the last steps of a claim, and tells whether they release it.
 func (f *Facts) endOf(c *Claim, why action.Release, movesNow string, unwanted bool, w *Work) (released bool) {
 	if why != action.ByNamespace {
-		if aside := f.AsideOf(c); aside != nil || f.TakesOver(c) {
+		if aside := f.AsideOf(c); aside != nil || f.TakesOver(c) || f.anyOf(c, f.awaits) {
 			w.HandOver(f, c, aside, movesNow)
 			return false
 		}
@@ -52,6 +52,14 @@ func (f *Facts) endOf(c *Claim, why action.Release, movesNow string, unwanted bo
 		}
 	})
 	return c.Finalizer
+}
+
+// awaits tells whether a volume is reserved for the claim, and its first claim is there. Kubernetes binds the two, even if a
+// person has skipped both, so it must not be let go before.
+func (f *Facts) awaits(c *Claim) bool {
+	return c.Aside && c.Pending && !c.Deleting && f.anyClaim(func(first *Claim) bool {
+		return first.Where == Reserved && first.HasVolumeToHandOver() && first.Volume == c.Volume && first.UID != c.UID
+	})
 }
 
 // MayUnmark is asked before the leaving mark is taken off a claim whose member is wanted again. After

@@ -70,24 +70,26 @@ func MaySetAside(live *Observed, claim types.UID) error {
 }
 
 // MayProtect is asked before a claim is protected: its member is wanted, or it was protected before, or another claim of
-// its member was. It needs Set and Claims.
+// its member was, or a person asks for its drain, or it has a departed member's volume. It needs Set and Claims.
 func MayProtect(live *Observed, c *claims.Claim) error {
 	switch {
+	case c.Aside:
+		return nil
 	case c.Deleting:
 		return fmt.Errorf("claim %s is being deleted", c.Name)
-	case live.wanted().Has(c.Ordinal) || c.Aside || c.Protected || live.protectedBeside(c):
+	case live.wanted().Has(c.Ordinal) || c.Protected || c.Request == claims.Retry || live.protectedBeside(c):
 		return nil
 	}
 	return fmt.Errorf("member %d is not wanted", c.Ordinal)
 }
 
-// MayMark is asked before a claim gets the leaving mark: its member is not wanted, and others can take its
-// data, or the claim is being deleted. It needs Set.
+// MayMark is asked before a claim gets the leaving mark: its member is not wanted, or does not use it, and others can take
+// its data, or the claim is being deleted. It needs Set.
 func MayMark(live *Observed, c *claims.Claim) error {
 	switch wanted := live.wanted(); {
 	case c.Deleting:
 		return nil
-	case wanted.Has(c.Ordinal):
+	case !c.Aside && wanted.Has(c.Ordinal):
 		return fmt.Errorf("member %d is wanted", c.Ordinal)
 	case live.nothingDeparts() != "":
 		return errors.New(live.nothingDeparts())

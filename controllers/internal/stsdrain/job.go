@@ -161,15 +161,17 @@ func parseTemplate(owner *cachev1alpha1.StatefulSetDrain) (map[string]any, error
 	return pod, nil
 }
 
-// addVolumes adds the member's volumes. A volume that was never bound is empty.
+// addVolumes adds the member's volumes. A volume that was never bound is empty; a device that was never bound is left out.
 func (d *Departed) addVolumes(pod map[string]any) error {
 	given, isList := pod["volumes"].([]any)
 	if !isList && pod["volumes"] != nil {
 		return errors.New("template.spec.volumes is no list")
 	}
-	names := make([]string, 0, len(d.Set.Spec.VolumeClaimTemplates))
+	names, devices := make([]string, 0, len(d.Set.Spec.VolumeClaimTemplates)), map[string]bool{}
 	for i := range d.Set.Spec.VolumeClaimTemplates {
-		names = append(names, d.Set.Spec.VolumeClaimTemplates[i].Name)
+		t := &d.Set.Spec.VolumeClaimTemplates[i]
+		names = append(names, t.Name)
+		devices[t.Name] = ptr.Deref(t.Spec.VolumeMode, "") == corev1.PersistentVolumeBlock
 	}
 	for name := range d.Claims {
 		if !slices.Contains(names, name) {
@@ -186,9 +188,13 @@ func (d *Departed) addVolumes(pod map[string]any) error {
 	volumes := slices.Clone(given)
 	for _, name := range names {
 		volume := map[string]any{"name": name}
-		if claim := d.Claims[name]; claim != "" {
+		switch claim := d.Claims[name]; {
+		case claim != "":
 			volume["persistentVolumeClaim"] = map[string]any{"claimName": claim}
-		} else {
+		case devices[name]:
+			dropDevice(pod, name)
+			continue
+		default:
 			volume["emptyDir"] = map[string]any{}
 		}
 		volumes = append(volumes, volume)
@@ -197,6 +203,28 @@ func (d *Departed) addVolumes(pod map[string]any) error {
 		pod["volumes"] = volumes
 	}
 	return nil
+}
+
+// dropDevice drops a device from the containers: nothing empty can stand for it.
+func dropDevice(pod map[string]any, name string) {
+	for _, container := range containers(pod) {
+		if given, isList := container["volumeDevices"].([]any); isList {
+			container["volumeDevices"] = slices.DeleteFunc(given, func(v any) bool { device, _ := v.(map[string]any); return text(device["name"]) == name })
+		}
+	}
+}
+
+// containers are those of the pod that are objects; the API server refuses others.
+func containers(pod map[string]any) (all []map[string]any) {
+	for _, field := range []string{"initContainers", "containers"} {
+		list, _ := pod[field].([]any)
+		for _, c := range list {
+			if container, is := c.(map[string]any); is {
+				all = append(all, container)
+			}
+		}
+	}
+	return all
 }
 
 // addEnvironment tells each container what it drains. A variable of the template's own has precedence,
@@ -211,22 +239,18 @@ func (d *Departed) addEnvironment(pod map[string]any) {
 		{"ORDINAL_START", strconv.Itoa(int(d.Start))},
 		{"REPLICAS", strconv.Itoa(int(d.Replicas))},
 	}
-	for _, field := range []string{"initContainers", "containers"} {
-		containers, _ := pod[field].([]any)
-		for _, c := range containers {
-			container, is := c.(map[string]any)
-			given, isList := container["env"].([]any)
-			if !is || !isList && container["env"] != nil {
-				continue // the API server refuses it, in its own words
-			}
-			var env []any
-			for _, o := range ours {
-				if !slices.ContainsFunc(given, func(v any) bool { g, _ := v.(map[string]any); return text(g["name"]) == o.name }) {
-					env = append(env, map[string]any{"name": o.name, "value": o.value})
-				}
-			}
-			container["env"] = append(env, given...)
+	for _, container := range containers(pod) {
+		given, isList := container["env"].([]any)
+		if !isList && container["env"] != nil {
+			continue // the API server refuses it, in its own words
 		}
+		var env []any
+		for _, o := range ours {
+			if !slices.ContainsFunc(given, func(v any) bool { g, _ := v.(map[string]any); return text(g["name"]) == o.name }) {
+				env = append(env, map[string]any{"name": o.name, "value": o.value})
+			}
+		}
+		container["env"] = append(env, given...)
 	}
 }
 

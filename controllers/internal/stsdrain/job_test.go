@@ -124,6 +124,33 @@ func TestADrainerHasTheMembersVolumesUnderTheirTemplatesNames(t *testing.T) {
 	}
 }
 
+// Nothing empty can stand for a device, so the pod is valid only without it.
+func TestADeviceThatWasNeverBoundIsLeftOut(t *testing.T) {
+	d := aDrain(t, template(`{initContainers: [{name: look, volumeDevices: [{name: wal, devicePath: /dev/wal}]}],
+		containers: [{name: move, volumeMounts: [{name: data, mountPath: /data}], volumeDevices: [{name: wal, devicePath: /dev/wal}, {name: raw, devicePath: /dev/raw}]}]}`),
+		func(d *Departed) {
+			for i := range d.Set.Spec.VolumeClaimTemplates {
+				if is := &d.Set.Spec.VolumeClaimTemplates[i]; is.Name == "wal" {
+					is.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+				}
+			}
+		})
+	pod := job(t, d).Spec.Template.Spec
+	if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "data" {
+		t.Errorf("volumes %+v", pod.Volumes)
+	}
+	if got := pod.InitContainers[0].VolumeDevices; len(got) != 0 {
+		t.Errorf("the first container's devices are %+v", got)
+	}
+	if diff := cmp.Diff([]corev1.VolumeDevice{{Name: "raw", DevicePath: "/dev/raw"}}, pod.Containers[0].VolumeDevices); diff != "" {
+		t.Errorf("the drainer's devices: -want +got:\n%s", diff)
+	}
+	d.Claims["wal"] = "aside-2"
+	if pod = job(t, d).Spec.Template.Spec; len(pod.Volumes) != 2 || len(pod.Containers[0].VolumeDevices) != 2 {
+		t.Errorf("a device that was bound is left out: %+v", pod)
+	}
+}
+
 // A variable of the template may refer to ours, and has precedence.
 func TestEachContainerIsToldWhatItDrains(t *testing.T) {
 	pod := job(t, aDrain(t)).Spec.Template.Spec

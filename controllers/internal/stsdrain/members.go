@@ -21,10 +21,14 @@ type members struct {
 
 func (m *members) decide() {
 	m.after = slices.Clone(m.Claims)
-	units, _ := claims.Together(m.Claims)
-	now := m.with(units)
+	now := m.with(nil)
+	now.Claims, now.Units = claims.Together(m.Claims)
+	units := now.Claims
 	for i := range m.after {
-		if c := &m.after[i]; c.Aside {
+		switch c := &m.after[i]; {
+		case c.Aside && !c.Protected:
+			m.asideLeft(now, c)
+		case c.Aside:
 			m.protect(c)
 		}
 	}
@@ -39,7 +43,7 @@ func (m *members) decide() {
 		case c.Aside || !c.LeavingSince.IsZero() || partly[c.Ordinal]:
 		case m.Wanted.Has(c.Ordinal) && !c.Deleting:
 			m.protect(c)
-		case c.Deleting && !c.Finalizer: // it goes by itself
+		case goes(c):
 		case m.goesWithSet(c):
 			m.releaseWithSet(c)
 		case !m.Wanted.Has(c.Ordinal) && !c.Protected:
@@ -60,7 +64,7 @@ func (m *members) decide() {
 		}
 	}
 	m.after = slices.DeleteFunc(m.after, func(c claims.Claim) bool {
-		return slices.ContainsFunc(m.LeftOver, func(ref action.ClaimRef) bool { return ref.UID == c.UID }) || slices.ContainsFunc(m.Actions, func(a action.Action) bool {
+		return c.Aside && !c.Protected || slices.ContainsFunc(m.LeftOver, func(ref action.ClaimRef) bool { return ref.UID == c.UID }) || slices.ContainsFunc(m.Actions, func(a action.Action) bool {
 			released, is := a.(action.ReleaseClaim)
 			return is && released.Claim.UID == c.UID
 		})
@@ -173,11 +177,37 @@ func (m *members) returns(now *Observed, c *claims.Claim) {
 	}
 }
 
-// leftOver decides about a claim that was never seen while its member was wanted.
+// goes tells whether the claim goes by itself: it was deleted, and lacks our finalizer.
+func goes(c *claims.Claim) bool { return c.Deleting && !c.Finalizer }
+
+// asideLeft decides about a claim that has a departed member's volume, and that a StatefulSetDrain has left that is gone.
+// A person's retry about one claim of its unit takes all of them up.
+func (m *members) asideLeft(now *Observed, c *claims.Claim) {
+	takenUp := m.NothingDeparts == "" && slices.ContainsFunc(now.Unit(c.UID), func(p claims.Claim) bool { return p.Protected || p.Request == claims.Retry })
+	switch {
+	case goes(c):
+	case !takenUp || c.Request == claims.Skip:
+		m.leftOver(c)
+	case c.LeavingSince.IsZero():
+		m.mark(c)
+	case m.step(c, action.Protect{Claim: c.Ref()}):
+		c.Protected, c.Labelled, c.Finalizer = true, true, c.Finalizer || !c.Deleting
+	default: // its unit waits for it
+		c.Protected = true
+	}
+}
+
+// leftOver decides about a claim that was never seen while its member was wanted, or that a StatefulSetDrain has left that
+// is gone.
 func (m *members) leftOver(c *claims.Claim) {
 	switch {
-	case c.Request == claims.Retry && m.NothingDeparts == "":
+	case c.Request == claims.Retry && m.NothingDeparts == "" && c.Deleting:
 		m.mark(c)
+		return
+	case c.Request == claims.Retry && m.NothingDeparts == "": // then its member is partly protected
+		if m.step(c, action.Protect{Claim: c.Ref()}) {
+			c.Protected, c.Labelled, c.Finalizer = true, true, true
+		}
 		return
 	case c.Deleting && c.Request == claims.Skip:
 		m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.BySkip})

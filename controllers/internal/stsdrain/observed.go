@@ -82,7 +82,8 @@ type Plan struct {
 	Wanted action.Range
 	// Unprotected are the names of wanted members' claims that have no finalizer yet.
 	Unprotected []string
-	// LeftOver are claims of members that were not wanted when they were first seen.
+	// LeftOver are claims of members that were not wanted when they were first seen, and those that a StatefulSetDrain that is
+	// gone has set aside.
 	LeftOver []action.ClaimRef
 	// Returned are members that are wanted again and have their data.
 	Returned []Returned

@@ -138,12 +138,37 @@ func TestEachStateAndItsWords(t *testing.T) {
 		"left over, retry": {
 			o: with(at(3), scaled(2), gone(2), claim(2, unprotected), claim(2, request(claims.Retry))),
 			steps: []string{
-				"mark claim data-queue-2 as leaving",
-				"clear the retry of claim data-queue-2",
-				"set claim data-queue-2 aside",
+				"protect claim data-queue-2",
+			},
+		},
+		"two claims, left over, one retry": {
+			o: with(at(3), two, scaled(2), gone(2), both(unprotected), claim(2, request(claims.Retry))),
+			steps: []string{
+				"protect claim data-queue-2",
+				"label claim log-queue-2",
 			},
 			words: []string{
-				"data-queue-2: Waiting SettingAside: its volume is being set aside, to be drained from there",
+				"left over: log-queue-2",
+			},
+		},
+		"two claims, left over, one retry, and then": {
+			o: with(at(3), two, scaled(2), gone(2), claim(5, unprotected), claim(2, request(claims.Retry))),
+			steps: []string{
+				"protect claim log-queue-2",
+			},
+			words: []string{
+				"unprotected: log-queue-2",
+			},
+		},
+		"left over, deleted, retry": {
+			o: with(at(3), scaled(2), gone(2), claim(2, func(c *claims.Claim) { c.Protected, c.Deleting, c.Request = false, true, claims.Retry })),
+			steps: []string{
+				"mark claim data-queue-2 as leaving",
+				"reserve volume pv-data-queue-2 of claim data-queue-2 for claim data-queue-2-aside",
+				"create claim data-queue-2-aside for volume pv-data-queue-2 of claim data-queue-2",
+			},
+			words: []string{
+				"data-queue-2: Waiting SettingAside: it was deleted; its volume is being set aside, to be drained from there",
 			},
 		},
 		"its pod ends": {
@@ -289,6 +314,79 @@ func TestEachStateAndItsWords(t *testing.T) {
 		"aside": {
 			o: left(claim(2, aside)),
 			steps: []string{
+				"drain claim data-queue-2-aside into 2 survivors",
+			},
+			words: []string{
+				"data-queue-2-aside: Draining : ",
+			},
+		},
+		"aside, left by another StatefulSetDrain": {
+			o: left(claim(2, aside), claim(2, unprotected)),
+			steps: []string{
+				"label claim data-queue-2-aside",
+			},
+			words: []string{
+				"left over: data-queue-2-aside",
+			},
+		},
+		"aside, left by another StatefulSetDrain, retry": {
+			o: with(left(claim(2, aside), claim(2, unprotected), claim(2, request(claims.Retry)))),
+			steps: []string{
+				"protect claim data-queue-2-aside",
+				"clear the retry of claim data-queue-2-aside",
+				"drain claim data-queue-2-aside into 2 survivors",
+			},
+			words: []string{
+				"data-queue-2-aside: Draining : ",
+			},
+		},
+		"aside, left by another StatefulSetDrain, retry, its member is back": {
+			o: with(at(3), func(o *stsdrain.Observed) {
+				c := o.Claims[2]
+				aside(&c)
+				unprotected(&c)
+				c.Request = claims.Retry
+				o.Claims = append(o.Claims, c)
+			}),
+			steps: []string{
+				"protect claim data-queue-2-aside",
+				"clear the retry of claim data-queue-2-aside",
+				"drain claim data-queue-2-aside into 3 survivors",
+			},
+			words: []string{
+				"data-queue-2-aside: Draining : ",
+			},
+		},
+		"aside, left by another StatefulSetDrain, its mark is lost, retry": {
+			o: left(claim(2, aside), claim(2, unprotected), claim(2, func(c *claims.Claim) { c.PlanUnmark(); c.Request = claims.Retry })),
+			steps: []string{
+				"mark claim data-queue-2-aside as leaving",
+				"clear the retry of claim data-queue-2-aside",
+				"drain claim data-queue-2-aside into 2 survivors",
+			},
+			words: []string{
+				"data-queue-2-aside: Draining : ",
+			},
+		},
+		"aside, left by another StatefulSetDrain, deleted": {
+			o: left(claim(2, aside), claim(2, unprotected), claim(2, deleting)),
+		},
+		"aside, left by another StatefulSetDrain, retry, replicas 0": {
+			o: with(left(claim(2, aside), claim(2, unprotected), claim(2, request(claims.Retry))), scaled(0), gone(0)),
+			steps: []string{
+				"label claim data-queue-2-aside",
+			},
+			words: []string{
+				"nothing departs: StatefulSet queue has 0 replicas",
+				"left over: data-queue-2-aside",
+			},
+		},
+		"two claims aside, left by another StatefulSetDrain, one retry": {
+			o: with(at(3), two, scaled(2), both(aside), both(unprotected), gone(2), claim(2, request(claims.Retry))),
+			steps: []string{
+				"protect claim data-queue-2-aside",
+				"protect claim log-queue-2-aside",
+				"clear the retry of claim data-queue-2-aside",
 				"drain claim data-queue-2-aside into 2 survivors",
 			},
 			words: []string{

@@ -3,6 +3,7 @@ package stsdrain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -24,6 +26,8 @@ type StatusInput struct {
 	Rows     claims.Rows
 	// Progress is what drainers have counted, by the claim's UID.
 	Progress map[types.UID]Count
+	// Returned are the claims from which the leaving mark was taken: their members are wanted again, and have their data.
+	Returned []action.ClaimRef
 	// OtherOperator is another installation of the operator that watches the namespace; empty if there is none.
 	OtherOperator string
 	// Refused says why a step was refused for a while; Err is a failure. Both may be empty.
@@ -100,9 +104,25 @@ func (in *StatusInput) drains(s *cachev1alpha1.StatefulSetDrainStatus) {
 			in.ended(s, d, names)
 		}
 	}
+	in.returned(s)
 	s.Drains = claims.Shown(s.Drains, RowOf)
 	if total > 0 {
 		s.Progress = fmt.Sprintf("%d%%", done*100/total)
+	}
+}
+
+// returned adds a result for each member that has its data again.
+func (in *Input) returned(s *cachev1alpha1.StatefulSetDrainStatus) {
+	of := map[int32][]string{}
+	for _, ref := range in.Returned {
+		of[ref.Ordinal] = append(of[ref.Ordinal], ref.Name)
+	}
+	for _, ordinal := range slices.Sorted(maps.Keys(of)) {
+		names := of[ordinal]
+		s.LastDrains = addLast(s.LastDrains, cachev1alpha1.MemberDrained{
+			Ordinal: ordinal, Claims: names[:min(len(names), mostClaims)], Result: "Returned", EndedAt: metav1.Time{Time: in.Rows.Now},
+			Message: "it is wanted again, and has its data: nothing was drained",
+		})
 	}
 }
 
@@ -140,7 +160,11 @@ func (in *StatusInput) ended(s *cachev1alpha1.StatefulSetDrainStatus, d *claims.
 	if at, told := d.Claim.LeavingAt(); told {
 		next.Duration = &metav1.Duration{Duration: max(0, in.Rows.Now.Sub(at).Truncate(time.Second))}
 	}
-	s.LastDrains = claims.AddLast(s.LastDrains, next, func(d *cachev1alpha1.MemberDrained) (claim, result string) {
+	s.LastDrains = addLast(s.LastDrains, next)
+}
+
+func addLast(last []cachev1alpha1.MemberDrained, next cachev1alpha1.MemberDrained) []cachev1alpha1.MemberDrained {
+	return claims.AddLast(last, next, func(d *cachev1alpha1.MemberDrained) (claim, result string) {
 		if len(d.Claims) > 0 {
 			claim = d.Claims[0]
 		}
@@ -278,6 +302,8 @@ func (in *StatusInput) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trou
 		return trouble{}
 	case in.Drain.DeletionTimestamp != nil:
 		return trouble{cachev1alpha1.ReasonDeleting, "claims are released; none is drained any more"}
+	case returns(p) != "":
+		return trouble{cachev1alpha1.ReasonDraining, returns(p)}
 	case len(s.Drains) > 0:
 		for i := range s.Drains {
 			if d := &s.Drains[i]; d.Phase != cachev1alpha1.DrainFailed && d.Phase != cachev1alpha1.DrainHeld {
@@ -290,7 +316,21 @@ func (in *StatusInput) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trou
 	return trouble{}
 }
 
+<<<<<<< HEAD:controllers/internal/stsdrain/status.go
 func unprotected(p *Plan) string {
+=======
+// returns says of a member that is wanted again what it waits for; empty if none waits.
+func returns(p *stsdrain.Plan) string {
+	for _, r := range p.Returned {
+		if r.Waits != "" {
+			return fmt.Sprintf("member %d is wanted again, with its data, and waits for the end of its drain: %s", r.Ordinal, r.Waits)
+		}
+	}
+	return ""
+}
+
+func unprotected(p *stsdrain.Plan) string {
+>>>>>>> h/h39:controllers/internal/stsdrain/status/status.go
 	return fmt.Sprintf("claim %s has no finalizer yet%s: if its member leaves now, it is left over", p.Unprotected[0], more(len(p.Unprotected)))
 }
 

@@ -69,6 +69,12 @@ func TestEachConditionSaysWhatMattersMost(t *testing.T) {
 			"Degraded=False Healthy: ",
 			"Progressing=True Draining: 1 members leave or have left; member 3: another drain is under way",
 			"Ready=False Draining: 1 members leave or have left; member 3: another drain is under way"}},
+		"a member returns": {input(func(in *status.Input) {
+			in.Plan.Returned = []stsdrain.Returned{{Ordinal: 3, Waits: "Job job drains claim data-queue-3"}}
+		}), []string{
+			"Degraded=False Healthy: ",
+			"Progressing=True Draining: member 3 is wanted again, with its data, and waits for the end of its drain: Job job drains claim data-queue-3",
+			"Ready=False Draining: member 3 is wanted again, with its data, and waits for the end of its drain: Job job drains claim data-queue-3"}},
 		"failed": {input(phase(claims.Failed, claims.JobGaveUp, "no route to host")), []string{
 			"Degraded=True DrainFailed: member 3: JobFailed: no route to host", "Progressing=False AsWanted: ",
 			"Ready=False DrainFailed: member 3: JobFailed: no route to host"}},

@@ -28,7 +28,11 @@ func (w *Writer) deleteClaim(ctx context.Context, a action.DeleteClaim) error {
 }
 
 func (w *Writer) releaseClaim(ctx context.Context, a action.ReleaseClaim) error {
+	why := string(a.Why)
 	released, err := w.Patch(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
+		if c.DeletionTimestamp == nil {
+			why = string(a.Why) + "; it stays, with its volume, and nothing drains it"
+		}
 		if _, err := w.mayRelease(ctx, c, a.Why); err != nil {
 			return err
 		}
@@ -37,7 +41,7 @@ func (w *Writer) releaseClaim(ctx context.Context, a action.ReleaseClaim) error 
 	})
 	if released {
 		w.Done.Released = append(w.Done.Released, a)
-		w.Rules.Event(a.Claim, "Released", "Release", "claim %s is released: %s", a.Claim.Name, a.Why)
+		w.Rules.Event(a.Claim, "Released", "Release", "claim %s is released: %s", a.Claim.Name, why)
 	}
 	return err
 }

@@ -44,6 +44,8 @@ type Applier struct {
 // Done is what was written.
 type Done struct {
 	write.Done
+	// Returned are the claims of members that are wanted again, and have their data.
+	Returned []action.ClaimRef
 	// FinalizerRemoved: the StatefulSetDrain's own finalizer was removed.
 	FinalizerRemoved bool
 }
@@ -120,10 +122,7 @@ func (r *run) take(ctx context.Context, step action.Action) error {
 			if controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) {
 				return read.Refuse("claim %s has our finalizer, and nothing would find it without its label", c.Name)
 			}
-			for _, key := range append(ofMark(), cachev1alpha1.AnnotationProtected) {
-				delete(c.Annotations, key)
-			}
-			delete(c.Labels, cachev1alpha1.LabelStatefulSetDrain)
+			r.disown(c)
 			return nil
 		})
 		return err
@@ -178,6 +177,19 @@ func (r *run) own(c *corev1.PersistentVolumeClaim) {
 	}
 }
 
+// disown takes what own, and a drain, have written off a claim. One that has a departed member's volume keeps its mark, which
+// tells the next StatefulSetDrain what is drained together.
+func (r *run) disown(c *corev1.PersistentVolumeClaim) {
+	keys := []string{cachev1alpha1.AnnotationProtected, cachev1alpha1.AnnotationReceipt, cachev1alpha1.AnnotationAttempts}
+	if is, _ := r.state.Reader.Claim(c); !is.Aside {
+		keys = append(keys, ofMark()...)
+	}
+	for _, key := range keys {
+		delete(c.Annotations, key)
+	}
+	delete(c.Labels, cachev1alpha1.LabelStatefulSetDrain)
+}
+
 // mark writes the leaving mark.
 func (r *run) mark(ctx context.Context, ref action.ClaimRef) error {
 	v, err := r.live(ctx)
@@ -223,6 +235,7 @@ func (r *run) unmark(ctx context.Context, ref action.ClaimRef) error {
 		return nil
 	})
 	if unmarked {
+		r.done.Returned = append(r.done.Returned, ref)
 		r.Event(ref, "Returned", "Drain", "claim %s: its member is wanted again before its volume was drained, and has its data", ref.Name)
 	}
 	return err

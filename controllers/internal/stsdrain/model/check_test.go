@@ -222,6 +222,13 @@ func (m *model) atRest(s *state, r *reconciled) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("a person is named: claim %s has data, nothing drains it, and Ready is True", claim.Name))
 		}
 	}
+	for _, c := range s.claims() {
+		is, _ := stsdrain.ParseClaimName(name, c.Name)
+		left := is.Aside && c.Annotations[cachev1alpha1.AnnotationProtected] == "" && set != nil
+		if left && s.volumes[c.Spec.VolumeName].full && !strings.Contains(says, c.Name) {
+			wrong = append(wrong, fmt.Sprintf("a person is named: claim %s has data, a StatefulSetDrain that is gone has left it, and status doesn't name it", c.Name))
+		}
+	}
 	for i := range r.status.Drains {
 		row := &r.status.Drains[i]
 		if row.Phase != cachev1alpha1.DrainFailed && row.Phase != cachev1alpha1.DrainHeld && row.Reason != cachev1alpha1.ReasonHibernating &&

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,9 +33,10 @@ type Options struct {
 	policies bool
 	// unprotected: the StatefulSetDrain is new.
 	unprotected bool
-	// least is the smallest number of members that people want. onlyScale: people only scale.
-	least     int32
-	onlyScale bool
+	// least is the smallest number of members that people want. onlyScale: people only scale. onlyAgain: they scale, delete
+	// the StatefulSetDrain, make it again, and retry.
+	least                int32
+	onlyScale, onlyAgain bool
 	// budget is how many deeds, faults and races one history has at most.
 	budget
 }
@@ -93,14 +96,7 @@ func (m *model) first() *state {
 		set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: t}})
 	}
 	s.put(set)
-	drain := &cachev1alpha1.StatefulSetDrain{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "d01", CreationTimestamp: longAgo}}
-	drain.Spec.StatefulSetName, drain.Spec.Policy, drain.Spec.Receipt = name, m.policy, "receipt.found == receipt.moved"
-	image := "drainer"
-	if m.image != "" {
-		image = m.image
-	}
-	drain.Spec.Template.Spec.Raw = []byte(template(image))
-	s.put(drain)
+	s.put(m.newDrain("d01"))
 	for i := range mostMembers {
 		m.makeMember(s, i)
 		s.start(s.member(i))
@@ -116,6 +112,13 @@ func (m *model) first() *state {
 		}
 	}
 	return s
+}
+
+func (m *model) newDrain(uid types.UID) *cachev1alpha1.StatefulSetDrain {
+	drain := &cachev1alpha1.StatefulSetDrain{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, CreationTimestamp: longAgo}}
+	drain.Spec.StatefulSetName, drain.Spec.Policy, drain.Spec.Receipt = name, m.policy, "receipt.found == receipt.moved"
+	drain.Spec.Template.Spec.Raw = []byte(template(cmp.Or(m.image, "drainer")))
+	return drain
 }
 
 // class tells events that happen sooner or later by themselves from those that need not happen.

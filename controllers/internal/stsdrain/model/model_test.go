@@ -40,6 +40,7 @@ func explorations() map[string]Options {
 		"two deeds":                                                   {templates: one, budget: budget{deeds: 2}},
 		"two scalings, a race, one stays":                             {templates: one, least: 1, onlyScale: true, budget: budget{deeds: 2, races: 1}},
 		"four scalings, one stays":                                    {templates: one, least: 1, onlyScale: true, budget: budget{deeds: 4}},
+		"a StatefulSetDrain is made again, four deeds":                {templates: one, least: 1, onlyAgain: true, budget: budget{deeds: 4}},
 		"two deeds, policies change":                                  {templates: one, policies: true, budget: budget{deeds: 2}},
 		"two scalings, a fault":                                       {templates: one, onlyScale: true, budget: budget{deeds: 2, faults: 1}},
 		"two scalings, a race":                                        {templates: one, onlyScale: true, budget: budget{deeds: 2, races: 1}},

@@ -31,11 +31,24 @@ func (m *model) people(s *state) (all []event) {
 	if m.onlyScale {
 		return all
 	}
+	if drain == nil && !s.ending() {
+		all = append(all, event{"a person makes the StatefulSetDrain again", func(to *state) { to.put(m.newDrain(nextUID("d", to))) }})
+	}
+	if drain != nil && drain.DeletionTimestamp == nil {
+		all = append(all, event{"a person deletes the StatefulSetDrain", func(to *state) { to.remove(drain) }})
+	}
+	if m.onlyAgain {
+		for _, c := range s.claims() {
+			if c.Annotations[cachev1alpha1.AnnotationDrain] == "" && !strings.HasSuffix(c.Name, "-0") {
+				all = append(all, requested(c, cachev1alpha1.DrainRetry))
+			}
+		}
+		return all
+	}
 	if set != nil {
 		all = append(all, event{"a person deletes the StatefulSet", func(to *state) { to.remove(set) }})
 	}
 	if drain != nil && drain.DeletionTimestamp == nil {
-		all = append(all, event{"a person deletes the StatefulSetDrain", func(to *state) { to.remove(drain) }})
 		for _, image := range []string{"drainer", noImage} {
 			if is := template(image); string(drain.Spec.Template.Spec.Raw) != is && (image != noImage || m.badTemplates) {
 				all = append(all, event{"a person changes the template to image " + image, func(to *state) {
@@ -65,13 +78,7 @@ func (m *model) people(s *state) (all []event) {
 		}
 		for _, request := range []string{"", cachev1alpha1.DrainSkip, cachev1alpha1.DrainRetry, cachev1alpha1.DrainHold} {
 			if c.Annotations[cachev1alpha1.AnnotationDrain] != request {
-				all = append(all, event{fmt.Sprintf("a person annotates claim %s with %q", c.Name, request), func(to *state) {
-					change(to, c, func(c *corev1.PersistentVolumeClaim) {
-						if metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationDrain, request); request == "" {
-							delete(c.Annotations, cachev1alpha1.AnnotationDrain)
-						}
-					})
-				}})
+				all = append(all, requested(c, request))
 			}
 		}
 	}
@@ -79,6 +86,17 @@ func (m *model) people(s *state) (all []event) {
 		all = append(all, event{"a person deletes Job " + job.Name, func(to *state) { to.drop(job) }})
 	}
 	return all
+}
+
+// requested is a person's request about a claim, or its end.
+func requested(c *corev1.PersistentVolumeClaim, request string) event {
+	return event{fmt.Sprintf("a person annotates claim %s with %q", c.Name, request), func(to *state) {
+		change(to, c, func(c *corev1.PersistentVolumeClaim) {
+			if metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationDrain, request); request == "" {
+				delete(c.Annotations, cachev1alpha1.AnnotationDrain)
+			}
+		})
+	}}
 }
 
 // faults has what may go wrong outside the operator.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/stsdrain"
 )
 
 // operator is a reconcile in a story, and denied one whose first write is denied.
@@ -19,10 +20,21 @@ func TestStoriesThatOnceBrokeAPromise(t *testing.T) {
 	one, two := []string{"data"}, []string{"data", "log"}
 	leaves := []string{"a person scales to 1", "the StatefulSet's controller ends member 1", "pod queue-1 has ended"}
 	const data, log = "claim data-queue-1", "claim log-queue-1"
+	again := slices.Concat(leaves, []string{operator, operator, "no pod uses " + data, operator, "claim data-queue-1-aside-?????? is bound", operator,
+		"a person deletes the StatefulSetDrain", operator, operator, operator, "a person makes the StatefulSetDrain again", operator, operator, operator})
+	again2 := slices.Concat(leaves, []string{operator, operator, "no pod uses " + data, "no pod uses " + log, operator,
+		"claim data-queue-1-aside-?????? is bound", "claim log-queue-1-aside-?????? is bound", operator, operator,
+		"a person deletes the StatefulSetDrain", operator, operator, operator, "a person makes the StatefulSetDrain again", operator, operator, operator})
+	const retry = `a person annotates claim data-queue-1-aside-?????? with "retry"`
 	for what, test := range map[string]struct {
 		Options
 		story []string
 	}{
+		"the StatefulSetDrain is made again in mid-drain":     {Options{templates: one}, again},
+		"and a person retries":                                {Options{templates: one}, append(slices.Clone(again), retry)},
+		"and the member returns, and a person retries":        {Options{templates: one}, append(slices.Clone(again), "a person scales to 2", retry)},
+		"and a person retries one of two":                     {Options{templates: two}, append(slices.Clone(again2), retry)},
+		"and a person retries one of two, with a denial":      {Options{templates: two}, append(slices.Clone(again2), retry, denied1)},
 		"a person skips one deleted claim of two":             {Options{templates: two}, []string{"a person deletes " + data, `a person annotates ` + data + ` with "skip"`}},
 		"one claim of two is deleted before the mark":         {Options{templates: two}, append(slices.Clone(leaves), "a person deletes "+data, "no pod uses "+data)},
 		"the mark of one claim of two is denied":              {Options{templates: two}, append(slices.Clone(leaves), denied1)},
@@ -34,6 +46,8 @@ func TestStoriesThatOnceBrokeAPromise(t *testing.T) {
 		"the release of one claim is denied at the end": {Options{templates: two}, []string{"a person deletes the StatefulSetDrain", denied1}},
 		"the claim of a running member is deleted":      {Options{templates: one}, []string{"a person deletes " + data}},
 		"the member is gone before the mark":            {Options{templates: one}, leaves},
+		"both claims of a hand-over are skipped at the end": {Options{templates: one}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, operator,
+			`a person annotates `+data+` with "skip"`, operator, "a person deletes the StatefulSetDrain", operator, "claim data-queue-1-aside-?????? is bound")},
 		"the namespace is deleted in a hand-over": {Options{templates: one}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, operator,
 			"a person deletes the namespace", operator, operator)},
 	} {
@@ -47,7 +61,12 @@ func TestStoriesThatOnceBrokeAPromise(t *testing.T) {
 		for _, next := range test.story {
 			s = m.tell(t, s, next, judge)
 		}
-		m.rest(t, what, s, judge)
+		s = m.rest(t, what, s, judge)
+		for _, c := range s.claims() {
+			if is, _ := stsdrain.ParseClaimName(name, c.Name); is.Aside && strings.Contains(what, "retries") {
+				t.Errorf("%s: claim %s is there", what, c.Name)
+			}
+		}
 	}
 }
 
@@ -80,7 +99,7 @@ func (m *model) after(s *state, e event, judge func(before, after *state)) *stat
 }
 
 // rest lets all happen that happens by itself, and checks the state that is left.
-func (m *model) rest(t *testing.T, what string, s *state, judge func(before, after *state)) {
+func (m *model) rest(t *testing.T, what string, s *state, judge func(before, after *state)) *state {
 	t.Helper()
 	const most = 200
 	for range most {
@@ -98,8 +117,9 @@ func (m *model) rest(t *testing.T, what string, s *state, judge func(before, aft
 			for _, wrong := range m.atRest(s, r) {
 				t.Errorf("%s: %s\n%s", what, wrong, s.text())
 			}
-			return
+			return s
 		}
 	}
 	t.Errorf("%s: it never comes to rest", what)
+	return s
 }

@@ -39,6 +39,10 @@ func protected(c *corev1.PersistentVolumeClaim) {
 	c.Annotations = map[string]string{cachev1alpha1.AnnotationProtected: "drain"}
 }
 
+func setAside(c *corev1.PersistentVolumeClaim) {
+	c.Annotations = map[string]string{cachev1alpha1.AnnotationAsideOf: "first"}
+}
+
 // The name makes a claim a member's, unless another owner controls it.
 func TestAClaimIsAMembersByItsNameUnlessAnotherOwnerControlsIt(t *testing.T) {
 	for what, test := range map[string]struct {
@@ -60,6 +64,9 @@ func TestAClaimIsAMembersByItsNameUnlessAnotherOwnerControlsIt(t *testing.T) {
 		"controlled by another owner, protected":   {name: "data-queue-1", changes: []func(*corev1.PersistentVolumeClaim){protected, controlled("Backup", "nightly")}},
 		"aside, and ours":                          {name: "data-queue-1-aside-0123abcd", changes: []func(*corev1.PersistentVolumeClaim){protected}, ours: true},
 		"aside by its name alone":                  {name: "data-queue-1-aside-0123abcd"},
+		"aside, and left":                          {name: "data-queue-1-aside-0123abcd", changes: []func(*corev1.PersistentVolumeClaim){setAside}, ours: true},
+		"aside, and left, of another template":     {name: "log-queue-1-aside-0123abcd", changes: []func(*corev1.PersistentVolumeClaim){setAside}},
+		"aside, and left, another controls it":     {name: "data-queue-1-aside-0123abcd", changes: []func(*corev1.PersistentVolumeClaim){setAside, controlled("Backup", "nightly")}},
 		"aside, and controlled by the StatefulSet": {name: "data-queue-1-aside-0123abcd", changes: []func(*corev1.PersistentVolumeClaim){protected, controlled("StatefulSet", "queue")}},
 		"without a StatefulSet":                    {name: "data-queue-1", noSet: true},
 		"without a StatefulSet, protected":         {name: "data-queue-1", noSet: true, changes: []func(*corev1.PersistentVolumeClaim){protected}, ours: true},

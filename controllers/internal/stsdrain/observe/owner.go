@@ -58,7 +58,7 @@ func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.
 	ref := metav1.GetControllerOfNoCopy(c)
 	switch {
 	case ref == nil:
-		return !is.Aside || Ours(d, c) || left(d, c)
+		return !is.Aside || Ours(d, c) || c.Annotations[cachev1alpha1.AnnotationAsideOf] != "" // by its name alone it is any client's
 	case is.Aside:
 		return false
 	case ref.Kind == "Pod":
