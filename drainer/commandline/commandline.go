@@ -265,32 +265,35 @@ var neverStarts = regexp.MustCompile(`(^| )(-[vkMrLACSFXWZ]*f ?|--slab-g[a-z-]*[
 	`|(hot|warm)_lru_pct=0*([89][0-9]|[1-9][0-9]{2,})?` +
 	`|tail_repair_time=0*[0-9]?` +
 	`|lru_crawler_sleep=0*([2-9][0-9]{6}|[1-9][0-9]{7,})` +
-	`|slab_chunk_max=0*[0-9]` +
+	`|slab_chunk_max=0+` +
 	`|worker_logbuf_size=0*([1-3]?[0-9]|4[0-7]|5[3-9][0-9]{4}|[6-9][0-9]{5}|[1-9][0-9]{6,})` +
 	`|slab_automove_window=0*([0-2]?|[1-9][0-9]{6,})` +
 	`|slab_sizes(=([0-9-]*[^0-9 ,-][^ ,]*|-[^ ,]*)?)?` +
-	`|hash_algorithm(=([^jmx ,][^ ,]*)?)?` +
 	`|(slab_automove_(ratio|freeratio)|ext_max_frag|(hot|warm)_max_factor)(=([a-zA-Z][^ ,]*)?)?` +
-	`|sock_cookie_id|temporary_ttl|idle_timeout|ssl_ciphers` +
-	`|slab_automove_ratio=([+]?0*([.]0*)?|[+]?0*([2-9]|[1-9][0-9]+)([.][0-9]*)?|-[^ ,]*)` +
+	`|sock_cookie_id|temporary_ttl|idle_timeout|ssl_ciphers|ssl_min_version=0*([4-9]|[1-9][0-9]+)|proxy_[a-z]+(=[^ ,]*)?` +
+	`|slab_automove_ratio=([+]?0*([.]0*)?|[+]?0*(1[.]0*[1-9][0-9]*|([2-9]|[1-9][0-9]+)([.][0-9]*)?)|-[^ ,]*)` +
 	`|slab_automove=([+]?0*([3-9]|[1-9][0-9]+)|-[1-9][^ ,]*)` +
 	`|(hot|warm)_max_factor=([+]?0*([.]0*)?|-[^ ,]*)` +
 	`)([ ,]|$)`)
 
-// NeverStarts tells whether memcached exits at once because of the value of an option.
+// NeverStarts tells whether memcached exits at once because of the value of an option, or becomes a proxy, which is no member.
 func NeverStarts(arguments []string) bool {
-	return neverStarts.MatchString(strings.Join(arguments, " ")) || Parse(arguments).fullQueues()
+	all := Parse(arguments).Suboptions()
+	return neverStarts.MatchString(strings.Join(arguments, " ")) || slices.ContainsFunc(all, Suboption.unknownHash) || fullQueues(all)
 }
 
-// fullQueues tells whether the queues of hot and warm items have more of the memory than memcached allows. As in the
-// API's rule, the first value of each counts.
-func (o Options) fullQueues() bool {
+// unknownHash tells whether memcached doesn't know the algorithm.
+func (s Suboption) unknownHash() bool {
+	return s.Name == "hash_algorithm" && !slices.Contains([]string{"jenkins", "murmur3", "xxh3"}, s.Value)
+}
+
+// fullQueues tells whether the queues of hot and warm items have more of the memory than memcached allows.
+func fullQueues(all []Suboption) bool {
 	const most = 80
 	percent := map[string]int64{"warm_lru_pct": 40, "hot_lru_pct": 20}
-	all := o.Suboptions()
-	for _, s := range slices.Backward(all) {
+	for _, s := range all {
 		if _, there := percent[s.Name]; there {
-			percent[s.Name] = number(s.Value)
+			percent[s.Name] = number(s.Value) // the last one counts
 		}
 	}
 	return percent["hot_lru_pct"]+percent["warm_lru_pct"] > most

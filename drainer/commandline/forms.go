@@ -61,7 +61,11 @@ func NeverStartsForms() []Form {
 		all = append(all, Form{[]string{"-o", "hot_lru_pct=" + pair[0] + ",warm_lru_pct=" + pair[1]}, tooMuch})
 	}
 	all = append(all, refused("-o", "hot_lru_pct=41"), taken("-o", "hot_lru_pct=40"), refused("-o", "modern,warm_lru_pct=61"), taken("-o", "warm_lru_pct=60"))
-	for _, name := range []string{"slab_sizes", "sock_cookie_id", "slab_chunk_max", "hashpower", "hash_algorithm", "temporary_ttl", "idle_timeout", "hot_max_factor"} { // without a value
+	// All count, the last one for what only two of them exceed together.
+	all = append(all, refused("-o", "hot_lru_pct=20,hot_lru_pct=90"), refused("-o", "hot_lru_pct=20,hot_lru_pct=70"), refused("-o", "hot_lru_pct=20", "-ohot_lru_pct=70"),
+		taken("-o", "hot_lru_pct=70,hot_lru_pct=20"), taken("-ohot_lru_pct=70", "-o", "warm_lru_pct=10"), taken("-o", "warm_lru_pct=70,hot_lru_pct=30,warm_lru_pct=50"))
+	all = append(all, refused("-o", "proxy_config=routelib"), refused("-o", "proxy_config=/config/routes.lua,proxy_arg=/config/pools"), refused("-vo", "modern,proxy_uring"))
+	for _, name := range []string{"slab_sizes", "sock_cookie_id", "slab_chunk_max", "hashpower", "hash_algorithm", "temporary_ttl", "idle_timeout", "hot_max_factor", "proxy_config", "proxy_arg", "ssl_min_version"} { // without a value
 		all = append(all, refused("-o", name), refused("-omodern,"+name+",track_sizes"))
 	}
 	for name, values := range map[string]struct{ refused, taken []string }{
@@ -69,18 +73,19 @@ func NeverStartsForms() []Form {
 		"lru_crawler_sleep":    {[]string{"-1", "x", "", "2000000", "2147483647"}, []string{"0", "100", "1000000"}},
 		"lru_crawler_tocrawl":  {[]string{"-1", "x", "", "0.5", "99999999999999999999"}, []string{"0", "100"}},
 		"read_buf_mem_limit":   {[]string{"-1", "x", ""}, []string{"0", "16"}},
-		"slab_chunk_max":       {[]string{"0", "09", "-1", "x", "", "512k", "4294967295"}, []string{"512", "524288"}},
+		"slab_chunk_max":       {[]string{"0", "00", "-1", "x", "", "512k", "4294967295"}, []string{"1", "09", "512", "524288"}},
 		"watcher_logbuf_size":  {[]string{"-1", "x", "", "0.5"}, []string{"0", "256"}},
 		"worker_logbuf_size":   {[]string{"0", "1", "47", "-1", "x", "", "600000", "2147483647"}, []string{"48", "64", "524288"}},
 		"slab_sizes":           {[]string{"x", "", "-5-10", "100-x"}, []string{"100", "100-200"}},
-		"hash_algorithm":       {[]string{"0", ""}, []string{"jenkins", "murmur3", "xxh3"}},
+		"hash_algorithm":       {[]string{"0", "", "x", "j", "jenkins1", "murmur", "xxh", "xxh32"}, []string{"jenkins", "murmur3", "xxh3"}},
+		"ssl_min_version":      {[]string{"4", "10", "-1", "x", ""}, []string{"0", "3", "03"}},
 		"ext_item_size":        {[]string{"-1", "x", ""}, []string{"0", "512"}},
 		"ext_threads":          {[]string{"-1", "x", ""}, []string{"1"}},
 		"hot_lru_pct":          {[]string{"0", "80", "-1", "100", "x", ""}, []string{"1", "20"}},
 		"warm_lru_pct":         {[]string{"0", "80", "-1", "100", "x", ""}, []string{"1", "40"}},
 		"tail_repair_time":     {[]string{"0", "9", "-1", "x", "", "0.5", "4294967295"}, []string{"10", "0100"}},
 		"slab_automove_window": {[]string{"0", "2", "x", "", "-1", "2147483647", "0.5"}, []string{"3", "30"}},
-		"slab_automove_ratio":  {[]string{"0", "0.0", "2", "10", "-1", "x"}, []string{"0.5", "1", ".8"}},
+		"slab_automove_ratio":  {[]string{"0", "0.0", "2", "10", "1.5", "1.01", "-1", "x"}, []string{"0.5", "1", "1.0", ".8"}},
 		"slab_automove":        {[]string{"3", "10", "-1"}, []string{"0", "2"}},
 		"hot_max_factor":       {[]string{"0", "0.0", "-1", "x", ""}, []string{"0.1", "2"}},
 		"warm_max_factor":      {[]string{"0", "0.0", "-1", "x", ""}, []string{"0.1", "2"}},

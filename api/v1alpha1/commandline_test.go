@@ -1,18 +1,27 @@
-package integration
+package v1alpha1_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/drainer/commandline"
 )
 
-// TestTheAPIRefusesTheArgumentsThatTheSupervisorRefuses has the tables of package commandline.
+// The tables are those of package commandline, which judges the arguments for the supervisor.
 func TestTheAPIRefusesTheArgumentsThatTheSupervisorRefuses(t *testing.T) {
-	w := newNamespace(t)
+	server := theAPIServer(t)
+	judge := func(arguments []string, want string) {
+		object := server.of(t, apitest.MakeMemcached("cache").Memory("64Mi").Storage("128Mi").ExtraArgs(arguments...).Obj())
+		errs := server.refuses(t, object, nil)
+		said := slices.ContainsFunc(errs, func(why *field.Error) bool { return strings.Contains(why.Detail, want) })
+		if want == "" && len(errs) > 0 || want != "" && !said {
+			t.Errorf("%q: refused with %v, want %q", arguments, errs, want)
+		}
+	}
 	for want, all := range map[string][]commandline.Form{
 		"extraArgs must not have a flag that the operator sets itself": commandline.SupervisorsForms(),
 		"memcached never restarts from the file":                       commandline.ShortPagesForms(),
@@ -20,17 +29,14 @@ func TestTheAPIRefusesTheArgumentsThatTheSupervisorRefuses(t *testing.T) {
 		"memcached never restarts warm with it":                        commandline.ExternalForms(),
 	} {
 		for _, f := range all {
-			object := apitest.MakeMemcached(name).Memory("64Mi").Storage("128Mi").ExtraArgs(f.Arguments...).Namespace(w.namespace).Obj()
-			err := admin.Create(t.Context(), object, client.DryRunAll)
-			if f.Refused != (err != nil) || err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("%q: refused with %v, want refused=%t: %q", f.Arguments, err, f.Refused, want)
+			if f.Refused {
+				judge(f.Arguments, want)
+			} else {
+				judge(f.Arguments, "")
 			}
 		}
 	}
 	for _, arguments := range [][]string{{"-Wm1024"}, {"-Wp", "1"}, {"-WZ"}, {"-WY/x"}, {"-WS"}, {"--enable-sa"}, {"--prot=binary"}, {"-Wo"}, {"--slab-growth"}} {
-		object := apitest.MakeMemcached(name).Memory("64Mi").Storage("128Mi").ExtraArgs(arguments...).Namespace(w.namespace).Obj()
-		if err := admin.Create(t.Context(), object, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "extraArgs") {
-			t.Errorf("%q: refused with %v", arguments, err)
-		}
+		judge(arguments, "extraArgs")
 	}
 }
