@@ -3,7 +3,6 @@ package integration
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
