@@ -28,7 +28,7 @@ type metric struct {
 // described are all metrics.
 var described []*prometheus.Desc
 
-// MetricDescs returns the descriptions of all metrics of a member.
+// MetricDescs returns the descriptions of all metrics of a member, which alerts and dashboards ask for.
 func MetricDescs() []*prometheus.Desc { return described }
 
 func describe(kind prometheus.ValueType, name, help string, labels []string) metric {

@@ -2,6 +2,7 @@ package member
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -102,5 +103,24 @@ func TestStatisticsThatAreNoNumbersAreLeftOut(t *testing.T) {
 	}
 	if n < 80 {
 		t.Errorf("%d metrics only", n)
+	}
+}
+
+// docs/metrics.md names the metrics that are added to the exporter's, and no others.
+func TestOurMetricsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`\bmemcached_member_[a-z_]+`)
+	var described, documented []string
+	for _, d := range MetricDescs() {
+		described = append(described, names.FindAllString(d.String(), -1)...)
+	}
+	documented = names.FindAllString(string(text), -1)
+	slices.Sort(described)
+	slices.Sort(documented)
+	if diff := cmp.Diff(described, slices.Compact(documented)); diff != "" || len(described) == 0 {
+		t.Errorf("-served +documented:\n%s", diff)
 	}
 }
