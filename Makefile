@@ -437,18 +437,11 @@ test-cluster-down: ## Bring a cluster up and remove it: the machine has to be as
 	hack/machine-state.sh compare $(BIN)/machine-before.txt
 
 .PHONY: images
-images: build $(BIN)/image $(BIN)/images/memcached.tar $(BIN)/images/exporter.tar $(BIN)/images/redis.tar $(BIN)/images/spool.tar ## Build the operator's and memcached's images, without a container engine
+images: build $(BIN)/image $(BIN)/images/memcached.tar $(BIN)/images/redis.tar $(BIN)/images/spool.tar ## Build the operator's and memcached's images, without a container engine
 	@$(BIN)/image operator --name=$(IMG) --manager=$(BIN)/manager --drainer=$(BIN)/drainer --output=$(BIN)/images/operator.tar
 
 $(BIN)/images/memcached.tar: $(wildcard hack/image/*.go) | $(BIN)/image
 	@$(BIN)/image memcached --name=$(DEBIAN_MEMCACHED_IMG) --output=$@
-
-# It replaces Prometheus' exporter there.
-EXPORTER_IMG := example.com/exporter:test
-
-$(BIN)/images/exporter.tar: $(wildcard test/exporter/*.go) | $(BIN)/image
-	@$(GO_BUILD) -o $(BIN)/exporter ./test/exporter
-	@$(BIN)/image program --name=$(EXPORTER_IMG) --program=$(BIN)/exporter --output=$@
 
 # Those of the samples of StatefulSetDrains: servers and drainers.
 REDIS_IMG := example.com/redis:debian

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -12,6 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
+
+	"example.com/memcached-operator/drainer/member"
+	"example.com/memcached-operator/drainer/router/status"
 )
 
 const monitoring = "../config/prometheus/"
@@ -43,7 +47,7 @@ func parsed[T any](t *testing.T, file string) (v T) {
 }
 
 // served has the labels of every metric that the manager serves, the operator's
-// own and controller-runtime's.
+// own and controller-runtime's, and of those of members and routers.
 func served(t *testing.T) map[string][]string {
 	t.Helper()
 	own := prometheus.NewRegistry()
@@ -59,6 +63,17 @@ func served(t *testing.T) map[string][]string {
 		defer close(descs)
 		own.Describe(descs)
 		theirs.Describe(descs)
+		for _, d := range member.MetricDescs() {
+			descs <- d
+		}
+		router := status.Report{Members: []status.Member{{}}}
+		router.Requests[0][0][0] = 1
+		metrics := make(chan prometheus.Metric, 100)
+		router.Collect(metrics)
+		close(metrics)
+		for m := range metrics {
+			descs <- m.Desc()
+		}
 	}()
 	shape := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 	all := map[string][]string{}
@@ -74,7 +89,7 @@ func served(t *testing.T) map[string][]string {
 
 var (
 	quoted     = regexp.MustCompile(`"[^"]*"`)
-	metricName = regexp.MustCompile(`\b(?:memcached_operator|controller_runtime|rest_client|workqueue|leader_election|process)_[a-z_]+`)
+	metricName = regexp.MustCompile(`\b(?:memcached|controller_runtime|rest_client|workqueue|leader_election|process)_[a-z_]+`)
 	selector   = regexp.MustCompile(`\b([a-z_]+)\{([^}]*)\}`)
 	grouping   = regexp.MustCompile(`\b(?:by|on|without|ignoring) \(([^)]*)\)`)
 	word       = regexp.MustCompile(`[a-z_]+`)
@@ -91,12 +106,14 @@ func family(name string, all map[string][]string) string {
 	return name
 }
 
+// added are the labels that Prometheus adds: the bound of a bucket, and where it scraped, as the monitors say.
+var added = map[string]bool{"le": true, "job": true, "instance": true, "namespace": true, "pod": true, "app_kubernetes_io_instance": true}
+
 // checkQuery fails if a query names a metric or a label that doesn't exist.
 func checkQuery(t *testing.T, where, query string, all map[string][]string) (used []string) {
 	t.Helper()
 	query = quoted.ReplaceAllString(query, "")
-	// Prometheus adds these labels: the bound of a bucket, and where it scraped.
-	labels := map[string]bool{"le": true, "job": true, "instance": true, "namespace": true}
+	labels := maps.Clone(added)
 	for _, name := range metricName.FindAllString(query, -1) {
 		name = family(name, all)
 		if _, ok := all[name]; !ok {
@@ -112,7 +129,7 @@ func checkQuery(t *testing.T, where, query string, all map[string][]string) (use
 	}
 	for _, match := range selector.FindAllStringSubmatch(query, -1) {
 		for _, l := range word.FindAllString(match[2], -1) {
-			if !slices.Contains(all[family(match[1], all)], l) && l != "le" {
+			if !slices.Contains(all[family(match[1], all)], l) && !added[l] {
 				t.Errorf("%s asks for %s by a label %s, which it doesn't have", where, match[1], l)
 			}
 		}

@@ -184,13 +184,8 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 		return nil
 	}
 	key := client.ObjectKeyFromObject(s.Drain)
-<<<<<<< HEAD
 	input := &stsdrain.StatusInput{
-		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), OtherOperator: r.installed().other(s.Drain),
-=======
-	input := &status.Input{
 		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), Returned: done.Returned, OtherOperator: r.installed().other(s.Drain),
->>>>>>> h/h39
 		Rows: claims.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
 	}
 	if !passes(applyErr) {

@@ -18,7 +18,7 @@ const (
 	// ConditionMoving: items are being moved to the members where clients look for
 	// them after a change of the list or the routing. It is false if they stay where they are.
 	ConditionMoving = "Moving"
-	// ConditionMonitored is false if no ServiceMonitor can select the exporters.
+	// ConditionMonitored is false if no ServiceMonitor can select the members.
 	ConditionMonitored = "Monitored"
 	// ConditionBindable is false if applications don't find what they need in the Secret of spec.binding.
 	ConditionBindable = "Bindable"

@@ -16,19 +16,18 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) && (!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('^(-[vkMrACFXSW]*L|--enable-l)'))) || quantity(string(self.memory)).compareTo(quantity('64Mi')) >= 0",message="memory must be 64Mi at least with storage, or with -L in extraArgs: memcached doesn't start with less"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || quantity(string(self.maxItemSize)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self.maxItemSize)).compareTo(quantity('1Gi')) <= 0 && quantity(string(self.maxItemSize)).sub(int(quantity(string(self.maxItemSize)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0 && quantity(string(self.maxItemSize)).add(quantity(string(self.maxItemSize))).compareTo(quantity(string(self.memory))) <= 0",message="maxItemSize must be a whole number of bytes, 1Ki at least, at most half of memory, and 1Gi at most"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxItemSize) || int(quantity(string(self.maxItemSize)).asApproximateFloat() + 0.5) % 524288 == 0 || has(self.extraArgs) && self.extraArgs.exists(a, a.contains('slab_chunk_max'))",message="maxItemSize must be a multiple of 512Ki, memcached's chunk of a large item; or set slab_chunk_max in extraArgs (-o)"
-// +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^-[vkMrLACFXW]*[SB]') && (!a.startsWith('--') || ['--enable-sasl', '--protocol'].all(f, !f.startsWith(a.split('=')[0]))))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage: the drainer, which moves the items of leaving members, speaks memcached's text protocol; for logins, use auth"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) && !has(self.metrics) || !has(self.extraArgs) || self.extraArgs.all(a, !a.matches('^-[vkMrLACFXW]*[SB]') && (!a.startsWith('--') || ['--enable-sasl', '--protocol'].all(f, !f.startsWith(a.split('=')[0]))))",message="extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage or metrics: the drainer, which moves the items of leaving members and asks for metrics, speaks memcached's text protocol; for logins, use auth"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path'))",message="extraArgs: ext_path (extstore) can't be combined with storage: memcached never restarts warm with it"
 // +kubebuilder:validation:XValidation:rule="has(self.storage) || !has(self.extraArgs) || self.extraArgs.all(a, !a.contains('ext_path') || a.matches('ext_path=/dev/shm/[^/]+$') && !a.matches('ext_path.*ext_path') && !a.contains('..'))",message="extraArgs: ext_path (extstore) must be below /dev/shm/: nothing else in a member's container can be written to"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_slab_reassign)(=|,|$)')) || !(self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])slab_chunk_max=')) ? self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_chunked_items(=|,|$)|slab_chunk_max=[ ]*[+]?0*(1024|1048576)([^0-9]|$))')) : self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_chunked_items)(=|,|$)')) && (!has(self.maxItemSize) || quantity(string(self.maxItemSize)).compareTo(quantity('1Mi')) <= 0))",message="extraArgs: no_modern, or no_slab_reassign together with no_chunked_items or slab_chunk_max of 1 MiB, can't be combined with storage: memcached never restarts from the file that it then has; or set slab_chunk_max to less"
-// +kubebuilder:validation:XValidation:rule="has(self.storage) && self.storage.mode == 'Mapped' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(string(self.memory)).add(has(self.storage) || has(self.tls) || has(self.auth) ? 33554432 : 16777216)) >= 0",message="resources.limits.memory must be larger than memory, by 32Mi with storage (except Mapped), tls or auth, and by 16Mi otherwise: memcached and its supervisor need that besides the items"
-// +kubebuilder:validation:XValidation:rule="!has(self.exporter) || !has(self.auth)",message="exporter can't be combined with auth: the exporter can't log in"
-// +kubebuilder:validation:XValidation:rule="!has(self.exporter) || self.exporter.port != self.containerPort",message="exporter.port must not be containerPort: memcached listens there"
+// +kubebuilder:validation:XValidation:rule="has(self.storage) && self.storage.mode == 'Mapped' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(string(self.memory)).add(has(self.storage) || has(self.tls) || has(self.auth) || has(self.metrics) ? 33554432 : 16777216)) >= 0",message="resources.limits.memory must be larger than memory, by 32Mi with storage (except Mapped), tls, auth or metrics, and by 16Mi otherwise: memcached and its supervisor need that besides the items"
+// +kubebuilder:validation:XValidation:rule="!has(self.metrics) || self.metrics.port != self.containerPort",message="metrics.port must not be containerPort: memcached listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || has(self.storage)",message="discovery needs storage: without it, members have no names of their own"
-// +kubebuilder:validation:XValidation:rule="!has(self.discovery) || self.discovery.port != self.containerPort && (!has(self.exporter) || self.discovery.port != self.exporter.port)",message="discovery.port must not be containerPort or exporter.port: something else listens there"
+// +kubebuilder:validation:XValidation:rule="!has(self.discovery) || self.discovery.port != self.containerPort && (!has(self.metrics) || self.discovery.port != self.metrics.port)",message="discovery.port must not be containerPort or metrics.port: something else listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
-// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.exporter) || p.containerPort != self.exporter.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.exporter) || p.containerPort != self.exporter.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, exporter.port or discovery.port: something else listens there"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, metrics.port or discovery.port: something else listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || !has(self.router.podTemplate) || (!has(self.router.podTemplate.containers) || self.router.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort))) && (!has(self.router.podTemplate.initContainers) || self.router.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort)))",message="router.podTemplate: a container's port must not be containerPort: the router listens there"
 type MemcachedSpec struct {
 	// size is the number of members. 0 hibernates a cluster with storage: scaling up resumes with the cache warm.
@@ -50,8 +49,8 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	ContainerPort int32 `json:"containerPort,omitempty"`
 
-	// image has memcached 1.6.13 or later on its PATH; it needs no shell. With storage, an older
-	// version does not start (VersionTooOld). A change replaces the members. Defaults to the
+	// image has memcached 1.6.13 or later on its PATH; it needs no shell. With storage, tls, auth or metrics, an
+	// older version does not start (VersionTooOld). A change replaces the members. Defaults to the
 	// operator's MEMCACHED_IMAGE.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
@@ -74,8 +73,8 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:Maximum=128
 	Threads *int32 `json:"threads,omitempty"`
 
-	// maxConnections is each member's limit of connections (-c); further ones are refused. With storage, tls or
-	// auth, the member's supervisor uses two, with discovery three. Defaults to memcached's own, 1024.
+	// maxConnections is each member's limit of connections (-c); further ones are refused. With storage, tls, auth
+	// or metrics, the member's supervisor uses two, with discovery three. Defaults to memcached's own, 1024.
 	// +optional
 	// +kubebuilder:validation:Minimum=16
 	// +kubebuilder:validation:Maximum=1000000
@@ -159,9 +158,10 @@ type MemcachedSpec struct {
 	// +optional
 	NetworkPolicy *NetworkPolicySpec `json:"networkPolicy,omitempty"`
 
-	// exporter runs a Prometheus exporter in each member. If unset, there is none.
+	// metrics makes each member serve memcached's metrics to Prometheus, by HTTP and without a login, also with
+	// tls and auth. If unset, none are served.
 	// +optional
-	Exporter *ExporterSpec `json:"exporter,omitempty"`
+	Metrics *MetricsSpec `json:"metrics,omitempty"`
 }
 
 // TLSClientAuth tells whether clients must show a certificate.
@@ -304,29 +304,21 @@ type NetworkPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Clients []networkingv1.NetworkPolicyPeer `json:"clients,omitempty"`
-	// monitoring is Prometheus, which may reach the exporter's port. Defaults to none.
+	// monitoring is Prometheus, which may reach the port of metrics. Defaults to none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Monitoring []networkingv1.NetworkPolicyPeer `json:"monitoring,omitempty"`
 }
 
-// ExporterSpec is a Prometheus exporter for memcached.
-type ExporterSpec struct {
-	// image of the exporter, which must take the arguments of Prometheus' memcached_exporter.
-	// Defaults to the operator's EXPORTER_IMAGE.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	Image string `json:"image,omitempty"`
+// MetricsSpec says how the members' metrics are served.
+type MetricsSpec struct {
 	// port of the metrics. Defaults to 9150.
 	// +optional
 	// +kubebuilder:default=9150
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
-	// resources of the exporter. Defaults to requests of 10m CPU and 32Mi.
-	// +optional
-	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 	// serviceMonitor creates a ServiceMonitor for the Prometheus operator. If unset, none is created.
 	// +optional
 	ServiceMonitor *ServiceMonitorSpec `json:"serviceMonitor,omitempty"`
@@ -339,7 +331,7 @@ type ServiceMonitorSpec struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// interval of the scrapes. Defaults to Prometheus' own.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="exporter.serviceMonitor.interval must be from 1s to 24h, such as 30s; the longest unit is h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="metrics.serviceMonitor.interval must be from 1s to 24h, such as 30s; the longest unit is h"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
@@ -450,7 +442,7 @@ type PodTemplate struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'exporter', 'router', 'drainer']))",message="podTemplate.containers must not have a name of the operator's own containers: memcached, install, exporter, router, drainer"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'router', 'drainer']))",message="podTemplate.containers must not have a name of the operator's own containers: memcached, install, router, drainer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.containers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))) && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))))",message="podTemplate.containers must not mount the operator's own volumes, nor have them as devices: data, supervisor, memory, tls, auth, list, table, scratch, begin"
 	Containers []corev1.Container `json:"containers,omitempty"`
@@ -459,7 +451,7 @@ type PodTemplate struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'exporter', 'router', 'drainer']))",message="podTemplate.initContainers must not have a name of the operator's own containers: memcached, install, exporter, router, drainer"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'router', 'drainer']))",message="podTemplate.initContainers must not have a name of the operator's own containers: memcached, install, router, drainer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.initContainers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))) && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))))",message="podTemplate.initContainers must not mount the operator's own volumes, nor have them as devices: data, supervisor, memory, tls, auth, list, table, scratch, begin"
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`

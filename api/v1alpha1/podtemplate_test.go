@@ -34,7 +34,7 @@ func TestTheOperatorsOwnPartsOfAPodAreRefusedByName(t *testing.T) {
 	const (
 		owned   = "mountPath must not be one of the operator's own"
 		clean   = "mountPath must be an absolute path"
-		members = "a container's port must not be containerPort, exporter.port or discovery.port"
+		members = "a container's port must not be containerPort, metrics.port or discovery.port"
 		routers = "router.podTemplate: a container's port must not be containerPort"
 	)
 	kinds := map[string]func(*cachev1alpha1.MemcachedSpec) *cachev1alpha1.PodTemplate{
@@ -73,7 +73,7 @@ func TestTheOperatorsOwnPartsOfAPodAreRefusedByName(t *testing.T) {
 		"a hidden directory":    {mount("own", "/etc/.own"), map[string]string{"": ""}},
 		"a port's name":         {port(corev1.ContainerPort{Name: "metrics", ContainerPort: 8080}), map[string]string{"": "a port must not have a name"}},
 		"memcached's port":      {port(corev1.ContainerPort{ContainerPort: 11211}), map[string]string{"podTemplate": members, "router.podTemplate": routers}},
-		"the exporter's port":   {port(corev1.ContainerPort{ContainerPort: 9150}), map[string]string{"podTemplate": members}},
+		"the port of metrics":   {port(corev1.ContainerPort{ContainerPort: 9150}), map[string]string{"podTemplate": members}},
 		"discovery's port":      {port(corev1.ContainerPort{ContainerPort: 11212}), map[string]string{"podTemplate": members}},
 		"a member's claim":      {claim("data-cache-3"), map[string]string{"": "podTemplate.volumes must not have a claim of the members"}},
 		"a claim of another's":  {claim("data-cacher-3"), map[string]string{"": ""}},
@@ -83,7 +83,7 @@ func TestTheOperatorsOwnPartsOfAPodAreRefusedByName(t *testing.T) {
 		for kind, of := range kinds {
 			t.Run(what+", "+kind, func(t *testing.T) {
 				object := apitest.MakeMemcached("cache").Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
-					s.Router, s.Exporter, s.Discovery = &cachev1alpha1.RouterSpec{}, &cachev1alpha1.ExporterSpec{}, &cachev1alpha1.DiscoverySpec{}
+					s.Router, s.Metrics, s.Discovery = &cachev1alpha1.RouterSpec{}, &cachev1alpha1.MetricsSpec{}, &cachev1alpha1.DiscoverySpec{}
 					*of(s) = test.template
 				}).Obj()
 				want, own := test.want[kind]

@@ -108,14 +108,9 @@ type StatefulSetDrainStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []MemberDrained `json:"lastDrains,omitempty"`
-<<<<<<< HEAD
-	// leftOver are claims of ordinals that were not wanted when they were first seen. They are not drained, unless
-	// a person says so: cache.example.com/drain=retry.
-=======
-	// leftOver are claims of ordinals that were not wanted when they were first seen, and claims with departed members' volumes
-	// that an earlier StatefulSetDrain has left; 32 at most. None is drained, unless a person annotates one of its member's
-	// with cache.example.com/drain=retry.
->>>>>>> h/h39
+	// leftOver are claims of ordinals that were not wanted when they were first seen, and claims with departed members'
+	// volumes that an earlier StatefulSetDrain has left; 32 at most. They are not drained, unless a person annotates one
+	// claim of a member with cache.example.com/drain=retry.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32

@@ -37,7 +37,7 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		inMiB    = "memory must be a whole number of MiB"
 		itemSize = "maxItemSize must be a whole number of bytes"
 		lacking  = "extraArgs must not end with a flag that lacks its value"
-		plain    = "the drainer, which moves the items of leaving members, speaks memcached's text protocol"
+		plain    = "the drainer, which moves the items of leaving members and asks for metrics, speaks memcached's text protocol"
 		useTLS   = ": use tls"
 		useAuth  = ": use auth"
 		tooSmall = "storage.size must be larger than memory"
@@ -128,9 +128,9 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"items of more than half of memory": {
 			with(func(s *cachev1alpha1.MemcachedSpec) { s.MaxItemSize = quantity("33Mi") }), itemSize,
 		},
-		"an exporter on memcached's port": {with(func(s *cachev1alpha1.MemcachedSpec) {
-			s.Exporter = &cachev1alpha1.ExporterSpec{Port: 11211}
-		}), "exporter.port must not be containerPort"},
+		"metrics on memcached's port": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Metrics = &cachev1alpha1.MetricsSpec{Port: 11211}
+		}), "metrics.port must not be containerPort"},
 		"routers without storage": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }), "router needs storage"},
 		"no router": {cluster().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
 			s.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](0)}
@@ -139,9 +139,9 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"discovery on memcached's port": {cluster().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
 			s.Discovery = &cachev1alpha1.DiscoverySpec{Port: 11211}
 		}), "discovery.port must not be containerPort"},
-		"discovery on the exporter's port": {cluster().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
-			s.Discovery, s.Exporter = &cachev1alpha1.DiscoverySpec{Port: 9150}, &cachev1alpha1.ExporterSpec{}
-		}), "discovery.port must not be containerPort or exporter.port"},
+		"discovery on the port of metrics": {cluster().Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Discovery, s.Metrics = &cachev1alpha1.DiscoverySpec{Port: 9150}, &cachev1alpha1.MetricsSpec{}
+		}), "discovery.port must not be containerPort or metrics.port"},
 		"a budget of no members":    {budget(intstr.FromInt32(0)), disruptions},
 		"a budget of no share":      {budget(intstr.FromString("0%")), disruptions},
 		"a budget of more than all": {budget(intstr.FromString("101%")), disruptions},
@@ -183,9 +183,9 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"clients' certificates":   {cluster().ExtraArgs("--extended=ssl_verify_mode=2"), useTLS},
 		"-Y":                      {cluster().ExtraArgs("-Y", "/users"), useAuth},
 		"--auth-file":             {cluster().ExtraArgs("--auth-file=/users"), useAuth},
-		"an exporter that can't log in": {with(func(s *cachev1alpha1.MemcachedSpec) {
-			s.Exporter, s.Auth = &cachev1alpha1.ExporterSpec{}, &cachev1alpha1.AuthSpec{SecretName: "logins"}
-		}), "exporter can't be combined with auth"},
+		"metrics of a memcached that speaks SASL": {with(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Metrics, s.ExtraArgs = &cachev1alpha1.MetricsSpec{}, []string{"-S"}
+		}), "can't be combined with storage or metrics"},
 		"TLS without a Secret": {with(func(s *cachev1alpha1.MemcachedSpec) { s.TLS = &cachev1alpha1.TLSSpec{} }), "spec.tls.secretName"},
 		"clients asked by half": {with(func(s *cachev1alpha1.MemcachedSpec) {
 			s.TLS = &cachev1alpha1.TLSSpec{SecretName: "certificate", ClientAuth: "Requested"}
@@ -214,8 +214,8 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"no time to drain":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.ActiveDeadline = duration(29 * time.Second) }), "drain.activeDeadline must be from 30s"},
 		"a drain for ever":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.ActiveDeadline = duration(8761 * time.Hour) }), "drain.activeDeadline must be from 30s"},
 		"endless scrapes": {with(func(s *cachev1alpha1.MemcachedSpec) {
-			s.Exporter = &cachev1alpha1.ExporterSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{Interval: duration(0)}}
-		}), "exporter.serviceMonitor.interval must be from 1s"},
+			s.Metrics = &cachev1alpha1.MetricsSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{Interval: duration(0)}}
+		}), "metrics.serviceMonitor.interval must be from 1s"},
 		"skip everything": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(721 * time.Hour) }), "drain.skipExpiringWithin must be from 0s"},
 	} {
 		t.Run(what, func(t *testing.T) {

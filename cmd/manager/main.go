@@ -91,9 +91,6 @@ func dispatch(args []string) error {
 	return err
 }
 
-// defaultExporterImage is Prometheus' own memcached exporter.
-const defaultExporterImage = "quay.io/prometheus/memcached-exporter:v0.15.3"
-
 type flags struct {
 	metricsAddr, probeAddr         string
 	pprofAddr                      string
@@ -108,7 +105,7 @@ type flags struct {
 	qps                            float64
 	burst                          int
 	memcachedImage, operatorImage  string
-	exporterImage, assignedUsers   string
+	assignedUsers                  string
 	logFormat, logLevel            string
 	leaderElectionNS               string
 	leaseDuration, renewDeadline   time.Duration
@@ -137,7 +134,6 @@ func (f *flags) register(fs *flag.FlagSet) {
 	fs.DurationVar(&f.syncPeriod, "sync-period", 10*time.Hour, "How often every cluster is reconciled although nothing has changed.")
 	fs.StringVar(&f.memcachedImage, "memcached-image", os.Getenv("MEMCACHED_IMAGE"), "Image of members whose spec names none.")
 	fs.StringVar(&f.operatorImage, "operator-image", os.Getenv("OPERATOR_IMAGE"), "Image that has the drainer: the operator's own.")
-	fs.StringVar(&f.exporterImage, "exporter-image", cmp.Or(os.Getenv("EXPORTER_IMAGE"), defaultExporterImage), "Image of exporters whose spec names none.")
 	fs.StringVar(&f.assignedUsers, "assigned-users", assignedAuto, "Whether the platform gives the pods of a namespace their user and groups, and refuses others: true, false, or auto, which is true on OpenShift.")
 	fs.StringVar(&f.memoryLimit, "memory-limit", os.Getenv("MEMORY_LIMIT"), "Bytes that the container may use; 0 for no limit. The environment's MEMORY_LIMIT by default.")
 	fs.BoolVar(&f.version, "version", false, "Print the version, the commit, and the Go release that built it.")
@@ -229,7 +225,7 @@ func run(ctx context.Context, f *flags) error {
 		Certificates: controllers.CertificateFromPod,
 		Metrics:      metrics,
 		Options: controllers.Options{
-			MemcachedImage: f.memcachedImage, ExporterImage: f.exporterImage, OperatorImage: f.operatorImage,
+			MemcachedImage: f.memcachedImage, OperatorImage: f.operatorImage,
 			OperatorNamespace: ownNamespace(), AssignedUsers: assigned,
 		},
 		Clock: clock.RealClock{},

@@ -33,6 +33,7 @@ const (
 	FlagDiscovery          = "discovery"
 	FlagExportPort         = "export-port"
 	FlagProbePort          = "probe-port"
+	FlagMetricsPort        = "metrics-port"
 	FlagPatience           = "patience"
 	FlagBeginFile          = "begin-file"
 	FlagBeginWhen          = "begin-when"
@@ -284,9 +285,12 @@ func Ready(port int32) []string {
 // ReadyPath is the HTTP path of probes; the answer is 200 if all is well.
 const ReadyPath = "/ready"
 
+// MetricsPath is the HTTP path of metrics, in Prometheus' text format.
+const MetricsPath = "/metrics"
+
 // Supervise holds the arguments of "drainer supervise".
 type Supervise struct {
-	// Dir is the member's volume; empty if nothing is to be saved. Then Connection must be set.
+	// Dir is the member's volume; empty if nothing is to be saved. Then Connection or MetricsPort must be set.
 	Dir string
 	// MemoryDir is a directory in memory for the warm file; if empty, the file is on
 	// the volume.
@@ -298,6 +302,8 @@ type Supervise struct {
 	// ProbePort is where the supervisor answers the kubelet's HTTP probe at ReadyPath, which asks whether
 	// memcached answers; 0 if it answers none.
 	ProbePort int32
+	// MetricsPort is where the supervisor serves memcached's metrics at MetricsPath; 0 if nowhere.
+	MetricsPort int32
 	// TerminationLog is the file for the message that says what a crash would lead to; empty if there is
 	// none.
 	TerminationLog string
@@ -329,6 +335,9 @@ func (s Supervise) Args() []string {
 	}
 	if s.ProbePort > 0 {
 		args = append(args, "--"+FlagProbePort+"="+strconv.Itoa(int(s.ProbePort)))
+	}
+	if s.MetricsPort > 0 {
+		args = append(args, "--"+FlagMetricsPort+"="+strconv.Itoa(int(s.MetricsPort)))
 	}
 	if s.TerminationLog != "" {
 		args = append(args, "--"+FlagTerminationLog+"="+s.TerminationLog)

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // HTTP is served to the kubelet, to Prometheus and to the operator, from processes that share a container's memory
@@ -18,12 +21,28 @@ const (
 	patience = 10 * time.Second
 	// header bounds the size of a request's header, in bytes.
 	header = 16 << 10
+	// scrapes bounds the number of answers with metrics that are being made.
+	scrapes = 2
 )
 
 // HTTP returns a server with these bounds. It has to serve a Bounded listener.
 func HTTP(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: header}
 }
+
+// Metrics serves what collect sends at the moment of a request, in Prometheus' text format.
+func Metrics(collect func(to chan<- prometheus.Metric)) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collector(collect))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapes})
+}
+
+type collector func(to chan<- prometheus.Metric)
+
+// Describe sends nothing: which metrics there are may be another at each request.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
 
 // Bounded returns a listener with few open connections: when another one comes, it closes the oldest. So the
 // kubelet is served while another client holds connections open.

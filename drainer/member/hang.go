@@ -93,6 +93,8 @@ type pulse struct {
 	// one, since the time asked.
 	proven, pending bool
 	asked           time.Time
+	// questions are asked on the same connection, between two of its own requests.
+	questions chan question
 }
 
 func (p *pulse) set(proven, pending bool) {
@@ -149,8 +151,31 @@ func (p *pulse) askOn(ctx context.Context, d memcache.Dialer, address string) (a
 		answered = true
 		p.set(true, false)
 		onPulse(false)
-		if pace.Sleep(ctx, askEvery) != nil {
+		if p.answerQuestions(ctx, conn) != nil {
 			return answered
+		}
+	}
+}
+
+// answerQuestions asks what others want to know, for askEvery.
+func (p *pulse) answerQuestions(ctx context.Context, conn *memcache.Conn) error {
+	next := time.NewTimer(askEvery)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-next.C:
+			return nil
+		case q := <-p.questions:
+			p.set(true, true)
+			all, err := askStatistics(conn)
+			if err != nil {
+				close(q)
+				return err
+			}
+			p.set(true, false)
+			q <- all
 		}
 	}
 }

@@ -25,6 +25,8 @@ type manifest struct {
 	file *os.File
 	// lost is why a part of the file did not reach the disk.
 	lost error
+	// rejected means that memcached did not resume from its own save.
+	rejected bool
 }
 
 func keepManifest(dir string, first *volume.Manifest) *manifest {
@@ -71,6 +73,7 @@ func (m *manifest) running(pid int, image *warmfile.Image) error {
 	defer m.mu.Unlock()
 	first := m.State == volume.Starting
 	if known := m.Previous; first && known != nil && known.ItemsExact && known.Items > 0 && image.Items == 0 {
+		m.rejected = true
 		m.Note = fmt.Sprintf("memcached rejected its own save and starts cold: its %d items are lost", known.Items)
 	}
 	m.State, m.PID, m.Image = volume.Running, pid, image
@@ -230,4 +233,11 @@ func (m *manifest) counted(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.Image.Items, m.Image.ItemsExact = n, true
+}
+
+// isRejected tells whether memcached did not resume from its own save.
+func (m *manifest) isRejected() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rejected
 }

@@ -28,7 +28,7 @@ import (
 
 // Config is the configuration of a member.
 type Config struct {
-	// Member.Volume may be empty if there are Secrets to watch, and nothing is to be saved.
+	// Member.Volume may be empty if there are Secrets to watch or metrics to serve, and nothing is to be saved.
 	start.Member
 	// Port is where memcached listens.
 	Port int
@@ -36,6 +36,8 @@ type Config struct {
 	ExportPort int
 	// ProbePort is where the kubelet's probe is answered; 0 if nowhere.
 	ProbePort int
+	// MetricsPort is where memcached's metrics are served; 0 if nowhere.
+	MetricsPort int
 	// Dialer connects to memcached.
 	Dialer memcache.Dialer
 	// TerminationLog is the kubelet's file; "" if there is none.
@@ -82,7 +84,7 @@ type supervisor struct {
 
 // Serve runs a member, and returns the exit code for the container.
 func Serve(ctx context.Context, c Config, std args.IO) (int, error) {
-	s := supervisor{Config: c, std: std, termination: termination{path: c.TerminationLog}}
+	s := supervisor{Config: c, std: std, termination: termination{path: c.TerminationLog}, pulse: pulse{questions: make(chan question)}}
 	if err := s.check(); err != nil {
 		return 0, err
 	}
@@ -92,7 +94,7 @@ func Serve(ctx context.Context, c Config, std args.IO) (int, error) {
 
 // check refuses arguments that can't work, and finds memcached.
 func (s *supervisor) check() error {
-	if s.Dir() != "" || s.Dialer.Connection == (contract.Connection{}) {
+	if s.Dir() != "" || s.Dialer.Connection == (contract.Connection{}) && s.MetricsPort == 0 {
 		if err := args.Directory(contract.FlagDir, s.Volume); err != nil {
 			return err
 		}
@@ -115,8 +117,8 @@ func (s *supervisor) check() error {
 	if err := s.checkExport(); err != nil {
 		return err
 	}
-	if s.ProbePort < 0 || s.ProbePort > 65535 || s.ProbePort != 0 && (s.ProbePort == s.Port || s.ProbePort == s.ExportPort) {
-		return args.Usagef("--%s: %d is not a port, or it is used already", contract.FlagProbePort, s.ProbePort)
+	if err := s.checkHTTP(); err != nil {
+		return err
 	}
 	if len(s.Command) == 0 {
 		return args.Usagef("drainer supervise needs memcached's command line after --")
@@ -186,6 +188,21 @@ func (s *supervisor) checkExport() error {
 	return nil
 }
 
+// checkHTTP checks the ports of the probe and of the metrics.
+func (s *supervisor) checkHTTP() error {
+	taken := []int{s.Port, s.ExportPort}
+	for _, p := range []struct {
+		flag string
+		port int
+	}{{contract.FlagProbePort, s.ProbePort}, {contract.FlagMetricsPort, s.MetricsPort}} {
+		if p.port < 0 || p.port > 65535 || p.port != 0 && slices.Contains(taken, p.port) {
+			return args.Usagef("--%s: %d is not a port, or it is used already", p.flag, p.port)
+		}
+		taken = append(taken, p.port)
+	}
+	return nil
+}
+
 func (s *supervisor) checkDiscovery() error {
 	if s.Discovery == "" {
 		return nil
@@ -226,6 +243,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	behind.Go(func() { w.run(watchCtx) })
 	behind.Go(func() { s.watchForHang(watchCtx, w.address) })
 	behind.Go(func() { s.answerProbes(watchCtx) })
+	behind.Go(func() { s.serveMetrics(watchCtx) })
 	behind.Go(func() { s.watchStart(watchCtx) })
 	behind.Go(func() { newReload(s, w.address).run(watchCtx) })
 	if s.Discovery != "" {
@@ -257,7 +275,8 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	return code, err
 }
 
-// runPlain is for a member without a volume. Nothing is saved: the supervisor only watches the Secrets.
+// runPlain is for a member without a volume. Nothing is saved: the supervisor only watches the Secrets and serves
+// metrics.
 func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (int, error) {
 	if err := s.untilTold(ctx, signals, s.checkVersion); err != nil {
 		return contract.ExitFailed, err
@@ -272,6 +291,7 @@ func (s *supervisor) runPlain(ctx context.Context, signals <-chan os.Signal) (in
 	behind.Go(func() { newReload(s, s.address()).run(reloadCtx) })
 	behind.Go(func() { s.watchForHang(reloadCtx, s.address()) })
 	behind.Go(func() { s.answerProbes(reloadCtx) })
+	behind.Go(func() { s.serveMetrics(reloadCtx) })
 	status := s.attend(ctx, signals)
 	stop()
 	behind.Wait()

@@ -18,14 +18,6 @@ import (
 
 // answerProbes answers until ctx ends.
 func (s *supervisor) answerProbes(ctx context.Context) {
-	if s.ProbePort == 0 {
-		return
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(s.ProbePort)))
-	if err != nil {
-		s.std.Logf("the kubelet's probe can't be answered: %v", err)
-		return
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+contract.ReadyPath, func(w http.ResponseWriter, _ *http.Request) {
 		if !s.pulse.answers(time.Now()) {
@@ -33,9 +25,22 @@ func (s *supervisor) answerProbes(ctx context.Context) {
 		}
 	})
 	mux.Handle("GET "+contract.CertificatePath, s.Dialer.CertificateHandler(func() error { return s.Dialer.Check(s.usages()...) }))
-	server := listen.HTTP(mux)
+	s.serveHTTP(ctx, s.ProbePort, "the kubelet's probe", mux)
+}
+
+// serveHTTP serves at a port until ctx ends; at none if the port is 0. what is served, for the log.
+func (s *supervisor) serveHTTP(ctx context.Context, port int, what string, handler http.Handler) {
+	if port == 0 {
+		return
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
+	if err != nil {
+		s.std.Logf("%s can't be answered: %v", what, err)
+		return
+	}
+	server := listen.HTTP(handler)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.Serve(listen.Bounded(listener)); !errors.Is(err, http.ErrServerClosed) {
-		s.std.Logf("the kubelet's probe is no longer answered: %v", err)
+		s.std.Logf("%s is no longer answered: %v", what, err)
 	}
 }

@@ -291,15 +291,29 @@ func TestDifferencesAreTold(t *testing.T) {
 }
 
 // The chart has what config/prometheus has, for people who use Helm.
-func TestTheChartHasTheMonitorTheAlertsAndTheDashboards(t *testing.T) {
+func TestTheChartHasTheMonitorsTheAlertsAndTheDashboards(t *testing.T) {
 	r := release{name: "memcached-operator", namespace: "memcached-operator-system", values: map[string]any{}}
-	for _, s := range []string{"metrics.certSecret=memcached-operator-metrics-cert", "metrics.serviceMonitor.enabled=true", "metrics.rules.enabled=true",
+	for _, s := range []string{"metrics.certSecret=memcached-operator-metrics-cert", "metrics.serviceMonitor.enabled=true", "metrics.podMonitors.enabled=true", "metrics.rules.enabled=true",
 		"metrics.dashboards.enabled=true", "metrics.serviceMonitor.labels.team=shop"} {
 		if err := strvals.ParseInto(s, r.values); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := rendered(t, r, "")
+	monitors, err := os.ReadFile("../../config/prometheus/podmonitors.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := objects(monitors)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d PodMonitors, %v", len(all), err)
+	}
+	for _, want := range all {
+		key := fmt.Sprintf("monitoring.coreos.com/v1 PodMonitor memcached-operator-system/memcached-operator-%v", at(t, want, "metadata", "name"))
+		if !reflect.DeepEqual(at(t, got[key], "spec"), want["spec"]) {
+			t.Errorf("%s: the chart has\n%v\nconfig/prometheus has\n%v", key, got[key], want)
+		}
+	}
 	for key, file := range map[string]string{
 		"monitoring.coreos.com/v1 ServiceMonitor memcached-operator-system/memcached-operator-controller-manager-metrics": "monitor.yaml",
 		"monitoring.coreos.com/v1 PrometheusRule memcached-operator-system/memcached-operator-alerts":                     "prometheusrule.yaml",

@@ -20,7 +20,7 @@ import (
 func TestAClusterWithoutStorageIsADeployment(t *testing.T) {
 	t.Parallel()
 	f := setup(t, cachev1alpha1.MemcachedSpec{
-		Size: ptr.To[int32](2), ContainerPort: 11211, Exporter: &cachev1alpha1.ExporterSpec{Image: "example.com/exporter:test"},
+		Size: ptr.To[int32](2), ContainerPort: 11211, Metrics: &cachev1alpha1.MetricsSpec{},
 	})
 	var deployment appsv1.Deployment
 	f.must(kube.Get(f.ctx, f.key(f.name), &deployment))
@@ -43,8 +43,10 @@ func TestAClusterWithoutStorageIsADeployment(t *testing.T) {
 		t.Fatalf("the member does not keep an item: %v", report.Examples)
 	}
 	metrics := f.expectStatus("http://"+pod.Status.PodIP+":9150/metrics", "", http.StatusOK)
-	if !strings.Contains(metrics, "memcached_up 1\nmemcached_current_items 1\n") {
-		t.Errorf("the exporter beside it says %q", metrics)
+	for _, series := range []string{"\nmemcached_up 1\n", "\nmemcached_current_items 1\n"} {
+		if !strings.Contains(metrics, series) {
+			t.Errorf("its metrics don't say %q: %s", series, metrics)
+		}
 	}
 }
 

@@ -26,15 +26,15 @@ import (
 
 const (
 	memcachedPort = 11211
-	exporterPort  = 9150
+	metricsPort   = 9150
 )
 
-// open lets the role shop into the cluster, the role prometheus to its exporter, and no other pod.
+// open lets the role shop into the cluster, the role prometheus to its metrics, and no other pod.
 func open(spec *cachev1alpha1.MemcachedSpec) {
 	is := func(role string) networkingv1.NetworkPolicyPeer {
 		return networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}}}
 	}
-	spec.Exporter = &cachev1alpha1.ExporterSpec{Image: "example.com/exporter:test"}
+	spec.Metrics = &cachev1alpha1.MetricsSpec{}
 	// This test runs on the machine. Its requests to a Service's address come from a node's address.
 	machine := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "10.88.0.0/24"}}
 	spec.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{
@@ -47,13 +47,13 @@ func open(spec *cachev1alpha1.MemcachedSpec) {
 func (f *fixture) letsInOnlyWhoIsNamed(members int) {
 	f.Helper()
 	pod := f.bystander("stranger")
-	if member := f.pod(1); !f.reaches(pod, member, memcachedPort) || !f.reaches(pod, member, exporterPort) {
+	if member := f.pod(1); !f.reaches(pod, member, memcachedPort) || !f.reaches(pod, member, metricsPort) {
 		f.Fatal("without a policy in force, a pod does not reach a member")
 	}
 	f.enforcePolicies()
 	for _, c := range []struct {
-		role                string
-		memcached, exporter bool
+		role               string
+		memcached, metrics bool
 	}{
 		{"stranger", false, false}, {"shop", true, false}, {"prometheus", false, true},
 	} {
@@ -61,7 +61,7 @@ func (f *fixture) letsInOnlyWhoIsNamed(members int) {
 		for ordinal := range members {
 			member := f.pod(ordinal)
 			f.eventually(fmt.Sprintf("a %s is let into member %d by the policy", c.role, ordinal), func() bool {
-				return f.reaches(pod, member, memcachedPort) == c.memcached && f.reaches(pod, member, exporterPort) == c.exporter
+				return f.reaches(pod, member, memcachedPort) == c.memcached && f.reaches(pod, member, metricsPort) == c.metrics
 			})
 		}
 	}

@@ -3,7 +3,6 @@ package integration
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -160,7 +159,7 @@ func TestNetworkPolicyComesAndGoesOnRequest(t *testing.T) {
 	})
 }
 
-// The pods are those of members, with their exporters, and of drainers, with and without storage.
+// The pods are those of members, with metrics, and of drainers, with and without storage.
 func TestPodsPassRestrictedPodSecurity(t *testing.T) {
 	tier.Second(t, "TestAClusterFitsIntoANamespaceThatDemandsLimitsAndRestrictedPods")
 	w := newNamespace(t)
@@ -172,19 +171,14 @@ func TestPodsPassRestrictedPodSecurity(t *testing.T) {
 		t.Fatalf("the namespace enforces nothing: %v", err)
 	}
 	w.startOperator()
-	exporter := func(s *cachev1alpha1.MemcachedSpec) { s.Exporter = &cachev1alpha1.ExporterSpec{} }
-	w.storageCluster(apitest.MakeMemcached(name).With(exporter), 2)
+	measured := func(s *cachev1alpha1.MemcachedSpec) { s.Metrics = &cachev1alpha1.MetricsSpec{} }
+	w.storageCluster(apitest.MakeMemcached(name).With(measured), 2)
 	left := w.claim(1)
 	w.scale(1)
 	w.claimGone(1, left.UID)
 	w.settled(1)
 	w.delete(w.memcached())
 	w.nothingLeft()
-	w.create(apitest.MakeMemcached(name).With(exporter).Obj())
+	w.create(apitest.MakeMemcached(name).With(measured).Obj())
 	w.settled(3)
-	for _, p := range w.pods() {
-		if !slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == "exporter" }) {
-			t.Errorf("pod %s has no exporter", p.Name)
-		}
-	}
 }

@@ -56,7 +56,7 @@ func TestAClusterFitsIntoANamespaceThatDemandsLimitsAndRestrictedPods(t *testing
 	size := corev1.ResourceRequirements{Requests: list("cpu", "100m", "memory", "128Mi"), Limits: list("cpu", "1", "memory", "256Mi")}
 	w.create(apitest.MakeMemcached(name).Size(3).Storage("256Mi").With(routed).With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Resources, s.Drain.Resources, s.Router.Resources = size, size, size
-		s.Exporter = &cachev1alpha1.ExporterSpec{Resources: size}
+		s.Metrics = &cachev1alpha1.MetricsSpec{}
 	}).Obj())
 	w.settled(3)
 	w.scale(2)

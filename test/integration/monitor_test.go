@@ -63,7 +63,7 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 	w := newSerialNamespace(t)
 	w.startOperator()
 	w.create(apitest.MakeMemcached(name).With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Exporter = &cachev1alpha1.ExporterSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{
+		s.Metrics = &cachev1alpha1.MetricsSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{
 			Labels: map[string]string{"release": "prometheus"}, Interval: &metav1.Duration{Duration: 30 * time.Second},
 		}}
 	}).Obj())
@@ -104,7 +104,7 @@ func TestServiceMonitorIsMadeAndKeptWhereTheClusterHasTheKind(t *testing.T) {
 		}
 		return nil
 	})
-	w.change(w.memcached(), `{"spec":{"exporter":{"serviceMonitor":null}}}`)
+	w.change(w.memcached(), `{"spec":{"metrics":{"serviceMonitor":null}}}`)
 	w.eventually("a status without it", func() error {
 		if s := w.memcached().Status.ServiceMonitor; s != "" {
 			return errors.New(s)

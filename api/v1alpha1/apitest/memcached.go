@@ -158,10 +158,7 @@ func (b *MemcachedBuilder) EveryField() *MemcachedBuilder {
 	s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{
 		Clients: []networkingv1.NetworkPolicyPeer{peer, block}, Monitoring: []networkingv1.NetworkPolicyPeer{peer},
 	}
-	s.Exporter = &cachev1alpha1.ExporterSpec{
-		Image: "registry.example.com/exporter:1", Port: 9151,
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.01")}},
-	}
+	s.Metrics = &cachev1alpha1.MetricsSpec{Port: 9151}
 	return b
 }
 

@@ -54,7 +54,7 @@ func (s *oneMonitor) endpoint(t *testing.T) map[string]any {
 
 func TestAFieldThatLeavesTheSpecLeavesTheServiceMonitor(t *testing.T) {
 	c := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Exporter = &cachev1alpha1.ExporterSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{
+		s.Metrics = &cachev1alpha1.MetricsSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{
 			Labels: map[string]string{"release": "prometheus"}, Interval: &metav1.Duration{Duration: time.Minute},
 		}}
 	}).Obj()
@@ -71,7 +71,7 @@ func TestAFieldThatLeavesTheSpecLeavesTheServiceMonitor(t *testing.T) {
 		t.Errorf("endpoint %v, labels %v", is, server.live.GetLabels())
 	}
 	c.Generation++
-	c.Spec.Exporter.ServiceMonitor = &cachev1alpha1.ServiceMonitorSpec{}
+	c.Spec.Metrics.ServiceMonitor = &cachev1alpha1.ServiceMonitorSpec{}
 	apply()
 	if is := server.endpoint(t); is["interval"] != nil || server.live.GetLabels()["release"] != "" {
 		t.Errorf("endpoint %v, labels %v", is, server.live.GetLabels())

@@ -111,7 +111,7 @@ func TestEachNameOfTheOperatorsInAPodIsRefused(t *testing.T) {
 		}
 	}
 	c := routedAndStored()
-	c.Spec.Auth, c.Spec.Exporter = &cachev1alpha1.AuthSpec{SecretName: "auth"}, &cachev1alpha1.ExporterSpec{}
+	c.Spec.Auth, c.Spec.Metrics = &cachev1alpha1.AuthSpec{SecretName: "auth"}, &cachev1alpha1.MetricsSpec{}
 	for _, pod := range allPods(c, options) {
 		for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			note("container", container.Name)
@@ -127,7 +127,7 @@ func TestEachNameOfTheOperatorsInAPodIsRefused(t *testing.T) {
 			note("volume", v.Name)
 		}
 	}
-	for kind, least := range map[string]int{"container": 5, "volume": 9, "path": 9, "port": 4} {
+	for kind, least := range map[string]int{"container": 4, "volume": 9, "path": 9, "port": 4} {
 		if len(names[kind]) < least {
 			t.Errorf("%s: found %v only", kind, names[kind])
 		}

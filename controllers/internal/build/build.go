@@ -25,8 +25,6 @@ import (
 type Options struct {
 	// MemcachedImage is used if spec.image is empty.
 	MemcachedImage string
-	// ExporterImage is used if spec.exporter.image is empty.
-	ExporterImage string
 	// OperatorNamespace is where the operator runs; empty outside of a cluster.
 	OperatorNamespace string
 	// OperatorImage contains the drainer, at DrainerPath.

@@ -41,7 +41,7 @@ func quantities(cpu, memory string) corev1.ResourceList {
 func everyPodSet() []*cachev1alpha1.Memcached {
 	all := corev1.ResourceRequirements{Requests: quantities("250m", "256Mi"), Limits: quantities("1", "512Mi")}
 	set := func(s *cachev1alpha1.MemcachedSpec) {
-		s.Resources, s.Drain.Resources, s.Exporter.Resources = all, all, all
+		s.Resources, s.Drain.Resources = all, all
 		if s.Storage != nil {
 			s.Router = &cachev1alpha1.RouterSpec{Resources: all}
 		}

@@ -22,9 +22,8 @@ func freePort(c *cachev1alpha1.Memcached, after int32) int32 {
 		if port < first || port > last { // below first, listening may need privileges
 			port = first
 		}
-		exporter := c.Spec.Exporter != nil && port == exporterPort(c.Spec.Exporter)
 		discovery := c.Spec.Discovery != nil && port == c.Spec.Discovery.Port
-		if !exporter && !discovery && port != c.Spec.ContainerPort && !opensPort(&c.Spec.PodTemplate, port) {
+		if port != MetricsPort(c) && !discovery && port != c.Spec.ContainerPort && !opensPort(&c.Spec.PodTemplate, port) {
 			return port
 		}
 	}

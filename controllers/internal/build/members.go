@@ -30,11 +30,11 @@ func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 			WithProtocol(corev1.ProtocolTCP).
 			WithPort(c.Spec.ContainerPort).
 			WithTargetPort(intstr.FromString(portName)))
-	if e := c.Spec.Exporter; e != nil {
+	if port := MetricsPort(c); port != 0 {
 		spec.WithPorts(coreac.ServicePort().
 			WithName(metricsPort).
 			WithProtocol(corev1.ProtocolTCP).
-			WithPort(exporterPort(e)).
+			WithPort(port).
 			WithTargetPort(intstr.FromString(metricsPort)))
 	}
 	if c.Spec.Storage != nil {
@@ -67,14 +67,14 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 	command := append([]string{"memcached"}, memcachedArgs(c)...)
 	memcached := memcachedContainer(c, o)
 	spec := memberPod(c, o)
-	if Secured(c) {
-		// The supervisor makes memcached use changed Secrets.
-		serve := contract.Supervise{Port: c.Spec.ContainerPort, ProbePort: ProbePort(c), TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
+	if Secured(c) || c.Spec.Metrics != nil {
+		// The supervisor makes memcached use changed Secrets, and serves its metrics.
+		serve := contract.Supervise{Port: c.Spec.ContainerPort, ProbePort: ProbePort(c), MetricsPort: MetricsPort(c), TerminationLog: contract.TerminationLog, Connection: connection(c), Command: command}
 		command = append([]string{supervisorDir + "/drainer"}, serve.Args()...)
 		supervise(spec, memcached, install(c, o, contract.Install{To: supervisorDir}))
 		withSecrets(c, spec, memcached)
 	}
-	spec.WithContainers(containers(c, o, memcached.WithCommand(command...))...)
+	spec.WithContainers(measured(c, memcached.WithCommand(command...)))
 	return appsac.Deployment(c.Name, c.Namespace).
 		WithLabels(withOurs(c.Spec.PodTemplate.Labels, Labels(c, cachev1alpha1.ComponentMember))).
 		WithAnnotations(c.Spec.PodTemplate.Annotations).
@@ -94,6 +94,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		Port:           c.Spec.ContainerPort,
 		ExportPort:     exportPort(c),
 		ProbePort:      ProbePort(c),
+		MetricsPort:    MetricsPort(c),
 		TerminationLog: contract.TerminationLog,
 		GracePeriod:    time.Duration(*graceSeconds(c)) * time.Second,
 		Connection:     connection(c),
@@ -120,7 +121,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	supervise(spec, memcached, install)
 	withSecrets(c, spec, memcached)
 	withList(c, spec, memcached)
-	spec.WithContainers(containers(c, o, memcached)...)
+	spec.WithContainers(measured(c, memcached))
 	if saved {
 		spec.WithVolumes(inMemory(c))
 	}

@@ -16,7 +16,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
-var options = Options{MemcachedImage: "memcached:1", ExporterImage: "exporter:1", OperatorImage: "operator:1"}
+var options = Options{MemcachedImage: "memcached:1", OperatorImage: "operator:1"}
 
 func withStorage() *apitest.MemcachedBuilder {
 	return apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi")
@@ -261,7 +261,7 @@ func TestEachMemberHasItsVolumeAndTheSupervisor(t *testing.T) {
 // Status quotes the last words of a member's containers.
 func TestAMembersContainersLeaveTheirLastWords(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Defaulted().Obj()
-	c.Spec.Exporter = &cachev1alpha1.ExporterSpec{}
+	c.Spec.Metrics = &cachev1alpha1.MetricsSpec{}
 	for name, template := range map[string]*coreac.PodTemplateSpecApplyConfiguration{
 		"with storage": StatefulSet(c, options, 1).Spec.Template, "without": Deployment(c, options).Spec.Template,
 	} {

@@ -11,7 +11,7 @@ import (
 )
 
 // NetworkPolicy lets the cluster's drainers, its routers and the clients reach memcached, the
-// clients discovery, moves the members' supervisors, monitoring the exporter, and the operator the
+// clients discovery, moves the members' supervisors, monitoring the metrics, and the operator the
 // state of certificates; nil if the spec asks for none.
 func NetworkPolicy(c *cachev1alpha1.Memcached, o Options, ports Ports) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
@@ -41,7 +41,7 @@ func NetworkPolicy(c *cachev1alpha1.Memcached, o Options, ports Ports) *networki
 	if c.Spec.Discovery != nil && len(given.Clients) > 0 {
 		spec.WithIngress(ingress(intstr.FromString(discoveryPort), peers(given.Clients)))
 	}
-	if c.Spec.Exporter != nil && len(given.Monitoring) > 0 {
+	if c.Spec.Metrics != nil && len(given.Monitoring) > 0 {
 		spec.WithIngress(ingress(intstr.FromString(metricsPort), peers(given.Monitoring)))
 	}
 	if port := ProbePort(c); c.Spec.TLS != nil && port != 0 && o.OperatorNamespace != "" {

@@ -14,7 +14,7 @@ import (
 
 func TestNetworkPolicyLetsInWhomItNamesAndTheClustersDrainers(t *testing.T) {
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Exporter, s.Discovery = &cachev1alpha1.ExporterSpec{}, &cachev1alpha1.DiscoverySpec{}
+		s.Metrics, s.Discovery = &cachev1alpha1.MetricsSpec{}, &cachev1alpha1.DiscoverySpec{}
 		s.NetworkPolicy = &cachev1alpha1.NetworkPolicySpec{
 			Clients:    []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
 			Monitoring: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "prometheus"}}}},
@@ -78,13 +78,13 @@ func admits(p *networkingac.NetworkPolicyApplyConfiguration, from map[string]str
 
 func TestTheStreamHasAPortOfItsOwn(t *testing.T) {
 	for name, test := range map[string]struct {
-		memcached, exporter, discovery, want int32
+		memcached, metrics, discovery, want int32
 	}{
 		"the next":                 {11211, 0, 0, 11212},
-		"the exporter has that":    {11211, 11212, 0, 11213},
+		"the metrics have that":    {11211, 11212, 0, 11213},
 		"there is no next one":     {65535, 0, 0, 1024},
 		"nor the one after it":     {65535, 1024, 0, 1025},
-		"the exporter is no bar":   {11211, 9150, 0, 11212},
+		"the metrics are no bar":   {11211, 9150, 0, 11212},
 		"a port that needs rights": {80, 0, 0, 1024},
 		"discovery has that":       {11211, 0, 11212, 11213},
 		"both have those":          {11211, 11213, 11212, 11214},
@@ -92,8 +92,8 @@ func TestTheStreamHasAPortOfItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
 				s.ContainerPort = test.memcached
-				if test.exporter != 0 {
-					s.Exporter = &cachev1alpha1.ExporterSpec{Port: test.exporter}
+				if test.metrics != 0 {
+					s.Metrics = &cachev1alpha1.MetricsSpec{Port: test.metrics}
 				}
 				if test.discovery != 0 {
 					s.Discovery = &cachev1alpha1.DiscoverySpec{Port: test.discovery}
@@ -108,7 +108,7 @@ func TestTheStreamHasAPortOfItsOwn(t *testing.T) {
 
 func TestNetworkPolicyWithoutNamesLetsOnlyDrainersIn(t *testing.T) {
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Exporter, s.NetworkPolicy = &cachev1alpha1.ExporterSpec{}, &cachev1alpha1.NetworkPolicySpec{}
+		s.Metrics, s.NetworkPolicy = &cachev1alpha1.MetricsSpec{}, &cachev1alpha1.NetworkPolicySpec{}
 		s.Discovery = &cachev1alpha1.DiscoverySpec{}
 	}).Defaulted().Obj()
 	policy := NetworkPolicy(c, Options{}, nil)

@@ -14,8 +14,8 @@ func TestNoProbeOpensATLSPortWithoutAHandshake(t *testing.T) {
 	tested := 0
 	for _, c := range everyPodSet() {
 		c.Spec.TLS = &cachev1alpha1.TLSSpec{SecretName: "tls"}
-		if c.Spec.Exporter != nil {
-			c.Spec.Exporter.Port = c.Spec.ContainerPort + 2
+		if c.Spec.Metrics != nil {
+			c.Spec.Metrics.Port = c.Spec.ContainerPort + 2
 		}
 		for kind, pod := range allPods(c, options) {
 			for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -29,7 +29,7 @@ func TestNoProbeOpensATLSPortWithoutAHandshake(t *testing.T) {
 					case probe.TCPSocket != nil:
 						t.Errorf("%s, %s: a probe connects to port %v", kind, container.Name, &probe.TCPSocket.Port)
 					case probe.HTTPGet != nil && container.Name == ContainerMemcached:
-						if port := probe.HTTPGet.Port.IntVal; ports[port] || port == exportPort(c) || port == exporterPort(c.Spec.Exporter) {
+						if port := probe.HTTPGet.Port.IntVal; ports[port] || port == exportPort(c) || port == MetricsPort(c) {
 							t.Errorf("%s: port %d is another one's, too", kind, port)
 						}
 						tested++

@@ -109,19 +109,3 @@ func sameWords(a, b string) bool {
 	slices.Sort(y)
 	return slices.Equal(x, y)
 }
-
-func TestExporterSpeaksTLS(t *testing.T) {
-	c := secured("Required").With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Auth, s.Exporter = nil, &cachev1alpha1.ExporterSpec{}
-	}).Defaulted().Obj()
-	pod := Deployment(c, options).Spec.Template.Spec
-	exporter := pod.Containers[1]
-	for _, want := range []string{"--memcached.tls.enable", "--memcached.tls.cert-file=/tls/tls.crt"} {
-		if !slices.Contains(exporter.Args, want) {
-			t.Errorf("%s is not in %q", want, exporter.Args)
-		}
-	}
-	if len(exporter.VolumeMounts) != 1 || *exporter.VolumeMounts[0].MountPath != "/tls" {
-		t.Errorf("mounts %v", exporter.VolumeMounts)
-	}
-}

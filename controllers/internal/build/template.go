@@ -25,8 +25,8 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	if spec.Storage != nil {
 		spec.Storage = &cachev1alpha1.StorageSpec{Mode: spec.Storage.Mode}
 	}
-	if spec.Exporter != nil {
-		spec.Exporter.ServiceMonitor = nil
+	if spec.Metrics != nil {
+		spec.Metrics.ServiceMonitor = nil
 	}
 	return hashOf(spec)
 }

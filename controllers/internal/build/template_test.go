@@ -38,7 +38,7 @@ func TestTheHashOfATemplatesSpecIsThatOfWhatThePodsDependOn(t *testing.T) {
 		}, false},
 		"volume's size":   {func(s *cachev1alpha1.MemcachedSpec) { s.Storage.Size = resource.MustParse("9Gi") }, false},
 		"storage class":   {func(s *cachev1alpha1.MemcachedSpec) { s.Storage.StorageClassName = ptr.To("fast") }, false},
-		"service monitor": {func(s *cachev1alpha1.MemcachedSpec) { s.Exporter.ServiceMonitor = nil }, false},
+		"service monitor": {func(s *cachev1alpha1.MemcachedSpec) { s.Metrics.ServiceMonitor = nil }, false},
 		"image":           {func(s *cachev1alpha1.MemcachedSpec) { s.Image = "memcached:other" }, true},
 		"memory":          {func(s *cachev1alpha1.MemcachedSpec) { s.Memory = ptr.To(resource.MustParse("512Mi")) }, true},
 		"port":            {func(s *cachev1alpha1.MemcachedSpec) { s.ContainerPort = 4711 }, true},
@@ -48,7 +48,7 @@ func TestTheHashOfATemplatesSpecIsThatOfWhatThePodsDependOn(t *testing.T) {
 		"storage mode":    {func(s *cachev1alpha1.MemcachedSpec) { s.Storage.Mode = cachev1alpha1.StorageMapped }, true},
 		"discovery":       {func(s *cachev1alpha1.MemcachedSpec) { s.Discovery = nil }, true},
 		"its port":        {func(s *cachev1alpha1.MemcachedSpec) { s.Discovery.Port = 4713 }, true},
-		"exporter's port": {func(s *cachev1alpha1.MemcachedSpec) { s.Exporter.Port = 4712 }, true},
+		"port of metrics": {func(s *cachev1alpha1.MemcachedSpec) { s.Metrics.Port = 4712 }, true},
 	} {
 		after := build()
 		test.change(&after.Spec)
@@ -106,11 +106,11 @@ func TestTheHashOfTheRoutersSpecIsThatOfWhatTheirPodsDependOn(t *testing.T) {
 // A new field of the spec that a cluster doesn't set changes no hash, because an upgrade of the
 // operator would then replace the cluster's members.
 func TestAFieldThatIsNotSetIsNoPartOfTheHash(t *testing.T) {
-	b, err := json.Marshal(cachev1alpha1.MemcachedSpec{Exporter: &cachev1alpha1.ExporterSpec{}, Router: &cachev1alpha1.RouterSpec{}})
+	b, err := json.Marshal(cachev1alpha1.MemcachedSpec{Metrics: &cachev1alpha1.MetricsSpec{}, Router: &cachev1alpha1.RouterSpec{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(b); got != `{"router":{},"exporter":{}}` {
+	if got := string(b); got != `{"router":{},"metrics":{}}` {
 		t.Errorf("an empty spec is hashed as %s", got)
 	}
 }

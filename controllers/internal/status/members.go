@@ -169,8 +169,6 @@ func settingFor(cluster *cachev1alpha1.Memcached, container string, ended *corev
 			return claims.MoreMemory(spec.Resources.Limits, "spec.resources") + ", or lower spec.memory"
 		case container == build.ContainerInstall:
 			return claims.MoreMemory(spec.Resources.Limits, "spec.resources")
-		case container == build.ContainerExporter && spec.Exporter != nil:
-			return claims.MoreMemory(spec.Exporter.Resources.Limits, "spec.exporter.resources")
 		case container == build.ContainerRouter && spec.Router != nil:
 			return claims.MoreMemory(spec.Router.Resources.Limits, "spec.router.resources")
 		}

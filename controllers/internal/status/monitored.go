@@ -7,7 +7,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Monitoring is the state of the ServiceMonitor of spec.exporter.
+// Monitoring is the state of the ServiceMonitor of spec.metrics.
 type Monitoring int
 
 // The states of the ServiceMonitor.
@@ -31,7 +31,7 @@ func monitored(in *Input) *metav1.Condition {
 	case MonitoringUnknown:
 		return says(kind, false, cachev1alpha1.ReasonServiceMonitorUnknown,
 			"this cluster has no ServiceMonitors (monitoring.coreos.com/v1): install the Prometheus operator, "+
-				"or remove spec.exporter.serviceMonitor and configure Prometheus to scrape the port named metrics")
+				"or remove spec.metrics.serviceMonitor and configure Prometheus to scrape the port named metrics")
 	}
 	return meta.FindStatusCondition(in.Cluster.Status.Conditions, kind)
 }

@@ -35,14 +35,14 @@ var ofMemory = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("96
 // A container that is killed for its memory says which limit that is, where the spec has one.
 func TestAContainerThatRunsOutOfMemorySaysWhoseLimitItIs(t *testing.T) {
 	for container, field := range map[string]string{
-		"memcached": "spec.resources", "install": "spec.resources", "exporter": "spec.exporter.resources", "router": "spec.router.resources",
+		"memcached": "spec.resources", "install": "spec.resources", "router": "spec.router.resources",
 	} {
 		for limits, want := range map[bool]string{true: "; raise " + field + ".limits.memory", false: "; " + field + " has no memory limit: the limit is that of a LimitRange"} {
 			c := apitest.MakeMemcached("cache").Storage("1Gi").With(func(s *cachev1alpha1.MemcachedSpec) {
-				s.Router, s.Exporter = &cachev1alpha1.RouterSpec{}, &cachev1alpha1.ExporterSpec{}
+				s.Router = &cachev1alpha1.RouterSpec{}
 			}).Defaulted().Obj()
 			if limits {
-				c.Spec.Resources.Limits, c.Spec.Router.Resources.Limits, c.Spec.Exporter.Resources.Limits = ofMemory, ofMemory, ofMemory
+				c.Spec.Resources.Limits, c.Spec.Router.Resources.Limits = ofMemory, ofMemory
 			}
 			killed := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
 			if got := looping(c, &corev1.ContainerStatus{Name: container, RestartCount: 9}, killed, true).message; !strings.Contains(got, want) {

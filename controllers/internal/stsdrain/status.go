@@ -112,7 +112,7 @@ func (in *StatusInput) drains(s *cachev1alpha1.StatefulSetDrainStatus) {
 }
 
 // returned adds a result for each member that has its data again.
-func (in *Input) returned(s *cachev1alpha1.StatefulSetDrainStatus) {
+func (in *StatusInput) returned(s *cachev1alpha1.StatefulSetDrainStatus) {
 	of := map[int32][]string{}
 	for _, ref := range in.Returned {
 		of[ref.Ordinal] = append(of[ref.Ordinal], ref.Name)
@@ -316,11 +316,8 @@ func (in *StatusInput) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trou
 	return trouble{}
 }
 
-<<<<<<< HEAD:controllers/internal/stsdrain/status.go
-func unprotected(p *Plan) string {
-=======
 // returns says of a member that is wanted again what it waits for; empty if none waits.
-func returns(p *stsdrain.Plan) string {
+func returns(p *Plan) string {
 	for _, r := range p.Returned {
 		if r.Waits != "" {
 			return fmt.Sprintf("member %d is wanted again, with its data, and waits for the end of its drain: %s", r.Ordinal, r.Waits)
@@ -329,8 +326,7 @@ func returns(p *stsdrain.Plan) string {
 	return ""
 }
 
-func unprotected(p *stsdrain.Plan) string {
->>>>>>> h/h39:controllers/internal/stsdrain/status/status.go
+func unprotected(p *Plan) string {
 	return fmt.Sprintf("claim %s has no finalizer yet%s: if its member leaves now, it is left over", p.Unprotected[0], more(len(p.Unprotected)))
 }
 

@@ -69,7 +69,7 @@ func TestEachConditionSaysWhatMattersMost(t *testing.T) {
 			"Degraded=False Healthy: ",
 			"Progressing=True Draining: 1 members leave or have left; member 3: another drain is under way",
 			"Ready=False Draining: 1 members leave or have left; member 3: another drain is under way"}},
-		"a member returns": {input(func(in *status.Input) {
+		"a member returns": {input(func(in *stsdrain.StatusInput) {
 			in.Plan.Returned = []stsdrain.Returned{{Ordinal: 3, Waits: "Job job drains claim data-queue-3"}}
 		}), []string{
 			"Degraded=False Healthy: ",

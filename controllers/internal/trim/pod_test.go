@@ -77,7 +77,7 @@ func TestFieldsThatAReconcileReadsOfAPodAreKept(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{UID: "1"}},
 		},
 		Spec: corev1.PodSpec{NodeName: "a", Volumes: []corev1.Volume{{Name: "v"}}, Containers: []corev1.Container{
-			{Name: "exporter", Command: []string{"e"}},
+			{Name: "sidecar", Command: []string{"e"}},
 			{Name: "memcached", Image: "m", Command: []string{"/supervisor/drainer", "supervise", "--", "memcached", "-m", "64", "-p", "1"}},
 		}},
 		Status: corev1.PodStatus{ContainerStatuses: ended, InitContainerStatuses: waiting, PodIP: "10.0.0.1", HostIPs: []corev1.HostIP{{IP: "1"}}},

@@ -6,7 +6,9 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/listen"
 )
 
 // Router is a router that can be asked for its state.
@@ -34,10 +36,6 @@ func Handler(r Router) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(r.HotKeys())
 	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, req *http.Request) {
-		metrics := prometheus.NewRegistry() // for one report
-		metrics.MustRegister(r.Report())
-		promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP(w, req)
-	})
+	mux.Handle("GET "+contract.MetricsPath, listen.Metrics(func(to chan<- prometheus.Metric) { r.Report().Collect(to) }))
 	return mux
 }

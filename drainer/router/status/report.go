@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// Report has a router's metrics; it is a prometheus.Collector. It has no keys, because they may be secrets,
+// Report has a router's metrics. It has no keys, because they may be secrets,
 // and their number is unbounded.
 type Report struct {
 	Counts
@@ -50,9 +50,6 @@ var (
 	ringTable      = metric("ring_table", "Number of the table of the rings.", "state")
 	acknowledged   = metric("ring_table_acknowledged", "Number of the table that all requests under way began with.")
 )
-
-// Describe sends nothing: which metrics there are depends on the router's requests.
-func (r *Report) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the metrics.
 func (r *Report) Collect(to chan<- prometheus.Metric) {

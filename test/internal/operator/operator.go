@@ -32,7 +32,6 @@ import (
 // These are the images of the objects under test.
 const (
 	MemcachedImage = "memcached:test"
-	ExporterImage  = "exporter:test"
 	OperatorImage  = "memcached-operator:test"
 )
 
@@ -120,8 +119,8 @@ func Start(o Options) (*Operator, error) {
 		Memory:       o.Memory,
 		Metrics:      metrics,
 		Options: controllers.Options{
-			MemcachedImage: cmp.Or(o.Images.Memcached, MemcachedImage), ExporterImage: ExporterImage,
-			OperatorImage: cmp.Or(o.Images.Operator, OperatorImage),
+			MemcachedImage: cmp.Or(o.Images.Memcached, MemcachedImage),
+			OperatorImage:  cmp.Or(o.Images.Operator, OperatorImage),
 		},
 		RolloutsAtOnce: o.RolloutsAtOnce,
 		Installation:   cmp.Or(o.Installation, Installation),

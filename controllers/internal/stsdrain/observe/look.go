@@ -119,15 +119,9 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 	if err != nil {
 		return nil, err
 	}
-<<<<<<< HEAD
-	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s, missing), at: s.Now}
-	switch unread := missing; {
-	case last.owner != now.owner || last.namespace != now.namespace:
-=======
 	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s, missing), at: s.Now, taken: len(s.Others) > 0}
-	switch {
+	switch unread := missing; {
 	case last.owner != now.owner || last.namespace != now.namespace || last.taken && !now.taken:
->>>>>>> h/h39
 		if found, err = s.Reader.Everywhere(ctx, cached); err != nil {
 			return nil, err
 		}

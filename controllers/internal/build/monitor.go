@@ -15,69 +15,47 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// ContainerExporter is the name of the exporter's container.
-const ContainerExporter = "exporter"
-
 const metricsPort = "metrics"
 
 // ServiceMonitorKind is the kind of the Prometheus operator.
 var ServiceMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 
-// containers returns memcached's container, and the exporter's if the spec asks for it.
-func containers(c *cachev1alpha1.Memcached, o Options, memcached *coreac.ContainerApplyConfiguration) []*coreac.ContainerApplyConfiguration {
-	e := c.Spec.Exporter
-	if e == nil {
-		return []*coreac.ContainerApplyConfiguration{memcached}
-	}
-	image := e.Image
-	if image == "" {
-		image = o.ExporterImage
-	}
-	exporter := coreac.Container().
-		WithName(ContainerExporter).
-		WithImage(image).
-		WithTerminationMessagePolicy(messagePolicy).
-		WithArgs(
-			fmt.Sprintf("--memcached.address=localhost:%d", c.Spec.ContainerPort),
-			fmt.Sprintf("--web.listen-address=:%d", exporterPort(e))).
-		WithPorts(coreac.ContainerPort().
+// measured gives memcached's container the port at which its supervisor serves metrics, if the spec asks for them.
+func measured(c *cachev1alpha1.Memcached, memcached *coreac.ContainerApplyConfiguration) *coreac.ContainerApplyConfiguration {
+	if port := MetricsPort(c); port != 0 {
+		memcached.WithPorts(coreac.ContainerPort().
 			WithName(metricsPort).
 			WithProtocol(corev1.ProtocolTCP).
-			WithContainerPort(exporterPort(e))).
-		WithResources(resourcesOf(&e.Resources, "10m", "32Mi")).
-		WithSecurityContext(containerSecurity())
-	if c.Spec.TLS != nil {
-		exporter.WithArgs(
-			"--memcached.tls.enable",
-			"--memcached.tls.insecure-skip-verify", // the exporter connects to localhost, which the certificate is not for
-			"--memcached.tls.cert-file="+tlsDir+"/"+contract.CertFile,
-			"--memcached.tls.key-file="+tlsDir+"/"+contract.KeyFile).
-			WithVolumeMounts(coreac.VolumeMount().WithName(tlsVolume).WithMountPath(tlsDir).WithReadOnly(true))
+			WithContainerPort(port))
 	}
-	return []*coreac.ContainerApplyConfiguration{memcached, exporter}
+	return memcached
 }
 
-// exporterPort is the spec's, with the API server's default.
-func exporterPort(e *cachev1alpha1.ExporterSpec) int32 {
-	if e.Port == 0 {
+// MetricsPort is the port of the members' metrics; 0 if the spec asks for none. The API server sets the default.
+func MetricsPort(c *cachev1alpha1.Memcached) int32 {
+	switch m := c.Spec.Metrics; {
+	case m == nil:
+		return 0
+	case m.Port == 0:
 		return 9150
+	default:
+		return m.Port
 	}
-	return e.Port
 }
 
-// ServiceMonitor is for the exporters; nil if the spec asks for none. It has no field that the
+// ServiceMonitor is for the members; nil if the spec asks for none. It has no field that the
 // server sets, so that it can be compared with the live one.
 func ServiceMonitor(c *cachev1alpha1.Memcached) *unstructured.Unstructured {
-	if c.Spec.Exporter == nil || c.Spec.Exporter.ServiceMonitor == nil {
+	if c.Spec.Metrics == nil || c.Spec.Metrics.ServiceMonitor == nil {
 		return nil
 	}
-	given := c.Spec.Exporter.ServiceMonitor
+	given := c.Spec.Metrics.ServiceMonitor
 	labels := maps.Clone(given.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, Labels(c, cachev1alpha1.ComponentMember))
-	endpoint := map[string]any{"port": metricsPort, "path": "/metrics"}
+	endpoint := map[string]any{"port": metricsPort, "path": contract.MetricsPath}
 	if given.Interval != nil {
 		endpoint["interval"] = prometheusDuration(given.Interval.Duration)
 	}

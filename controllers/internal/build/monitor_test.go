@@ -1,6 +1,8 @@
 package build
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,25 +13,36 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-func TestExporterRunsBesideMemcachedOnRequest(t *testing.T) {
-	for kind, pod := range pods(func(*cachev1alpha1.MemcachedSpec) {}) {
-		if n := len(pod.Containers); n != 1 {
-			t.Errorf("%s: %d containers that the spec does not ask for", kind, n-1)
-		}
+// With storage and without, with logins and TLS and without, the supervisor serves metrics if the spec asks for them.
+func TestMembersServeMetricsOnRequest(t *testing.T) {
+	secure := func(s *cachev1alpha1.MemcachedSpec) {
+		s.TLS, s.Auth = &cachev1alpha1.TLSSpec{SecretName: "tls"}, &cachev1alpha1.AuthSpec{SecretName: "logins"}
 	}
 	ask := func(s *cachev1alpha1.MemcachedSpec) {
-		s.ContainerPort, s.Exporter = 11300, &cachev1alpha1.ExporterSpec{Port: 9200}
+		s.ContainerPort, s.Metrics = 11300, &cachev1alpha1.MetricsSpec{Port: 9200}
 	}
-	for kind, pod := range pods(ask) {
-		if n := len(pod.Containers); n != 2 {
-			t.Fatalf("%s: %d containers", kind, n)
-		}
-		exporter := pod.Containers[1]
-		if diff := cmp.Diff([]string{"--memcached.address=localhost:11300", "--web.listen-address=:9200"}, exporter.Args); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", kind, diff)
-		}
-		if *exporter.Image != options.ExporterImage || *exporter.Ports[0].ContainerPort != 9200 {
-			t.Errorf("%s: image %s, port %d", kind, *exporter.Image, *exporter.Ports[0].ContainerPort)
+	for what, test := range map[string]struct {
+		change func(*cachev1alpha1.MemcachedSpec)
+		want   int32
+	}{
+		"not asked for":            {func(*cachev1alpha1.MemcachedSpec) {}, 0},
+		"not asked for, secured":   {secure, 0},
+		"asked for":                {ask, 9200},
+		"asked for, and secured":   {func(s *cachev1alpha1.MemcachedSpec) { ask(s); secure(s) }, 9200},
+		"asked for at the default": {func(s *cachev1alpha1.MemcachedSpec) { s.Metrics = &cachev1alpha1.MetricsSpec{} }, 9150},
+	} {
+		for kind, pod := range pods(test.change) {
+			memcached := pod.Containers[0]
+			served := int32(0)
+			for _, port := range memcached.Ports {
+				if *port.Name == "metrics" {
+					served = *port.ContainerPort
+				}
+			}
+			told := slices.Contains(memcached.Command, fmt.Sprintf("--metrics-port=%d", test.want))
+			if n := len(pod.Containers); n != 1 || served != test.want || told != (test.want != 0) {
+				t.Errorf("%s, %s: %d containers, port %d, command %q", what, kind, n, served, memcached.Command)
+			}
 		}
 	}
 	ports := Service(withStorage().With(ask).Defaulted().Obj()).Spec.Ports
@@ -48,7 +61,7 @@ func TestPrometheusReadsTheIntervalOfAServiceMonitor(t *testing.T) {
 
 func TestServiceMonitorSelectsTheServiceAndItsMetrics(t *testing.T) {
 	c := withStorage().With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Exporter = &cachev1alpha1.ExporterSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{
+		s.Metrics = &cachev1alpha1.MetricsSpec{ServiceMonitor: &cachev1alpha1.ServiceMonitorSpec{
 			Labels: map[string]string{"release": "prometheus", cachev1alpha1.LabelInstance: "another"}, Interval: &metav1.Duration{Duration: 15 * time.Second},
 		}}
 	}).Defaulted().Obj()
@@ -67,7 +80,7 @@ func TestServiceMonitorSelectsTheServiceAndItsMetrics(t *testing.T) {
 	if m.GetOwnerReferences()[0].UID != c.UID {
 		t.Errorf("owners %v", m.GetOwnerReferences())
 	}
-	c.Spec.Exporter.ServiceMonitor = nil
+	c.Spec.Metrics.ServiceMonitor = nil
 	if ServiceMonitor(c) != nil {
 		t.Error("there is one that the spec does not ask for")
 	}
