@@ -320,7 +320,7 @@ func anyRequest(random *rand.Rand) string {
 		}
 		return fmt.Sprintf("ms %s %d%s\r\n%s\r\n", k, len(v), f, v)
 	case 13:
-		// Whether an item stays stale when it is incremented depends on other readers.
+		// Other readers decide whether an item stays stale when it is incremented.
 		if random.IntN(4) == 0 {
 			return "md " + encoded() + flags("qk") + " b" + flags("O") + "\r\n"
 		}
