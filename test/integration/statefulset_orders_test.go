@@ -170,7 +170,7 @@ func TestAMemberThatReturnsBeforeItsClaimIsDeletedHasItsData(t *testing.T) {
 }
 
 func TestAMembersClaimThatAnotherOwnerControlsIsNamedAndLeftAlone(t *testing.T) {
-	tier.Second(t, "TestWhoseAClaimIs")
+	tier.Second(t, "TestAClaimIsAMembersByItsNameUnlessAnotherOwnerControlsIt")
 	w := newWorld(t)
 	kubes.Play(w.namespace, allMoved)
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
