@@ -259,8 +259,8 @@ func (o Option) lacksValueOf() byte {
 // Source: memcached's memcached.c, main; tried with memcached 1.6.
 var neverStarts = regexp.MustCompile(`(^| )(-[vkMrLACSFXWZ]*f ?|--slab-g[a-z-]*[= ])([+]?(0*1([.]0*)?|0+([.][0-9]*)?|[.][0-9]+)|[-a-zA-Z][^ ]*)( |$)` +
 	`|(^| )(-[vkMrLACSFXWZ]*[nR] ?|--(slab-m|max-r)[a-z-]*[= ])([+]?0+([^0-9 ][^ ]*)?|[a-zA-Z.][^ ]*)( |$)` +
-	`|(^| )(-[vkMrLACSFXWZ]*R ?|--max-r[a-z-]*[= ])(-[^ ]*|[0-9]{10,})( |$)` +
-	`|((^| )(-[vkMrLACSFXWZ]*o ?|--ex[a-z]*[= ])|,)((hashpower|tail_repair_time|lru_crawler_(sleep|tocrawl)|read_buf_mem_limit|(hot|warm)_lru_pct|slab_chunk_max|w(atch|ork)er_logbuf_size|slab_automove_window|ext_([a-z]+_(size|age|ttl|rate|under|sleep)|threads)|ssl_(wbuf_size|min_version))(=([0-9]*[^0-9 ,][^ ,]*|[0-9]{10,})?)?` +
+	`|(^| )(-[vkMrLACSFXWZ]*[nR] ?|--(slab-m|max-r)[a-z-]*[= ])(-[^ ]*|[0-9]{10,})( |$)` +
+	`|((^| )(-[vkMrLACSFXWZ]*o ?|--ex[a-z]*[= ])|,)((hashpower|tail_repair_time|lru_crawler_(sleep|tocrawl)|read_buf_mem_limit|(hot|warm)_lru_pct|slab_chunk_max|w(atch|ork)er_logbuf_size|slab_automove_window|ext_([a-z]+_(size|age|ttl|rate|under|sleep|depth)|threads)|ssl_(wbuf_size|min_version))(=([0-9]*[^0-9 ,][^ ,]*|[0-9]{10,})?)?` +
 	`|hashpower=0*([0-9]|1[0-2]|3[3-9]|[4-9][0-9]|[1-9][0-9]{2,})` +
 	`|(hot|warm)_lru_pct=0*([89][0-9]|[1-9][0-9]{2,})?` +
 	`|tail_repair_time=0*[0-9]?` +
@@ -268,7 +268,7 @@ var neverStarts = regexp.MustCompile(`(^| )(-[vkMrLACSFXWZ]*f ?|--slab-g[a-z-]*[
 	`|slab_chunk_max=0+` +
 	`|worker_logbuf_size=0*([1-3]?[0-9]|4[0-7]|5[3-9][0-9]{4}|[6-9][0-9]{5}|[1-9][0-9]{6,})` +
 	`|slab_automove_window=0*([0-2]?|[1-9][0-9]{6,})` +
-	`|slab_sizes(=([0-9-]*[^0-9 ,-][^ ,]*|-[^ ,]*)?)?` +
+	`|slab_sizes(=([0-9-]*[^0-9 ,-][^ ,]*|-[^ ,]*|([0-9]+-)*0*([1-3]?[0-9]|4[0-7]|[1-9][0-9]{7,})(-[0-9-]*)?)?)?` +
 	`|(slab_automove_(ratio|freeratio)|ext_max_frag|(hot|warm)_max_factor)(=([a-zA-Z][^ ,]*)?)?` +
 	`|sock_cookie_id|temporary_ttl|idle_timeout|ssl_ciphers|ssl_min_version=0*([4-9]|[1-9][0-9]+)|proxy_[a-z]+(=[^ ,]*)?` +
 	`|slab_automove_ratio=([+]?0*([.]0*)?|[+]?0*(1[.]0*[1-9][0-9]*|([2-9]|[1-9][0-9]+)([.][0-9]*)?)|-[^ ,]*)` +

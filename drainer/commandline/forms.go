@@ -52,7 +52,7 @@ func ShortPagesForms() []Form {
 func NeverStartsForms() []Form {
 	all := []Form{
 		refused("-f", "1"), refused("-f1.0"), refused("-vf", "0"), refused("-f", ".5"), refused("-f", "-2"), refused("-f", "x"), refused("--slab-growth=1"),
-		refused("--slab-growth-factor", "0.9"), refused("-n", "0"), refused("-n0x"), refused("-n", "x"), refused("--slab-min-size=0"),
+		refused("--slab-growth-factor", "0.9"), refused("-n", "0"), refused("-n", "-1"), refused("-n4294967295"), refused("-n0x"), refused("-n", "x"), refused("--slab-min-size=0"),
 		refused("-R", "0"), refused("-R", "-1"), refused("-vR-1"), refused("-R4294967295"), refused("--max-reqs-per-event=-1"), refused("-vR0"), refused("--max-r", "0"), refused("-v", "-f", "1", "-R", "20"),
 		taken("-f", "1.001"), taken("-f", "+1.5"), taken("-f10"), taken("-n", "1"), taken("-R007"), taken("--max-reqs-per-event=1"),
 		taken("-f", "1.25", "-n", "48", "-R", "20"), taken("-o", "modern,hash_algorithm=murmur3"),
@@ -76,10 +76,11 @@ func NeverStartsForms() []Form {
 		"slab_chunk_max":       {[]string{"0", "00", "-1", "x", "", "512k", "4294967295"}, []string{"1", "09", "512", "524288"}},
 		"watcher_logbuf_size":  {[]string{"-1", "x", "", "0.5"}, []string{"0", "256"}},
 		"worker_logbuf_size":   {[]string{"0", "1", "47", "-1", "x", "", "600000", "2147483647"}, []string{"48", "64", "524288"}},
-		"slab_sizes":           {[]string{"x", "", "-5-10", "100-x"}, []string{"100", "100-200"}},
+		"slab_sizes":           {[]string{"x", "", "-5-10", "100-x", "0", "0-96", "96-00", "96-0-200", "47-96", "40-80", "10000000"}, []string{"48", "100", "100-200", "100-1000"}},
 		"hash_algorithm":       {[]string{"0", "", "x", "j", "jenkins1", "murmur", "xxh", "xxh32"}, []string{"jenkins", "murmur3", "xxh3"}},
 		"ssl_min_version":      {[]string{"4", "10", "-1", "x", ""}, []string{"0", "3", "03"}},
 		"ext_item_size":        {[]string{"-1", "x", ""}, []string{"0", "512"}},
+		"ext_io_depth":         {[]string{"-1", "x", ""}, []string{"1"}},
 		"ext_threads":          {[]string{"-1", "x", ""}, []string{"1"}},
 		"hot_lru_pct":          {[]string{"0", "80", "-1", "100", "x", ""}, []string{"1", "20"}},
 		"warm_lru_pct":         {[]string{"0", "80", "-1", "100", "x", ""}, []string{"1", "40"}},

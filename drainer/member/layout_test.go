@@ -133,18 +133,33 @@ func TestAStartThatNeverEndsIsBounded(t *testing.T) {
 	}
 }
 
-// memcached adds a class of that size.
-func TestSlabSizesThatEndWithTheLargestAreReadAfterACrash(t *testing.T) {
+// slab_config of memcached's .meta doesn't show the classes of each of these. A start with other arguments replays the
+// items, after a save and after a crash.
+func TestItemsAreReadWhateverTheSlabsAreLike(t *testing.T) {
 	t.Parallel()
-	all := drainertest.Objects(38, 500)
-	p := newPod(t)
-	p.memory = ""
-	s := p.start("", "-m", "128", "-o", "slab_sizes=96-200-1000-10000-100000-524288")
-	drainertest.Store(t, s.Address(), all)
-	s.Settle(len(all))
-	s.KillMemcached()
-	again := p.start("")
-	again.WaitFor("replayed generation-1: 500 items found: 500 added")
-	drainertest.Check(t, "gomemcache", []string{again.Address()}, all)
-	again.End("saved")
+	for i, options := range []string{"-o slab_sizes=96-200-1000-10000-100000-524288", "-o slab_sizes=1000", "-n 600000", "-f 99999999", "-f 2x", "-o slab_sizes=96-1000 -f 2"} {
+		for end, crash := range map[string]bool{"a save": false, "a crash": true} {
+			t.Run(options+"/"+end, func(t *testing.T) {
+				if i > 1 {
+					tier.Second(t, "TestItemsAreReadWhateverTheSlabsAreLike/-o_slab_sizes=1000/a_save")
+				}
+				t.Parallel()
+				all := drainertest.Objects(38, 90)
+				p := newPod(t)
+				p.memory = ""
+				s := p.start("", append([]string{"-m", "128"}, strings.Fields(options)...)...)
+				drainertest.Store(t, s.Address(), all)
+				s.Settle(len(all))
+				if crash {
+					s.KillMemcached()
+				} else {
+					s.End("saved")
+				}
+				again := p.start("", "-m", "192")
+				again.WaitFor("replayed generation-1: 90 items found: 90 added")
+				drainertest.Check(t, "gomemcache", []string{again.Address()}, all)
+				again.End("saved")
+			})
+		}
+	}
 }

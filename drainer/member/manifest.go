@@ -170,9 +170,7 @@ func (m *manifest) finish(logf func(string, ...any)) (saved bool, err error) {
 		if m.Image != nil {
 			meta.Version = m.Image.Version
 		}
-		if known := m.Latest(); known != nil && known.ProcessStarted == meta.ProcessStarted {
-			meta.FlagsBytes = known.FlagsBytes
-		}
+		meta.Complete(m.Latest())
 		m.State, m.Image = volume.Saved, meta
 	}
 	return saved, m.write()

@@ -169,7 +169,8 @@ func firstManifest(m Member, d *Decision) *volume.Manifest {
 // withCount adds to the .meta what the manifest knows of the same save.
 func withCount(meta, known *warmfile.Image) *warmfile.Image {
 	if known != nil && known.StopTime == meta.StopTime {
-		meta.Version, meta.Items, meta.ItemsExact, meta.FlagsBytes = known.Version, known.Items, known.ItemsExact, known.FlagsBytes
+		meta.Version, meta.Items, meta.ItemsExact = known.Version, known.Items, known.ItemsExact
+		meta.Complete(known)
 	}
 	return meta
 }

@@ -92,9 +92,7 @@ func completed(meta *warmfile.Image, manifest *Manifest) warmfile.Image {
 	}
 	known := manifest.Latest()
 	image.Version = known.Version
-	if known.ProcessStarted == meta.ProcessStarted {
-		image.FlagsBytes = known.FlagsBytes // also of an earlier save: no other build resumes from it
-	}
+	image.Complete(known) // also of an earlier save: no other build resumes from it
 	if known.StopTime == meta.StopTime && known.ProcessStarted == meta.ProcessStarted && known.ItemsExact {
 		image.Items, image.ItemsExact = known.Items, true
 	} else if known.StopTime == 0 && known.ProcessStarted == meta.ProcessStarted {

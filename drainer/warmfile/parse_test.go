@@ -3,6 +3,7 @@ package warmfile
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 )
@@ -51,11 +52,6 @@ func TestAMetaIsParsedOrRefused(t *testing.T) {
 		"no whole pages":       with("maxbytes", "67108865"),
 		"maxbytes overflows":   with("maxbytes", "99999999999999999999"),
 		"negative":             with("chunk_size", "-1"),
-		"factor 1":             with("slab_config", "1"),
-		"factor NaN":           with("slab_config", "nan"),
-		"factor infinite":      with("slab_config", "inf"),
-		"factor word":          with("slab_config", "x"),
-		"slab list with junk":  with("slab_config", "100-x"),
 		"use_cas maybe":        with("use_cas", "maybe"),
 		"process_started 0":    with("process_started", "0"),
 		"base 0":               with("mmap_oldbase", "0x0"),
@@ -64,6 +60,24 @@ func TestAMetaIsParsedOrRefused(t *testing.T) {
 	} {
 		if m, err := ParseMeta([]byte(bad)); err == nil {
 			t.Errorf("%s: accepted as %+v", name, m)
+		}
+	}
+}
+
+// If slab_config shows no classes, and the server has told none, no reader guesses them.
+func TestAFileWithUnknownSlabClassesIsNotRead(t *testing.T) {
+	for _, config := range []string{"1", "nan", "inf", "x", "100-x", "2x"} {
+		image, err := ParseMeta([]byte(memcachedtest.Meta))
+		if err != nil {
+			t.Fatal(err)
+		}
+		image.SlabConfig = config
+		if _, err := New(strings.NewReader(""), 0, image, true, time.Now); !IsReason(err, ReasonCorrupt) {
+			t.Errorf("%q: %v", config, err)
+		}
+		image.Classes = []int{96, image.SlabChunkMax}
+		if _, err := New(strings.NewReader(""), 0, image, true, time.Now); err != nil {
+			t.Errorf("%q, and told: %v", config, err)
 		}
 	}
 }
