@@ -211,6 +211,31 @@ func TestAMemberThatIsNotReadyAndHoldsUpAScalingIsNamed(t *testing.T) {
 	w.queueIsWell("it is ready, and the other one is drained", "data-queue-0", "data-queue-1")
 }
 
+// With whenScaled: Delete, the StatefulSet's controller neither makes the member's pod while the old claim is there, nor
+// tries again: it watches no claims.
+func TestTheStatefulSetsControllerIsWokenWhenTheOldClaimIsGone(t *testing.T) {
+	tier.Second(t, "TestTheControllerIsWokenOnceForEachAbsence")
+	w := queueWorld(t, withWhenScaledDelete)
+	old := w.queueClaim("data-queue-2")
+	w.change(old, `{"metadata":{"finalizers":["example.com/wait","cache.example.com/drain","kubernetes.io/pvc-protection"]}}`)
+	w.draining(2, 2)
+	w.scaleQueue(3)
+	w.eventually("the StatefulSet's controller has seen it", func() error {
+		if set := w.statefulSets()[0]; set.Status.ObservedGeneration != set.Generation {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	w.rests()
+	if _, err := w.memberRuns(2); err == nil {
+		t.Error("the member runs on a claim that is being deleted")
+	}
+	w.change(old, `{"metadata":{"finalizers":null}}`)
+	w.eventually("the member returns", func() error { _, err := w.memberRuns(2); return err })
+	kubes.Play(w.namespace, allMoved)
+	w.queueIsWell("its earlier volume is drained", "data-queue-0", "data-queue-1", "data-queue-2")
+}
+
 // saidAbout returns nil if an event about the claim has these words.
 func (w *world) saidAbout(claim, words string) error {
 	w.Helper()
@@ -370,6 +395,7 @@ func TestAMemberThatDoesNotEndIsNotDrained(t *testing.T) {
 	w.scaleQueue(2)
 	w.stsDrainSays("Progressing", "True", cachev1alpha1.ReasonDraining, "member 2", "still shutting down")
 	w.rests()
+	w.stsDrainSays("Progressing", "True", cachev1alpha1.ReasonDraining, "member 2", "still shutting down")
 	equal(w, "Jobs", len(w.jobs()), 0)
 	if c := w.queueClaim("data-queue-2"); c.DeletionTimestamp != nil {
 		t.Error("its claim is being deleted")
@@ -388,6 +414,7 @@ func TestAVolumeWithoutAFileSystemIsDrained(t *testing.T) {
 		d.Spec.Template.Spec.Raw = []byte(`{"containers":[{"name":"drainer","image":"drain","volumeDevices":[{"name":"data","devicePath":"/dev/data"}]}]}`)
 	})
 	job := w.draining(2, 2)
+	equal(w, "the mode of the claim that took the volume over", w.queueClaim(job.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName).Spec.VolumeMode, ptr.To(corev1.PersistentVolumeBlock))
 	equal(w, "devices", job.Spec.Template.Spec.Containers[0].VolumeDevices, []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}})
 	kubes.Play(w.namespace, allMoved)
 	w.queueIsWell("it is drained", "data-queue-0", "data-queue-1")
@@ -553,33 +580,30 @@ func TestAStatefulSetThatIsMadeAgainWithOtherClaimTemplates(t *testing.T) {
 
 // The StatefulSetDrain is renamed: the volume that was set aside is left over, until a person asks for its drain.
 func TestAStatefulSetDrainOfAnotherNameInMidDrain(t *testing.T) {
-	for what, rename := range map[string]func(w *world){
-		"made before the other one goes": func(w *world) {
-			w.create(queueDrain("next"))
-			w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
-				if c := meta.FindStatusCondition(d.Status.Conditions, "Degraded"); c == nil || c.Reason != cachev1alpha1.ReasonStatefulSetTaken {
-					return fmt.Errorf("Degraded is %+v", c)
-				}
-				return nil
-			})
-			w.delete(queueDrain(queue))
-		},
-		"made when the other one is gone": func(w *world) {
-			w.delete(queueDrain(queue))
-			w.eventually("it is gone", func() error {
-				if n := len(w.stsDrains()); n > 0 {
-					return fmt.Errorf("%d StatefulSetDrains", n)
-				}
-				return nil
-			})
-			w.create(queueDrain("next"))
-		},
-	} {
+	for what, first := range map[string]bool{"made before the other one goes": true, "made when the other one is gone": false} {
 		t.Run(what, func(t *testing.T) {
 			tier.Second(t, "TestADeletedStatefulSetDrainLeavesNothingStuck")
 			w := queueWorld(t)
+			if first {
+				w.create(queueDrain("next"))
+				w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
+					if c := meta.FindStatusCondition(d.Status.Conditions, "Degraded"); c == nil || c.Reason != cachev1alpha1.ReasonStatefulSetTaken {
+						return fmt.Errorf("Degraded is %+v", c)
+					}
+					return nil
+				})
+			}
 			w.draining(2, 2)
-			rename(w)
+			w.delete(queueDrain(queue))
+			if !first {
+				w.eventually("it is gone", func() error {
+					if n := len(w.stsDrains()); n > 0 {
+						return fmt.Errorf("%d StatefulSetDrains", n)
+					}
+					return nil
+				})
+				w.create(queueDrain("next"))
+			}
 			var left string
 			w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
 				c := meta.FindStatusCondition(d.Status.Conditions, "Ready")

@@ -395,6 +395,11 @@ func TestADrainEndsWhoseClaimIsDeletedMeanwhile(t *testing.T) {
 	w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: mounted}})
 	kubes.Play(w.namespace, allMoved)
 	w.wantClaims("the claim goes", "data-queue-0", "data-queue-1")
+	for _, write := range w.journal.Writes() {
+		if write.Verb == "create" && write.Resource == "jobs" && write.Name != job.Name {
+			t.Errorf("it began anew: %s", write)
+		}
+	}
 	if got := w.results(); !slices.Equal(got, []string{"2 Drained"}) {
 		t.Errorf("results %v", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -120,5 +121,21 @@ func TestATombstoneStaysAsItIs(t *testing.T) {
 	in := cache.DeletedFinalStateUnknown{Key: "shop/cache-0"}
 	if out, err := Pod(in); err != nil || out != any(in) {
 		t.Errorf("%v, %v", out, err)
+	}
+}
+
+// A device that was never bound has no place in a drainer's pod, so its template's mode counts.
+func TestTheModeOfADevicesTemplateIsKept(t *testing.T) {
+	set := &appsv1.StatefulSet{}
+	for _, mode := range []*corev1.PersistentVolumeMode{nil, ptr.To(corev1.PersistentVolumeFilesystem), ptr.To(corev1.PersistentVolumeBlock)} {
+		set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeMode: mode}})
+	}
+	if _, err := Target(set); err != nil {
+		t.Fatal(err)
+	}
+	for i, block := range []bool{false, false, true} {
+		if is := ptr.Deref(set.Spec.VolumeClaimTemplates[i].Spec.VolumeMode, ""); (is == corev1.PersistentVolumeBlock) != block {
+			t.Errorf("template %d has mode %q", i, is)
+		}
 	}
 }

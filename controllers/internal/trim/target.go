@@ -38,7 +38,11 @@ func Target(object any) (any, error) {
 		kept.Selector = s.Selector
 	}
 	for i := range s.VolumeClaimTemplates[:min(len(s.VolumeClaimTemplates), MaxTemplates+1)] {
-		kept.VolumeClaimTemplates = append(kept.VolumeClaimTemplates, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name(s.VolumeClaimTemplates[i].Name)}})
+		template := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name(s.VolumeClaimTemplates[i].Name)}}
+		if ptr.Deref(s.VolumeClaimTemplates[i].Spec.VolumeMode, "") == corev1.PersistentVolumeBlock {
+			template.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+		}
+		kept.VolumeClaimTemplates = append(kept.VolumeClaimTemplates, template)
 	}
 	set.Spec = kept
 	set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Status.ObservedGeneration, Replicas: set.Status.Replicas, ReadyReplicas: set.Status.ReadyReplicas}
