@@ -180,14 +180,19 @@ func TestTheMetricsTellHowAMemberHasStarted(t *testing.T) {
 	drainertest.Store(t, s.Address(), drainertest.Objects(41, 200))
 	began := time.Now()
 	s.End("saved")
-	s, all = start(p.nextPod())
+	p = p.nextPod()
+	s, all = start(p)
 	all.equal(t, `memcached_member_start{how="warm"}`, "1")
 	all.equal(t, "memcached_member_last_save_items", "200")
 	if made, err := strconv.ParseFloat(all["memcached_member_last_save_timestamp_seconds"], 64); err != nil || made < float64(began.Unix()-2) || made > float64(time.Now().Unix()+2) {
 		t.Errorf("the save of %v is said to be of %v, %v", began.Unix(), made, err)
 	}
 	s.Settle(200)
-	s.End("killed")
+	s.KillMemcached()
+	s, all = start(p)
+	all.equal(t, `memcached_member_start{how="replayed"}`, "1")
+	s.WaitFor("200 items found: 200 added")
+	s.End("saved")
 }
 
 // The answers of a memcached that is stopped stay away; Prometheus gets an answer all the same.
