@@ -5,8 +5,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"example.com/memcached-operator/test/wait"
 )
@@ -102,5 +107,42 @@ func TestAConnectionThatFailsEndsNoServer(t *testing.T) {
 	}
 	if err := wait.Receive(t, "the server's end", ended); !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("it ended: %v", err)
+	}
+}
+
+// Few answers with metrics are made at once, however many clients ask; the others are told to come back.
+func TestFewScrapesAreAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
+	const asked = scrapes
+	begun, release := make(chan struct{}, asked), make(chan struct{})
+	var calls atomic.Int32
+	handler := Metrics(func(to chan<- prometheus.Metric) {
+		if calls.Add(1) > asked {
+			return
+		}
+		begun <- struct{}{}
+		<-release
+		to <- prometheus.MustNewConstMetric(prometheus.NewDesc("one", "One.", nil, nil), prometheus.GaugeValue, 1)
+	})
+	get := func() *httptest.ResponseRecorder {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return answer
+	}
+	answers := make(chan *httptest.ResponseRecorder, asked)
+	for range asked {
+		go func() { answers <- get() }()
+	}
+	for range asked {
+		<-begun
+	}
+	if further := get(); further.Code != http.StatusServiceUnavailable {
+		t.Errorf("one more has status %d", further.Code)
+	}
+	close(release)
+	for range asked {
+		if answer := <-answers; answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), "\none 1\n") {
+			t.Errorf("status %d: %s", answer.Code, answer.Body)
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"example.com/memcached-operator/drainer/router/status"
-	"example.com/memcached-operator/drainer/wire"
 )
 
 // Ready returns why clients should not use this router; nil if they can.
@@ -45,25 +44,12 @@ func (r *Router) Report() *status.Report {
 // in JSON.
 func (r *Router) Admin() http.Handler { return status.Handler(r) }
 
+const answerNoMember = "SERVER_ERROR no member is available\r\n"
+
 // memberVersion returns the version that a member has reported.
 func (r *Router) memberVersion() string {
 	if v := r.version.Load(); v != nil {
 		return "VERSION " + *v + "\r\n"
 	}
-	return "SERVER_ERROR no member is available\r\n"
-}
-
-// stats answers a stats command for the router. It knows no arguments but reset.
-func (l *loop) stats(kind []byte) string {
-	switch string(kind) {
-	case "":
-	case "reset":
-		return "RESET\r\n"
-	default:
-		return wire.AnswerError
-	}
-	r := l.router
-	s := status.Statistics{Began: r.began, Version: r.memberVersion(), Connected: r.clients.Connected(), Accepted: r.clients.Accepted(),
-		Threads: len(r.loops), Counts: r.boards().Counts()}
-	return s.Answer()
+	return answerNoMember
 }

@@ -428,7 +428,7 @@ func (c *client) carryOut(r *wire.Request, b []byte, n int) int {
 	case r.Verb == wire.Version:
 		c.reply(c.loop.router.memberVersion())
 	case r.Verb == wire.Stats:
-		c.reply(c.loop.stats(r.NextKey()))
+		c.stats(r)
 	case r.Verb > wire.FlushAll:
 		if !c.forward(r, nil) {
 			return 0

@@ -121,10 +121,12 @@ type Router struct {
 	logins  logins
 	// version is that of a member.
 	version atomic.Pointer[string]
-	ending  atomic.Bool
-	files   files
-	table   atomic.Pointer[Table]
-	fence   *fence.Fence
+	// membersStats are for clients that ask for statistics.
+	membersStats membersStats
+	ending       atomic.Bool
+	files        files
+	table        atomic.Pointer[Table]
+	fence        *fence.Fence
 	// serving ends when the last client has gone, and the goroutines end with it.
 	serving    context.Context
 	stop       context.CancelFunc

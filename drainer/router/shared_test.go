@@ -170,7 +170,7 @@ func TestOtherCommandsAreErrors(t *testing.T) {
 	routed := dial(t, start(t, router.Config{}, members(t, 1)...).address)
 	for _, text := range []string{
 		"lru_crawler enable", "lru_crawler crawl all", "lru_crawler metadump all", "lru_crawler mgdump hash", "lru tune 10 25 0.1 2.0", "lru mode flat", "slabs reassign 1 2", "slabs automove 1", "watch", "watch fetchers",
-		"cache_memlimit 64", "cache_memlimit 64 noreply", "cache_automove 1", "stats settings", "stats items", "stats slabs", "stats sizes", "stats conns", "stats detail on", "stats cachedump 1 1",
+		"cache_memlimit 64", "cache_memlimit 64 noreply", "cache_automove 1", "stats sizes", "stats conns", "stats detail on", "stats cachedump 1 1",
 		"misbehave", "debugtime p", "debugitem lock a", "refresh_certs", "extstore free_memchunks 1 1", "extstore item_age 5", "mcp", "mcp.pool", "tap", "auth a b", "metaget a", "mz a", "m", "MG a", "SET a 0 0 1",
 	} {
 		routed.want(text+"\r\n", "ERROR\r\n")

@@ -221,7 +221,7 @@ func TestValuesReachTheManager(t *testing.T) {
 	}{
 		"the chart's version":  {"replicas=1", []any{"template", "spec", "containers", 0, "image"}, "example.com/memcached-operator:dev"},
 		"image.tag":            {"image.tag=v7", []any{"template", "spec", "containers", 0, "image"}, "example.com/memcached-operator:v7"},
-		"image.digest":         {"image.tag=v7,image.repository=r/i,image.digest=" + digest, []any{"template", "spec", "containers", 0, "env", 2, "value"}, "r/i@" + digest},
+		"image.digest":         {"image.tag=v7,image.repository=r/i,image.digest=" + digest, []any{"template", "spec", "containers", 0, "env", 1, "value"}, "r/i@" + digest},
 		"replicas":             {"replicas=2", []any{"replicas"}, "2"},
 		"tolerations":          {"tolerations[0].key=k", []any{"template", "spec", "tolerations", 0, "key"}, "k"},
 		"affinity":             {"affinity.nodeAffinity.x=y", []any{"template", "spec", "affinity", "nodeAffinity", "x"}, "y"},

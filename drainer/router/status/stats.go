@@ -3,13 +3,16 @@ package status
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// Statistics are the router's answer to memcached's stats.
+// Statistics are the router's answer to memcached's stats: its own counts of requests, and the members' sums of what
+// is stored.
 type Statistics struct {
 	Began time.Time
 	// Version is a member's version, in the member's own form.
@@ -17,6 +20,35 @@ type Statistics struct {
 	Connected, Accepted int64
 	Threads             int
 	Counts              Counts
+	// Members are the answers of the members to stats.
+	Members []map[string]string
+}
+
+// stored are the statistics of which the router answers the members' sums.
+var stored = []string{"curr_items", "total_items", "bytes", "limit_maxbytes", "evictions", "reclaimed", "expired_unfetched", "evicted_unfetched"}
+
+// largest are the statistics of a slab class that are not added up over members.
+var largest = []string{"chunk_size", "chunks_per_page", "age", "age_hot", "age_warm", "evicted_time", "active_slabs"}
+
+// Sum adds up the members' statistics. Of sizes and ages it has the largest, and of what is no number the first.
+func Sum(members []map[string]string) map[string]string {
+	sum := map[string]string{}
+	for _, m := range members {
+		for name, value := range m {
+			n, err := strconv.ParseUint(value, 10, 64)
+			before, err2 := strconv.ParseUint(sum[name], 10, 64)
+			switch _, known := sum[name]; {
+			case !known:
+				sum[name] = value
+			case err != nil || err2 != nil:
+			case slices.Contains(largest, name[strings.LastIndexByte(name, ':')+1:]):
+				sum[name] = strconv.FormatUint(max(before, n), 10)
+			default:
+				sum[name] = strconv.FormatUint(before+n, 10)
+			}
+		}
+	}
+	return sum
 }
 
 // Answer returns the answer in memcached's text protocol.
@@ -48,6 +80,12 @@ func (s *Statistics) Answer() string {
 	stat("bytes_read", s.Counts.Received)
 	stat("bytes_written", s.Counts.Sent)
 	stat("threads", s.Threads)
+	sums := Sum(s.Members)
+	for _, name := range stored {
+		if value, ok := sums[name]; ok {
+			stat(name, value)
+		}
+	}
 	b.WriteString(wire.AnswerEnd)
 	return b.String()
 }

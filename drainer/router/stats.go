@@ -1,0 +1,144 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/router/status"
+	"example.com/memcached-operator/drainer/wire"
+)
+
+// A stats command is answered with the router's own counts of requests, and with the members' sums of what is
+// stored. People's tools also ask for the kinds settings, items and slabs, and call a server down that doesn't know
+// them. The loop goes on while the members are asked.
+
+const (
+	// statsPatience is how long a member may take to answer. One that doesn't is not in the sums.
+	statsPatience = 2 * time.Second
+	// statsKept is how long answers are kept, so that many clients that ask cost members no more than one.
+	statsKept = time.Second
+)
+
+// membersStats are the members' latest answers, by kind.
+type membersStats struct {
+	mu   sync.Mutex
+	kept map[string]keptStats
+}
+
+type keptStats struct {
+	at  time.Time
+	all []map[string]string
+}
+
+// stats answers a stats command.
+func (c *client) stats(r *wire.Request) {
+	kind := string(r.NextKey())
+	switch kind {
+	case "", "settings", "items", "slabs":
+	case "reset":
+		c.reply("RESET\r\n")
+		return
+	default:
+		c.reply(wire.AnswerError)
+		return
+	}
+	l := c.loop
+	s := l.slot()
+	c.push(s)
+	s.pending = true
+	c.jobs++ // the client's next request comes after this one
+	l.router.goroutines.Go(func() {
+		answer := l.router.stats(kind)
+		l.poller.Post(func() { l.told(s, answer) })
+	})
+}
+
+// told is called with the answer to a stats command.
+func (l *loop) told(s *slot, answer string) {
+	s.pending, s.done = false, true
+	c := s.client
+	if c == nil {
+		l.release(s)
+		return
+	}
+	c.jobs--
+	c.hold(s, []byte(answer))
+	if c.head == s {
+		c.advance()
+	}
+	c.goOn()
+}
+
+// stats returns the answer for a kind.
+func (r *Router) stats(kind string) string {
+	all := r.askMembers(kind)
+	switch {
+	case kind == "":
+		s := status.Statistics{Began: r.began, Version: r.memberVersion(), Connected: r.clients.Connected(), Accepted: r.clients.Accepted(),
+			Threads: len(r.loops), Counts: r.boards().Counts(), Members: all}
+		return s.Answer()
+	case len(all) == 0:
+		return answerNoMember
+	case kind == "settings":
+		return statsAnswer(all[0])
+	default:
+		return statsAnswer(status.Sum(all))
+	}
+}
+
+func statsAnswer(all map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "STAT %s %s\r\n", name, all[name])
+	}
+	return b.String() + wire.AnswerEnd
+}
+
+// askMembers returns the answers of the members that answer.
+func (r *Router) askMembers(kind string) (all []map[string]string) {
+	s := &r.membersStats
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.kept[kind]; time.Since(k.at) < statsKept {
+		return k.all
+	}
+	servers := r.table.Load().Servers()
+	answers := make([]map[string]string, len(servers))
+	var asking sync.WaitGroup
+	for i, server := range servers {
+		asking.Go(func() { answers[i] = r.askMember(kind, server.Address()) })
+	}
+	asking.Wait()
+	for _, a := range answers {
+		if a != nil {
+			all = append(all, a)
+		}
+	}
+	if s.kept == nil {
+		s.kept = map[string]keptStats{}
+	}
+	s.kept[kind] = keptStats{time.Now(), all}
+	return all
+}
+
+// askMember returns nil if the member does not answer.
+func (r *Router) askMember(kind, address string) map[string]string {
+	ctx, cancel := context.WithTimeout(r.serving, statsPatience)
+	defer cancel()
+	conn, err := r.config.Dialer.Dial(ctx, address)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	all, err := conn.Stats(kind)
+	if err != nil {
+		return nil
+	}
+	return all
+}
