@@ -191,6 +191,10 @@ func (s *supervisor) checkExport() error {
 // checkHTTP checks the ports of the probe and of the metrics.
 func (s *supervisor) checkHTTP() error {
 	taken := []int{s.Port, s.ExportPort}
+	if _, port, err := net.SplitHostPort(s.Discovery); err == nil {
+		n, _ := strconv.Atoi(port) // it may be a name
+		taken = append(taken, n)
+	}
 	for _, p := range []struct {
 		flag string
 		port int

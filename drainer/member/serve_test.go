@@ -245,13 +245,16 @@ func TestArgumentsThatCantWorkAreRefusedFirst(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no command":      {[]string{"--dir=" + dir}, "command line after --"},
-		"no directory":    {[]string{"--", "memcached"}, "--dir"},
-		"bad port":        {[]string{"--dir=" + dir, "--port=0", "--", "memcached"}, "not a port"},
-		"own -e":          {[]string{"--dir=" + dir, "--", "memcached", "-e", "/x"}, "-e"},
-		"own memory file": {[]string{"--dir=" + dir, "--", "memcached", "--memory-file=/x"}, "--memory-file"},
-		"daemon":          {[]string{"--dir=" + dir, "--", "memcached", "-d"}, "-d"},
-		"no such program": {[]string{"--dir=" + dir, "--", "no-such-memcached"}, "no-such-memcached"},
+		"no command":                  {[]string{"--dir=" + dir}, "command line after --"},
+		"no directory":                {[]string{"--", "memcached"}, "--dir"},
+		"bad port":                    {[]string{"--dir=" + dir, "--port=0", "--", "memcached"}, "not a port"},
+		"metrics at memcached's port": {[]string{"--metrics-port=11211", "--", "memcached"}, "--metrics-port: 11211 is not a port, or it is used already"},
+		"metrics at the probe's port": {[]string{"--metrics-port=9150", "--probe-port=9150", "--", "memcached"}, "--metrics-port: 9150"},
+		"metrics at discovery's port": {[]string{"--dir=" + dir, "--list=x", "--discovery=:9150", "--metrics-port=9150", "--", "memcached"}, "--metrics-port: 9150"},
+		"own -e":                      {[]string{"--dir=" + dir, "--", "memcached", "-e", "/x"}, "-e"},
+		"own memory file":             {[]string{"--dir=" + dir, "--", "memcached", "--memory-file=/x"}, "--memory-file"},
+		"daemon":                      {[]string{"--dir=" + dir, "--", "memcached", "-d"}, "-d"},
+		"no such program":             {[]string{"--dir=" + dir, "--", "no-such-memcached"}, "no-such-memcached"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ var (
 		commands.is("cas_misses", "cas", "miss"),
 		commands.is("touch_misses", "touch", "miss"),
 		commands.is("cmd_flush", "flush", "hit"),
-		counter("uptime_seconds", "Time since memcached started.").is("uptime"),
+		counter("uptime_seconds", "Time since memcached started; a warm start goes on counting.").is("uptime"),
 		gauge("time_seconds", "memcached's clock, as Unix time.").is("time"),
 		counter("process_user_cpu_seconds_total", "CPU time of the process, in user mode.").is("rusage_user"),
 		counter("process_system_cpu_seconds_total", "CPU time of the process, in the kernel.").is("rusage_system"),
