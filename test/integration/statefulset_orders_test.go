@@ -695,10 +695,25 @@ func TestAStatefulSetThatIsScaledAgainAndAgain(t *testing.T) {
 	tier.Second(t, "TestTheVolumesOfAStatefulSetsDepartedMembersAreDrainedOneAfterTheOther")
 	w := queueWorld(t, func(set *appsv1.StatefulSet, _ *cachev1alpha1.StatefulSetDrain) { set.Spec.Replicas = ptr.To[int32](5) })
 	kubes.Play(w.namespace, allMoved)
-	for _, replicas := range []int{1, 4, 0, 2} {
+	for _, replicas := range []int{1, 4, 0} {
 		w.scaleQueue(replicas)
 	}
+	w.eventually("it hibernates", func() error { return errors.Join(w.stsDrainIs("True", "Hibernated"), podsGone(w)) })
+	w.scaleQueue(2)
 	w.queueIsWell("all that departed are drained", "data-queue-0", "data-queue-1")
+	results := w.results()
+	if !slices.Contains(results, "4 Drained") || slices.ContainsFunc(results, func(r string) bool { return strings.HasPrefix(r, "0 ") }) {
+		t.Errorf("member 4 departed for good, and member 0 at no time; results %v", results)
+	}
+}
+
+// podsGone returns nil if no pod is left.
+func podsGone(w *world) error {
+	w.Helper()
+	if n := len(w.pods()); n > 0 {
+		return fmt.Errorf("%d pods", n)
+	}
+	return nil
 }
 
 func TestOneOfAMembersVolumesWasNeverBound(t *testing.T) {

@@ -29,8 +29,6 @@ type looked struct {
 	owner types.UID
 	// namespace: the whole namespace was read for the StatefulSet with this UID.
 	namespace types.UID
-	// taken: another StatefulSetDrain had the StatefulSet then, which may leave claims when it goes.
-	taken bool
 	// what was looked for by name.
 	what string
 	// unlabelled are claims that were found without the label: their ordinal may be that of no member, and the write
@@ -119,9 +117,9 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 	if err != nil {
 		return nil, err
 	}
-	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s, missing), at: s.Now, taken: len(s.Others) > 0}
+	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s, missing), at: s.Now}
 	switch unread := missing; {
-	case last.owner != now.owner || last.namespace != now.namespace || last.taken && !now.taken:
+	case last.owner != now.owner || last.namespace != now.namespace:
 		if found, err = s.Reader.Everywhere(ctx, cached); err != nil {
 			return nil, err
 		}
