@@ -169,8 +169,9 @@ func (r *StatefulSetDrainReconciler) unobserved(ctx context.Context, d *cachev1a
 	since := r.refused.Note(key, why.Error(), now)
 	if now.Sub(since) >= claims.StuckAfter || read.Denied(why) {
 		before := d.DeepCopy()
-		stsdrain.Unobserved(d, why, now)
-		why = errors.Join(why, r.patchStatus(ctx, before, d))
+		if stsdrain.Unobserved(d, why, now); !equality.Semantic.DeepEqual(before.Status, d.Status) {
+			why = errors.Join(why, r.patchStatus(ctx, before, d))
+		}
 	}
 	if passes(why) {
 		return ctrl.Result{RequeueAfter: retryAfter(now.Sub(since))}, nil

@@ -3,14 +3,17 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
@@ -318,4 +321,69 @@ func TestAQuestionThatIsDeniedShowsInStatus(t *testing.T) {
 		}
 	}
 	equal(w, "what the other one has written", said, map[string]int{"memcacheds/status": 1, "statefulsetdrains/status": 1})
+}
+
+// A policy takes off what the operator writes on claims. The API server answers that all is well, and no event comes. Status names what is
+// missing, and the operator doesn't write it again and again.
+func TestAWriteThatAdmissionUndoesIsNamed(t *testing.T) {
+	tier.Second(t, "TestALabelThatIsDeniedHoldsUpNothingElse")
+	const receipt, finalizer = cachev1alpha1.AnnotationReceipt, cachev1alpha1.ClaimFinalizer
+	for what, test := range map[string]struct {
+		patches string
+		// departs: two members leave before it shows.
+		departs bool
+	}{
+		"finalizer " + finalizer: {patches: fmt.Sprintf(`has(object.metadata.finalizers) && %[1]q in object.metadata.finalizers ?
+			[JSONPatch{op: "replace", path: "/metadata/finalizers", value: object.metadata.finalizers.filter(f, f != %[1]q)}] : []`, finalizer)},
+		"annotation " + receipt: {patches: fmt.Sprintf(`has(object.metadata.annotations) && %[1]q in object.metadata.annotations ?
+			[JSONPatch{op: "remove", path: "/metadata/annotations/" + jsonpatch.escapeKey(%[1]q)}] : []`, receipt), departs: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newNamespace(t)
+			allow := mutates(t, w.namespace, "/v1", []any{"persistentvolumeclaims"}, test.patches)
+			w.eventually("the policy is in force", func() error {
+				probe := bareClaim("probe")
+				probe.Namespace, probe.Finalizers, probe.Annotations = w.namespace, []string{finalizer}, map[string]string{receipt: "{}"}
+				if err := admin.Create(w.Context(), probe, client.DryRunAll); err != nil {
+					return err
+				}
+				if slices.Contains(probe.Finalizers, finalizer) && probe.Annotations[receipt] != "" {
+					return errors.New("it changes nothing")
+				}
+				return nil
+			})
+			kubes.Play(w.namespace, func(d player.Drainer) player.Act {
+				if strings.Contains(d.Claim, queue) {
+					return allMoved(d)
+				}
+				return player.Succeed(7)(d)
+			})
+			w.startOperator()
+			w.create(apitest.MakeMemcached(name).Size(2).Storage("128Mi").Obj())
+			w.create(queueSet())
+			w.create(queueDrain(queue))
+			if test.departs {
+				w.settled(2)
+				w.eventually("all members are ready and protected", func() error { return w.stsDrainIs("True", "Ready") })
+				w.scale(1)
+				w.scaleQueue(2)
+			}
+			w.eventually("both say so", func() error {
+				for _, conditions := range [][]metav1.Condition{w.memcached().Status.Conditions, w.stsDrain().Status.Conditions} {
+					c := meta.FindStatusCondition(conditions, cachev1alpha1.ConditionDegraded)
+					if c == nil || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "has undone") || !strings.Contains(c.Message, what) {
+						return fmt.Errorf("conditions %s", asJSON(conditions))
+					}
+				}
+				return nil
+			})
+			w.rests()
+			allow()
+			w.restartOperator() // otherwise it tries again after fifteen seconds
+			left := map[bool]int32{false: 2, true: 1}[test.departs]
+			w.settled(left)
+			w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionFalse, cachev1alpha1.ReasonHealthy)
+			w.eventually("all are protected", func() error { return w.stsDrainIs("True", "Ready") })
+		})
+	}
 }

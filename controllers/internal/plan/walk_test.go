@@ -200,7 +200,11 @@ func (w *walk) actOnClaim(planned action.Action, change func(action.ClaimRef, fu
 	return false
 }
 
-func deletes(c *claims.Claim) { c.Deleting, c.Where = true, claims.Here }
+func deletes(c *claims.Claim) {
+	if c.Deleting, c.Where = true, claims.Here; c.Pending {
+		c.Where = claims.Promised
+	}
+}
 
 func (w *walk) mark(c *claims.Claim) {
 	if c.LeavingSince.IsZero() {

@@ -10,7 +10,8 @@ import (
 )
 
 // Logged returns a client that logs each write that succeeded, with its reason, for the person on
-// call. The logger of the context names the cluster. Writes of a status are not logged.
+// call. The logger of the context names the cluster. Writes of a status are not logged. A patch that
+// admission undoes fails (undone.go).
 func Logged(c client.Client) client.Client { return logged{c} }
 
 type logged struct{ client.Client }
@@ -58,11 +59,15 @@ func (c logged) Delete(ctx context.Context, object client.Object, options ...cli
 
 // Patch implements client.Client.
 func (c logged) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-	err := c.Client.Patch(ctx, object, patch, options...)
-	if err == nil {
-		c.wroteObject(ctx, "patch", object)
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
 	}
-	return err
+	if err := c.Client.Patch(ctx, object, client.RawPatch(patch.Type(), data), options...); err != nil {
+		return err
+	}
+	c.wroteObject(ctx, "patch", object)
+	return undone(patch.Type(), data, object)
 }
 
 // Apply implements client.Client.
