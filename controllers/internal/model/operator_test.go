@@ -238,12 +238,12 @@ func (s *state) sight() sight {
 	if !v.absent && !v.seen.list.exists {
 		v.seen.list = s.live.list
 	}
-	// The namespace is read live, and only if an object is being deleted.
+	// The namespace is read live, and only if an object is being deleted that no receipt lets go.
 	ends := v.absent || v.seen.cluster.deleting
 	for i := range int8(ordinals) {
 		for slot := range v.seen.claims[i] {
 			c := &v.seen.claims[i][slot]
-			ends = ends || c.exists && c.deleting
+			ends = ends || c.exists && c.deleting && c.receipt == noReceipt
 			v.where[i][slot] = s.observedWhere(i, c, &v.seen.cluster)
 		}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -25,11 +26,20 @@ type walk struct {
 	r *rand.Rand
 	// ids numbers claims and Jobs. ready tells which members are ready.
 	ids int
+	// volumes tells which claim each volume names.
+	volumes map[string]reference
 	// story has the past events.
 	story []string
 	// held tells whether an event of this kind must not happen by itself now (for a written
 	// history).
 	held func(event string) bool
+}
+
+// reference is the claim that a volume waits for, or is bound to. A volume that waits has the
+// claim's name alone.
+type reference struct {
+	name string
+	uid  types.UID
 }
 
 // happens is a possible next event.
@@ -39,7 +49,7 @@ type happens struct {
 }
 
 func newWalk(size int32, client string, routers bool) *walk {
-	w := &walk{Observed: at(size).o}
+	w := &walk{Observed: at(size).o, volumes: map[string]reference{}}
 	w.Now = time.Unix(1_000_000, 0)
 	w.Cluster.Patience, w.Cluster.MoveDeadline = time.Minute, time.Hour
 	w.Cluster.Ring.Client = client
@@ -49,10 +59,7 @@ func newWalk(size int32, client string, routers bool) *walk {
 		w.routers()
 	}
 	for i := range w.Claims {
-		w.Claims[i].UID, w.Claims[i].Name = w.newUID(), name(w.Claims[i].Ordinal)
-		w.Claims[i].Volume = "pv-" + string(w.Claims[i].UID)
-		w.Claims[i].AsideName = "aside-of-" + string(w.Claims[i].UID)
-		w.Claims[i].InUse = true
+		w.Claims[i] = w.newClaim(w.Claims[i].Ordinal)
 	}
 	return w
 }
@@ -60,6 +67,42 @@ func newWalk(size int32, client string, routers bool) *walk {
 func (w *walk) newUID() types.UID {
 	w.ids++
 	return types.UID(fmt.Sprintf("u%d", w.ids))
+}
+
+// newClaim returns a member's claim, with a volume.
+func (w *walk) newClaim(ordinal int32) claims.Claim {
+	uid := w.newUID()
+	c := claims.Claim{
+		Name: name(ordinal), UID: uid, Ordinal: ordinal, Finalizer: true, Volume: "pv-" + string(uid), AsideName: "aside-of-" + string(uid), InUse: true,
+	}
+	w.volumes[c.Volume] = reference{c.Name, uid}
+	return c
+}
+
+// lookAtVolumes tells where the volumes are that the operator reads (package observe).
+func (w *walk) lookAtVolumes() {
+	for i := range w.Claims {
+		c := &w.Claims[i]
+		returns := !c.LeavingSince.IsZero() && !c.Aside && c.Ordinal < w.Cluster.Size
+		if c.Where = claims.NotLookedAt; returns || c.Finalizer && c.Deleting {
+			c.Where = w.where(c)
+		}
+	}
+}
+
+// where tells where the claim's volume is (claims/read).
+func (w *walk) where(c *claims.Claim) claims.Where {
+	switch of, exists := w.volumes[c.Volume]; {
+	case !exists:
+		return claims.Gone
+	case of == reference{c.Name, c.UID}:
+		return claims.Here
+	case of == reference{name: c.Name} && c.Pending:
+		return claims.Promised
+	case of.name == c.AsideName:
+		return claims.Reserved
+	}
+	return claims.Elsewhere
 }
 
 func (w *walk) routers() {
@@ -75,6 +118,7 @@ func (w *walk) note(format string, args ...any) {
 // something.
 func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 	t.Helper()
+	w.lookAtVolumes()
 	checkSteps(t, &w.Observed)
 	p = Next(&w.Observed)
 	membersFailed, claimsFailed := false, map[types.UID]bool{}
@@ -96,6 +140,7 @@ func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 			continue
 		}
 		if w.act(a) {
+			w.lookAtVolumes()
 			w.note("  %s", a)
 			changed = true
 		}
@@ -189,9 +234,11 @@ func (w *walk) actOnClaim(planned action.Action, change func(action.ClaimRef, fu
 	case action.ReleaseClaim:
 		return change(a.Claim, func(c *claims.Claim) { c.Finalizer = false })
 	case action.ReserveVolume:
-		return change(a.Claim, func(c *claims.Claim) { c.Where = claims.Reserved })
+		return w.bind(a.Claim, a.Volume, reference{name: a.To}, claims.MayReserve)
 	case action.ReturnVolume:
-		return change(a.Claim, func(c *claims.Claim) { c.Where = claims.Here })
+		return w.bind(a.Claim, a.Volume, reference{a.Claim.Name, a.Claim.UID}, func(c *claims.Claim) error {
+			return claims.MayReturn(c, w.volumes[a.Volume].uid != "")
+		})
 	case action.SkipAside:
 		return change(a.Claim, func(c *claims.Claim) { c.Request = claims.Skip })
 	case action.CreateAside:
@@ -200,10 +247,16 @@ func (w *walk) actOnClaim(planned action.Action, change func(action.ClaimRef, fu
 	return false
 }
 
-func deletes(c *claims.Claim) {
-	if c.Deleting, c.Where = true, claims.Here; c.Pending {
-		c.Where = claims.Promised
+func deletes(c *claims.Claim) { c.Deleting = true }
+
+// bind lets the claim's volume name a claim, and tells whether it named another one.
+func (w *walk) bind(ref action.ClaimRef, volume string, to reference, may func(*claims.Claim) error) bool {
+	c := w.Claim(ref.UID)
+	if c == nil || w.volumes[volume] == to || may(c) != nil {
+		return false
 	}
+	w.volumes[volume] = to
+	return true
 }
 
 func (w *walk) mark(c *claims.Claim) {
@@ -225,11 +278,11 @@ func (w *walk) leftNow() int64 {
 
 func (w *walk) createAside(a action.CreateAside) bool {
 	of := w.Claim(a.Claim.UID)
-	if of == nil || slices.ContainsFunc(w.Claims, func(c claims.Claim) bool { return c.Name == a.To }) {
+	if of == nil || claims.MayReserve(of) != nil || slices.ContainsFunc(w.Claims, func(c claims.Claim) bool { return c.Name == a.To }) {
 		return false
 	}
 	aside := claims.Claim{
-		Name: a.To, UID: w.newUID(), Ordinal: of.Ordinal, Finalizer: true, Aside: true, Volume: of.Volume, Pending: true,
+		Name: a.To, UID: w.newUID(), Ordinal: of.Ordinal, Finalizer: true, Aside: true, Volume: of.Volume, Pending: true, InUse: true,
 		LeavingSince: of.LeavingSince, Left: of.Left, Decided: of.Decided, Policy: of.Policy, Request: of.Request, Moved: a.StoredBy,
 	}
 	aside.AsideName = "aside-of-" + string(aside.UID)
@@ -272,9 +325,15 @@ func (w *walk) writeTable(a action.WriteTable) bool {
 	return true
 }
 
-// endClaims removes deleted claims without a finalizer.
+// endClaims removes deleted claims without a finalizer, and the volumes that are bound to them.
 func (w *walk) endClaims() {
-	w.Claims = slices.DeleteFunc(w.Claims, func(c claims.Claim) bool { return c.Deleting && !c.Finalizer && !c.InUse })
+	w.Claims = slices.DeleteFunc(w.Claims, func(c claims.Claim) bool {
+		ends := c.Deleting && !c.Finalizer && !c.InUse
+		if ends && w.volumes[c.Volume].uid == c.UID {
+			delete(w.volumes, c.Volume)
+		}
+		return ends
+	})
 }
 
 // memberClaim is the claim that a member of this ordinal would use, or nil.
@@ -332,12 +391,7 @@ func (w *walk) memberEvents(i int32, add func(string, func())) {
 	case !wanted && w.PodExists(i):
 		add(fmt.Sprintf("pod %d is gone", i), func() { w.losePod(i) })
 	case wanted && c == nil:
-		add(fmt.Sprintf("claim %d is made", i), func() {
-			uid := w.newUID()
-			w.Claims = append(w.Claims, claims.Claim{
-				Name: name(i), UID: uid, Ordinal: i, Finalizer: true, Volume: "pv-" + string(uid), AsideName: "aside-of-" + string(uid), InUse: true,
-			})
-		})
+		add(fmt.Sprintf("claim %d is made", i), func() { w.Claims = append(w.Claims, w.newClaim(i)) })
 	case wanted && !w.PodExists(i) && !c.Deleting:
 		add(fmt.Sprintf("pod %d is made", i), func() { w.Pods = append(w.Pods, i) })
 	case wanted && w.PodExists(i) && !slices.Contains(w.Ready, i):
@@ -366,12 +420,9 @@ func (w *walk) claimEvents(c claims.Claim, add func(string, func())) {
 			w.endClaims()
 		})
 	}
-	of := slices.IndexFunc(w.Claims, func(o claims.Claim) bool {
-		return o.Volume == c.Volume && o.UID != c.UID && o.Where == claims.Reserved && o.AsideName == c.Name
-	})
-	if c.Pending && of >= 0 {
+	if c.Pending && w.volumes[c.Volume] == (reference{name: c.Name}) {
 		add("claim "+c.Name+" is bound", func() {
-			w.Claim(c.UID).Pending, w.Claim(c.UID).Where = false, claims.Here
+			w.Claim(c.UID).Pending, w.volumes[c.Volume] = false, reference{c.Name, c.UID}
 		})
 	}
 }
@@ -595,9 +646,14 @@ func (w *walk) says(p *Plan) (text string) {
 	return text
 }
 
+var seeds = flag.Uint64("walk.seeds", 0, "how many random histories there are; 0 for few, or more in make test-all")
+
 // walks are how many random histories there are.
-func walks() int {
-	if tier.All() {
+func walks() uint64 {
+	switch {
+	case *seeds > 0:
+		return *seeds
+	case tier.All():
 		return 20_000
 	}
 	return 1_500
@@ -606,7 +662,7 @@ func walks() int {
 // In every scene where nothing runs, a step can be taken, a time to wake is set, or status names
 // what a person must do: no drain, move or size waits for another one in a circle.
 func TestNothingWaitsInACircle(t *testing.T) {
-	for seed := range uint64(walks()) {
+	for seed := range walks() {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := newWalk(1+r.Int32N(4), [...]string{"gomemcache", "libmemcached-ketama"}[r.IntN(2)], false)
 		w.r = r
