@@ -23,7 +23,6 @@ import (
 // clients are real libraries that use the discovery protocol, and the command that starts each with the
 // discovery address. `make clients` installs them.
 var clients = map[string][]string{
-	"gomemcache":  {"gomemcache"},
 	"Thanos":      {"thanos"},
 	"elasticache": {"node", "elasticache.js"},
 }
