@@ -133,8 +133,8 @@ func (f *Facts) DrainsByItself(t *Terms, c *Claim) bool {
 }
 
 // AsideOf returns the claim that takes over the volume of a claim that is being deleted, or nil. An
-// aside claim that was deleted itself counts as long as it has the volume. A unit has one only if
-// each of its volumes has such a claim.
+// aside claim that was deleted itself counts as long as it has the volume, or the volume waits for
+// the next one. A unit has one only if each of its volumes has such a claim.
 func (f *Facts) AsideOf(c *Claim) (aside *Claim) {
 	if !c.HasVolumeToHandOver() {
 		return nil
@@ -161,7 +161,8 @@ func (f *Facts) takerOf(c *Claim) (unit, taker *Claim) {
 	for i := range f.Claims {
 		u := &f.Claims[i]
 		f.anyOf(u, func(a *Claim) bool {
-			takes := a.Aside && a.Volume == c.Volume && a.UID != c.UID && (!a.Deleting || a.Where == Here) && (!a.Pending || a.Name == c.AsideName)
+			handsOn := a.Where == Reserved && a.AsideName != c.Name
+			takes := a.Aside && a.Volume == c.Volume && a.UID != c.UID && (!a.Deleting || a.Where == Here || handsOn) && (!a.Pending || a.Name == c.AsideName)
 			if takes && (taker == nil || taker.Deleting) {
 				unit, taker = u, a
 			}

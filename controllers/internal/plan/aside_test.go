@@ -19,6 +19,7 @@ var (
 
 func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 	atWork := func(o *Observed) { o.ClaimsWithDrainerAtWork = []types.UID{uid(2)} }
+	next := func(c *claims.Claim) { c.Name, c.UID, c.AsideName = "data-2-next", "next", "data-2-third" }
 	for name, test := range map[string]struct {
 		scene        *scene
 		actions      []string
@@ -49,6 +50,15 @@ func TestVolumeOfADeletedClaimIsSetAsideAndDrainedFromThere(t *testing.T) {
 			at(2).left(2, deleting, where(claims.Elsewhere)).aside(2, deleting),
 			[]string{"reserve volume pv-2 of claim data-2-aside for claim data-2-next", "create claim data-2-next for volume pv-2 of claim data-2-aside"},
 			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
+		},
+		"deleted in its turn, and the volume waits for the next one": {
+			at(2).left(2, deleting, where(claims.Elsewhere)).aside(2, deleting, where(claims.Reserved)).aside(2, pending, next), nil,
+			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
+		},
+		"the next one was deleted, and has the volume": {
+			at(2).left(2, deleting, where(claims.Elsewhere)).aside(2, deleting, where(claims.Reserved)).aside(2, deleting, next),
+			[]string{"reserve volume pv-2 of claim data-2-next for claim data-2-third", "create claim data-2-third for volume pv-2 of claim data-2-next"},
+			[]string{"2 Waiting SettingAside", "2 Waiting SettingAside", "2 Waiting SettingAside"}, nil,
 		},
 		"deleted in its turn, and the next one, too": {
 			at(2).aside(2, deleting, where(claims.Elsewhere)).aside(2, deleting, func(c *claims.Claim) { c.Name, c.UID = "data-2-aside-2", "second" }),

@@ -121,6 +121,7 @@ func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 	w.lookAtVolumes()
 	checkSteps(t, &w.Observed)
 	p = Next(&w.Observed)
+	w.checkDeleted(t, &p)
 	membersFailed, claimsFailed := false, map[types.UID]bool{}
 	view := w.Observed // all marks of a plan share one live read
 	view.Claims = slices.Clone(w.Claims)
@@ -146,6 +147,21 @@ func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 		}
 	}
 	return p, changed
+}
+
+// checkDeleted fails if status says that another client has taken the volume of a claim. Here the
+// operator alone binds volumes to other claims.
+func (w *walk) checkDeleted(t *testing.T, p *Plan) {
+	t.Helper()
+	deleted := slices.Clone(p.DeletedClaims)
+	for _, d := range p.Drains {
+		deleted = append(deleted, claims.DeletedClaim{Claim: d.Claim.Ref(), Message: d.Message})
+	}
+	for _, d := range deleted {
+		if strings.Contains(d.Message, "bound to another claim") {
+			t.Fatalf("claim %s: %s:\n%s\n%s%s", d.Claim.Name, d.Message, strings.Join(w.story, "\n"), describe(&w.Observed), w.says(p))
+		}
+	}
 }
 
 // act takes a step, and tells whether it changed something.

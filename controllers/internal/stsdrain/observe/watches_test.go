@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"runtime/pprof"
+	"strconv"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
+
+	"example.com/memcached-operator/test/wait"
 )
 
 var queue = types.NamespacedName{Namespace: "shop", Name: "queue"}
@@ -65,14 +69,25 @@ func until(t *testing.T, w *Watches, changed chan types.NamespacedName, uid type
 	}
 }
 
-// goroutines counts those of watches.
-func goroutines(t *testing.T) int {
+// ownGoroutines counts the goroutines of watches that this test has begun: they have the test's label.
+func ownGoroutines(t *testing.T) (n int) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := pprof.Lookup("goroutine").WriteTo(&b, 2); err != nil {
+	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
 		t.Fatal(err)
 	}
-	return bytes.Count(b.Bytes(), []byte("k8s.io/client-go/tools/cache.(*"))
+	// Goroutines with one stack and the same labels are one paragraph, which begins with their number.
+	for stack := range strings.SplitSeq(b.String(), "\n\n") {
+		if strings.Contains(stack, t.Name()) && strings.Contains(stack, "k8s.io/client-go/tools/cache.(*") {
+			at := strings.Index(stack, " @ ")
+			same, err := strconv.Atoi(stack[strings.LastIndex(stack[:max(0, at)], "\n")+1 : max(0, at)])
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, stack)
+			}
+			n += same
+		}
+	}
+	return n
 }
 
 func TestTheWatchesSeeTheStatefulSetAndThePodsOfItsSelector(t *testing.T) {
@@ -103,7 +118,8 @@ func TestTheWatchesSeeTheStatefulSetAndThePodsOfItsSelector(t *testing.T) {
 
 func TestNoWatchOutlivesItsStatefulSetDrain(t *testing.T) {
 	clients := fake.NewClientset(aSet(map[string]string{"app": "queue"}))
-	before := goroutines(t)
+	defer pprof.SetGoroutineLabels(t.Context())
+	pprof.SetGoroutineLabels(pprof.WithLabels(t.Context(), pprof.Labels("test", t.Name())))
 	w, changed := started(t, clients)
 	const many = 20
 	for i := range many {
@@ -112,7 +128,7 @@ func TestNoWatchOutlivesItsStatefulSetDrain(t *testing.T) {
 			<-changed
 		}
 	}
-	if n := goroutines(t) - before; n < 2*many {
+	if n := ownGoroutines(t); n < 2*many {
 		t.Fatalf("%d goroutines watch %d StatefulSets and their pods: the count is wrong", n, many)
 	}
 	for i := range many {
@@ -120,9 +136,12 @@ func TestNoWatchOutlivesItsStatefulSetDrain(t *testing.T) {
 	}
 	w.Forget(queue) // never seen
 	w.open.Wait()
-	if n := goroutines(t) - before; n != 0 {
-		t.Errorf("%d goroutines are left", n)
-	}
+	wait.For(t, "no goroutine to be left", func() error {
+		if n := ownGoroutines(t); n != 0 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
 }
 
 // Kubernetes writes objects again and again, and a reconcile costs something.
