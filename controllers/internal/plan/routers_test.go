@@ -146,6 +146,28 @@ func TestTheRingStaysWhileRoutersLookAtTheOldOwners(t *testing.T) {
 	}
 }
 
+// TestTheListChangesWhileAClaimOfTheEarlierRingIsNew: a member that lost its claim returns when routers store items at the
+// new owners already. The change of the ring goes on, and moves its items, too.
+func TestTheListChangesWhileAClaimOfTheEarlierRingIsNew(t *testing.T) {
+	s := preparing().with(func(o *Observed) {
+		o.Record.Serial, o.Record.From = 1, o.Record.Ring
+		for i := range o.Claims[1:] {
+			o.Claims[1+i].Moved = 1
+		}
+	})
+	s.table(contract.RingSettle, 3, 2).prepares().starts(true)
+	if due := look(&s.o).misplaced; !due {
+		t.Fatal("no item is to be moved by the ring of three")
+	}
+	s.o.Now = now.Add(preparesWithin) // its mover is not prepared
+	if a, err := takeAll(&s.o, map[string]int{}); err != nil {
+		t.Errorf("%s is refused: %v", a, err)
+	}
+	if got, want := s.o.Record.Ring.Size, int32(2); got != want {
+		t.Errorf("clients are told of %d members, want %d", got, want)
+	}
+}
+
 // exclusive sets whether only routers call members, in the spec and in the table.
 func (s *scene) exclusive(is bool) *scene {
 	s.o.Cluster.Exclusive, s.o.Table.Shared = is, !is

@@ -36,8 +36,8 @@ type view struct {
 	// none.
 	movesNow string
 	// misplaced: a member may have items that clients look for elsewhere. moving: one may have such items, a move
-	// may still be moving some, or routers look for items at the old owners. A move that was not told
-	// to begin moves nothing.
+	// may still be moving some, or routers look for items at the old owners: the size and the list wait. A move that
+	// was not told to begin moves nothing.
 	misplaced, moving bool
 
 	// lost has the members of the ring that are to leave and are lost, in order. nextLost is when the
@@ -155,7 +155,8 @@ func (v *view) emptyReturnDue() bool {
 }
 
 func (v *view) lookAtMoves() {
-	v.moving = v.change || v.misplaced
+	// Routers that settle can't go back. The ring that they are told of next moves these items, too.
+	v.moving = v.change || v.misplaced && !v.settle
 	switch {
 	case v.drain != nil:
 		v.movesNow = "Job " + v.drain.Name
