@@ -61,8 +61,8 @@ func Check(before, after *State) []Violation {
 
 // NoReleaseWithoutReceipt checks that the finalizer is removed from a claim only if a
 // receipt for exactly this claim is recorded on it, if a person said so, or if another
-// claim with the finalizer is bound to the volume. And a volume goes only after one of
-// the first two.
+// claim with the finalizer is bound to the volume. And a volume that a claim was bound to goes only
+// after one of the first two.
 func NoReleaseWithoutReceipt(before, after *State) []string {
 	var wrong []string
 	for i := range before.Claims {
@@ -75,7 +75,7 @@ func NoReleaseWithoutReceipt(before, after *State) []string {
 		}
 	}
 	for _, v := range before.Volumes {
-		if after.volume(v.Name) == nil && after.Volumes != nil && !slices.Contains(after.GivenUp, v.Name) && !after.ended() {
+		if after.volume(v.Name) == nil && after.Volumes != nil && slices.Contains(after.Bound, v.Name) && !slices.Contains(after.GivenUp, v.Name) && !after.ended() {
 			wrong = append(wrong, fmt.Sprintf("volume %s is gone, and no person gave its items up", v.Name))
 		}
 	}

@@ -155,7 +155,14 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"a member gets a volume set aside": {
 			given(aside), func(s *State) { resized(3)(s); s.Pods = append(s.Pods, member("2")) }, 11,
 		},
-		"the volume is gone":              {given(), func(s *State) { s.Volumes = s.Volumes[:2] }, 1},
+		"the volume is gone": {given(), func(s *State) { s.Volumes = s.Volumes[:2] }, 1},
+		"one that no claim was bound to": {
+			given(func(s *State) { s.Volumes = append(s.Volumes, Volume{Name: "pv-3", Claim: "claim-3"}) }),
+			func(s *State) { s.Volumes = s.Volumes[:3] }, 0,
+		},
+		"one that a claim was bound to before": {
+			given(func(s *State) { s.Claims, s.Bound = s.Claims[:2], []string{"pv-2"} }), func(s *State) { s.Volumes = s.Volumes[:2] }, 1,
+		},
 		"the volume is gone after a skip": {given(func(s *State) { s.GivenUp = []string{"pv-2"} }), func(s *State) { s.Volumes = s.Volumes[:2] }, 0},
 
 		"a receipt is recorded":             {given(said), drained, 0},

@@ -38,6 +38,8 @@ type State struct {
 	DepartedVolumes []string
 	// GivenUp are the volumes that a receipt or a person's word released.
 	GivenUp []string
+	// Bound are the volumes that a claim was bound to: before that no pod can use a volume, so nothing is on it.
+	Bound []string
 }
 
 // Cluster is the Memcached.
