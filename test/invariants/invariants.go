@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -87,6 +88,10 @@ func releaseReason(s *State, c *Claim) string {
 	if d := s.drainOf(c); d != nil {
 		return releasedFromSet(s, d, c)
 	}
+	keeps, releasesUnreadable := s.Cluster.KeepsItems, s.Cluster.ReleasesUnreadable
+	if c.Policy != "" { // it was decided when the member left
+		keeps, releasesUnreadable = c.Policy == string(cachev1alpha1.PolicyDrain), c.ReleasesUnreadable
+	}
 	switch {
 	case c.Receipt != nil && shortcoming(c.Receipt, c.UID) == "":
 		return "its receipt"
@@ -94,11 +99,11 @@ func releaseReason(s *State, c *Claim) string {
 		return "a person"
 	case s.ending():
 		return "the cluster's end"
-	case c.Leaving && !s.Cluster.KeepsItems:
+	case c.Leaving && !keeps:
 		return "the policy"
 	case c.Volume == "":
 		return "it has no volume"
-	case s.Cluster.ReleasesUnreadable && foundUnreadable(c):
+	case releasesUnreadable && foundUnreadable(c):
 		return "it can't be read"
 	}
 	return ""

@@ -139,6 +139,13 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"released by a receipt of another claim": {given(said, drained, func(s *State) { s.Claims[2].Receipt.Source = "x" }), release, 1},
 		"released by a skip":                     {given(func(s *State) { s.Claims[2].Skip = true }), release, 0},
 		"released by a policy":                   {given(func(s *State) { s.Cluster.KeepsItems = false }), release, 0},
+		"released by the policy of its time":     {given(func(s *State) { s.Claims[2].Policy = "Retain" }), release, 0},
+		"released by a later policy": {
+			given(func(s *State) { s.Cluster.KeepsItems, s.Claims[2].Policy = false, "Drain" }), release, 1,
+		},
+		"released as it can't be read, by a later spec": {
+			given(unreadable(contract.ExitUnrecoverable), func(s *State) { s.Cluster.ReleasesUnreadable, s.Claims[2].Policy = true, "Drain" }), release, 1,
+		},
 		"a member's claim, released by a policy": {given(func(s *State) { s.Cluster.KeepsItems, s.Claims[2].Leaving = false, false }), release, 1},
 		"released with the cluster":              {given(func(s *State) { s.Cluster.Deleting = true }), release, 0},
 		"released before it was bound":           {given(func(s *State) { s.Claims[2].Volume = "" }), release, 0},

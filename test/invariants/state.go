@@ -107,8 +107,10 @@ type Claim struct {
 	Skip bool
 	// Receipt is the one that is recorded on it.
 	Receipt *contract.Receipt
-	// Policy is the one that was written with the leaving mark.
-	Policy string
+	// Policy is the one that was written with the leaving mark; empty if none was. ReleasesUnreadable was written
+	// beside it.
+	Policy             string
+	ReleasesUnreadable bool
 
 	// Set is the StatefulSet that has a StatefulSetDrain and the claim, and Member the claim's ordinal; "" for a
 	// Memcached's claim.
