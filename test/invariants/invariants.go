@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -61,8 +62,8 @@ func Check(before, after *State) []Violation {
 
 // NoReleaseWithoutReceipt checks that the finalizer is removed from a claim only if a
 // receipt for exactly this claim is recorded on it, if a person said so, or if another
-// claim with the finalizer is bound to the volume. And a volume goes only after one of
-// the first two.
+// claim with the finalizer is bound to the volume. And a volume that a claim was bound to goes only
+// after one of the first two.
 func NoReleaseWithoutReceipt(before, after *State) []string {
 	var wrong []string
 	for i := range before.Claims {
@@ -75,7 +76,7 @@ func NoReleaseWithoutReceipt(before, after *State) []string {
 		}
 	}
 	for _, v := range before.Volumes {
-		if after.volume(v.Name) == nil && after.Volumes != nil && !slices.Contains(after.GivenUp, v.Name) && !after.ended() {
+		if after.volume(v.Name) == nil && after.Volumes != nil && slices.Contains(after.Bound, v.Name) && !slices.Contains(after.GivenUp, v.Name) && !after.ended() {
 			wrong = append(wrong, fmt.Sprintf("volume %s is gone, and no person gave its items up", v.Name))
 		}
 	}
@@ -87,6 +88,10 @@ func releaseReason(s *State, c *Claim) string {
 	if d := s.drainOf(c); d != nil {
 		return releasedFromSet(s, d, c)
 	}
+	keeps, releasesUnreadable := s.Cluster.KeepsItems, s.Cluster.ReleasesUnreadable
+	if c.Policy != "" { // it was decided when the member left
+		keeps, releasesUnreadable = c.Policy == string(cachev1alpha1.PolicyDrain), c.ReleasesUnreadable
+	}
 	switch {
 	case c.Receipt != nil && shortcoming(c.Receipt, c.UID) == "":
 		return "its receipt"
@@ -94,11 +99,11 @@ func releaseReason(s *State, c *Claim) string {
 		return "a person"
 	case s.ending():
 		return "the cluster's end"
-	case c.Leaving && !s.Cluster.KeepsItems:
+	case c.Leaving && !keeps:
 		return "the policy"
 	case c.Volume == "":
 		return "it has no volume"
-	case s.Cluster.ReleasesUnreadable && foundUnreadable(c):
+	case releasesUnreadable && foundUnreadable(c):
 		return "it can't be read"
 	}
 	return ""

@@ -139,6 +139,13 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"released by a receipt of another claim": {given(said, drained, func(s *State) { s.Claims[2].Receipt.Source = "x" }), release, 1},
 		"released by a skip":                     {given(func(s *State) { s.Claims[2].Skip = true }), release, 0},
 		"released by a policy":                   {given(func(s *State) { s.Cluster.KeepsItems = false }), release, 0},
+		"released by the policy of its time":     {given(func(s *State) { s.Claims[2].Policy = "Retain" }), release, 0},
+		"released by a later policy": {
+			given(func(s *State) { s.Cluster.KeepsItems, s.Claims[2].Policy = false, "Drain" }), release, 1,
+		},
+		"released as it can't be read, by a later spec": {
+			given(unreadable(contract.ExitUnrecoverable), func(s *State) { s.Cluster.ReleasesUnreadable, s.Claims[2].Policy = true, "Drain" }), release, 1,
+		},
 		"a member's claim, released by a policy": {given(func(s *State) { s.Cluster.KeepsItems, s.Claims[2].Leaving = false, false }), release, 1},
 		"released with the cluster":              {given(func(s *State) { s.Cluster.Deleting = true }), release, 0},
 		"released before it was bound":           {given(func(s *State) { s.Claims[2].Volume = "" }), release, 0},
@@ -155,7 +162,14 @@ func TestEachInvariantIsBrokenByWhatBreaksIt(t *testing.T) {
 		"a member gets a volume set aside": {
 			given(aside), func(s *State) { resized(3)(s); s.Pods = append(s.Pods, member("2")) }, 11,
 		},
-		"the volume is gone":              {given(), func(s *State) { s.Volumes = s.Volumes[:2] }, 1},
+		"the volume is gone": {given(), func(s *State) { s.Volumes = s.Volumes[:2] }, 1},
+		"one that no claim was bound to": {
+			given(func(s *State) { s.Volumes = append(s.Volumes, Volume{Name: "pv-3", Claim: "claim-3"}) }),
+			func(s *State) { s.Volumes = s.Volumes[:3] }, 0,
+		},
+		"one that a claim was bound to before": {
+			given(func(s *State) { s.Claims, s.Bound = s.Claims[:2], []string{"pv-2"} }), func(s *State) { s.Volumes = s.Volumes[:2] }, 1,
+		},
 		"the volume is gone after a skip": {given(func(s *State) { s.GivenUp = []string{"pv-2"} }), func(s *State) { s.Volumes = s.Volumes[:2] }, 0},
 
 		"a receipt is recorded":             {given(said), drained, 0},

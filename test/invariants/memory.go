@@ -16,6 +16,7 @@ func (after *State) Remember(before *State) {
 	}
 	after.DepartedVolumes = keep(before.DepartedVolumes, after.DepartedVolumes)
 	after.GivenUp = keep(before.GivenUp, after.GivenUp)
+	after.Bound = keep(before.Bound, after.Bound)
 	for i := range after.Claims {
 		c := &after.Claims[i]
 		c.Smallest = math.MaxInt32
@@ -32,6 +33,7 @@ func (after *State) Remember(before *State) {
 	}
 	for i := range before.Claims {
 		b := &before.Claims[i]
+		after.Bound = with(after.Bound, b.Volume)
 		if c := after.claim(b.UID); (c == nil || !c.HasFinalizer) && (!b.HasFinalizer && !volumeKept(before, b.Volume) || releaseReason(before, b) != "") {
 			after.GivenUp = with(after.GivenUp, b.Volume)
 		}

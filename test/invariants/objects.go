@@ -220,8 +220,12 @@ func claimOf(cluster string, o *corev1.PersistentVolumeClaim) Claim {
 		HasFinalizer: slices.Contains(o.Finalizers, cachev1alpha1.ClaimFinalizer),
 		Deleting:     o.DeletionTimestamp != nil,
 		Leaving:      o.Annotations[cachev1alpha1.AnnotationLeaving] != "",
-		Policy:       o.Annotations[cachev1alpha1.AnnotationPolicy],
 		Skip:         o.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip,
+	}
+	policy, unreadable, _ := strings.Cut(o.Annotations[cachev1alpha1.AnnotationPolicy], ",")
+	switch cachev1alpha1.DrainPolicy(policy) {
+	case cachev1alpha1.PolicyDrain, cachev1alpha1.PolicyRetain, cachev1alpha1.PolicyDelete:
+		c.Policy, c.ReleasesUnreadable = policy, unreadable == string(cachev1alpha1.UnreadableRelease)
 	}
 	if receipt, err := contract.ParseReceipt(o.Annotations[cachev1alpha1.AnnotationReceipt]); err == nil {
 		c.Receipt = receipt

@@ -38,6 +38,8 @@ type State struct {
 	DepartedVolumes []string
 	// GivenUp are the volumes that a receipt or a person's word released.
 	GivenUp []string
+	// Bound are the volumes that a claim was bound to: before that no pod can use a volume, so nothing is on it.
+	Bound []string
 }
 
 // Cluster is the Memcached.
@@ -105,8 +107,10 @@ type Claim struct {
 	Skip bool
 	// Receipt is the one that is recorded on it.
 	Receipt *contract.Receipt
-	// Policy is the one that was written with the leaving mark.
-	Policy string
+	// Policy is the one that was written with the leaving mark; empty if none was. ReleasesUnreadable was written
+	// beside it.
+	Policy             string
+	ReleasesUnreadable bool
 
 	// Set is the StatefulSet that has a StatefulSetDrain and the claim, and Member the claim's ordinal; "" for a
 	// Memcached's claim.

@@ -40,6 +40,9 @@ func (f *Facts) Decide(g *Given) (v Volumes, w Work) {
 func (d *decision) member() (deleted string) {
 	c, aside := d.c, d.AsideOf(d.c)
 	switch {
+	case c.Deleting && !c.Finalizer && c.InUse && c.Volume != "" && c.Request != Skip && d.Wanted.Has(c.Ordinal):
+		return fmt.Sprintf("it was deleted without the operator's finalizer, which can't be added any more: when its member's pod ends, it goes, and "+
+			"volume %s by its reclaim policy; set that policy to Retain first, or %s", c.Volume, d.orSkip())
 	case !c.Deleting || !c.Finalizer:
 		return ""
 	case c.Request == Skip && aside != nil && !c.HandsOver(aside):

@@ -87,6 +87,7 @@ func (s *state) pictureVolumes(out *invariants.State, i int8) {
 			volume.Claim = string(claimUIDs[i][v.bound])
 		}
 		out.Volumes = append(out.Volumes, volume)
+		out.Bound = append(out.Bound, volume.Name) // each is bound when it is made
 		if past.left {
 			out.DepartedVolumes = append(out.DepartedVolumes, volume.Name)
 		}

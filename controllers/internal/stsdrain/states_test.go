@@ -272,6 +272,18 @@ func TestEachStateAndItsWords(t *testing.T) {
 				"data-queue-2 is deleted: it was deleted, and member 2 still uses it: delete the member's pod, and its volume is set aside, and drained from there; the member returns empty",
 			},
 		},
+		"deleted before it was protected, in use": {
+			o: with(at(3), claim(2, deleting), claim(2, unprotected), claim(2, func(c *claims.Claim) { c.InUse = true })),
+			words: []string{
+				"data-queue-2 is deleted: it was deleted without the operator's finalizer, which can't be added any more: when its member's pod ends, it goes, and volume pv-data-queue-2 by its reclaim policy; set that policy to Retain first, or annotate the claim with cache.example.com/drain=skip to give its data up",
+			},
+		},
+		"deleted before it was protected, and given up": {
+			o: with(at(3), claim(2, deleting), claim(2, unprotected), claim(2, request(claims.Skip)), claim(2, func(c *claims.Claim) { c.InUse = true })),
+		},
+		"deleted before it was protected, about to go": {
+			o: with(at(3), claim(2, deleting), claim(2, unprotected)),
+		},
 		"deleted, forbidden": {
 			o: left(claim(2, deleting), claim(2, is(claims.Forbidden))),
 			words: []string{

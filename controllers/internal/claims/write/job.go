@@ -117,7 +117,11 @@ func (w *Writer) CreateJob(ctx context.Context, claim types.UID, job client.Obje
 	if live == nil {
 		return w.exists(ctx, "Job", job.GetName(), nil, false)
 	}
-	return w.exists(ctx, "Job", job.GetName(), live, w.Reader.OwnsJob(live))
+	ours := w.Reader.OwnsJob(live)
+	if err := spoilt(w.Reader.Object, job, live); err != nil && !ours {
+		return err
+	}
+	return w.exists(ctx, "Job", job.GetName(), live, ours)
 }
 
 // DeleteJob deletes the Job, unless it is being deleted already and the cache is stale. It tells

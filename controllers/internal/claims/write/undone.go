@@ -44,10 +44,37 @@ func undone(kind types.PatchType, data []byte, answer client.Object) error {
 		return nil
 	}
 	slices.Sort(lacks)
+	return deniedf("admission (a policy or a webhook) has undone the change of %s %s: %s", identity.KindOf(answer), answer.GetName(), strings.Join(lacks, ", "))
+}
+
+func deniedf(format string, args ...any) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
-		Message: fmt.Sprintf("admission (a policy or a webhook) has undone the change of %s %s: %s", identity.KindOf(answer), answer.GetName(), strings.Join(lacks, ", ")),
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: fmt.Sprintf(format, args...),
 	}}
+}
+
+// spoilt says what an object that the owner controls lacks of the labels and annotations that it was made with, so that
+// it is not known as the owner's any more; nil if the owner doesn't control it, or if it has all.
+func spoilt(owner, made, live client.Object) error {
+	if !metav1.IsControlledBy(live, owner) {
+		return nil
+	}
+	var lacks []string
+	for what, of := range map[string][2]map[string]string{
+		"label": {made.GetLabels(), live.GetLabels()}, "annotation": {made.GetAnnotations(), live.GetAnnotations()},
+	} {
+		for key, value := range of[0] {
+			if is, has := of[1][key]; !has || is != value {
+				lacks = append(lacks, what+" "+key)
+			}
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	slices.Sort(lacks)
+	return deniedf("admission (a policy or a webhook) or another client has changed %s %s: %s; when that is over, delete it, and it is made anew",
+		identity.KindOf(live), live.GetName(), strings.Join(lacks, ", "))
 }
 
 // differs names the keys that the answer does not have as they were sent.

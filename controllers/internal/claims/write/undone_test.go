@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,5 +86,36 @@ func TestAPatchThatAdmissionUndoesCountsAsDenied(t *testing.T) {
 				t.Errorf("got %v, want %q undone", err, test.undone)
 			}
 		})
+	}
+}
+
+// A policy takes off the annotation by which the owner knows its Job. Then the Job is in the way, and is no other owner's.
+func TestAJobThatAdmissionHasSpoiltIsNoStrangers(t *testing.T) {
+	t.Parallel()
+	owner := &cachev1alpha1.Memcached{ObjectMeta: metav1.ObjectMeta{Name: "cache", UID: "a"}}
+	stranger := &cachev1alpha1.Memcached{ObjectMeta: metav1.ObjectMeta{Name: "cache", UID: "b"}}
+	made := func(by metav1.Object) *batchv1.Job {
+		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+			Name: "drain", Labels: map[string]string{cachev1alpha1.LabelCluster: "cache"}, Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: "c"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(by, cachev1alpha1.GroupVersion.WithKind("Memcached"))},
+		}}
+	}
+	for what, test := range map[string]struct {
+		by     metav1.Object
+		change func(*batchv1.Job)
+		lacks  string
+	}{
+		"as it was made":                 {owner, func(*batchv1.Job) {}, ""},
+		"without its annotations":        {owner, func(j *batchv1.Job) { j.Annotations = nil }, "Job drain: annotation " + cachev1alpha1.AnnotationClaimUID + ";"},
+		"with others":                    {owner, func(j *batchv1.Job) { j.Labels["team"] = "x" }, ""},
+		"with another value":             {owner, func(j *batchv1.Job) { j.Labels[cachev1alpha1.LabelCluster] = "x" }, "Job drain: label " + cachev1alpha1.LabelCluster + ";"},
+		"a stranger's, without the same": {stranger, func(j *batchv1.Job) { j.Annotations = nil }, ""},
+	} {
+		live := made(test.by)
+		test.change(live)
+		err := spoilt(owner, made(owner), live)
+		if (err != nil) != (test.lacks != "") || err != nil && (!read.Denied(err) || !strings.Contains(err.Error(), test.lacks)) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
