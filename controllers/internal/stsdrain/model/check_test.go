@@ -43,6 +43,14 @@ func (m *model) check(before, after *state) (wrong []string) {
 			after.volumes[c.Spec.VolumeName] = is
 		}
 	}
+	for _, c := range before.claims() {
+		now := after.claimWith(c.UID)
+		_, was := c.Annotations[cachev1alpha1.AnnotationLeaving]
+		if request := c.Annotations[cachev1alpha1.AnnotationDrain]; was && now != nil && now.Annotations[cachev1alpha1.AnnotationLeaving] == "" &&
+			request != cachev1alpha1.DrainHold && now.Annotations[cachev1alpha1.AnnotationDrain] != "" && before.drain() != nil && before.drain().DeletionTimestamp == nil {
+			wrong = append(wrong, fmt.Sprintf("a request is about one departure: claim %s is a member's again, and still has %q", c.Name, request))
+		}
+	}
 	for v, is := range after.volumes {
 		if after.volume(v) == nil {
 			if is.full && is.kept && !is.given {

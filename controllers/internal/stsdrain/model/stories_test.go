@@ -43,6 +43,7 @@ func TestStoriesThatOnceBrokeAPromise(t *testing.T) {
 			append(slices.Clone(leaves), operator, `a person annotates `+data+` with "retry"`)},
 		"an aside claim of two is deleted": {Options{templates: two}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, "no pod uses "+log, operator,
 			"claim data-queue-1-aside-?????? is bound", "a person deletes claim data-queue-1-aside-??????")},
+		"a member returns that a person has given up":   {Options{templates: one}, []string{"a person scales to 1", operator, `a person annotates ` + data + ` with "skip"`, "a person scales to 2"}},
 		"the release of one claim is denied at the end": {Options{templates: two}, []string{"a person deletes the StatefulSetDrain", denied1}},
 		"the claim of a running member is deleted":      {Options{templates: one}, []string{"a person deletes " + data}},
 		"the member is gone before the mark":            {Options{templates: one}, leaves},
