@@ -23,7 +23,8 @@ type StatefulSetDrainSpec struct {
 	// +kubebuilder:default=Drain
 	Policy DrainPolicy `json:"policy,omitempty"`
 	// receipt is a CEL expression that has to be true of the drainer's termination message, JSON of at most 4096
-	// bytes. Otherwise the drain has failed, and no volume is released. If unset, exit code 0 is enough.
+	// bytes. Otherwise the drain has failed, and no volume is released. If unset, exit code 0 is enough, unless the
+	// pod was told to end: it was deleted or evicted, or its deadline or its node ended it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

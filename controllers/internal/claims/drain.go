@@ -127,6 +127,15 @@ func (d *decision) shutsDown() (phase DrainPhase, reason, message string) {
 // begin starts the drain of a claim that has no Job, as soon as nothing forbids it.
 func (d *decision) begin(state DrainState, slots int) DrainState {
 	c := d.c
+	lacks := ""
+	d.each(c, func(c *Claim, _ action.ClaimRef) {
+		if !c.Finalizer {
+			lacks = c.Name
+		}
+	})
+	if lacks != "" { // as MayDrain
+		return state.is(Waiting, Refused, fmt.Sprintf("claim %s lacks the finalizer: the drain starts when the API server takes it", lacks))
+	}
 	d.Do(d.clearRetry(c)...) // the drain is about to start anyway
 	switch {
 	case c.Request == Hold:

@@ -10,18 +10,26 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 )
 
-// End takes the finalizers off all claims, because their owner or the namespace goes (why). A volume
-// that is being handed over is waited for, because it is bound to neither claim yet; movesNow is as in
-// Given. unwanted tells whether a claim that is not drained is deleted, too. left has the claims as they
-// are then.
-func (f *Facts) End(why action.Release, movesNow string, unwanted func(*Claim) bool) (left *Facts, w Work) {
+// Ending is how the claims of an owner end.
+type Ending struct {
+	// Why the owner or the namespace goes. MovesNow is as in Given.
+	Why      action.Release
+	MovesNow string
+	// Unwanted tells whether a claim that is not drained is deleted, too. SetAside tells whether the volume of a claim that is
+	// being deleted is set aside first, if it can be: it would go with the claim.
+	Unwanted, SetAside func(*Claim) bool
+}
+
+// End takes the finalizers off all claims, because their owner or the namespace goes. A volume that is being
+// handed over is waited for, because it is bound to neither claim yet. left has the claims as they are then.
+func (f *Facts) End(e *Ending) (left *Facts, w Work) {
 	then := *f
 	then.Claims, then.Units = slices.Clone(f.Claims), map[types.UID][]Claim{}
 	for uid, of := range maps.All(f.Units) {
 		then.Units[uid] = slices.Clone(of)
 	}
 	for i := range then.Claims {
-		if c := &then.Claims[i]; then.endOf(c, why, movesNow, unwanted(c), &w) {
+		if c := &then.Claims[i]; then.endOf(c, e, &w) {
 			then.each(c, func(c *Claim, _ action.ClaimRef) { c.Finalizer = false })
 			c.Finalizer = false
 		}
@@ -30,17 +38,24 @@ func (f *Facts) End(why action.Release, movesNow string, unwanted func(*Claim) b
 }
 
 // endOf plans the last steps of a claim, and tells whether they release it.
-func (f *Facts) endOf(c *Claim, why action.Release, movesNow string, unwanted bool, w *Work) (released bool) {
+func (f *Facts) endOf(c *Claim, e *Ending, w *Work) (released bool) {
+	why, drained := e.Why, c.Receipt != nil && c.Receipt.AddsUp(c.sources()...) == nil
 	if why != action.ByNamespace {
 		if aside := f.AsideOf(c); aside != nil || f.TakesOver(c) || f.anyOf(c, f.awaits) {
-			w.HandOver(f, c, aside, movesNow)
+			w.HandOver(f, c, aside, e.MovesNow)
+			return false
+		}
+		if c.Deleting && c.CanBeSetAside() && !drained && e.SetAside(c) {
+			d := &decision{Facts: f, Given: &Given{Terms: &Terms{}}, c: c, job: f.JobOf(c.UID)}
+			d.setAsideDeleted()
+			w.Then(d.Work)
 			return false
 		}
 	}
 	if why != action.ByNamespace || c.Finalizer {
 		w.ReturnVolume(f, c)
 	}
-	drained := c.Receipt != nil && c.Receipt.AddsUp(c.sources()...) == nil
+	unwanted := e.Unwanted(c)
 	f.each(c, func(c *Claim, ref action.ClaimRef) {
 		if why != action.ByNamespace && (unwanted || drained) && !c.Deleting {
 			w.Do(action.DeleteClaim{Claim: ref, Why: why})

@@ -45,8 +45,8 @@ func (r *Reader) For(cluster *cachev1alpha1.Memcached) *read.Reader {
 }
 
 // receiptOf is the receipt of a drainer of ours.
-func receiptOf(_ *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
-	return plan.ParseReceipt(ended.Message)
+func receiptOf(_ *batchv1.Job, ended *corev1.Pod) (*action.Receipt, error) {
+	return plan.ParseReceipt(read.Drainer(ended).Terminated.Message)
 }
 
 // PlanJob translates the Job, with its receipt, for the plan.

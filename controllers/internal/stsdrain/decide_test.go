@@ -129,6 +129,46 @@ func TestAMemberOfWhichSomeClaimsWereProtectedIsDrainedWhole(t *testing.T) {
 	}
 }
 
+// A backup brings claims back with their marks, and without finalizers. If their StatefulSetDrain came back, too, its UID is
+// another one, and only a person knows whether their data is wanted.
+func TestAMarkedClaimThatABackupBroughtBackIsLeftOverUntilAPersonRetries(t *testing.T) {
+	t.Parallel()
+	back := func(changes ...func(*stsdrain.Observed)) *stsdrain.Observed {
+		without := func(c *claims.Claim) {
+			marked(c)
+			c.Protected, c.Finalizer = false, false
+		}
+		return with(with(at(3), two, scaled(2), gone(2), claim(2, without), claim(5, without)), changes...)
+	}
+	for what, test := range map[string]struct {
+		o    *stsdrain.Observed
+		want []string
+		left int
+	}{
+		"it came back":          {back(), nil, 2},
+		"a person retries one":  {back(claim(5, request(claims.Retry))), []string{"protect claim data-queue-2", "protect claim log-queue-2", "clear the retry of claim log-queue-2", "set claim log-queue-2 aside", "set claim data-queue-2 aside"}, 0},
+		"a retry, and a denial": {back(claim(5, request(claims.Retry)), refused("log-queue-2")), []string{"protect claim data-queue-2"}, 0},
+		"a retry of none":       {back(scaled(0), gone(0), claim(5, request(claims.Retry))), nil, 2},
+		"the member is wanted":  {back(scaled(3)), []string{"take the leaving mark off claim data-queue-2", "take the leaving mark off claim log-queue-2", "protect claim data-queue-2", "protect claim log-queue-2"}, 0},
+		"its policy was Retain": {back(claim(2, retained), claim(5, retained)), nil, 0},
+	} {
+		p := stsdrain.Decide(test.o)
+		var got []string
+		for _, a := range p.Actions {
+			got = append(got, a.String())
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" || len(p.LeftOver) != test.left {
+			t.Errorf("%s: left over %v, want %d; -want +got:\n%s", what, p.LeftOver, test.left, diff)
+		}
+	}
+	o := back()
+	if err := stsdrain.MayProtect(o, &o.Claims[5]); err != nil {
+		t.Errorf("live, too: %v", err)
+	}
+}
+
+func retained(c *claims.Claim) { c.Decided, c.Policy = true, claims.Retain }
+
 func TestLiveAMemberThatIsWantedAgainIsNotSetAside(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {

@@ -6,7 +6,8 @@ import (
 )
 
 // end releases all claims, after the StatefulSetDrain or its namespace was deleted. A refused one has no
-// claims. Drained volumes go; the others stay, those that were set aside under their names.
+// claims. Drained volumes go; the others stay, those that were set aside under their names. One whose claim was deleted to
+// set it aside is set aside first.
 func (o *Observed) end(refused Refusal) (w claims.Work) {
 	then := o.having(o.Claims)
 	if refused != (Refusal{}) {
@@ -20,7 +21,14 @@ func (o *Observed) end(refused Refusal) (w claims.Work) {
 			w.DeleteJob(&then.Jobs[i], "the StatefulSetDrain is deleted")
 		}
 	}
-	left, released := then.End(why, "", func(*claims.Claim) bool { return false })
+	terms := o.terms()
+	left, released := then.End(&claims.Ending{
+		Why: why, Unwanted: func(*claims.Claim) bool { return false },
+		SetAside: func(c *claims.Claim) bool {
+			goes := terms.SetGone && c.OwnedBySet || terms.PolicyFor(c) == claims.Delete || c.Request == claims.Skip
+			return !c.LeavingSince.IsZero() && !goes && !o.MemberExists(c)
+		},
+	})
 	w.Then(released)
 	labelled := false
 	for i := range left.Claims {

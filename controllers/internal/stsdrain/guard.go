@@ -77,6 +77,8 @@ func MayProtect(live *Observed, c *claims.Claim) error {
 		return nil
 	case c.Deleting:
 		return fmt.Errorf("claim %s is being deleted", c.Name)
+	case !c.LeavingSince.IsZero():
+		return nil
 	case live.wanted().Has(c.Ordinal) || c.Protected || c.Request == claims.Retry || live.protectedBeside(c):
 		return nil
 	}

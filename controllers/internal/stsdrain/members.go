@@ -27,7 +27,7 @@ func (m *members) decide() {
 	for i := range m.after {
 		switch c := &m.after[i]; {
 		case c.Aside && !c.Protected:
-			m.asideLeft(now, c)
+			m.left(now, c)
 		case c.Aside:
 			m.protect(c)
 		}
@@ -56,10 +56,14 @@ func (m *members) decide() {
 	}
 	for i := range m.after { // marks that were written before
 		if c := &m.after[i]; !c.Aside && !c.LeavingSince.IsZero() && !c.MarkPending() {
-			if m.goesWithSet(c) && c.Finalizer {
+			drained := !c.Deleting && m.toDrain(cmp.Or(claims.UnitOf(units, c.UID), c))
+			switch {
+			case m.goesWithSet(c) && c.Finalizer:
 				m.releaseWithSet(c)
-			} else if !c.Deleting && c.Protected && m.toDrain(cmp.Or(claims.UnitOf(units, c.UID), c)) {
+			case drained && c.Protected:
 				m.protect(c)
+			case drained && !m.Wanted.Has(c.Ordinal):
+				m.left(now, c)
 			}
 		}
 	}
@@ -180,9 +184,10 @@ func (m *members) returns(now *Observed, c *claims.Claim) {
 // goes tells whether the claim goes by itself: it was deleted, and lacks our finalizer.
 func goes(c *claims.Claim) bool { return c.Deleting && !c.Finalizer }
 
-// asideLeft decides about a claim that has a departed member's volume, and that a StatefulSetDrain has left that is gone.
-// A person's retry about one claim of its unit takes all of them up.
-func (m *members) asideLeft(now *Observed, c *claims.Claim) {
+// left decides about a claim that has a departed member's volume, and that a StatefulSetDrain has left that is gone: it was
+// set aside, or a backup has brought it back with its mark and without our finalizer. A person's retry about one claim
+// of its unit takes all of them up.
+func (m *members) left(now *Observed, c *claims.Claim) {
 	takenUp := m.NothingDeparts == "" && slices.ContainsFunc(now.Unit(c.UID), func(p claims.Claim) bool { return p.Protected || p.Request == claims.Retry })
 	switch {
 	case goes(c):

@@ -111,6 +111,9 @@ func (in *StatusInput) drains(s *cachev1alpha1.StatefulSetDrainStatus) {
 	}
 }
 
+// resultReturned is the result for a member that is wanted again before its drain.
+const resultReturned = "Returned"
+
 // returned adds a result for each member that has its data again.
 func (in *StatusInput) returned(s *cachev1alpha1.StatefulSetDrainStatus) {
 	of := map[int32][]string{}
@@ -119,8 +122,11 @@ func (in *StatusInput) returned(s *cachev1alpha1.StatefulSetDrainStatus) {
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(of)) {
 		names := of[ordinal]
+		s.LastDrains = slices.DeleteFunc(s.LastDrains, func(d cachev1alpha1.MemberDrained) bool { // it has returned once more
+			return d.Result == resultReturned && slices.Contains(d.Claims, names[0])
+		})
 		s.LastDrains = addLast(s.LastDrains, cachev1alpha1.MemberDrained{
-			Ordinal: ordinal, Claims: names[:min(len(names), mostClaims)], Result: "Returned", EndedAt: metav1.Time{Time: in.Rows.Now},
+			Ordinal: ordinal, Claims: names[:min(len(names), mostClaims)], Result: resultReturned, EndedAt: metav1.Time{Time: in.Rows.Now},
 			Message: "it is wanted again, and has its data: nothing was drained",
 		})
 	}

@@ -169,6 +169,19 @@ func TestADrainThatEndsLeavesItsMessage(t *testing.T) {
 	}
 }
 
+func TestAMemberThatReturnsTwiceHasTheTimeOfTheLastReturn(t *testing.T) {
+	returned := func(in *stsdrain.StatusInput) {
+		in.Returned = []action.ClaimRef{{Name: "data-queue-2", Ordinal: 2}, {Name: "log-queue-2", Ordinal: 2}}
+	}
+	first := stsdrain.ComputeStatus(input(returned))
+	again := input(returned)
+	again.Drain.Status, again.Rows.Now = first, now.Add(time.Hour)
+	s := stsdrain.ComputeStatus(again)
+	if len(s.LastDrains) != 1 || !s.LastDrains[0].EndedAt.Time.Equal(now.Add(time.Hour)) {
+		t.Errorf("%+v", s.LastDrains)
+	}
+}
+
 func TestUnobservedSaysWhy(t *testing.T) {
 	d := &cachev1alpha1.StatefulSetDrain{}
 	stsdrain.Unobserved(d, errors.New("forbidden"), now)

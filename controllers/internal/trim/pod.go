@@ -35,6 +35,7 @@ func Pod(object any) (any, error) {
 		return object, nil
 	}
 	metadata(&pod.ObjectMeta, ofPods)
+	deadline := pod.Spec.ActiveDeadlineSeconds
 	pod.Spec = corev1.PodSpec{NodeName: name(pod.Spec.NodeName), Containers: served(pod.Spec.Containers)}
 	s := pod.Status
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPhase(name(string(s.Phase))), PodIP: name(s.PodIP)}
@@ -43,6 +44,10 @@ func Pod(object any) (any, error) {
 	}
 	room := words(maxWords)
 	drainer := pod.Annotations[cachev1alpha1.AnnotationContainer]
+	if drainer != "" { // a StatefulSetDrain's: what told it to end
+		pod.Spec.ActiveDeadlineSeconds = deadline
+		pod.Status.StartTime, pod.Status.Reason = s.StartTime, room.text(s.Reason, maxReason)
+	}
 	pod.Status.ContainerStatuses = room.containers(s.ContainerStatuses, drainer)
 	pod.Status.InitContainerStatuses = room.containers(s.InitContainerStatuses, drainer)
 	pod.Status.Conditions = room.conditions(s.Conditions)

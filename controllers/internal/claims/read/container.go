@@ -3,6 +3,7 @@ package read
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"example.com/memcached-operator/controllers/internal/claims"
 
@@ -59,24 +60,47 @@ var kubeletsReasons = []string{"ContainersNotReady", "ReadinessGatesNotReady"}
 // DrainerEnded tells whether the pod's drainer has ended.
 func DrainerEnded(pod *corev1.Pod) bool { return PodEnded(pod) || Drainer(pod).Terminated != nil }
 
+// ToldToEnd tells whether the pod was told to end: it was deleted or evicted, or its deadline or its node ended it. Many
+// programs end with exit code 0 then, so the code alone says nothing about their work. The times of the API server and
+// of nodes differ, so it doesn't matter which came first. While a container beside the drainer runs, the kubelet doesn't
+// say yet that the deadline is over.
+func ToldToEnd(pod *corev1.Pod) bool {
+	disrupted := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+	return pod.DeletionTimestamp != nil || disrupted || pod.Status.Reason != "" || overdue(pod)
+}
+
+// overdue tells whether the pod's deadline was over when its drainer ended.
+func overdue(pod *corev1.Pod) bool {
+	ended, begun, deadline := Drainer(pod).Terminated, pod.Status.StartTime, pod.Spec.ActiveDeadlineSeconds
+	return ended != nil && begun != nil && deadline != nil && !ended.FinishedAt.Time.Before(begun.Add(time.Duration(*deadline)*time.Second))
+}
+
+// Succeeded tells whether the pod's drainer ended by itself, with exit code 0.
+func Succeeded(pod *corev1.Pod) bool {
+	ended := Drainer(pod).Terminated
+	return ended != nil && ended.ExitCode == 0 && !ToldToEnd(pod)
+}
+
 // PodEnded tells whether all containers of the pod have ended.
 func PodEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// abandoned returns how the Job's drainer ended, if it failed in a pod that another container keeps
-// running; or nil. Neither that pod nor its Job ends by itself. A pod that is being deleted ends by
-// itself, and so does a pod whose only sidecars are native ones (init containers).
-func (o *Owner) abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.ContainerStateTerminated {
+// abandoned returns the Job's pod whose drainer failed, and that another container keeps running; or nil.
+// Neither that pod nor its Job ends by itself. A pod that was told to end ends by itself, and so does a
+// pod whose only sidecars are native ones (init containers).
+func (o *Owner) abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.Pod {
 	for i := range pods {
 		pod := &pods[i]
 		ended := Drainer(pod).Terminated
 		if ended == nil || ended.ExitCode == 0 && o.goodReceipt(job, pods[i:i+1]) != nil ||
-			PodEnded(pod) || pod.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, job) {
+			PodEnded(pod) || ToldToEnd(pod) || !metav1.IsControlledBy(pod, job) {
 			continue
 		}
 		if slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Terminated == nil }) {
-			return ended
+			return pod
 		}
 	}
 	return nil
@@ -86,13 +110,14 @@ func (o *Owner) abandoned(job *batchv1.Job, pods []corev1.Pod) *corev1.Container
 // before the next attempt. Until then it may continue: when the pod ends, the Job's controller
 // creates the next one.
 func (o *Owner) failAbandoned(out *claims.Job, job *batchv1.Job, pods []corev1.Pod) {
-	ended := o.abandoned(job, pods)
-	if out.State != claims.JobActive || ended == nil {
+	pod := o.abandoned(job, pods)
+	if out.State != claims.JobActive || pod == nil {
 		return
 	}
+	ended := Drainer(pod).Terminated
 	out.State, out.PodKept, out.Ended = claims.JobFailed, true, ended.FinishedAt.Time
 	out.Message = fmt.Sprintf("Job %s: the drainer ended with exit code %d, and another container keeps its pod running", job.Name, ended.ExitCode)
-	out.Receipt, out.ReceiptErr = o.receipt(job, ended)
+	out.Receipt, out.ReceiptErr = o.receipt(job, pod)
 }
 
 // initRuns returns the init container that the pod's drainer waits for, or nil. An init container that

@@ -116,9 +116,10 @@ func (o *Owner) lastAttempt(job *batchv1.Job, pods []corev1.Pod) string {
 		return ""
 	}
 	why := cmp.Or(initFailed(pods, job), "its pod is gone")
-	if ended := LastEnded(pods, job); ended != nil {
+	if pod := lastEnded(pods, job); pod != nil {
+		ended := Drainer(pod).Terminated
 		why = fmt.Sprintf("exit code %d", ended.ExitCode)
-		if r, err := o.receipt(job, ended); err == nil && r.Reason != "" {
+		if r, err := o.receipt(job, pod); err == nil && r.Reason != "" {
 			why = fmt.Sprintf("%s: %s", r.Reason, r.Message)
 		}
 		if ended.Reason == claims.OOMKilled {
@@ -148,7 +149,7 @@ func Mounted(pods []corev1.Pod) (by, atWork []types.UID) {
 			continue
 		}
 		by = append(by, d.Claim)
-		if ended := Drainer(pod).Terminated; d.Survivors > 0 && (DrainerRuns(pod) || ended != nil && ended.ExitCode == 0) {
+		if d.Survivors > 0 && (DrainerRuns(pod) || Succeeded(pod)) {
 			atWork = append(atWork, d.Claim)
 		}
 	}

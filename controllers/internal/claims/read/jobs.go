@@ -1,6 +1,7 @@
 package read
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -158,7 +159,7 @@ func (o *Owner) Job(job *batchv1.Job, pods []corev1.Pod) claims.Job {
 		return out
 	}
 	out.Message, out.Ended = failure(job), endedAt(job)
-	last := LastEnded(pods, job)
+	last := lastEnded(pods, job)
 	if why := initFailed(pods, job); last == nil && out.Message != "" && why != "" {
 		out.Message += ": " + why
 	}
@@ -182,7 +183,7 @@ func (o *Owner) goodReceipt(job *batchv1.Job, pods []corev1.Pod) *action.Receipt
 		if ended := Drainer(pod).Terminated; ended == nil || ended.ExitCode != 0 || !metav1.IsControlledBy(pod, job) {
 			continue
 		}
-		receipt, err := o.receipt(job, LastEnded(pods[i:i+1], job))
+		receipt, err := o.receipt(job, pod)
 		if err == nil && receipt.AddsUp(identity.DutyOf(job).Source()) == nil {
 			return receipt
 		}
@@ -190,7 +191,7 @@ func (o *Owner) goodReceipt(job *batchv1.Job, pods []corev1.Pod) *action.Receipt
 	return nil
 }
 
-func (o *Owner) receipt(job *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
+func (o *Owner) receipt(job *batchv1.Job, ended *corev1.Pod) (*action.Receipt, error) {
 	if ended == nil {
 		return nil, fmt.Errorf("the drainer's pod is gone, and its receipt with it")
 	}
@@ -233,18 +234,31 @@ func failure(job *batchv1.Job) string {
 // LastEnded returns the state of the Job's drainer that ended last, or nil. A drainer that
 // succeeded comes before all others.
 func LastEnded(pods []corev1.Pod, job *batchv1.Job) *corev1.ContainerStateTerminated {
-	var last *corev1.ContainerStateTerminated
+	if pod := lastEnded(pods, job); pod != nil {
+		return Drainer(pod).Terminated
+	}
+	return nil
+}
+
+// lastEnded returns the pod of that drainer.
+func lastEnded(pods []corev1.Pod, job *batchv1.Job) (last *corev1.Pod) {
+	worth := func(pod *corev1.Pod) int {
+		switch {
+		case Succeeded(pod):
+			return 2
+		case Drainer(pod).Terminated.ExitCode == 0:
+			return 1
+		}
+		return 0
+	}
 	for i := range pods {
 		pod := &pods[i]
-		if !metav1.IsControlledBy(pod, job) {
+		ended := Drainer(pod).Terminated
+		if ended == nil || !metav1.IsControlledBy(pod, job) {
 			continue
 		}
-		t := Drainer(pod).Terminated
-		if t == nil {
-			continue
-		}
-		if last == nil || t.ExitCode == 0 || last.ExitCode != 0 && last.FinishedAt.Before(&t.FinishedAt) {
-			last = t
+		if last == nil || cmp.Or(cmp.Compare(worth(pod), worth(last)), ended.FinishedAt.Compare(Drainer(last).Terminated.FinishedAt.Time)) > 0 {
+			last = pod
 		}
 	}
 	return last

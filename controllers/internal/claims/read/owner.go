@@ -31,8 +31,8 @@ type Owner struct {
 	Claim func(*corev1.PersistentVolumeClaim) (claims.Claim, bool)
 	// OwnsJob tells whether the Job is the owner's.
 	OwnsJob func(*batchv1.Job) bool
-	// Receipt is what the Job's drainer that has ended has left; an error says why it doesn't count.
-	Receipt func(*batchv1.Job, *corev1.ContainerStateTerminated) (*action.Receipt, error)
+	// Receipt is what the drainer of this pod of the Job has left, which has ended; an error says why it doesn't count.
+	Receipt func(*batchv1.Job, *corev1.Pod) (*action.Receipt, error)
 	// Grace is the grace period that the template of drainers' pods gives, in seconds; 0 if it gives
 	// none. MoreMemory says what to change if a drainer is killed for lack of memory.
 	Grace      int64

@@ -19,8 +19,8 @@ import (
 )
 
 // memcachedDrainers is an owner whose drainers leave receipts as a Memcached's do.
-var memcachedDrainers = &Owner{Receipt: func(_ *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
-	return plan.ParseReceipt(ended.Message)
+var memcachedDrainers = &Owner{Receipt: func(_ *batchv1.Job, ended *corev1.Pod) (*action.Receipt, error) {
+	return plan.ParseReceipt(Drainer(ended).Terminated.Message)
 }}
 
 // ended is a pod of the Job whose drainer ended at this second.
@@ -35,6 +35,8 @@ func ended(job types.UID, second int64, exitCode int32, message string) corev1.P
 func TestReceiptIsTheLastDrainersUnlessAnEarlierOneSucceeded(t *testing.T) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "drain", UID: "drain"}}
 	running := ended("drain", 0, 0, "")
+	evicted := ended("drain", 9, 0, "evicted")
+	evicted.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
 	forged := ended("", 9, 0, "forged")
 	forged.OwnerReferences, forged.Labels = nil, map[string]string{batchv1.JobNameLabel: "drain"}
 	running.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
@@ -42,13 +44,14 @@ func TestReceiptIsTheLastDrainersUnlessAnEarlierOneSucceeded(t *testing.T) {
 		pods []corev1.Pod
 		want string
 	}{
-		"none":                    {nil, ""},
-		"one that runs":           {[]corev1.Pod{running}, ""},
-		"one with its label only": {[]corev1.Pod{forged}, ""},
-		"another Job's":           {[]corev1.Pod{ended("other", 1, 0, "other's")}, ""},
-		"the last of the failed":  {[]corev1.Pod{ended("drain", 2, 1, "second"), ended("drain", 3, 1, "third"), ended("drain", 1, 1, "first")}, "third"},
-		"one that succeeded":      {[]corev1.Pod{ended("drain", 1, 0, "good"), ended("drain", 2, 1, "later")}, "good"},
-		"one that succeeded last": {[]corev1.Pod{ended("drain", 2, 1, "failed"), ended("drain", 1, 0, "good")}, "good"},
+		"none":                     {nil, ""},
+		"one that runs":            {[]corev1.Pod{running}, ""},
+		"one with its label only":  {[]corev1.Pod{forged}, ""},
+		"another Job's":            {[]corev1.Pod{ended("other", 1, 0, "other's")}, ""},
+		"the last of the failed":   {[]corev1.Pod{ended("drain", 2, 1, "second"), ended("drain", 3, 1, "third"), ended("drain", 1, 1, "first")}, "third"},
+		"one that succeeded":       {[]corev1.Pod{ended("drain", 1, 0, "good"), ended("drain", 2, 1, "later")}, "good"},
+		"one that was told to end": {[]corev1.Pod{ended("drain", 1, 0, "good"), evicted, ended("drain", 3, 1, "failed")}, "good"},
+		"one that succeeded last":  {[]corev1.Pod{ended("drain", 2, 1, "failed"), ended("drain", 1, 0, "good")}, "good"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

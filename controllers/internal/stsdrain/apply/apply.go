@@ -219,7 +219,8 @@ func ofMark() []string {
 	}
 }
 
-// unmark takes the leaving mark off: the member is wanted again, and uses the claim.
+// unmark takes the leaving mark off: the member is wanted again, and uses the claim. A person's skip or retry was about
+// this departure; a hold stays (claims.Claim.PlanUnmark).
 func (r *run) unmark(ctx context.Context, ref action.ClaimRef) error {
 	v, err := r.live(ctx)
 	if err != nil {
@@ -231,6 +232,9 @@ func (r *run) unmark(ctx context.Context, ref action.ClaimRef) error {
 		}
 		for _, key := range ofMark() {
 			delete(c.Annotations, key)
+		}
+		if c.Annotations[cachev1alpha1.AnnotationDrain] != cachev1alpha1.DrainHold {
+			delete(c.Annotations, cachev1alpha1.AnnotationDrain)
 		}
 		return nil
 	})

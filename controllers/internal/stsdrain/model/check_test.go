@@ -43,6 +43,14 @@ func (m *model) check(before, after *state) (wrong []string) {
 			after.volumes[c.Spec.VolumeName] = is
 		}
 	}
+	for _, c := range before.claims() {
+		now := after.claimWith(c.UID)
+		_, was := c.Annotations[cachev1alpha1.AnnotationLeaving]
+		if request := c.Annotations[cachev1alpha1.AnnotationDrain]; was && now != nil && now.Annotations[cachev1alpha1.AnnotationLeaving] == "" &&
+			request != cachev1alpha1.DrainHold && now.Annotations[cachev1alpha1.AnnotationDrain] != "" && before.drain() != nil && before.drain().DeletionTimestamp == nil {
+			wrong = append(wrong, fmt.Sprintf("a request is about one departure: claim %s is a member's again, and still has %q", c.Name, request))
+		}
+	}
 	for v, is := range after.volumes {
 		if after.volume(v) == nil {
 			if is.full && is.kept && !is.given {
@@ -66,12 +74,22 @@ func (m *model) released(before, after *state, c *corev1.PersistentVolumeClaim) 
 	case v != nil && v.Spec.ClaimRef.UID != c.UID && kept(after.claimWith(v.Spec.ClaimRef.UID)):
 		return false, "" // another claim has it, and our finalizer keeps that one, even if a person has just deleted it
 	case c.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip,
-		d == nil || d.DeletionTimestamp != nil, before.ending(),
+		d == nil || d.DeletionTimestamp != nil && !m.goesAside(before, c), before.ending(),
 		marked && policy != "" && policy != string(cachev1alpha1.PolicyDrain),
 		set == nil && ofSet && c.DeletionTimestamp != nil:
 		return true, ""
 	}
 	return false, "its volume has data, and no person, policy or end has given them up"
+}
+
+// goesAside tells whether a departed member's claim is being deleted so that its volume is set aside. The end of the
+// StatefulSetDrain gives no such data up.
+func (m *model) goesAside(s *state, c *corev1.PersistentVolumeClaim) bool {
+	_, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]
+	is, _ := stsdrain.ParseClaimName(name, c.Name)
+	v := s.volume(c.Spec.VolumeName)
+	return marked && c.DeletionTimestamp != nil && !m.noVolumes && v != nil && (v.Spec.ClaimRef.UID == c.UID || v.Spec.ClaimRef.UID == "") &&
+		(is.Aside || s.member(is.Ordinal) == nil) && c.Annotations[cachev1alpha1.AnnotationReceipt] == ""
 }
 
 // wrote checks a write of the operator, made in the state before it.

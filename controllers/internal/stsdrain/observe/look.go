@@ -117,7 +117,11 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 	if err != nil {
 		return nil, err
 	}
-	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s, missing), at: s.Now}
+	what, err := r.whatToLookFor(ctx, s, missing)
+	if err != nil {
+		return nil, err
+	}
+	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: what, at: s.Now}
 	switch unread := missing; {
 	case last.owner != now.owner || last.namespace != now.namespace:
 		if found, err = s.Reader.Everywhere(ctx, cached); err != nil {
@@ -213,15 +217,24 @@ func has(cached []corev1.PersistentVolumeClaim, name string) bool {
 	return slices.ContainsFunc(cached, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
 }
 
-// whatToLookFor changes when there may be other claims.
-func whatToLookFor(s *State, missing []string) string {
+// whatToLookFor changes when there may be other claims. The StatefulSet's controller makes the claim of a pod that waits for
+// a node anew, so the watch of all claims' metadata is asked, too.
+func (r *Reader) whatToLookFor(ctx context.Context, s *State, missing []string) (string, error) {
 	of := set(s.Drain, s.Set)
 	b := &strings.Builder{}
-	fmt.Fprint(b, of.UID, of.Start, of.Replicas, of.Templates, missing)
+	fmt.Fprint(b, of.UID, of.Start, of.Replicas, of.Templates)
+	for _, name := range missing {
+		version, err := r.Unlabelled.Version(ctx, client.ObjectKey{Namespace: s.Drain.Namespace, Name: name})
+		if err != nil {
+			return "", err
+		}
+		uid, _, _ := strings.Cut(version, " ")
+		fmt.Fprint(b, " ", name, uid)
+	}
 	for _, pod := range s.Members {
 		fmt.Fprint(b, " ", pod.UID)
 	}
-	return b.String()
+	return b.String(), nil
 }
 
 // isTemplates tells whether the name is that of a claim of one of the StatefulSet's templates.

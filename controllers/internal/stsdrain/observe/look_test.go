@@ -123,6 +123,26 @@ func TestClaimsOfAnotherOwnerAreReadAgainOnlyIfTheyHaveChanged(t *testing.T) {
 	later(many-1, "get data-queue-7")
 }
 
+// The StatefulSet's controller makes the claim of a pod that waits for a node anew: then the pod is the same.
+func TestAClaimThatIsMadeAnewForAWaitingPodIsFound(t *testing.T) {
+	d, set := drain(), statefulSet()
+	set.Spec.Replicas = ptr.To[int32](1)
+	pods := []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "queue-0", UID: "pod"}}}
+	r, c := readerOf(t, d, set, &pods)
+	r.Unlabelled = &read.UnlabelledClaims{Cache: watched{of: c}}
+	for range 2 { // its old claim is gone
+		if s, err := r.Observe(t.Context(), d); err != nil || len(s.Claims) > 0 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+	}
+	if err := c.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-queue-0", UID: "claim"}}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := r.Observe(t.Context(), d); err != nil || len(s.Claims) != 1 {
+		t.Errorf("claims %+v, %v", s.Claims, err)
+	}
+}
+
 // A label in the volumeClaimTemplates can't be changed, so a StatefulSetDrain of another name finds it on each new claim.
 func TestANewClaimIsFoundThatNamesAnotherStatefulSetDrain(t *testing.T) {
 	d, set := drain(), statefulSet()

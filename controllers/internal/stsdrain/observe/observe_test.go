@@ -3,6 +3,7 @@ package observe
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,8 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
+	"example.com/memcached-operator/controllers/internal/trim"
 )
 
 func drain() *cachev1alpha1.StatefulSetDrain {
@@ -148,13 +152,58 @@ func TestOnlyExitCodeZeroProvesADrain(t *testing.T) {
 		"it failed":          {corev1.ContainerStateTerminated{ExitCode: 3, Message: "no route"}, nil, false, "the drainer ended with exit code 3: no route"},
 		"it was killed":      {corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}, nil, false, "the drainer ended with exit code 137 (OOMKilled)"},
 	} {
-		r, err := jobReceipt(test.rule, nil, job, &test.ended)
+		r, err := jobReceipt(test.rule, nil, job, endedPod(test.ended))
 		proves := err == nil && r.AddsUp("claim", "other") == nil
 		if proves != test.proves || r != nil && r.Message != test.message {
 			t.Errorf("%s: %+v, %v", what, r, err)
 		}
 		if proves && r.AddsUp("third") == nil {
 			t.Errorf("%s: it proves the drain of a claim that the Job does not name", what)
+		}
+	}
+}
+
+// endedPod is the pod of a drainer that has ended.
+func endedPod(ended corev1.ContainerStateTerminated) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Labels:      map[string]string{cachev1alpha1.LabelStatefulSetDrain: "queue"},
+		Annotations: map[string]string{cachev1alpha1.AnnotationContainer: "drain"},
+	}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "drain", State: corev1.ContainerState{Terminated: &ended}}}
+	return pod
+}
+
+// Many programs end with exit code 0 when they are told to end. Only the rule proves that such a drainer was done.
+func TestExitCodeZeroOfADrainerThatWasToldToEndProvesNothingWithoutARule(t *testing.T) {
+	rule, err := stsdrain.CompileRule("receipt.found == receipt.moved")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentDrainer}, Annotations: map[string]string{
+		cachev1alpha1.AnnotationClaimUID: "claim", cachev1alpha1.AnnotationClaims: "claim", cachev1alpha1.AnnotationSurvivors: "2",
+	}}}
+	begun := metav1.NewTime(time.Unix(1000, 0))
+	for what, told := range map[string]func(*corev1.Pod){
+		"by itself": nil,
+		"deleted":   func(p *corev1.Pod) { p.DeletionTimestamp = &begun },
+		"evicted": func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+		},
+		"by the kubelet":  func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "DeadlineExceeded" },
+		"by its deadline": func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds, p.Status.StartTime = ptr.To[int64](60), &begun },
+	} {
+		for _, r := range []*stsdrain.Rule{nil, rule} {
+			pod := endedPod(corev1.ContainerStateTerminated{Message: `{"found": 3, "moved": 3}`, FinishedAt: metav1.NewTime(begun.Add(time.Minute))})
+			pod.OwnerReferences = []metav1.OwnerReference{{UID: "job", Controller: ptr.To(true)}}
+			if told != nil {
+				told(pod)
+			}
+			kept, _ := trim.Pod(pod)
+			owner := &read.Owner{Receipt: func(job *batchv1.Job, pod *corev1.Pod) (*action.Receipt, error) { return jobReceipt(r, nil, job, pod) }}
+			done := owner.Job(job, []corev1.Pod{*kept.(*corev1.Pod)}).State == claims.JobComplete
+			if want := told == nil || r != nil; done != want {
+				t.Errorf("it ended: %s, with a rule: %t: done %t, want %t", what, r != nil, done, want)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,7 +39,7 @@ func Owner(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) *read.Own
 		OwnsJob: func(job *batchv1.Job) bool {
 			return metav1.IsControlledBy(job, d) && identity.DutyOf(job) != identity.Duty{}
 		},
-		Receipt: func(job *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
+		Receipt: func(job *batchv1.Job, ended *corev1.Pod) (*action.Receipt, error) {
 			return jobReceipt(rule, ruleErr, job, ended)
 		},
 		Grace:      grace(d),
@@ -120,8 +121,9 @@ func recorded(c *corev1.PersistentVolumeClaim) *action.Receipt {
 }
 
 // jobReceipt is what a Job's drainer has left. With exit code 0 it proves the drain if the rule is true
-// of its message.
-func jobReceipt(rule *stsdrain.Rule, ruleErr error, job *batchv1.Job, ended *corev1.ContainerStateTerminated) (*action.Receipt, error) {
+// of its message, or, without a rule, if the drainer ended by itself.
+func jobReceipt(rule *stsdrain.Rule, ruleErr error, job *batchv1.Job, pod *corev1.Pod) (*action.Receipt, error) {
+	ended := read.Drainer(pod).Terminated
 	of := job.Annotations[cachev1alpha1.AnnotationClaims]
 	out := &action.Receipt{Source: of}
 	switch {
@@ -138,6 +140,8 @@ func jobReceipt(rule *stsdrain.Rule, ruleErr error, job *batchv1.Job, ended *cor
 		return out, nil
 	case ruleErr != nil:
 		return nil, ruleErr
+	case rule == nil && read.ToldToEnd(pod):
+		return nil, errToldToEnd
 	}
 	if err := rule.Check(ended.Message); err != nil {
 		return nil, err
@@ -146,6 +150,10 @@ func jobReceipt(rule *stsdrain.Rule, ruleErr error, job *batchv1.Job, ended *cor
 	out.Message, out.Text = record.Message, record.Encode()
 	return out, nil
 }
+
+// errToldToEnd is why exit code 0 proves nothing.
+var errToldToEnd = errors.New("the drainer ended with exit code 0 when its pod was told to end (it was deleted or evicted, or its deadline or its node ended it): " +
+	"without spec.receipt this doesn't count, because many programs end so when they are told to")
 
 // grace is the grace period of the template, in seconds; 0 if it has none.
 func grace(d *cachev1alpha1.StatefulSetDrain) int64 {
