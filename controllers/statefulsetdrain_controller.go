@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -57,7 +58,7 @@ type StatefulSetDrainReconciler struct {
 
 	installations remembered.Installations
 
-	objects    observe.Objects
+	objects    cache.Cache
 	target     *observe.Watches
 	progress   *ask.Logs[observe.Progress]
 	wakes      wakes
