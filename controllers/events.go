@@ -11,7 +11,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
@@ -33,19 +32,16 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		!meta.IsStatusConditionFalse(before.Status.Conditions, certificate) {
 		r.Events.Eventf(after, nil, corev1.EventTypeWarning, c.Reason, "Reconcile", "%s", claims.BoundMessage(c.Message))
 	}
-	was := meta.FindStatusCondition(before.Status.Conditions, cachev1alpha1.ConditionDegraded)
-	is := meta.FindStatusCondition(after.Status.Conditions, cachev1alpha1.ConditionDegraded)
-	if is == nil || is.Status != "True" || was != nil && was.Status == is.Status && was.Reason == is.Reason ||
-		is.Reason == cachev1alpha1.ReasonDrainFailed {
-		return
-	}
-	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", claims.BoundMessage(is.Message))
+	announceDegraded(r.Events, before, after)
 }
 
-// tellUnwritten records an event if the API server denies a status, which then can't say so itself.
-func tellUnwritten(events events.EventRecorder, object client.Object, err error) {
-	if read.Denied(err) {
-		events.Eventf(object, nil, corev1.EventTypeWarning, cachev1alpha1.ReasonReconcileError, "Reconcile", "%s",
-			claims.BoundMessage("the status can't be written: "+err.Error()))
+// announceDegraded records an event if an object has become Degraded, or is so for another reason. A drain that
+// has failed has an event of its own.
+func announceDegraded(events events.EventRecorder, before, after client.Object) {
+	was := meta.FindStatusCondition(conditionsOf(before), cachev1alpha1.ConditionDegraded)
+	is := meta.FindStatusCondition(conditionsOf(after), cachev1alpha1.ConditionDegraded)
+	if is == nil || is.Status != "True" || was != nil && was.Status == is.Status && was.Reason == is.Reason || is.Reason == cachev1alpha1.ReasonDrainFailed {
+		return
 	}
+	events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", claims.BoundMessage(is.Message))
 }

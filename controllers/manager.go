@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
@@ -36,6 +37,7 @@ func CacheOptions(namespaces ...string) cache.Options {
 	options := cache.Options{
 		ByObject:                    map[client.Object]cache.ByObject{},
 		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultNamespaces:           read.InNamespaces(namespaces),
 		ReaderFailOnMissingInformer: true,
 	}
 	for o, f := range map[client.Object]toolscache.TransformFunc{
@@ -44,12 +46,6 @@ func CacheOptions(namespaces ...string) cache.Options {
 		&corev1.ConfigMap{}: trim.Applied, &discoveryv1.EndpointSlice{}: trim.Applied, &networkingv1.NetworkPolicy{}: trim.Applied, &policyv1.PodDisruptionBudget{}: trim.Applied,
 	} {
 		options.ByObject[o] = trimmed(o, f)
-	}
-	for _, namespace := range namespaces {
-		if options.DefaultNamespaces == nil {
-			options.DefaultNamespaces = map[string]cache.Config{}
-		}
-		options.DefaultNamespaces[namespace] = cache.Config{}
 	}
 	return options
 }

@@ -13,7 +13,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,7 +29,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/apply"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/claims/write"
 	"example.com/memcached-operator/controllers/internal/identity"
@@ -281,33 +279,16 @@ func (r *MemcachedReconciler) writeSize(ctx context.Context, reader *observe.Rea
 	return client.IgnoreNotFound(refused), nil
 }
 
-// unobserved ends a reconcile that could not read everything that belongs to the cluster. It writes
-// only the status, which keeps its last values. A reason that may pass by itself is shown after a
-// minute.
+// ending ends this reconcile.
+func (r *MemcachedReconciler) ending() *ending {
+	return &ending{Client: r.Client, Events: r.Events, now: r.Clock.Now(), statuses: &r.statuses, refused: &r.refusedSteps, wakes: &r.wakes}
+}
+
+// unobserved ends a reconcile that could not read everything that belongs to the cluster.
 func (r *MemcachedReconciler) unobserved(ctx context.Context, cluster *cachev1alpha1.Memcached, why error) (ctrl.Result, error) {
-	blind, key, now := &outcome{State: &observe.State{Cluster: cluster}}, client.ObjectKeyFromObject(cluster), r.Clock.Now()
-	taken := (*identity.NameTakenError)(nil)
-	shows := errors.As(why, &taken) || read.Denied(why)
-	if taken != nil {
-		r.waitForName(blind, taken)
-	} else {
-		r.noteRefusal(blind, why)
-	}
-	before := cluster.DeepCopy()
-	if shows || r.refusedSteps.Lasted(key, why.Error(), now) >= claims.StuckAfter {
-		status.Unobserved(cluster, why, passes(why), now)
-	}
-	if cluster.UID != "" && !equality.Semantic.DeepEqual(before.Status, cluster.Status) {
-		if err := r.patchStatus(ctx, before, cluster); err == nil {
-			r.written.Note(cluster, cluster.Generation, r.Clock.Now())
-		} else if !passes(err) {
-			why = errors.Join(why, client.IgnoreNotFound(err))
-		}
-	}
-	if taken != nil || passes(why) {
-		return ctrl.Result{RequeueAfter: blind.Waits.Shortest}, nil
-	}
-	return ctrl.Result{}, why
+	end, version := r.ending(), cluster.ResourceVersion
+	defer func() { r.noteWrite(cluster, version, cluster.Generation) }()
+	return end.unobserved(ctx, cluster, why, func() { status.Unobserved(cluster, why, passes(why), end.now) })
 }
 
 // forget forgets a cluster that is gone.
@@ -331,33 +312,10 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.routerTurns().Forget(key)
 }
 
-// result decides when to reconcile again: on an event if one will come, otherwise after a time. A
-// failure is retried with growing pauses, but no later than the shortest wait.
+// result ends a reconcile that has observed everything.
 func (r *MemcachedReconciler) result(o *outcome, p *plan.Plan, applyErr, statusErr error) (ctrl.Result, error) {
 	r.wait(o, p)
-	key := client.ObjectKeyFromObject(o.Cluster)
-	if applyErr == nil && statusErr == nil {
-		r.refusedSteps.Forget(key)
-	}
-	if taken := (*identity.NameTakenError)(nil); errors.As(applyErr, &taken) {
-		r.waitForName(o, taken)
-		applyErr = nil
-	}
-	if passes(applyErr) {
-		applyErr = nil
-	}
-	if passes(statusErr) {
-		r.noteRefusal(o, statusErr)
-		statusErr = nil
-	}
-	err := errors.Join(applyErr, statusErr)
-	if err != nil {
-		if o.Waits.Shortest > 0 {
-			r.wakes.after(key, o.Waits.Shortest)
-		}
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: o.Waits.Shortest}, nil
+	return r.ending().result(o.Cluster, &o.Waits, applyErr, statusErr)
 }
 
 // writeEarlyWarning writes, before a roll-out, what people may want to stop it for. All
@@ -369,8 +327,7 @@ func (r *MemcachedReconciler) writeEarlyWarning(ctx context.Context, seen *outco
 	}
 	before := seen.Cluster.DeepCopy()
 	seen.Cluster.Status.Advice = advice
-	if err := r.patchStatus(ctx, before, seen.Cluster); err != nil {
-		seen.Cluster.Status.Advice = before.Status.Advice
+	if err := r.ending().patch(ctx, before, seen.Cluster); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	r.announce(before, seen.Cluster)
@@ -388,44 +345,21 @@ func (r *MemcachedReconciler) writeStatus(ctx context.Context, seen *outcome, p 
 	if seen.Room.Asking() && applyErr == nil {
 		return nil // the members' answers are still to come
 	}
-	before := seen.Cluster.DeepCopy()
-	now, key := r.Clock.Now(), client.ObjectKeyFromObject(before)
-	in := seen.statusInput(p, withheld(applyErr, &p.Work), now)
+	before, end := seen.Cluster.DeepCopy(), r.ending()
+	in := seen.statusInput(p, withheld(applyErr, &p.Work), end.now)
 	seen.Cluster.Status = status.Compute(in)
 	seen.Waits.AtMost(in.Again())
-	if equality.Semantic.DeepEqual(before.Status, seen.Cluster.Status) {
-		r.statuses.Note(key, now)
-		return nil
+	written, wait, err := end.write(ctx, before, seen.Cluster, remembered.ClusterChange(&before.Status, &seen.Cluster.Status))
+	seen.Waits.AtMost(wait)
+	if !written {
+		return err
 	}
-	if wait := r.statuses.Due(key, remembered.ClusterChange(&before.Status, &seen.Cluster.Status), now); wait > 0 {
-		seen.Cluster.Status = before.Status
-		seen.Waits.AtMost(wait)
-		return nil
-	}
-	if err := r.patchStatus(ctx, before, seen.Cluster); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	r.statuses.Note(key, now)
 	r.announce(before, seen.Cluster)
 	if from, to := before.Status.Phase, seen.Cluster.Status.Phase; from != to {
 		logf.FromContext(ctx).Info("The phase changed", "from", from, "to", to)
 	}
 	r.Metrics.StatusWritten(&before.Status, &seen.Cluster.Status, &p)
 	return nil
-}
-
-// patchStatus writes the cluster's status. If the write fails, patchStatus restores the old status
-// in the object, because otherwise the next reconcile would find no difference, and write nothing.
-func (r *MemcachedReconciler) patchStatus(ctx context.Context, before, cluster *cachev1alpha1.Memcached) error {
-	// The optimistic lock is needed because lastDrains is a list: a shorter one, from a stale
-	// cache, would replace a longer one.
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	err := r.Status().Patch(ctx, cluster, patch)
-	if err != nil {
-		cluster.Status = before.Status
-		tellUnwritten(r.Events, cluster, err)
-	}
-	return err
 }
 
 // WatchUnlabelled watches the claims that lack a Memcached's label, in these namespaces, or in all if none are given.

@@ -20,6 +20,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
 // statusWrites is an API server that gives the same answer to each write of a status.
@@ -79,6 +80,24 @@ func TestAStatusThatWasNotWrittenIsNotKept(t *testing.T) {
 					t.Errorf("kept is: -before +after:\n%s", diff)
 				}
 			})
+		}
+	}
+}
+
+// TestAStatusOfEitherKindIsRestored: an object whose status was not written has the status that the API server has.
+func TestAStatusOfEitherKindIsRestored(t *testing.T) {
+	for name, test := range map[string]struct{ before, after client.Object }{
+		"Memcached":        {&cachev1alpha1.Memcached{}, &cachev1alpha1.Memcached{Status: cachev1alpha1.MemcachedStatus{Phase: cachev1alpha1.PhaseDegraded}}},
+		"StatefulSetDrain": {&cachev1alpha1.StatefulSetDrain{}, &cachev1alpha1.StatefulSetDrain{Status: cachev1alpha1.StatefulSetDrainStatus{Replicas: 3}}},
+	} {
+		server := &statusWrites{status: statusWriter{answer: errors.New("connection refused")}}
+		end := &ending{Client: server, now: time.Unix(5000, 0), statuses: &remembered.Statuses{}, refused: &remembered.Refusals{}}
+		written, wait, err := end.write(t.Context(), test.before, test.after, remembered.Change{Urgent: true})
+		if written || wait != 0 || err == nil || server.status.n != 1 {
+			t.Errorf("%s: written %v, waits %s, %v, %d writes", name, written, wait, err, server.status.n)
+		}
+		if diff := cmp.Diff(test.before, test.after); diff != "" {
+			t.Errorf("%s: -before +after:\n%s", name, diff)
 		}
 	}
 }

@@ -38,17 +38,14 @@ func withheld(err error, work *claims.Work) error {
 // step.
 const foreignInterval = 5 * time.Second
 
-// waitForName sets when to look again at the object that has a name that the cluster needs, because
-// that object is not watched.
-func (r *MemcachedReconciler) waitForName(o *outcome, taken *identity.NameTakenError) {
-	refusedFor := r.refusedSteps.Lasted(client.ObjectKeyFromObject(o.Cluster), taken.Error(), r.Clock.Now())
-	o.Waits.AtMost(max(retryAfter(refusedFor), foreignInterval))
+// nameTaken tells whether an object of another owner has a name that is needed.
+func nameTaken(err error) bool {
+	taken := (*identity.NameTakenError)(nil)
+	return errors.As(err, &taken)
 }
 
-// noteRefusal sets when to reconcile again, and notes since when the step has been refused.
+// noteRefusal notes why, and since when, the step has been refused.
 func (r *MemcachedReconciler) noteRefusal(o *outcome, why error) {
-	now := r.Clock.Now()
-	since := r.refusedSteps.Note(client.ObjectKeyFromObject(o.Cluster), why.Error(), now)
-	o.Waits.AtMost(retryAfter(now.Sub(since)))
+	since := r.refusedSteps.Note(client.ObjectKeyFromObject(o.Cluster), why.Error(), r.Clock.Now())
 	o.Refused = &status.Refusal{Since: since, Why: claims.Printable(why.Error(), claims.MaxMessage)}
 }

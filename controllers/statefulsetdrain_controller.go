@@ -8,15 +8,14 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -31,7 +30,6 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/claims/write"
-	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/remembered"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/controllers/internal/stsdrain/apply"
@@ -60,7 +58,7 @@ type StatefulSetDrainReconciler struct {
 
 	installations remembered.Installations
 
-	objects    observe.Objects
+	objects    cache.Cache
 	target     *observe.Watches
 	progress   *ask.Logs[observe.Progress]
 	wakes      wakes
@@ -163,20 +161,15 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.statuses.Forget(key)
 }
 
+// ending ends this reconcile.
+func (r *StatefulSetDrainReconciler) ending() *ending {
+	return &ending{Client: r.Client, Events: r.Events, now: r.Clock.Now(), statuses: &r.statuses, refused: &r.refused, wakes: &r.wakes}
+}
+
 // unobserved ends a reconcile that could not read everything.
 func (r *StatefulSetDrainReconciler) unobserved(ctx context.Context, d *cachev1alpha1.StatefulSetDrain, why error) (ctrl.Result, error) {
-	key, now := client.ObjectKeyFromObject(d), r.Clock.Now()
-	since := r.refused.Note(key, why.Error(), now)
-	if now.Sub(since) >= claims.StuckAfter || read.Denied(why) {
-		before := d.DeepCopy()
-		if stsdrain.Unobserved(d, why, now); !equality.Semantic.DeepEqual(before.Status, d.Status) {
-			why = errors.Join(why, r.patchStatus(ctx, before, d))
-		}
-	}
-	if passes(why) {
-		return ctrl.Result{RequeueAfter: retryAfter(now.Sub(since))}, nil
-	}
-	return ctrl.Result{}, why
+	end := r.ending()
+	return end.unobserved(ctx, d, why, func() { stsdrain.Unobserved(d, why, end.now) })
 }
 
 // writeStatus writes the status if it differs and can't wait.
@@ -184,7 +177,7 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 	if done.FinalizerRemoved {
 		return nil
 	}
-	key := client.ObjectKeyFromObject(s.Drain)
+	end := r.ending()
 	input := &stsdrain.StatusInput{
 		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), Returned: done.Returned, OtherOperator: r.installed().other(s.Drain),
 		Rows: claims.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
@@ -193,37 +186,21 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 		input.Err = withheld(applyErr, &p.Work)
 	} else {
 		input.Err = withheld(nil, &p.Work)
-		if s.Now.Sub(r.refused.Note(key, applyErr.Error(), s.Now)) >= claims.StuckAfter {
+		if end.refusedFor(s.Drain, applyErr) >= claims.StuckAfter {
 			input.Refused = applyErr.Error()
 		}
 	}
 	before := s.Drain.DeepCopy()
 	s.Drain.Status = stsdrain.ComputeStatus(input)
 	s.AtMost(input.Again())
-	if equality.Semantic.DeepEqual(before.Status, s.Drain.Status) {
-		r.statuses.Note(key, s.Now)
-		return nil
-	}
-	if wait := r.statuses.Due(key, remembered.DrainChange(&before.Status, &s.Drain.Status), s.Now); wait > 0 {
-		s.Drain.Status = before.Status
-		s.AtMost(wait)
-		return nil
-	}
-	if err := r.patchStatus(ctx, before, s.Drain); err != nil {
+	written, wait, err := end.write(ctx, before, s.Drain, remembered.DrainChange(&before.Status, &s.Drain.Status))
+	s.AtMost(wait)
+	if !written {
 		return err
 	}
-	r.statuses.Note(key, s.Now)
 	r.announce(before, s.Drain)
 	r.Metrics.DrainStatusWritten(&before.Status, &s.Drain.Status, p.Drains)
 	return nil
-}
-
-// patchStatus writes the status under an optimistic lock, because its lists would otherwise be replaced
-// by those of a stale cache.
-func (r *StatefulSetDrainReconciler) patchStatus(ctx context.Context, before, d *cachev1alpha1.StatefulSetDrain) error {
-	err := r.Status().Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	tellUnwritten(r.Events, d, err)
-	return client.IgnoreNotFound(err)
 }
 
 // announce records events for changes for the worse, after the status with them was written.
@@ -235,12 +212,7 @@ func (r *StatefulSetDrainReconciler) announce(before, after *cachev1alpha1.State
 		r.Events.Eventf(after, related, corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain", "%s",
 			claims.BoundMessage(fmt.Sprintf("member %d: %s: %s", f.Ordinal, f.Reason, f.Message)))
 	}
-	was := meta.FindStatusCondition(before.Status.Conditions, cachev1alpha1.ConditionDegraded)
-	is := meta.FindStatusCondition(after.Status.Conditions, cachev1alpha1.ConditionDegraded)
-	if is == nil || is.Status != "True" || was != nil && was.Status == is.Status && was.Reason == is.Reason || is.Reason == cachev1alpha1.ReasonDrainFailed {
-		return
-	}
-	r.Events.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", claims.BoundMessage(is.Message))
+	announceDegraded(r.Events, before, after)
 }
 
 // counts are what drainers have counted, for the status.
@@ -252,9 +224,8 @@ func counts(s *observe.State) map[types.UID]stsdrain.Count {
 	return all
 }
 
-// result decides when to reconcile again if no event comes.
+// result ends a reconcile that has observed everything.
 func (r *StatefulSetDrainReconciler) result(s *observe.State, p *stsdrain.Plan, applyErr, statusErr error) (ctrl.Result, error) {
-	key := client.ObjectKeyFromObject(s.Drain)
 	if !p.Wake.IsZero() {
 		s.AtMost(max(p.Wake.Sub(s.Now), time.Millisecond))
 	}
@@ -266,25 +237,7 @@ func (r *StatefulSetDrainReconciler) result(s *observe.State, p *stsdrain.Plan, 
 	if len(p.DeletedClaims) > 0 {
 		s.AtMost(read.VolumeInterval)
 	}
-	if applyErr == nil && statusErr == nil {
-		r.refused.Forget(key)
-		return ctrl.Result{RequeueAfter: s.Shortest}, nil
-	}
-	for _, err := range []error{applyErr, statusErr} {
-		if err != nil && !passes(err) && !nameTaken(err) {
-			if s.Shortest > 0 {
-				r.wakes.after(key, s.Shortest)
-			}
-			return ctrl.Result{}, errors.Join(applyErr, statusErr)
-		}
-	}
-	s.AtMost(retryAfter(s.Now.Sub(r.refused.Note(key, fmt.Sprint(applyErr, statusErr), s.Now))))
-	return ctrl.Result{RequeueAfter: s.Shortest}, nil
-}
-
-func nameTaken(err error) bool {
-	taken := (*identity.NameTakenError)(nil)
-	return errors.As(err, &taken)
+	return r.ending().result(s.Drain, &s.Again, applyErr, statusErr)
 }
 
 // SetupWithManager adds the controller and its watches to the manager.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -219,21 +220,44 @@ func anchors(page string) map[string]bool {
 	return all
 }
 
-func TestTheLinksOfTheDocsLeadSomewhere(t *testing.T) {
-	pages := []string{"../../README.md"}
+// pages returns the README and the pages of the docs, by their paths.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	paths, texts := []string{"../../README.md"}, map[string]string{}
 	for _, pattern := range []string{"../../docs/*.md", "../../docs/design/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) < 5 {
 			t.Fatalf("found the pages %v only: %v", found, err)
 		}
-		pages = append(pages, found...)
+		paths = append(paths, found...)
 	}
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(string(text), -1) {
+		texts[path] = string(text)
+	}
+	return texts
+}
+
+// TestTheFilesThatTheDocsNameExist: a source file is named from the root, or from the folder with the packages.
+func TestTheFilesThatTheDocsNameExist(t *testing.T) {
+	for page, text := range pages(t) {
+		for _, file := range regexp.MustCompile("`([a-z0-9_./-]+/[a-z0-9_]+\\.go)`").FindAllStringSubmatch(text, -1) {
+			if !slices.ContainsFunc([]string{"../..", "../../controllers/internal", "../../drainer"}, func(folder string) bool {
+				_, err := os.Stat(filepath.Join(folder, file[1]))
+				return err == nil
+			}) {
+				t.Errorf("%s names %s, which is not there", page, file[1])
+			}
+		}
+	}
+}
+
+func TestTheLinksOfTheDocsLeadSomewhere(t *testing.T) {
+	for page, text := range pages(t) {
+		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
 			path, anchor, _ := strings.Cut(link[1], "#")
 			if strings.Contains(path, "://") {
 				continue

@@ -23,7 +23,7 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// Offsets in memcached's header; see warmfile/header.go.
+// Offsets in memcached's header; see warmfile/layout.go.
 const (
 	atNext, atExpire, atBytes, atRefcount, atFlags, atClass, atKeyLength, atKey = 0, 28, 32, 36, 38, 40, 41, 56
 	accessedAt                                                                  = 24

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// kept keeps what was made of files, and makes it anew only when one of them has changed. A process has the files of one
-// or two Secrets, so nothing is ever dropped.
+// kept caches values that were parsed from files, and parses them again only when one of the files has changed. A process
+// has the files of one or two Secrets, so nothing is ever dropped.
 type kept[T any] struct {
 	mu  sync.Mutex
 	all map[string]*keptFiles[T]
 }
 
-// keptFiles is what was made of some files, and how they were just before they were read.
+// keptFiles is the value that was parsed from some files, and how the files were just before they were read.
 type keptFiles[T any] struct {
 	mu      sync.Mutex
 	made    T
@@ -22,15 +22,15 @@ type keptFiles[T any] struct {
 	settled bool
 }
 
-// settledAfter is how long ago a file must have been written for its times to tell it from one that is written next:
-// file systems round them. A Secret's files are never written again, but replaced as a whole.
+// settledAfter is the age from which a file's times tell it from its next version: file systems round times. A
+// Secret's files are never written again, but replaced as a whole.
 const settledAfter = 2 * time.Second
 
 // readFile is os.ReadFile; a test counts its calls.
 var readFile = os.ReadFile
 
-// get returns what was made of the contents of the files; as tells apart what is made of the same files. An error is not
-// kept: the files may be replaced one after the other.
+// get returns the value that was parsed from the files; as names the kind of value, because one file may have several.
+// An error is not kept: the files may be replaced one after the other.
 func (k *kept[T]) get(as string, parse func(texts [][]byte) (T, error), paths ...string) (T, error) {
 	var none T
 	looks := []os.FileInfo{} // before the files are read: files that change meanwhile differ at the next call

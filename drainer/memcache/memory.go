@@ -11,7 +11,8 @@ import (
 
 // A meta add that finds no memory deletes the present value, which may be newer than the item. A classic add
 // leaves that value, but costs an answer. So meta adds are only for servers that have memory left which no
-// slab class has taken, because then no add is refused.
+// slab class has taken, because then no add is refused. If a classic add finds no memory either (-M), its item
+// counts as rejected, and the drain or move fails with ItemsRejected.
 const (
 	// freeEnough is more than clients and this Writer use up between two looks: a page for each class, and
 	// what a fast network brings.

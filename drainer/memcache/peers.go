@@ -49,7 +49,6 @@ func (p *Peers) String() string {
 // Peers returns the clients that have sent a command within that time, without this connection. It leaves out
 // those on the server's own machine, unless this connection is from there, too: they are the server's
 // supervisor.
-// supervisor.
 func (c *Conn) Peers(within time.Duration) (*Peers, error) {
 	if err := c.Send([]byte("stats conns\r\n")); err != nil {
 		return nil, err

@@ -6,24 +6,24 @@ import (
 	"sync"
 )
 
-// Places are where the servers of one task were reached last, by their addresses. A name is looked up for each
-// connection. While a pod is replaced, its name may still lead to where it was, which may be another server's place by
-// now: an item that is added there is not where its clients look, and a delete at one of the two is one at the other.
+// Places has where the servers of one task were reached last, by their addresses. A name is looked up for each
+// connection. While a pod is replaced, its name may still lead to its old place, which may be another server's by
+// now. Then clients don't look where an item is added, and a delete at one server deletes at the other.
 type Places struct {
 	mu    sync.Mutex
 	at    map[string]string
 	apart bool
 }
 
-// TwinError is about a name that leads to where another server is. Trying again would not tell which of the two is
-// there: everything that was found out about both has to be found out anew.
+// TwinError means that a name leads to the place of another server. A retry would not tell which of the two is
+// there: all that is known about both has to be asked again.
 type TwinError struct{ place, other string }
 
 func (e *TwinError) Error() string {
 	return fmt.Sprintf("its name resolves to %s, which was the address of %s", e.place, e.other)
 }
 
-// Is lets it count as a server that can't be reached.
+// Is makes a TwinError count as a server that can't be reached.
 func (e *TwinError) Is(target error) bool { return target == ErrUnreachable }
 
 // KeepApart refuses, from now on, a connection that leads to another server's place.

@@ -75,8 +75,8 @@ func loginsIn(path string) ([]contract.Login, error) {
 	}, path)
 }
 
-// Sums returns checksums of the contents of the present files, "" for files that are not in use. Files of which one can't
-// be read have a checksum of their own.
+// Sums returns checksums of the contents of the present files, "" for files that are not in use. If a file can't be
+// read, the checksum is one that no content has.
 func (d Dialer) Sums() (tls, auth string) {
 	if d.TLSDir != "" {
 		tls = sum(d.tlsFile(contract.CertFile), d.tlsFile(contract.KeyFile), d.tlsFile(contract.CAFile))

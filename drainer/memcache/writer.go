@@ -300,29 +300,29 @@ func (w *Writer) settle(b *batch, o outcome) {
 // reject counts an item that the server would refuse, without sending it: a server that refuses a meta add
 // for its size deletes its value for the key.
 func (w *Writer) reject(it *item.Item, why string) {
-	if w.options.Unsent != nil {
-		w.options.Unsent(it, true)
-	}
-	w.handed.Add(1)
-	w.done.Add(1)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tally.Rejected++
-	if w.refusal == "" {
-		w.refusal = why
-	}
+	w.leaveUnsent(it, true, func() {
+		w.tally.Rejected++
+		if w.refusal == "" {
+			w.refusal = why
+		}
+	})
 }
 
 // invalidate counts an item that clients have flushed since.
 func (w *Writer) invalidate(it *item.Item) {
+	w.leaveUnsent(it, false, func() { w.tally.Invalidated++ })
+}
+
+// leaveUnsent gives an item its outcome without sending it.
+func (w *Writer) leaveUnsent(it *item.Item, refused bool, count func()) {
 	if w.options.Unsent != nil {
-		w.options.Unsent(it, false)
+		w.options.Unsent(it, refused)
 	}
 	w.handed.Add(1)
 	w.done.Add(1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tally.Invalidated++
+	count()
 }
 
 // Tally returns the counts of the items that the server has answered for.

@@ -6,26 +6,26 @@ import (
 	"example.com/memcached-operator/drainer/router/eventloop"
 )
 
-// A connection that finds no open file left can't be made. If clients had all of them, no member could be reached again,
-// no table could be read, and the kubelet could not ask whether the router is ready. So clients leave some.
+// A connection needs an open file, and their number is limited. If clients had all of them, the router could reach no
+// member again and read no table, and the kubelet could not ask whether it is ready. So some are kept from clients.
 
 const (
-	// ownFiles are those of the admin port with its connections, of the listeners, of Secrets and tables that are read,
-	// and of names that are looked up.
+	// ownFiles are the open files of the admin port with its connections, of the listeners, of Secrets and tables that
+	// are read, and of names that are looked up.
 	ownFiles = 128
-	// loopFiles are those of a loop itself.
+	// loopFiles are the open files of a loop itself.
 	loopFiles = 2
 	// moreMembers than twice the present ones may come with the next table.
 	moreMembers = 8
 )
 
-// files is what was said of them last.
+// files is the bound that was logged last.
 type files struct {
 	mu   sync.Mutex
 	said int64
 }
 
-// reserveFiles bounds the open files of clients: those of all that is needed beside them stay free.
+// reserveFiles bounds the open files of clients, so that members and the router's own work have enough.
 func (r *Router) reserveFiles(t *Table) {
 	c := &r.config
 	if c.MaxFiles <= 0 {

@@ -50,8 +50,8 @@ type slot struct {
 // slotBytes is the size of a slot without its key.
 const slotBytes = int(unsafe.Sizeof(slot{}))
 
-// memory is how many bytes the slot takes. They count in loop.held while its client waits: one member that is silent
-// holds up all answers after its own, also those without a byte to keep.
+// memory is how many bytes the slot takes. They count in loop.held while its client waits: one silent member
+// holds up all later answers, even those that have no bytes to keep.
 func (s *slot) memory() int { return slotBytes + cap(s.key) }
 
 // begin is called with the first line of an answer.

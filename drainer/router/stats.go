@@ -14,8 +14,8 @@ import (
 )
 
 // A stats command is answered with the router's own counts of requests, and with the members' sums of what is
-// stored. People's tools also ask for the kinds settings, items and slabs, and call a server down that doesn't know
-// them. The loop goes on while the members are asked.
+// stored. Monitoring tools also ask for the kinds settings, items and slabs, and report a server that doesn't know
+// them as down. The loop goes on while the members are asked.
 
 const (
 	// statsPatience is how long a member may take to answer. One that doesn't is not in the sums.

@@ -177,8 +177,8 @@ func (l *loop) owners(key []byte) (owner, old *member) {
 	return owner, old
 }
 
-// refuses tells which keys a router refuses that has known for that long (behind) of a later table than its
-// own: those that may have moved once the table is outdated, and all if it is unknown which keys have moved: in
+// refuses tells which keys a router refuses if it has known of a later table than its own for the time behind.
+// After the bound it refuses keys that may have moved. It refuses all keys if it can't know which have moved: in
 // Stable, and after twice the bound, because there may be another ring change.
 func refuses(s ringchange.State, behind, bound time.Duration, mustLook bool) (moved, all bool) {
 	moved = mustLook || behind >= bound

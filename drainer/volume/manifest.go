@@ -24,7 +24,6 @@ const (
 	// Died: memcached ended without a save, but the file has reached the disk.
 	Died State = "Died"
 	// Damaged: memcached ended, and the disk has not taken all of the file. Note has the disk's error.
-	// disk's error.
 	Damaged State = "Damaged"
 )
 

@@ -27,8 +27,8 @@ var Fallocate = linux.Fallocate
 // what it has.
 //
 // Reserved blocks are not written to. On ext4 and xfs the reservation takes a moment for any size, and the
-// blocks read as zeros. A file system in memory would write to them, so there nothing is reserved, but the room is
-// looked at, as it is if a file system can't reserve. If that is so, or a reservation guarantees nothing, logf is called.
+// blocks read as zeros. A file system in memory would write to them, and some file systems can't reserve: there
+// only the free room is checked. logf is called if the file system can't reserve, or if a reservation guarantees nothing.
 func ReserveWarmFile(ctx context.Context, dir string, size int64, logf func(string, ...any)) error {
 	inMemory, err := linux.InMemory(dir)
 	if err != nil {

@@ -15,8 +15,8 @@ type Departed struct {
 	readers     []*warmfile.Reader
 }
 
-// OpenAll opens the generations in dir. All that is readable must be drained even if something older isn't
-// readable. So only a refusal of the newest is an error here; the others are reported when they are read.
+// OpenAll opens the generations in dir. Each readable generation must be drained even if an older one is
+// unreadable. So only a refusal of the newest is an error here; the others are reported when they are read.
 // neverStarted means that no memcached ever started on the volume, unless its supervisor left a trace there.
 func OpenAll(dir string, neverStarted bool) (*Departed, error) {
 	if neverStarted {

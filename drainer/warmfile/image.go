@@ -74,8 +74,8 @@ const (
 	smallestSlab = itemHeader
 )
 
-// Check refuses settings that no memcached can have run with. Whether they show the slab classes is not asked: only a
-// reader needs these, and the server may have told them.
+// Check refuses settings that no memcached can have run with. It does not check whether the settings show the slab
+// classes: only a reader needs these, and the server may have told them.
 func (m *Image) Check() error {
 	switch {
 	case m.SlabPageSize < 1<<10 || m.SlabPageSize > MaxPageSize:

@@ -38,7 +38,7 @@ func Service(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 			WithTargetPort(intstr.FromString(metricsPort)))
 	}
 	if c.Spec.Storage != nil {
-		spec.WithPublishNotReadyAddresses(true) // the server drops a false
+		spec.WithPublishNotReadyAddresses(true) // the API server drops false
 	}
 	return service(c, c.Name, cachev1alpha1.ComponentMember, &c.Spec.Service).
 		WithOwnerReferences(owner(c)).

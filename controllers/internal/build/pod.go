@@ -124,7 +124,7 @@ func withAdded(spec *coreac.PodSpecApplyConfiguration, t *cachev1alpha1.PodTempl
 	return spec
 }
 
-// opensPort tells whether a container of a person's has this port.
+// opensPort tells whether a container that a person has added has this port.
 func opensPort(t *cachev1alpha1.PodTemplate, port int32) bool {
 	for _, c := range slices.Concat(t.InitContainers, t.Containers) {
 		if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == port }) {

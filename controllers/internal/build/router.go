@@ -177,9 +177,9 @@ func RouterConfigMap(c *cachev1alpha1.Memcached, t *contract.RingTable) *coreac.
 		WithData(map[string]string{RouterTableKey: RouterTableText(t)})
 }
 
-// RouterService has the one address of the cluster; nil if the spec asks for no routers. Routers on
-// the client's node are preferred, then those in its zone: an endpoint gets hints for both, and a
-// kube-proxy without a router on its node takes those of the zone, and without these all.
+// RouterService has the one address of the cluster; nil if the spec asks for no routers. Each endpoint
+// gets hints for its node and its zone. So kube-proxy prefers the routers on the client's node. If there
+// are none, it uses those of the zone, and if there are none there either, all routers.
 func RouterService(c *cachev1alpha1.Memcached) *coreac.ServiceApplyConfiguration {
 	if c.Spec.Router == nil {
 		return nil
@@ -210,8 +210,8 @@ func RouterBudget(c *cachev1alpha1.Memcached) *policyac.PodDisruptionBudgetApply
 			WithSelector(metaac.LabelSelector().WithMatchLabels(routerSelector(c))))
 }
 
-// RouterPolicy lets the clients of spec.networkPolicy reach the routers, and monitoring and the
-// operator their metrics and their state; nil if the spec asks for none.
+// RouterPolicy says who may reach the routers: the clients of spec.networkPolicy their port, monitoring
+// the metrics, and the operator the state. It is nil if the spec asks for none.
 func RouterPolicy(c *cachev1alpha1.Memcached, o Options) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if c.Spec.Router == nil || given == nil {

@@ -46,9 +46,9 @@ func MemberOrdinal(cluster string, claim *corev1.PersistentVolumeClaim) int32 {
 }
 
 // findClaims searches live for claims that the cache should have: those of members that run or
-// whose pod can't be created, of Jobs, of drains in status, and those that have our finalizer and lost their label. If a paused cluster lacks some,
-// findClaims returns an error, because nothing may be adopted. For a cluster that is being deleted
-// it does nothing, and the claims in the cache are released.
+// whose pod can't be created, of Jobs, of drains in status, and those that have our finalizer and lost
+// their label. If claims of a paused cluster are missing, findClaims returns an error, because nothing may
+// be adopted. For a cluster that is being deleted it does nothing, and the claims in the cache are released.
 func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	missing := o.missingClaims()
 	if err := r.addProtected(ctx, o, missing); err != nil {
@@ -79,8 +79,8 @@ func (r *Reader) findClaims(ctx context.Context, o *State) error {
 	return nil
 }
 
-// addProtected adds claims that have our finalizer, and have lost the label: in the cache's eyes they are gone, and
-// status may not tell of their drain yet.
+// addProtected adds claims that have our finalizer and have lost the label. The cache does not have them, and
+// status may not name their drain yet.
 func (r *Reader) addProtected(ctx context.Context, o *State, m *missing) error {
 	protected, err := r.For(o.Cluster).Protected(ctx)
 	for _, name := range protected {

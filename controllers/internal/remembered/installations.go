@@ -19,12 +19,12 @@ type Installations struct {
 // told is what a status was given to say about an object's installation.
 type told struct {
 	object types.UID
-	// seen: it was seen there. replaced is since when it is not there any more.
+	// seen: a later read of the status has found it there. replaced is since when it is gone from there.
 	seen     bool
 	replaced time.Time
 }
 
-// tellAgainTime is how long nothing is said again after the object's installation has replaced it.
+// tellAgainTime is how long status is left alone after the object's installation has replaced what it said.
 const tellAgainTime = time.Hour
 
 // Tells tells whether status is to say that the object's installation can't be asked whether it is at work. says: status

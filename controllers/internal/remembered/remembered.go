@@ -1,5 +1,5 @@
 // Package remembered keeps facts about each Memcached between reconciles. They only save work or time,
-// and are not needed for correctness: an operator that starts has none.
+// and are not needed for correctness: an operator that has just started has none.
 package remembered
 
 import (

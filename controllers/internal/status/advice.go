@@ -9,8 +9,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// advice is what a person may want to change, although nothing is wrong now, and what has passed. Each
-// reason is there once.
+// advice lists what a person may want to change although nothing is wrong now, and problems that have passed.
+// Each reason occurs once.
 func advice(in *Input, s *cachev1alpha1.MemcachedStatus) []cachev1alpha1.Advice {
 	if in.Cluster.Spec.Storage == nil || deleting(in) {
 		return nil
@@ -24,7 +24,7 @@ func advice(in *Input, s *cachev1alpha1.MemcachedStatus) []cachev1alpha1.Advice 
 	return inOrder(list)
 }
 
-// inOrder sorts by reason, so that the order is the same whichever came first.
+// inOrder sorts by reason, so that the order doesn't depend on which advice came first.
 func inOrder(list []cachev1alpha1.Advice) []cachev1alpha1.Advice {
 	slices.SortFunc(list, func(a, b cachev1alpha1.Advice) int { return cmp.Compare(a.Reason, b.Reason) })
 	return list
@@ -43,7 +43,7 @@ func said(list []cachev1alpha1.Advice, reasons ...string) *cachev1alpha1.Advice 
 	return &list[i]
 }
 
-// NewAdvice is the advice that one status has, in other words or not at all before.
+// NewAdvice is the advice that the status before did not have, or had in other words.
 func NewAdvice(before, after []cachev1alpha1.Advice) []cachev1alpha1.Advice {
 	return slices.DeleteFunc(slices.Clone(after), func(a cachev1alpha1.Advice) bool { return slices.Contains(before, a) })
 }

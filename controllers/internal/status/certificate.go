@@ -51,7 +51,7 @@ func certificateUnknown() *metav1.Condition {
 	return c
 }
 
-// certificatesAsked tells whether pods have been asked. An operator that starts has not yet.
+// certificatesAsked tells whether pods have been asked. An operator that has just started has asked none.
 func certificatesAsked(in *Input) bool { return len(in.Certificates) > 0 || in.CertificatesSilent }
 
 // certificateTrouble: a certificate has expired, or can't be used.
@@ -71,8 +71,8 @@ func certificateTrouble(in *Input, w *waits) *trouble {
 	return nil
 }
 
-// certificateBefore is what was said before, if no pod has been asked since. It counts no more in a
-// cluster that hibernates: no pod has the certificate, and those that return read the Secret.
+// certificateBefore is the condition before, if no pod has been asked since. A hibernated cluster has
+// none: no pod uses the certificate, and pods that return read the Secret.
 func certificateBefore(in *Input) *metav1.Condition {
 	hibernates := *in.Cluster.Spec.Size == 0 && len(in.Pods) == 0 && len(in.RouterPods) == 0
 	if in.Cluster.Spec.TLS == nil || certificatesAsked(in) || hibernates {

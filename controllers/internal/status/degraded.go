@@ -151,8 +151,8 @@ func drainOrMoveFailed(in *Input, s *cachev1alpha1.MemcachedStatus) *trouble {
 	return nil
 }
 
-// drainHeld returns the trouble if a person holds a drain. It comes last, because that person
-// knows.
+// drainHeld returns the trouble if a person holds a drain. This trouble comes last, because that person
+// knows of it.
 func drainHeld(s *cachev1alpha1.MemcachedStatus) *trouble {
 	for _, d := range s.Drains {
 		if d.Phase == cachev1alpha1.DrainHeld {
@@ -233,7 +233,7 @@ func leftOut(in *Input) *trouble {
 	if build.Stable(in.Cluster) {
 		if without := build.ServicesOfOtherFamily(in.Cluster.Name, n, in.MemberServices); len(without) > 0 {
 			return troublef(cachev1alpha1.ReasonAddressFamily,
-				"the members' Services have addresses of two families, so the list in DNS stays as it was: %d of %d have none of the family that the others have: that of %s", len(without), n, without[0])
+				"the members' Services have addresses of two families, so the list in DNS stays as it was: %d of %d have no address of the others' family, the first is that of %s", len(without), n, without[0])
 		}
 		return nil
 	}
@@ -242,7 +242,7 @@ func leftOut(in *Input) *trouble {
 		return nil
 	}
 	return troublef(cachev1alpha1.ReasonAddressFamily,
-		"the list in DNS has addresses of one family, and leaves out %d of %d members, which have none of it: %s", len(without), len(in.Servers), without[0])
+		"the list in DNS has addresses of one family, and leaves out %d of %d members that have no such address, the first is %s", len(without), len(in.Servers), without[0])
 }
 
 // drainStuck returns the trouble if a drain has its Job, but no drainer has been at work for long.

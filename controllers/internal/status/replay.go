@@ -11,8 +11,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// noReplay tells beforehand that members have no room to replay their items: for the present file, by
-// the arguments that they run with, and for the new one, by the spec; or no time to save them.
+// noReplay is the advice that members have no room to replay their items, or no time to save them. A replay needs
+// room for the present file, whose size follows from a member's arguments, and for a new one as the spec wants it.
 func noReplay(in *Input) *cachev1alpha1.Advice {
 	if in.Cluster.Spec.Storage.Mode == cachev1alpha1.StorageSaved {
 		return noTimeToSave(in)

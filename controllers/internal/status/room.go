@@ -7,9 +7,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// shortOfMemory: the leaving members' items don't fit on the survivors. Or that is not known, although
-// the spec asks to wait for room; if the spec doesn't, the answer changes nothing. The answer is from the beginning of the scale-down, and stays until the volumes are gone. While the
-// size waits for room, Degraded says so instead.
+// shortOfMemory is the advice that the leaving members' items don't fit on the survivors, or that this is
+// not known although the spec asks to wait for room. It is computed when the scale-down begins, and stays
+// until the volumes are gone. While the size waits for room, Degraded says so instead.
 func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Advice {
 	begins := in.Room != nil && in.Plan.SizeBlocked == plan.NotBlocked // otherwise the numbers change while the size waits
 	switch room := in.Room; {

@@ -38,7 +38,7 @@ func volumesThatGrowLater(in *Input) string {
 }
 
 func memoryDoesNotFit(in *Input) string {
-	return fmt.Sprintf("memory %s does not fit on %d volumes, so no member can try it, and a volume never shrinks again: set storage.size, to %s or as large as they are to be, "+
+	return fmt.Sprintf("memory %s does not fit on %d volumes, so no member can try it, and a volume never shrinks again: set storage.size, to %s or to the size that volumes are to have, "+
 		"or lower memory; the members stay as they are until then", in.Cluster.Spec.Memory, len(in.Plan.SmallClaims), build.VolumeSize(in.Cluster))
 }
 

@@ -72,12 +72,7 @@ func MoveArgs(t *testing.T, client, source string, servers []string) contract.Mo
 // Move moves from a running server in this process.
 func Move(t *testing.T, a contract.Move) Result {
 	t.Helper()
-	r := RunMain(t, a.Args()...)
-	r.Receipt = ReadReceipt(t, a.Receipt)
-	if r.Receipt.ExitCode != r.Code {
-		t.Errorf("exit code %d, the receipt says %d", r.Code, r.Receipt.ExitCode)
-	}
-	return r
+	return withReceipt(t, RunMain(t, a.Args()...), a.Receipt)
 }
 
 // StoreByOwner stores each object where the client looks for it.

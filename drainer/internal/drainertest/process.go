@@ -255,8 +255,13 @@ func RunMain(t *testing.T, line ...string) Result {
 // Drain drains a volume in this process.
 func Drain(t *testing.T, m contract.Drain) Result {
 	t.Helper()
-	r := RunMain(t, m.Args()...)
-	r.Receipt = ReadReceipt(t, m.Receipt)
+	return withReceipt(t, RunMain(t, m.Args()...), m.Receipt)
+}
+
+// withReceipt adds the receipt in the file at path, which has to have the same exit code.
+func withReceipt(t *testing.T, r Result, path string) Result {
+	t.Helper()
+	r.Receipt = ReadReceipt(t, path)
 	if r.Receipt.ExitCode != r.Code {
 		t.Errorf("exit code %d, the receipt says %d", r.Code, r.Receipt.ExitCode)
 	}

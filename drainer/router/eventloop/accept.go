@@ -35,16 +35,16 @@ const (
 	Binary = 12 << 10
 )
 
-// Open files that a connection of a client takes.
+// The open files that a client's connection takes.
 const (
 	PlainFiles = 1
 	// TLSFiles are the socket, and a pair for the loop.
 	TLSFiles = 3
-	// BinaryFiles is what one takes more whose binary protocol is translated: another pair.
+	// BinaryFiles is added if the binary protocol is translated: another pair.
 	BinaryFiles = 2
 )
 
-// mostUnsent is how much of its answers the kernel keeps for a client before it sends them, in bytes. Without a bound it
+// mostUnsent is how many bytes of answers the kernel keeps for a client before it sends them. Without a bound the kernel
 // keeps up to 4 MiB for each client that doesn't read (tcp_wmem), which count in the memory of the router's container.
 // Bytes that were sent and not acknowledged come on top; a client's own window bounds these.
 const mostUnsent = 128 << 10

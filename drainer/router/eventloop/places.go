@@ -18,8 +18,8 @@ type Places struct {
 	by map[*Holder]place
 }
 
-// Holder is who holds a place: a member, for as long as it is asked. If a member is taken off the list and named
-// again while its last answers are awaited, there are two, of the same address.
+// Holder is a member that holds a place, for as long as it is asked. If a member is taken off the list and named
+// again while its last answers are awaited, there are two holders of the same address.
 type Holder struct{ Address string }
 
 type place struct {

@@ -24,13 +24,13 @@ type Statistics struct {
 	Members []map[string]string
 }
 
-// stored are the statistics of which the router answers the members' sums.
+// stored are the statistics that the router answers with the members' sums.
 var stored = []string{"curr_items", "total_items", "bytes", "limit_maxbytes", "evictions", "reclaimed", "expired_unfetched", "evicted_unfetched"}
 
 // largest are the statistics of a slab class that are not added up over members.
 var largest = []string{"chunk_size", "chunks_per_page", "age", "age_hot", "age_warm", "evicted_time", "active_slabs"}
 
-// Sum adds up the members' statistics. Of sizes and ages it has the largest, and of what is no number the first.
+// Sum adds up the members' statistics. Sizes and ages are the largest of the members', and texts the first one's.
 func Sum(members []map[string]string) map[string]string {
 	sum := map[string]string{}
 	for _, m := range members {

@@ -37,17 +37,9 @@ func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), 
 	if err != nil {
 		return nil, err
 	}
-	options := cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ReaderFailOnMissingInformer: true,
-		ByObject: map[client.Object]cache.ByObject{ClaimMetadata(): {Label: labels.NewSelector().Add(*without), Transform: onlyNames}},
-	}
-	for _, namespace := range namespaces {
-		if options.DefaultNamespaces == nil {
-			options.DefaultNamespaces = map[string]cache.Config{}
-		}
-		options.DefaultNamespaces[namespace] = cache.Config{}
-	}
-	c, err := cache.New(mgr.GetConfig(), options)
+	c, err := NewCache(mgr, map[client.Object]cache.ByObject{
+		ClaimMetadata(): {Label: labels.NewSelector().Add(*without), Transform: onlyNames},
+	}, namespaces...)
 	if err != nil {
 		return nil, fmt.Errorf("watch claims without the label: %w", err)
 	}
@@ -64,11 +56,8 @@ func WatchUnlabelled(mgr ctrl.Manager, owner func(claim string) (string, bool), 
 			return nil, fmt.Errorf("index claims without the label: %w", err)
 		}
 	}
-	return &UnlabelledClaims{c}, mgr.Add(&UnlabelledClaims{c})
+	return &UnlabelledClaims{c}, nil
 }
-
-// GetCache makes the manager start it with its own cache.
-func (u *UnlabelledClaims) GetCache() cache.Cache { return u.Cache }
 
 // ClaimMetadata is a claim, to be read without the rest.
 func ClaimMetadata() *metav1.PartialObjectMetadata {

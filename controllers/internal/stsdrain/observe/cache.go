@@ -13,41 +13,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// Objects is a cache of the claims, Jobs and drainers' pods of all StatefulSetDrains. The manager starts
-// it with its own cache.
-type Objects struct{ cache.Cache }
-
-// GetCache implements what the manager recognizes a cache by.
-func (o Objects) GetCache() cache.Cache { return o.Cache }
-
-// NewObjects adds the cache to the manager. It has the objects with LabelStatefulSetDrain in these
-// namespaces, or in all if none are given.
-func NewObjects(mgr ctrl.Manager, namespaces ...string) (Objects, error) {
+// NewObjects returns a cache of the claims, Jobs and drainers' pods of all StatefulSetDrains in these
+// namespaces, or in all if none are given. The manager starts it with its own cache.
+func NewObjects(mgr ctrl.Manager, namespaces ...string) (cache.Cache, error) {
 	labelled, err := labels.NewRequirement(cachev1alpha1.LabelStatefulSetDrain, selection.Exists, nil)
 	if err != nil {
-		return Objects{}, err
+		return nil, err
 	}
-	options := cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ReaderFailOnMissingInformer: true,
-		ByObject: map[client.Object]cache.ByObject{},
-	}
+	objects := map[client.Object]cache.ByObject{}
 	for o, f := range map[client.Object]toolscache.TransformFunc{
 		&corev1.Pod{}: trim.Pod, &corev1.PersistentVolumeClaim{}: trim.Claim, &batchv1.Job{}: trim.Job,
 	} {
-		options.ByObject[o] = cache.ByObject{Label: labels.NewSelector().Add(*labelled), Transform: f}
+		objects[o] = cache.ByObject{Label: labels.NewSelector().Add(*labelled), Transform: f}
 	}
-	for _, namespace := range namespaces {
-		if options.DefaultNamespaces == nil {
-			options.DefaultNamespaces = map[string]cache.Config{}
-		}
-		options.DefaultNamespaces[namespace] = cache.Config{}
-	}
-	c, err := cache.New(mgr.GetConfig(), options)
+	c, err := read.NewCache(mgr, objects, namespaces...)
 	if err != nil {
-		return Objects{}, fmt.Errorf("watch the objects of StatefulSetDrains: %w", err)
+		return nil, fmt.Errorf("watch the objects of StatefulSetDrains: %w", err)
 	}
-	return Objects{c}, mgr.Add(Objects{c})
+	return c, nil
 }

@@ -152,16 +152,7 @@ func (p *pair) endPods() {
 func (w *Watches) watchSet(owner types.NamespacedName, name string) *informer {
 	sets := w.clients.AppsV1().StatefulSets(owner.Namespace)
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	return w.begin(owner, &appsv1.StatefulSet{}, trim.Target, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = only
-			return sets.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = only
-			return sets.Watch(ctx, o)
-		},
-	})
+	return w.begin(owner, &appsv1.StatefulSet{}, trim.Target, listWatch(sets.List, sets.Watch, func(o *metav1.ListOptions) { o.FieldSelector = only }))
 }
 
 // watchPods watches no pods if the selector can't be used.
@@ -170,16 +161,22 @@ func (w *Watches) watchPods(owner types.NamespacedName, set *appsv1.StatefulSet,
 		return nil
 	}
 	pods := w.clients.CoreV1().Pods(owner.Namespace)
-	return w.begin(owner, &corev1.Pod{}, trim.TargetPod, &cache.ListWatch{
+	return w.begin(owner, &corev1.Pod{}, trim.TargetPod, listWatch(pods.List, pods.Watch, func(o *metav1.ListOptions) { o.LabelSelector = selector }))
+}
+
+// listWatch is the source of a watch, which selects by the options that narrow sets.
+func listWatch[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error),
+	begin func(context.Context, metav1.ListOptions) (watch.Interface, error), narrow func(*metav1.ListOptions)) *cache.ListWatch {
+	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = selector
-			return pods.List(ctx, o)
+			narrow(&o)
+			return list(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selector
-			return pods.Watch(ctx, o)
+			narrow(&o)
+			return begin(ctx, o)
 		},
-	})
+	}
 }
 
 // begin begins a watch, whose end it doesn't wait for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -11,6 +12,90 @@ import (
 	"example.com/memcached-operator/drainer/start"
 	"example.com/memcached-operator/drainer/volume"
 )
+
+// A member ends when its pod is told to end: SIGTERM (attend, handle) → memcached saves its warm file (save,
+// endMemcached) → its save reaches the disk, or is written to the volume (finish). If memcached ends by itself, or is
+// killed because it hangs (hang.go), only the last step remains.
+
+// attend passes signals on until memcached has ended.
+func (s *supervisor) attend(ctx context.Context, signals <-chan os.Signal) syscall.WaitStatus {
+	cancelled := ctx.Done()
+	for {
+		select {
+		case status := <-s.child.exited:
+			if s.stopEnding != nil {
+				s.stopEnding()
+			}
+			return status
+		case <-cancelled:
+			cancelled = nil
+			s.save()
+		case <-s.quiet:
+			s.quiet = nil
+			s.endMemcached(syscall.SIGUSR1)
+		case sig := <-signals:
+			s.handle(sig.(syscall.Signal))
+		}
+	}
+}
+
+// handle turns the kubelet's SIGTERM into a save. It does not pass on signals that only concern this process,
+// or that every process gets.
+func (s *supervisor) handle(sig syscall.Signal) {
+	switch sig {
+	case syscall.SIGTERM, syscall.SIGINT:
+		s.save()
+	case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGWINCH, syscall.SIGPIPE, syscall.SIGPROF, syscall.SIGCONT,
+		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU:
+	default:
+		s.child.signal(sig)
+	}
+}
+
+// save tells memcached, once, to write its warm file and to end. memcached looks for the request when its
+// clock ticks, once a second, or when it has accepted a connection. The supervisor does not connect to make
+// memcached look sooner: memcached's clock would then lose half a second in each warm restart, and all items
+// would live that much longer.
+func (s *supervisor) save() {
+	if s.saving.Swap(true) {
+		return
+	}
+	s.asked = time.Now()
+	if s.Dir() == "" {
+		s.endMemcached(syscall.SIGTERM)
+		return
+	}
+	s.std.Logf("saving the cache")
+	s.stopReplay()
+	s.quiet = make(chan struct{})
+	go func(quiet chan<- struct{}) {
+		defer close(quiet)
+		select {
+		case <-s.replayed:
+		case <-time.After(s.endWithin() / 2):
+			s.std.Logf("memcached has not answered for all replayed items yet: some may be lost")
+		}
+	}(s.quiet)
+}
+
+// endMemcached tells memcached to end. All that a replay has sent has an outcome by then.
+func (s *supervisor) endMemcached(sig syscall.Signal) {
+	s.dropSpare()
+	ctx, stop := context.WithCancel(context.Background())
+	s.stopEnding = stop
+	go s.endHung(ctx)
+	s.child.signal(sig)
+}
+
+// dropSpare removes the spare file, to make room for what is written at the end.
+func (s *supervisor) dropSpare() {
+	if s.Dir() == "" || s.Saves() {
+		return
+	}
+	if err := volume.DropSpare(s.Volume); err != nil {
+		s.std.Logf("%v", err)
+	}
+}
 
 // progressLogged is how often the log reports the progress of a save.
 const progressLogged = 10 * time.Second
@@ -133,4 +218,12 @@ func (s *supervisor) progress() func(done, all int64) {
 		logged = time.Now()
 		s.std.Logf("saving: %d of %d MiB are written, at %d MiB/s", done>>20, volume.Mebibytes(all), rate>>20)
 	}
+}
+
+// codeOf returns the exit code that a shell would report for memcached's end.
+func codeOf(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
 }

@@ -2,44 +2,10 @@ package member
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/json"
-	"errors"
 	"net"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
-
-	"example.com/memcached-operator/drainer/contract"
 )
-
-// checkSecrets refuses a start that memcached would refuse, or after which memcached would accept no client.
-// memcached reads the volume's .meta only once, so a failing start would use it up. The termination message
-// says why.
-func (s *supervisor) checkSecrets() error {
-	err := s.Dialer.CheckFiles(s.usages()...)
-	if err == nil {
-		return nil
-	}
-	message, jsonErr := json.Marshal(contract.Refusal{Reason: contract.ReasonSecretInvalid, Message: err.Error()})
-	return errors.Join(err, jsonErr, s.termination.write(string(message)))
-}
-
-// usages returns the required usages of the member's certificate. The supervisor uses it as a client's
-// certificate, too, if memcached asks its clients for one.
-func (s *supervisor) usages() []x509.ExtKeyUsage {
-	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	if s.verifiesClients() {
-		usages = append(usages, x509.ExtKeyUsageClientAuth)
-	}
-	return usages
-}
-
-// verifiesClients tells whether memcached asks its clients for a certificate.
-func (s *supervisor) verifiesClients() bool {
-	return slices.ContainsFunc(s.Command, func(a string) bool { return strings.Contains(a, contract.VerifyClients) })
-}
 
 // reloadPeriod is how often the files of a Secret are looked at. The kubelet needs about a minute to update
 // them.
