@@ -221,7 +221,7 @@ func anchors(page string) map[string]bool {
 
 func TestTheLinksOfTheDocsLeadSomewhere(t *testing.T) {
 	pages := []string{"../../README.md"}
-	for _, pattern := range []string{"../../docs/*.md", "../../docs/design/*.md"} {
+	for _, pattern := range []string{"../../docs/*.md", "../../docs/design/*.md", "../../docs/guides/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) < 5 {
 			t.Fatalf("found the pages %v only: %v", found, err)
