@@ -212,7 +212,7 @@ all-router-model: test-router-model
 
 .PHONY: alerts
 alerts: ## Check the alert rules by promtool: each fires when it should, and is silent when not
-	@set -o errexit; promtool=$$(hack/promtool.sh $(BIN)/promtool-debian); \
+	@set -o errexit; promtool=$$(hack/prometheus.sh $(BIN)/prometheus-debian promtool); \
 	$$promtool check rules --lint-fatal config/prometheus/rules.yaml; \
 	$$promtool test rules config/prometheus/rules_test.yaml
 
@@ -350,11 +350,16 @@ bench-drainer: build ## Measure the drainer beside what bounds it: ten minutes (
 	go build -o $(BIN)/bench ./test/bench
 	$(BIN)/bench -drainer=$(BIN)/drainer $(BENCH_FLAGS)
 
+# Not empty, if tests that make releases run.
+MAKES_RELEASES = $(and $(filter all,$(TESTS)),$(if $(RUN),$(findstring undeploy,$(RUN_IN)),all))
+
 # The cluster stays up: make cluster-down removes it. `make test` does, unless one was up before.
 .PHONY: test-e2e
 test-e2e: test-packages clients $(BIN)/chart $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library (RUN=TestName)
 	@# The libraries and programs of docs/guides.
 	$(if $(filter all,$(TESTS)),hack/packages.sh python3-django ruby-activesupport php-cli php-memcached netcat-openbsd)
+	$(if $(MAKES_RELEASES),$(MAKE) $(KUSTOMIZE) $(SYFT))
+	$(if $(filter all,$(TESTS)),hack/prometheus.sh $(BIN)/prometheus-debian prometheus)
 	$(MAKE) cluster-deploy NODES=2
 ifneq ($(RUN),)
 	$(ON_CLUSTER) $(GO_TEST_ALL) $(addprefix ./,$(RUN_IN)) | $(TEST_SUMMARY)
@@ -472,7 +477,8 @@ cluster-load: $(BIN)/cluster ## Load the images into the cluster, those that it 
 # Where cluster-up leaves the administrator's kubeconfig, and a kubectl.
 LOCAL_KUBECONFIG := /var/lib/memcached-operator-cluster/kubeconfig
 LOCAL_KUBECTL := /var/lib/memcached-operator-cluster/bin/kubectl
-ON_CLUSTER := KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH
+ON_CLUSTER := RELEASE_TOOLS="KUSTOMIZE=$(KUSTOMIZE) SYFT=$(SYFT)" PROMETHEUS=$(BIN)/prometheus-debian/usr/bin/prometheus \
+  KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH
 
 .PHONY: cluster-deploy
 cluster-deploy: ## Bring it up with the operator of this tree deployed
