@@ -20,7 +20,9 @@ import (
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -107,9 +109,12 @@ func (f *fixture) startPrometheus() prometheus {
 	config["global"] = map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
 	token := filepath.Join(dir, "token")
 	f.must(os.WriteFile(token, []byte(f.metricsReader()), 0o600))
+	targets := filepath.Join(dir, "targets.json")
 	for _, job := range config["scrape_configs"].([]any) {
 		job := job.(map[string]any)
-		job["kubernetes_sd_configs"].([]any)[0].(map[string]any)["kubeconfig_file"] = os.Getenv("KUBECONFIG")
+		// Debian's Prometheus can't ask Kubernetes.
+		delete(job, "kubernetes_sd_configs")
+		job["file_sd_configs"] = []any{map[string]any{"files": []string{targets}}}
 		if authorization, is := job["authorization"].(map[string]any); is {
 			authorization["credentials_file"] = token
 		}
@@ -121,6 +126,7 @@ func (f *fixture) startPrometheus() prometheus {
 	f.must(err)
 	f.must(os.WriteFile(filepath.Join(dir, "rules.yaml"), rules, 0o644))
 
+	f.discover(targets)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	f.must(err)
 	address := listener.Addr().String()
@@ -131,16 +137,83 @@ func (f *fixture) startPrometheus() prometheus {
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	program.Stdout, program.Stderr = &log, &log
 	f.must(program.Start())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = program.Wait() }()
 	f.Cleanup(func() {
 		stop()
-		_ = program.Wait()
+		<-done
 		if f.Failed() {
 			f.Logf("prometheus: %s", log.String()[max(0, log.Len()-4000):])
 		}
 	})
 	p := prometheus("http://" + address)
-	f.eventually("Prometheus is ready", func() bool { return p.get("/-/ready", nil) == nil })
+	f.eventually("Prometheus is ready", func() bool {
+		select {
+		case <-done:
+			f.Fatal("it has ended")
+		default:
+		}
+		return p.get("/-/ready", nil) == nil
+	})
 	return p
+}
+
+// target is an entry of a file of Prometheus'.
+type target struct {
+	Targets []string          `json:"targets"`
+	Labels  map[string]string `json:"labels"`
+}
+
+// discover writes the ports of all pods of the test and of the operator, with the labels that Prometheus gives them
+// when it asks Kubernetes, until the test ends.
+func (f *fixture) discover(file string) {
+	write := func(ctx context.Context) error {
+		all := []target{}
+		for _, namespace := range []string{f.namespace, operatorNamespace} {
+			var pods corev1.PodList
+			if err := kube.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+				return err
+			}
+			for _, pod := range pods.Items {
+				labels := map[string]string{"__meta_kubernetes_namespace": namespace, "__meta_kubernetes_pod_name": pod.Name}
+				for name, value := range pod.Labels {
+					labels["__meta_kubernetes_pod_label_"+strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(name)] = value
+				}
+				for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+					for _, port := range container.Ports {
+						t := target{Targets: []string{fmt.Sprintf("%s:%d", pod.Status.PodIP, port.ContainerPort)}, Labels: maps.Clone(labels)}
+						t.Labels["__meta_kubernetes_pod_container_port_name"] = port.Name
+						if pod.Status.PodIP != "" {
+							all = append(all, t)
+						}
+					}
+				}
+			}
+		}
+		text, err := json.Marshal(all)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file+".new.json", text, 0o644); err != nil {
+			return err
+		}
+		return os.Rename(file+".new.json", file)
+	}
+	f.must(write(f.ctx))
+	ctx, stop := context.WithCancel(f.ctx)
+	done := make(chan struct{})
+	f.Cleanup(func() { stop(); <-done })
+	go func() {
+		defer close(done)
+		for range time.Tick(time.Second) {
+			if ctx.Err() != nil {
+				return
+			}
+			if err := write(ctx); err != nil && ctx.Err() == nil {
+				f.Logf("pods for Prometheus: %v", err)
+			}
+		}
+	}()
 }
 
 // get reads an answer of the API into a value.
@@ -221,24 +294,24 @@ func (p prometheus) rulesWork(f *fixture) {
 // applicationOf runs an application at the routers' address until the test ends. It has hits, misses and errors, and
 // stores new values of so many bytes all the time.
 func (f *fixture) applicationOf(address string, size int) {
-	client := memcache.New(address)
-	client.Timeout = time.Minute
+	library := memcache.New(address)
+	library.Timeout = time.Minute
 	ctx, stop := context.WithCancel(f.ctx)
 	done := make(chan struct{})
 	f.Cleanup(func() {
 		stop()
 		<-done
-		_ = client.Close()
+		_ = library.Close()
 	})
 	go func() {
 		defer close(done)
 		for i := 0; ctx.Err() == nil; i++ {
 			err := errors.Join(
-				client.Set(&memcache.Item{Key: fmt.Sprintf("value-%d-%d", size, i), Value: make([]byte, size)}),
-				client.Set(&memcache.Item{Key: "word", Value: []byte("hello")}))
-			_, hit := client.Get("word")
-			_, miss := client.Get("nothing")
-			_, wrong := client.Increment("word", 1) // an error each time
+				library.Set(&memcache.Item{Key: fmt.Sprintf("value-%d-%d", size, i), Value: make([]byte, size)}),
+				library.Set(&memcache.Item{Key: "word", Value: []byte("hello")}))
+			_, hit := library.Get("word")
+			_, miss := library.Get("nothing")
+			_, wrong := library.Increment("word", 1) // an error each time
 			if err != nil || hit != nil || miss == nil || wrong == nil {
 				f.Logf("the application: %v, %v, %v, %v", err, hit, miss, wrong) // a member restarts
 			}
