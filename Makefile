@@ -176,7 +176,7 @@ test: test-needs ## Show every promise once, on real parts, in twelve minutes; i
 
 # The parts of make test-all. The explorations of the models take hours.
 ALL := all-member all-router all-move all-controllers all-integration all-crashpoints all-scale all-e2e all-chaos \
-  all-cluster-down all-versions all-properties all-router-pause all-model all-fuzz all-router-model
+  all-cluster-down all-versions all-arm64 all-properties all-router-pause all-model all-fuzz all-router-model
 
 # WITHIN=25m ends it after that time, and FROM=TEXT chooses the part that it begins with.
 .PHONY: test-all
@@ -203,6 +203,7 @@ all-e2e: test-e2e
 all-chaos: chaos
 all-cluster-down: test-cluster-down
 all-versions: test-versions
+all-arm64: test-arm64
 all-properties: test-properties
 all-router-pause: test-router-pause
 all-model: test-model
@@ -211,7 +212,7 @@ all-router-model: test-router-model
 
 .PHONY: alerts
 alerts: ## Check the alert rules by promtool: each fires when it should, and is silent when not
-	@set -o errexit; promtool=$$(hack/promtool.sh $(BIN)/promtool-debian); \
+	@set -o errexit; promtool=$$(hack/prometheus.sh $(BIN)/prometheus-debian promtool); \
 	$$promtool check rules --lint-fatal config/prometheus/rules.yaml; \
 	$$promtool test rules config/prometheus/rules_test.yaml
 
@@ -309,6 +310,13 @@ test-versions: ## Run the reader's, the writer's and the router's tests on Debia
 	    -run 'NoOtherClientHears|NeverARequest|MayBeNoreply|EachForm' ./drainer/router/; \
 	done
 
+# What reads memory that others wrote, and numbers of other sizes: the rest of the drainer is the same on each platform.
+.PHONY: test-arm64
+test-arm64: ## Run the tests of the warm file, of rings and of the protocols on linux/arm64, by Debian's qemu-user
+	hack/packages.sh qemu-user-static
+	@# memcached and the client libraries are this machine's.
+	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} GOARCH=arm64 $(GO_TEST) -exec=qemu-aarch64-static ./drainer/warmfile ./drainer/routing ./drainer/wire
+
 .PHONY: test-integration
 test-integration: kubernetes clients $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane (RUN=TestName)
 	@# Garbage collection would take a tenth of the API server's CPU time.
@@ -343,9 +351,16 @@ bench-drainer: build ## Measure the drainer beside what bounds it: ten minutes (
 	go build -o $(BIN)/bench ./test/bench
 	$(BIN)/bench -drainer=$(BIN)/drainer $(BENCH_FLAGS)
 
+# Not empty, if tests that make releases run.
+MAKES_RELEASES = $(and $(filter all,$(TESTS)),$(if $(RUN),$(findstring undeploy,$(RUN_IN)),all))
+
 # The cluster stays up: make cluster-down removes it. `make test` does, unless one was up before.
 .PHONY: test-e2e
 test-e2e: test-packages clients $(BIN)/chart $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library (RUN=TestName)
+	@# The libraries and programs of docs/guides.
+	$(if $(filter all,$(TESTS)),hack/packages.sh python3-django ruby-activesupport php-cli php-memcached netcat-openbsd)
+	$(if $(MAKES_RELEASES),$(MAKE) $(KUSTOMIZE) $(SYFT))
+	$(if $(filter all,$(TESTS)),hack/prometheus.sh $(BIN)/prometheus-debian prometheus)
 	$(MAKE) cluster-deploy NODES=2
 ifneq ($(RUN),)
 	$(ON_CLUSTER) $(GO_TEST_ALL) $(addprefix ./,$(RUN_IN)) | $(TEST_SUMMARY)
@@ -463,7 +478,8 @@ cluster-load: $(BIN)/cluster ## Load the images into the cluster, those that it 
 # Where cluster-up leaves the administrator's kubeconfig, and a kubectl.
 LOCAL_KUBECONFIG := /var/lib/memcached-operator-cluster/kubeconfig
 LOCAL_KUBECTL := /var/lib/memcached-operator-cluster/bin/kubectl
-ON_CLUSTER := KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH
+ON_CLUSTER := RELEASE_TOOLS="KUSTOMIZE=$(KUSTOMIZE) SYFT=$(SYFT)" PROMETHEUS=$(BIN)/prometheus-debian/usr/bin/prometheus \
+  KUBECONFIG=$(LOCAL_KUBECONFIG) PATH=$(dir $(LOCAL_KUBECTL)):$$PATH
 
 .PHONY: cluster-deploy
 cluster-deploy: ## Bring it up with the operator of this tree deployed

@@ -224,7 +224,7 @@ func anchors(page string) map[string]bool {
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	paths, texts := []string{"../../README.md"}, map[string]string{}
-	for _, pattern := range []string{"../../docs/*.md", "../../docs/design/*.md"} {
+	for _, pattern := range []string{"../../docs/*.md", "../../docs/design/*.md", "../../docs/guides/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) < 5 {
 			t.Fatalf("found the pages %v only: %v", found, err)

@@ -48,10 +48,12 @@ const usageText = `manager runs the operator's controllers.
           reconcile until SIGTERM
   manager uninstall [FLAGS]
           remove the operator from the cluster, with all its finalizers
+  manager check [FLAGS]
+          tell whether an operator is installed and ready
   manager --version
           print the version, the commit, and the Go release that built it
 
-Flags of manager; those of uninstall: manager uninstall --help. The garbage collector
+Flags of manager; those of the others: manager COMMAND --help. The garbage collector
 keeps the memory below 90 % of --memory-limit, unless the environment sets GOMEMLIMIT.
 
 `
@@ -59,6 +61,9 @@ keeps the memory below 90 % of --memory-limit, unless the environment sets GOMEM
 func dispatch(args []string) error {
 	if len(args) > 0 && args[0] == "uninstall" {
 		return runUninstall(args[1:], os.Stdout)
+	}
+	if len(args) > 0 && args[0] == "check" {
+		return runCheck(args[1:], os.Stdout)
 	}
 	var f flags
 	f.register(flag.CommandLine)

@@ -51,12 +51,18 @@ func (f *uninstallFlags) options() (uninstall.Options, error) {
 	if f.deployment == "" {
 		return o, nil
 	}
-	namespace, name, found := strings.Cut(f.deployment, "/")
+	var err error
+	o.Deployment, err = objectKey(f.deployment)
+	return o, err
+}
+
+// objectKey reads --deployment.
+func objectKey(deployment string) (client.ObjectKey, error) {
+	namespace, name, found := strings.Cut(deployment, "/")
 	if !found || namespace == "" || name == "" {
-		return o, fmt.Errorf("--deployment is NAMESPACE/NAME, not %q", f.deployment)
+		return client.ObjectKey{}, fmt.Errorf("--deployment is NAMESPACE/NAME, not %q", deployment)
 	}
-	o.Deployment = client.ObjectKey{Namespace: namespace, Name: name}
-	return o, nil
+	return client.ObjectKey{Namespace: namespace, Name: name}, nil
 }
 
 func runUninstall(args []string, out io.Writer) error {

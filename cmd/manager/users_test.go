@@ -53,9 +53,13 @@ func TestUsersAreLeftToAPlatformThatAssignsThem(t *testing.T) {
 // The manager's own pods name no user, either: the image does, by number, as runAsNonRoot needs.
 func TestTheManagersPodsNameNoUser(t *testing.T) {
 	root := filepath.Join("..", "..")
-	templates, err := filepath.Glob(filepath.Join(root, "charts/memcached-operator/templates/*"))
-	if err != nil || len(templates) == 0 {
-		t.Fatalf("templates %v, %v", templates, err)
+	var templates []string
+	for _, pattern := range []string{"*.*", "tests/*"} {
+		found, err := filepath.Glob(filepath.Join(root, "charts/memcached-operator/templates", pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("templates %v, %v", found, err)
+		}
+		templates = append(templates, found...)
 	}
 	for _, file := range append(templates, filepath.Join(root, "config/manager/manager.yaml")) {
 		text, err := os.ReadFile(file)

@@ -121,6 +121,38 @@ func TestTheHookOfAnOperatorOfOneNamespaceHasNoRightBeyondIt(t *testing.T) {
 	}
 }
 
+// helm test checks the release's own Deployment, and may read nothing else.
+func TestTheTestOfAReleaseChecksItsDeployment(t *testing.T) {
+	for _, set := range []string{"namespaced=false", "namespaced=true"} {
+		got := rendered(t, others(t, set, "image.tag=v1", "podLabels.team=shop"), "test")
+		keys := slices.Sorted(maps.Keys(got))
+		want := []string{
+			"rbac.authorization.k8s.io/v1 Role caching/ours-memcached-operator-check",
+			"rbac.authorization.k8s.io/v1 RoleBinding caching/ours-memcached-operator-check",
+			"v1 Pod caching/ours-memcached-operator-check",
+			"v1 ServiceAccount caching/ours-memcached-operator-check",
+		}
+		if !slices.Equal(keys, want) {
+			t.Fatalf("%s: got %q, want %q", set, keys, want)
+		}
+		const deployment = "ours-memcached-operator-manager"
+		container := at(t, got[want[2]], "spec", "containers", 0)
+		if args := at(t, container, "args").([]any); !slices.Equal(args, []any{"--deployment=caching/" + deployment}) {
+			t.Errorf("%s: arguments %v", set, args)
+		}
+		if rules := fmt.Sprint(at(t, got[want[0]], "rules")); rules != "[map[apiGroups:[apps] resourceNames:["+deployment+"] resources:[deployments] verbs:[get]]]" {
+			t.Errorf("%s: it may %s", set, rules)
+		}
+		release := rendered(t, others(t, set, "image.tag=v1"), "")
+		manager := at(t, release["apps/v1 Deployment caching/"+deployment], "spec", "template", "spec")
+		for _, path := range [][]any{{"securityContext"}, {"containers", 0, "image"}, {"containers", 0, "securityContext"}} {
+			if a, b := at(t, got[want[2]], append([]any{"spec"}, path...)...), at(t, manager, path...); !reflect.DeepEqual(a, b) {
+				t.Errorf("%s: %v is %v, the manager's %v", set, path, a, b)
+			}
+		}
+	}
+}
+
 // A Role can't give a right to volumes.
 func TestAnOperatorOfOneNamespaceMayBeGivenTheRightToVolumesAlone(t *testing.T) {
 	for set, want := range map[string][]string{
@@ -158,7 +190,7 @@ func TestReleasesOfOneNamespaceEachHaveNothingInCommon(t *testing.T) {
 		{name: "ours", namespace: "shop-caching"}, {name: "ours.caching", namespace: "shop"},
 	} {
 		r.values = others(t, "namespaced=true,volumeRole.enabled=true,crd.install=false").values
-		for _, hook := range []string{"", "pre-delete"} {
+		for _, hook := range []string{"", "pre-delete", "test"} {
 			got := rendered(t, r, hook)
 			for key, object := range got {
 				if other := of[key]; other != "" {

@@ -372,8 +372,8 @@ func (f *fixture) mounted(role string) string {
 	return deployed.ConfigMap(pod.Spec.NodeName, pod.UID, "list")
 }
 
-// startClient starts a library that resolves names as a pod does. It ends at the end of its input.
-func (f *fixture) startClient(command ...string) library {
+// asInAPod returns a command that resolves names as a pod of the namespace does.
+func (f *fixture) asInAPod(command ...string) *exec.Cmd {
 	f.Helper()
 	dns := &corev1.Service{}
 	key := f.key("kube-dns")
@@ -383,7 +383,13 @@ func (f *fixture) startClient(command ...string) library {
 	f.must(os.WriteFile(resolv, fmt.Appendf(nil, "nameserver %s\nsearch %s.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n",
 		dns.Spec.ClusterIP, f.namespace), 0o644))
 	const script = `mount --bind "$1" /etc/resolv.conf && shift && exec "$@"`
-	cmd := exec.CommandContext(f.ctx, "unshare", append([]string{"--mount", "sh", "-ec", script, "sh", resolv}, command...)...)
+	return exec.CommandContext(f.ctx, "unshare", append([]string{"--mount", "sh", "-ec", script, "sh", resolv}, command...)...)
+}
+
+// startClient starts a library that resolves names as a pod does. It ends at the end of its input.
+func (f *fixture) startClient(command ...string) library {
+	f.Helper()
+	cmd := f.asInAPod(command...)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	in, err := cmd.StdinPipe()

@@ -26,6 +26,18 @@ func TestMetricsAreServedToThoseWhoMayReadThemOnly(t *testing.T) {
 	_, stranger := f.account("stranger-")
 	f.expectStatus(url, stranger, http.StatusForbidden)
 
+	token := f.metricsReader()
+	body := f.expectStatus(url, token, http.StatusOK)
+	for _, name := range []string{"controller_runtime_reconcile_total", "memcached_operator_drains_total", "memcached_operator_drain_items_total"} {
+		if !strings.Contains(body, name) {
+			t.Errorf("no %s in the metrics:\n%s", name, body)
+		}
+	}
+}
+
+// metricsReader returns a token of an account that may read the manager's metrics, for the time of the test.
+func (f *fixture) metricsReader() (token string) {
+	f.Helper()
 	reader, token := f.account("reader-")
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: reader},
@@ -33,13 +45,12 @@ func TestMetricsAreServedToThoseWhoMayReadThemOnly(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: operatorNamespace, Name: reader}},
 	}
 	f.must(kube.Create(f.ctx, binding))
-	defer func() { _ = kube.Delete(f.ctx, binding) }()
-	body := f.expectStatus(url, token, http.StatusOK)
-	for _, name := range []string{"controller_runtime_reconcile_total", "memcached_operator_drains_total", "memcached_operator_drain_items_total"} {
-		if !strings.Contains(body, name) {
-			t.Errorf("no %s in the metrics:\n%s", name, body)
-		}
-	}
+	f.Cleanup(func() {
+		ctx, cancel := cleanupContext()
+		defer cancel()
+		_ = kube.Delete(ctx, binding)
+	})
+	return token
 }
 
 // account makes a service account for the time of the test, and a token for it.

@@ -31,11 +31,20 @@ func (f *fixture) applySample(file string) {
 	f.kubectl("apply", "-f", samples+file)
 }
 
-// TestTheAPIServerTakesEachSample in a dry run. The journeys make clusters of most of them.
+// TestTheAPIServerTakesEachSample in a dry run, each example and each guide's manifest. The journeys make clusters of
+// most samples.
 func TestTheAPIServerTakesEachSample(t *testing.T) {
 	t.Parallel()
 	f := inNamespace(t)
-	f.kubectl("apply", "--dry-run=server", "-f", strings.Join(sampleFiles(t), ","))
+	files := sampleFiles(t)
+	examples, err := filepath.Glob("../../docs/examples/*.yaml")
+	f.must(err)
+	for _, g := range guides(t) {
+		dir := t.TempDir()
+		g.write(f, dir)
+		files = append(files, filepath.Join(dir, manifest))
+	}
+	f.kubectl("apply", "--dry-run=server", "-f", strings.Join(append(files, examples...), ","))
 }
 
 func TestEachSampleBecomesACluster(t *testing.T) {

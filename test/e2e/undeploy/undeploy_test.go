@@ -1,5 +1,6 @@
 // Package undeploy tests that the operator can be removed from a cluster, in the middle of its work, and leaves
-// no finalizer. It runs after the other end-to-end tests, since it removes the operator.
+// no finalizer, and that releases can be installed and upgraded from their files (versions_test.go, after the others).
+// It runs after the other end-to-end tests, since it removes the operator.
 package undeploy
 
 import (
