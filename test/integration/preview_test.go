@@ -14,6 +14,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/internal/player"
 	"example.com/memcached-operator/test/tier"
 )
@@ -26,6 +27,34 @@ func (p *plugin) plan(code int, args ...string) (f controllers.Forecast) {
 		p.Fatalf("plan %v: %v\n%s%s", args, err, out, said)
 	}
 	return f
+}
+
+// ownersAre compares kubectl mc owner with what a client does that was given the list.
+func (p *plugin) ownersAre(keys ...string) {
+	p.Helper()
+	m := p.memcached()
+	var servers []routing.Server
+	for _, text := range m.Status.Servers {
+		server, err := routing.ParseServer(text)
+		if err != nil {
+			p.Fatal(err)
+		}
+		servers = append(servers, server)
+	}
+	client, err := routing.New(string(m.Spec.Routing.Client), servers)
+	if err != nil {
+		p.Fatal(err)
+	}
+	var got []struct{ Key, Member, Server, Node string }
+	out, _ := p.says(0, strings.Join(keys[1:], "\n"), "owner", name, keys[0], "--stdin", "--output=json")
+	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got) != len(keys) {
+		p.Fatalf("%v: %s", err, out)
+	}
+	for i, key := range keys {
+		owner := client.Owner([]byte(key))
+		equal(p.world, "owner of "+key, []string{got[i].Key, got[i].Member, got[i].Server, got[i].Node},
+			[]string{key, fmt.Sprintf("%s-%d", name, owner), m.Status.Servers[owner], player.NodeName})
+	}
 }
 
 // podUIDs are those of the first n members.
@@ -45,6 +74,8 @@ func TestThePlanThatIsShownIsWhatHappens(t *testing.T) {
 	w := newWorld(t)
 	p := w.withPlugin()
 	w.storageCluster(apitest.MakeMemcached(name), 3)
+
+	p.ownersAre("user:17", "user:18", "a", "b", "c", "d", "e", "f")
 
 	f := p.plan(0, "--size=2")
 	equal(w, "who leaves, joins and restarts", [][]string{f.Leave, f.Join, f.Restart}, [][]string{{"cache-2"}, nil, nil})

@@ -256,7 +256,7 @@ func (c *Cluster) memberLines(style Style) []string {
 		}
 		rows = append(rows, row)
 	}
-	lines := table(rows)
+	lines := Table(rows)
 	for i := range c.Members {
 		lines[i+1] = style.state(c.Members[i].State, lines[i+1])
 	}

@@ -63,7 +63,7 @@ func Receipts(m *cachev1alpha1.Memcached, now time.Time) []string {
 			Bytes(r.Bytes), took, duration.HumanDuration(now.Sub(r.EndedAt.Time)) + " ago",
 		})
 	}
-	return table(rows)
+	return Table(rows)
 }
 
 // DrainReceipts are the last drains of a StatefulSetDrain, newest first.
@@ -78,5 +78,5 @@ func DrainReceipts(d *cachev1alpha1.StatefulSetDrain, now time.Time) []string {
 		rows = append(rows, []string{fmt.Sprint(r.Ordinal), strings.Join(r.Claims, ","), r.Result, took, duration.HumanDuration(now.Sub(r.EndedAt.Time)) + " ago",
 			strings.Join(strings.Fields(r.Message), " ")})
 	}
-	return table(rows)
+	return Table(rows)
 }

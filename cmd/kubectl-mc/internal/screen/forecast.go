@@ -35,7 +35,7 @@ func Forecast(f *controllers.Forecast, width int, style Style) []string {
 		for _, flow := range f.Flows {
 			rows = append(rows, []string{flow.From, flow.To, Count(flow.Items), Bytes(flow.Bytes)})
 		}
-		for _, line := range table(rows) {
+		for _, line := range Table(rows) {
 			lines = append(lines, "          "+line)
 		}
 	}

@@ -87,8 +87,8 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// table aligns the cells of rows in columns.
-func table(rows [][]string) []string {
+// Table aligns the cells of rows in columns.
+func Table(rows [][]string) []string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
