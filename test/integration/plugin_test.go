@@ -16,7 +16,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
@@ -230,4 +232,55 @@ func TestThePluginPausesAndSkips(t *testing.T) {
 	w.claimGone(2, claim.UID)
 	w.settled(2)
 	equal(w, "result", w.memcached().Status.LastDrains[0].Result, "Skipped")
+}
+
+// No Secret, no value of a variable and no argument of a person's container leaves the cluster in an archive for support.
+func TestTheArchiveForSupportHasNoSecretOfTheCluster(t *testing.T) {
+	tier.Second(t, "TestAnArchiveHasNoValueNoKeyAndNoSecret")
+	const mark = "MARKED-PASSWORD"
+	w := newWorld(t)
+	p := w.withPlugin()
+	m := apitest.MakeMemcached(name).Size(2).Storage("128Mi").Obj()
+	m.Annotations = map[string]string{"example.com/note": mark}
+	m.Spec.PodTemplate.Env = []corev1.EnvVar{{Name: "PASSWORD", Value: mark}}
+	m.Spec.Auth = &cachev1alpha1.AuthSpec{SecretName: "cache-auth"}
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cache-auth"}, StringData: map[string]string{"auth-file": "user:" + mark + "\n"}})
+	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cache-of-an-application"}, Data: map[string]string{"password": mark}})
+	w.create(m)
+	w.settled(2)
+
+	file := filepath.Join(t.TempDir(), "cache.tar")
+	out, said := p.says(0, "", "support-bundle", name, "--file="+file)
+	archive, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v: %s%s", err, out, said)
+	}
+	if bytes.Contains(archive, []byte(mark)) || strings.Contains(said, mark) {
+		t.Error("the mark is in the archive")
+	}
+	for _, part := range []string{"objects/memcached-cache.yaml", "objects/statefulset-cache.yaml", "objects/pod-cache-1.yaml", "objects/persistentvolumeclaim-data-cache-0.yaml", "objects/configmap-cache-servers.yaml", "log.txt", "PASSWORD"} {
+		if !bytes.Contains(archive, []byte(part)) {
+			t.Errorf("the archive lacks %s", part)
+		}
+	}
+	_, said = p.says(1, "", "support-bundle", name, "--file="+file)
+	if !strings.Contains(said, "exists") {
+		t.Errorf("a file that exists: %s", said)
+	}
+	w.scale(1)
+	w.settled(1)
+	logs, _ := p.says(0, "", "logs", name)
+	var last string
+	for line := range strings.Lines(logs) {
+		at, _, _ := strings.Cut(line, " ")
+		if at < last {
+			t.Errorf("a line comes after a later one: %s", line)
+		}
+		last = at
+	}
+	for _, part := range []string{"Memcached/cache", "DrainStarted", "Released"} {
+		if !strings.Contains(logs, part) {
+			t.Errorf("logs lacks %s:\n%s", part, logs)
+		}
+	}
 }
