@@ -50,6 +50,20 @@ build: ## Build the manager and the drainer, static, into bin/
 	$(GO_BUILD) -o $(BIN)/manager ./cmd/manager
 	$(GO_BUILD) -o $(BIN)/drainer ./cmd/drainer
 
+# Always built, as the programs are: Go knows what has changed.
+.PHONY: $(BIN)/kubectl-mc
+$(BIN)/kubectl-mc:
+	@$(GO_BUILD) -o $@ ./cmd/kubectl-mc
+
+# Where kubectl finds the plugin: a folder of your PATH.
+PLUGIN_DIR ?= /usr/local/bin
+
+.PHONY: install-plugin
+install-plugin: $(BIN)/kubectl-mc ## Install the plugin of kubectl, kubectl mc, with its completion: PLUGIN_DIR=~/bin
+	install -D $(BIN)/kubectl-mc $(PLUGIN_DIR)/kubectl-mc
+	printf '#!/bin/sh\nexec kubectl mc __complete "$$@"\n' >$(PLUGIN_DIR)/kubectl_complete-mc
+	chmod +x $(PLUGIN_DIR)/kubectl_complete-mc
+
 CONTAINER_TOOL ?= docker
 
 .PHONY: docker-build
@@ -164,7 +178,7 @@ $(BIN)/testrun: $(wildcard hack/testrun/*.go)
 
 # What tests need, made before their time counts. Tests run side by side, so the tree has to stay as it is from here on.
 .PHONY: test-needs
-test-needs: test-packages memcacheds clients kubernetes $(if $(filter skip,$(E2E)),build,images) $(BIN)/chart $(GOTESTSUM) $(KWOK) $(BIN)/testrun \
+test-needs: test-packages memcacheds clients kubernetes $(BIN)/kubectl-mc $(if $(filter skip,$(E2E)),build,images) $(BIN)/chart $(GOTESTSUM) $(KWOK) $(BIN)/testrun \
   $(if $(wildcard $(CONTROLLER_GEN)),$(BIN)/manifests.made)
 	@mkdir -p $(BIN); : >$(TEST_COUNTS)
 
@@ -318,7 +332,7 @@ test-arm64: ## Run the tests of the warm file, of rings and of the protocols on 
 	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} GOARCH=arm64 $(GO_TEST) -exec=qemu-aarch64-static ./drainer/warmfile ./drainer/routing ./drainer/wire
 
 .PHONY: test-integration
-test-integration: kubernetes clients $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane (RUN=TestName)
+test-integration: kubernetes clients $(BIN)/kubectl-mc $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane (RUN=TestName)
 	@# Garbage collection would take a tenth of the API server's CPU time.
 	GOGC=400 $(GO_TEST_ALL) ./test/integration | $(TEST_SUMMARY)
 

@@ -956,7 +956,6 @@ type DrainReceipt struct {
 // +kubebuilder:printcolumn:name="Moving",type=integer,JSONPath=`.status.moving`
 // +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Servers",type=string,JSONPath=`.status.servers`,priority=1
 // +kubebuilder:printcolumn:name="Client",type=string,JSONPath=`.spec.routing.client`,priority=1
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name must be a DNS label of at most 52 characters that begins with a letter: the Service and the members are named after it"

@@ -118,14 +118,14 @@ func podFailurePolicy() *batchv1.PodFailurePolicy {
 func namedServers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
 	r := RingOf(c, n)
 	servers := make([]string, n)
-	for i, s := range ringServers(c, r) {
+	for i, s := range RingServers(c, r) {
 		servers[i] = s.At(r.Client, ports.dialled(c, int32(i), r.Stable)).Text()
 	}
 	return servers
 }
 
-// ringServers are the members of one of the cluster's rings, at the ring's port.
-func ringServers(c *cachev1alpha1.Memcached, r ring.Ring) []routing.Server {
+// RingServers are the members of one of the cluster's rings, at the ring's port.
+func RingServers(c *cachev1alpha1.Memcached, r ring.Ring) []routing.Server {
 	servers := make([]routing.Server, r.Size)
 	for i := range r.Size {
 		servers[i] = routing.Server{Host: reachedHost(c, i, r.Stable), Port: uint16(r.Port)}

@@ -136,7 +136,7 @@ func RouterRing(c *cachev1alpha1.Memcached, told *contract.Ring, known ...ring.R
 	}
 	n := int32(len(told.Servers))
 	for _, r := range known {
-		if r.Client == told.Client && r.KeyPrefix == told.KeyPrefix && sameServers(told, ringServers(c, r.Of(n))) {
+		if r.Client == told.Client && r.KeyPrefix == told.KeyPrefix && sameServers(told, RingServers(c, r.Of(n))) {
 			return r.Of(n)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
@@ -26,6 +28,13 @@ func (r *Reader) observeRoom(o *State) {
 }
 
 func (r *Reader) roomOf(key client.ObjectKey, o *State) *plan.Room {
+	return o.RoomBy(func(port func(*corev1.Pod) int32, pods []*corev1.Pod) map[types.UID]ask.Answer {
+		return r.Members.Want(key, port, r.Clock.Now(), pods...)
+	})
+}
+
+// RoomBy is the room by the answers of the members that should run, by their pods' UIDs.
+func (o *State) RoomBy(asked func(port func(*corev1.Pod) int32, pods []*corev1.Pod) map[types.UID]ask.Answer) *plan.Room {
 	room := &plan.Room{}
 	var pods []*corev1.Pod
 	for i := range o.Pods {
@@ -44,7 +53,7 @@ func (r *Reader) roomOf(key client.ObjectKey, o *State) *plan.Room {
 		ordinal, _ := build.PodOrdinal(o.Cluster.Name, pod.Name)
 		return ports.Of(o.Cluster, ordinal).Memcached
 	}
-	answers := r.Members.Want(key, port, r.Clock.Now(), pods...)
+	answers := asked(port, pods)
 	for _, pod := range pods {
 		answer := answers[pod.UID]
 		ordinal, _ := build.PodOrdinal(o.Cluster.Name, pod.Name)

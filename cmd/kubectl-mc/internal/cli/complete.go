@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// completeNames completes the names of Memcacheds and StatefulSetDrains.
+func (c *command) completeNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	s, err := c.open()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []cobra.Completion
+	clusters, err := s.Memcacheds(cmd.Context(), false)
+	for i := range clusters {
+		names = append(names, clusters[i].Name)
+	}
+	var drains cachev1alpha1.StatefulSetDrainList
+	if err == nil && s.List(cmd.Context(), &drains, client.InNamespace(s.Namespace)) == nil {
+		for i := range drains.Items {
+			names = append(names, "stsdrain/"+drains.Items[i].Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeClaims completes the names of claims that the operator knows.
+func (c *command) completeClaims(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	s, err := c.open()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []cobra.Completion
+	for _, label := range []string{cachev1alpha1.LabelCluster, cachev1alpha1.LabelStatefulSetDrain} {
+		var claims corev1.PersistentVolumeClaimList
+		if s.List(cmd.Context(), &claims, client.InNamespace(s.Namespace), client.HasLabels{label}) == nil {
+			for i := range claims.Items {
+				names = append(names, claims.Items[i].Name)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"example.com/memcached-operator/cmd/kubectl-mc/internal/kube"
+)
+
+func newLogs(c *command) *cobra.Command {
+	since := time.Duration(0)
+	cmd := &cobra.Command{
+		Use: "logs NAME", Short: "Show the logs and events of members, routers, drains, moves and the operator, by time",
+		Long: `Show what belongs to a scaling in one log, merged by time: events, the logs of members,
+routers, drains and moves that still have a pod, and the operator's lines about the object, where
+you may read them.`,
+		Example: "  kubectl mc logs cache\n  kubectl mc logs cache --since 10m",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: c.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			s, err := c.open()
+			if err != nil {
+				return err
+			}
+			owner, err := s.Find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			lines := c.logs(ctx, s, owner, time.Now().Add(-since))
+			for _, l := range lines {
+				fmt.Fprintf(c.io.Out, "%s %s %s\n", l.At.UTC().Format("2006-01-02T15:04:05.000Z"), l.From, l.Text)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&since, "since", time.Hour, "how far back")
+	return cmd
+}
+
+// logs reads what belongs to the owner since then, by time. What can't be read is a warning.
+func (c *command) logs(ctx context.Context, s *kube.Session, owner client.Object, since time.Time) (lines []kube.Line) {
+	warn := func(err error) {
+		if err != nil {
+			fmt.Fprintln(c.io.ErrOut, "warning:", err)
+		}
+	}
+	lines, err := s.Events(ctx, owner.GetNamespace(), kube.About(owner), since)
+	warn(err)
+	pods, err := s.OwnPods(ctx, owner)
+	warn(err)
+	for i := range pods {
+		lines = append(lines, s.Logs(ctx, &pods[i], since, warn)...)
+	}
+	managers, err := s.ManagerPods(ctx, owner)
+	if !apierrors.IsForbidden(err) {
+		warn(err)
+	}
+	for i := range managers {
+		all := s.Logs(ctx, &managers[i], since, func(err error) {
+			if !apierrors.IsForbidden(err) {
+				warn(err)
+			}
+		})
+		lines = append(lines, slices.DeleteFunc(all, func(l kube.Line) bool {
+			return !strings.Contains(l.Text, `"`+owner.GetName()+`"`) || !strings.Contains(l.Text, `"`+owner.GetNamespace()+`"`)
+		})...)
+	}
+	slices.SortStableFunc(lines, func(a, b kube.Line) int { return a.At.Compare(b.At) })
+	return lines
+}

@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/cmd/kubectl-mc/internal/kube"
+	"example.com/memcached-operator/cmd/kubectl-mc/internal/screen"
+	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/version"
+)
+
+// planFlags are the flags of kubectl mc plan.
+type planFlags struct {
+	*command
+	size                  int32
+	client, memory, image string
+	file, keys            string
+	apply, yes            bool
+	format                string
+	given                 func(flag string) bool
+}
+
+func newPlan(c *command) *cobra.Command {
+	f := &planFlags{command: c}
+	cmd := &cobra.Command{
+		Use: "plan NAME", Short: "Show what a change would do, before it does",
+		Long: `Show what a change of the spec would do: which members leave, join or restart, items and
+bytes that move and from where to where, whether they fit, the share of keys that clients
+look for elsewhere, how long it takes by the last receipts, and what comes first.
+
+The API server checks the change, without storing it; the operator's own plan decides, on
+what is observed now. --apply makes the change after a yes.
+
+It ends with 3 if items would be lost or evicted, with 4 if something has to happen first.`,
+		Example: `  kubectl mc plan cache --size 2
+  kubectl mc plan cache --memory 512Mi --apply
+  kubectl mc plan cache --client pymemcache --keys keys.txt
+  kubectl mc plan cache -f cache.yaml -o json`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: c.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.given = func(flag string) bool { return cmd.Flags().Changed(flag) }
+			return f.run(cmd.Context(), args[0])
+		},
+	}
+	flags := cmd.Flags()
+	flags.Int32Var(&f.size, "size", 0, "the number of members")
+	flags.StringVar(&f.client, "client", "", "the client library (spec.routing.client)")
+	flags.StringVar(&f.memory, "memory", "", "each member's memory")
+	flags.StringVar(&f.image, "image", "", "the members' image")
+	flags.StringVarP(&f.file, "filename", "f", "", "a manifest with another spec; - for standard input")
+	flags.StringVar(&f.keys, "keys", "", "a file with keys of yours, one a line: which share of them clients look for elsewhere")
+	flags.BoolVar(&f.apply, "apply", false, "make the change, after a yes")
+	flags.BoolVarP(&f.yes, "yes", "y", false, "answer the question with yes")
+	addOutput(cmd, &f.format)
+	_ = cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(routing.Clients(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (f *planFlags) run(ctx context.Context, name string) error {
+	if err := checkOutput(f.format); err != nil {
+		return err
+	}
+	s, err := f.open()
+	if err != nil {
+		return err
+	}
+	before, err := s.Memcached(ctx, name)
+	if err != nil {
+		return err
+	}
+	change, err := f.change(before)
+	if err != nil {
+		return err
+	}
+	after := change.DeepCopy()
+	if err := s.Update(ctx, after, client.DryRunAll); err != nil { // with the resourceVersion that was read
+		return fmt.Errorf("the API server refuses this change: %w", err)
+	}
+	keys, err := f.readKeys()
+	if err != nil {
+		return err
+	}
+	pods, err := s.Pods(ctx, before)
+	if err != nil {
+		return err
+	}
+	f.warnOfVersion(pods)
+	holds := f.holds(ctx, s, before, pods)
+	forecast, err := controllers.Preview(ctx, s, before, after, holds, keys)
+	if err != nil {
+		return err
+	}
+	width, _, _ := terminal(f.io.Out)
+	if err := f.print(f.format, forecast, func() []string { return screen.Forecast(forecast, width, f.style()) }); err != nil {
+		return err
+	}
+	if !f.apply {
+		return ends(forecast)
+	}
+	if err := f.agree(f.yes, question(forecast)); err != nil {
+		return err
+	}
+	if err := s.Update(ctx, change); err != nil {
+		return err
+	}
+	fmt.Fprintf(f.io.ErrOut, "the change is made: kubectl mc status %s -w shows it\n", before.Name)
+	return nil
+}
+
+// change is the Memcached with the change that the flags ask for.
+func (f *planFlags) change(before *cachev1alpha1.Memcached) (*cachev1alpha1.Memcached, error) {
+	after, changes := before.DeepCopy(), 0
+	if f.file != "" {
+		spec, err := f.readSpec(before.Name)
+		if err != nil {
+			return nil, err
+		}
+		size := after.Spec.Size
+		if after.Spec = *spec; spec.Size == nil {
+			after.Spec.Size = size // the operator leaves it as it is, too
+		}
+		changes++
+	}
+	if f.given("size") {
+		after.Spec.Size = &f.size
+		changes++
+	}
+	if f.given("client") {
+		after.Spec.Routing.Client = cachev1alpha1.Client(f.client)
+		changes++
+	}
+	if f.given("image") {
+		after.Spec.Image = f.image
+		changes++
+	}
+	if f.given("memory") {
+		memory, err := resource.ParseQuantity(f.memory)
+		if err != nil {
+			return nil, fmt.Errorf("--memory: %w", err)
+		}
+		after.Spec.Memory = &memory
+		changes++
+	}
+	if changes == 0 {
+		return nil, errors.New("say what to change: --size, --client, --memory, --image or -f")
+	}
+	return after, nil
+}
+
+// readSpec reads the manifest.
+func (f *planFlags) readSpec(name string) (*cachev1alpha1.MemcachedSpec, error) {
+	const most = 4 << 20
+	in := f.io.In
+	if f.file != "-" {
+		file, err := os.Open(f.file)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, most))
+	if err != nil {
+		return nil, err
+	}
+	m := &cachev1alpha1.Memcached{}
+	if err := yaml.UnmarshalStrict(text, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.file, err)
+	}
+	if m.Kind != "Memcached" || m.Name != name {
+		return nil, fmt.Errorf("%s has %s %s, not Memcached %s", f.file, m.Kind, m.Name, name)
+	}
+	return &m.Spec, nil
+}
+
+// readKeys reads a person's keys; nil for none.
+func (f *planFlags) readKeys() (keys [][]byte, err error) {
+	if f.keys == "" {
+		return nil, nil
+	}
+	file, err := os.Open(f.keys)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if key := bytes.TrimSpace(lines.Bytes()); len(key) > 0 {
+			keys = append(keys, bytes.Clone(key))
+		}
+	}
+	return keys, lines.Err()
+}
+
+// holds asks the members what they hold.
+func (f *planFlags) holds(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, pods []corev1.Pod) map[string]controllers.Holds {
+	numbers, unasked := ask(ctx, s, m, pods)
+	if unasked != "" {
+		fmt.Fprintln(f.io.ErrOut, "warning: numbers are missing:", unasked)
+	}
+	holds := map[string]controllers.Holds{}
+	for pod, n := range numbers {
+		holds[pod] = controllers.Holds{Items: n.Items, Bytes: n.Bytes, Limit: n.Limit}
+	}
+	return holds
+}
+
+// warnOfVersion warns if the operator's image has the tag of another version than this program: then another plan
+// decides.
+func (f *planFlags) warnOfVersion(pods []corev1.Pod) {
+	for i := range pods {
+		for _, c := range pods[i].Spec.InitContainers {
+			image, _, _ := strings.Cut(c.Image, "@")
+			tag := image[strings.LastIndexAny(image, ":/")+1:]
+			if c.Name == "install" && strings.HasPrefix(tag, "v") && version.Version != "" && tag != version.Version {
+				fmt.Fprintf(f.io.ErrOut, "warning: the operator is of version %s, and this program of %s: what happens may differ\n", tag, version.Version)
+				return
+			}
+		}
+	}
+}
+
+// ends is the exit code of a plan.
+func ends(f *controllers.Forecast) error {
+	switch {
+	case f.Loses():
+		return &exit{code: exitLoses}
+	case f.Blocked != nil:
+		return &exit{code: exitBlocked}
+	}
+	return nil
+}
+
+func question(f *controllers.Forecast) string {
+	switch {
+	case f.Lost.Items > 0:
+		return fmt.Sprintf("This gives up %s items for good. Go on?", screen.Count(f.Lost.Items))
+	case f.Evicted.Items > 0:
+		return fmt.Sprintf("This evicts about %s items. Go on?", screen.Count(f.Evicted.Items))
+	}
+	return "Go on?"
+}

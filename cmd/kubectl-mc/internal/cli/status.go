@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/cmd/kubectl-mc/internal/kube"
+	"example.com/memcached-operator/cmd/kubectl-mc/internal/members"
+	"example.com/memcached-operator/cmd/kubectl-mc/internal/screen"
+)
+
+// statusFlags are the flags of kubectl mc status.
+type statusFlags struct {
+	*command
+	watch, everywhere, ask bool
+	interval               time.Duration
+	format                 string
+	// line is the last one that was printed for an object, where the output is no terminal.
+	line map[string]string
+}
+
+func newStatus(c *command) *cobra.Command {
+	f := &statusFlags{command: c, line: map[string]string{}}
+	cmd := &cobra.Command{
+		Use: "status [NAME]", Short: "Show members, ring, drains, moves, and what waits for what",
+		Long: `Show members with their items, memory, hit ratio and connections; the ring; drains and
+moves with rates and the time that is left; what waits, since when, and the command that helps.
+
+Members are asked for their numbers through a port-forward, with your rights.`,
+		Example: `  kubectl mc status                 # all clusters of the namespace
+  kubectl mc status cache -w        # one, live
+  kubectl mc status cache -o json`,
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: c.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args) },
+	}
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on showing it until interrupted; where the output is no terminal, a line for each change")
+	cmd.Flags().BoolVarP(&f.everywhere, "all-namespaces", "A", false, "show the clusters of all namespaces")
+	cmd.Flags().BoolVar(&f.ask, "ask", true, "ask the members for their numbers")
+	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "how often --watch looks")
+	addOutput(cmd, &f.format)
+	return cmd
+}
+
+func (f *statusFlags) run(ctx context.Context, args []string) error {
+	if err := checkOutput(f.format); err != nil {
+		return err
+	}
+	if f.interval < 100*time.Millisecond {
+		return errors.New("--interval must be 100ms at least")
+	}
+	s, err := f.open()
+	if err != nil {
+		return err
+	}
+	if !f.watch {
+		return f.once(ctx, s, args)
+	}
+	if f.format != "" {
+		return errors.New("--watch has no --output: run kubectl mc status -o again and again")
+	}
+	for {
+		if err := f.again(ctx, s, args); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil // a person has interrupted it
+		case <-time.After(f.interval):
+		}
+	}
+}
+
+// objects are those that the arguments name.
+func (f *statusFlags) objects(ctx context.Context, s *kube.Session, args []string) (objects []client.Object, err error) {
+	if len(args) > 0 {
+		object, err := s.Find(ctx, args[0])
+		return []client.Object{object}, err
+	}
+	clusters, err := s.Memcacheds(ctx, f.everywhere)
+	for i := range clusters {
+		objects = append(objects, &clusters[i])
+	}
+	return objects, err
+}
+
+func (f *statusFlags) once(ctx context.Context, s *kube.Session, args []string) error {
+	objects, err := f.objects(ctx, s, args)
+	if err != nil {
+		return err
+	}
+	if len(objects) == 0 && f.format == "" {
+		fmt.Fprintln(f.io.ErrOut, "there is no Memcached")
+		return nil
+	}
+	width, _, _ := terminal(f.io.Out)
+	shown := make([]any, len(objects))
+	var lines []string
+	for i, object := range objects {
+		var more []string
+		if shown[i], more, err = f.show(ctx, s, object, width); err != nil {
+			return err
+		}
+		if i > 0 {
+			lines = append(lines, "")
+		}
+		lines = append(lines, more...)
+	}
+	if len(args) > 0 {
+		return f.print(f.format, shown[0], func() []string { return lines })
+	}
+	return f.print(f.format, shown, func() []string { return lines })
+}
+
+// show returns an object's view, and its lines.
+func (f *statusFlags) show(ctx context.Context, s *kube.Session, object client.Object, width int) (any, []string, error) {
+	now := time.Now()
+	switch o := object.(type) {
+	case *cachev1alpha1.Memcached:
+		view, err := f.look(ctx, s, o, now)
+		if err != nil {
+			return nil, nil, err
+		}
+		return view, view.Lines(width, f.style(), now), nil
+	case *cachev1alpha1.StatefulSetDrain:
+		return o.Status, screen.DrainLines(o, width, f.style(), now), nil
+	}
+	return nil, nil, fmt.Errorf("%T has no screen", object)
+}
+
+// look reads what belongs to a Memcached, and asks its members.
+func (f *statusFlags) look(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, now time.Time) (*screen.Cluster, error) {
+	pods, err := s.Pods(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	numbers, unasked := map[string]*members.Numbers(nil), ""
+	if f.ask {
+		numbers, unasked = ask(ctx, s, m, pods)
+	}
+	return screen.Of(m, pods, numbers, unasked, now), nil
+}
+
+// ask asks the members for their numbers. unasked is why some have not answered.
+func ask(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, pods []corev1.Pod) (numbers map[string]*members.Numbers, unasked string) {
+	asker, err := members.Of(ctx, s, members.Forwarded(s.Config, s.Clients), m)
+	if err != nil {
+		return nil, err.Error()
+	}
+	numbers, why := asker.Each(ctx, m, pods)
+	for _, pod := range pods {
+		if err := why[pod.Name]; err != nil {
+			return numbers, err.Error()
+		}
+	}
+	return numbers, ""
+}
+
+// again shows the present state once more: a screen, or a line for each change.
+func (f *statusFlags) again(ctx context.Context, s *kube.Session, args []string) error {
+	objects, err := f.objects(ctx, s, args)
+	if err != nil {
+		return err
+	}
+	width, height, is := terminal(f.io.Out)
+	if !is {
+		for _, object := range objects {
+			f.lineOf(object)
+		}
+		return nil
+	}
+	var lines []string
+	for _, object := range objects {
+		_, more, err := f.show(ctx, s, object, width)
+		if err != nil {
+			return err
+		}
+		lines = append(lines, append(more, "")...)
+	}
+	if len(lines) > height-1 {
+		lines = append(lines[:max(0, height-2)], "…")
+	}
+	const home, clearLine, clearBelow = "\x1b[H", "\x1b[K\r\n", "\x1b[J"
+	_, err = fmt.Fprint(f.io.Out, home, strings.Join(lines, clearLine), clearBelow)
+	return err
+}
+
+// lineOf prints a line about the object, if it differs from the last one.
+func (f *statusFlags) lineOf(object client.Object) {
+	var words []string
+	switch o := object.(type) {
+	case *cachev1alpha1.Memcached:
+		words = []string{string(o.Status.Phase), fmt.Sprintf("%d of %d ready", o.Status.ReadySize, o.Status.Size), o.Status.Progress}
+	case *cachev1alpha1.StatefulSetDrain:
+		words = []string{fmt.Sprintf("%d of %d ready", o.Status.ReadyReplicas, o.Status.Replicas), fmt.Sprintf("%d to drain", o.Status.Draining), o.Status.Progress}
+	}
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
+	name := object.GetNamespace() + "/" + object.GetName()
+	line := name + "  " + strings.Join(words, "  ")
+	if f.line[name] != line {
+		f.line[name] = line
+		fmt.Fprintln(f.io.Out, time.Now().UTC().Format(time.RFC3339)+"  "+line)
+	}
+}

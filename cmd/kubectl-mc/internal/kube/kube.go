@@ -1,0 +1,144 @@
+// Package kube reads and writes what a person's kubeconfig reaches, with that person's rights.
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers"
+)
+
+// Session is a connection to an API server, and the namespace that names are in.
+type Session struct {
+	client.Client
+	Config    *rest.Config
+	Clients   kubernetes.Interface
+	Namespace string
+}
+
+// Open connects by the flags of kubectl.
+func Open(flags genericclioptions.RESTClientGetter) (*Session, error) {
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 50, 100
+	s := &Session{Config: config}
+	if s.Namespace, _, err = flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+		return nil, err
+	}
+	if s.Client, err = client.New(config, client.Options{Scheme: controllers.NewScheme()}); err != nil {
+		return nil, err
+	}
+	s.Clients, err = kubernetes.NewForConfig(config)
+	return s, err
+}
+
+// Kinds of objects, as people may write them before a name: mc/NAME.
+var (
+	memcacheds = []string{"mc", "mcd", "memcached", "memcacheds"}
+	drains     = []string{"stsdrain", "statefulsetdrain", "statefulsetdrains"}
+)
+
+// Find returns the Memcached or the StatefulSetDrain of this name. A name may have its kind before it:
+// mc/NAME, stsdrain/NAME. Without a kind, a Memcached comes first.
+func (s *Session) Find(ctx context.Context, name string) (client.Object, error) {
+	kind, rest, given := strings.Cut(name, "/")
+	if given {
+		name = rest
+	}
+	isDrain := given && slices.Contains(drains, kind)
+	if given && !isDrain && !slices.Contains(memcacheds, kind) {
+		return nil, fmt.Errorf("%s is no kind that the operator has: write mc/%s or stsdrain/%s", kind, name, name)
+	}
+	key := client.ObjectKey{Namespace: s.Namespace, Name: name}
+	if !isDrain {
+		m := &cachev1alpha1.Memcached{}
+		err := s.Get(ctx, key, m)
+		if err == nil || given || !apierrors.IsNotFound(err) {
+			return m, err
+		}
+	}
+	d := &cachev1alpha1.StatefulSetDrain{}
+	err := s.Get(ctx, key, d)
+	if apierrors.IsNotFound(err) && !given {
+		return nil, fmt.Errorf("there is no Memcached and no StatefulSetDrain %s in namespace %s", name, s.Namespace)
+	}
+	return d, err
+}
+
+// Memcached returns the Memcached of this name.
+func (s *Session) Memcached(ctx context.Context, name string) (*cachev1alpha1.Memcached, error) {
+	object, err := s.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	m, is := object.(*cachev1alpha1.Memcached)
+	if !is {
+		return nil, fmt.Errorf("%s is a StatefulSetDrain: this is for a Memcached", name)
+	}
+	return m, nil
+}
+
+// Memcacheds returns all of the namespace, or of all namespaces, by their names.
+func (s *Session) Memcacheds(ctx context.Context, everywhere bool) ([]cachev1alpha1.Memcached, error) {
+	var list cachev1alpha1.MemcachedList
+	err := s.List(ctx, &list, s.within(everywhere)...)
+	return list.Items, err
+}
+
+func (s *Session) within(everywhere bool) []client.ListOption {
+	if everywhere {
+		return nil
+	}
+	return []client.ListOption{client.InNamespace(s.Namespace)}
+}
+
+// Pods returns the members' pods of a Memcached.
+func (s *Session) Pods(ctx context.Context, m *cachev1alpha1.Memcached) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := s.List(ctx, &list, client.InNamespace(m.Namespace), client.MatchingLabels{
+		cachev1alpha1.LabelName: cachev1alpha1.AppName, cachev1alpha1.LabelInstance: m.Name,
+		cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMember,
+	})
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
+		if n := len(a.Name) - len(b.Name); n != 0 {
+			return n // cache-10 comes after cache-9
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list.Items, err
+}
+
+// Claim returns the claim of this name.
+func (s *Session) Claim(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	return claim, s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, claim)
+}
+
+// OwnerOf returns the Memcached or the StatefulSetDrain that decides about the claim; nil if there is none.
+func (s *Session) OwnerOf(ctx context.Context, claim *corev1.PersistentVolumeClaim) (client.Object, error) {
+	for label, owner := range map[string]client.Object{
+		cachev1alpha1.LabelCluster: &cachev1alpha1.Memcached{}, cachev1alpha1.LabelStatefulSetDrain: &cachev1alpha1.StatefulSetDrain{},
+	} {
+		name := claim.Labels[label]
+		if name == "" {
+			continue
+		}
+		err := s.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: name}, owner)
+		if err == nil || !apierrors.IsNotFound(err) {
+			return owner, err
+		}
+	}
+	return nil, nil
+}

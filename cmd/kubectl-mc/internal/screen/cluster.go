@@ -1,0 +1,296 @@
+// Package screen makes lines of what was read. It is pure.
+package screen
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/cmd/kubectl-mc/internal/members"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// Cluster is what kubectl mc status shows of a Memcached.
+type Cluster struct {
+	Namespace string              `json:"namespace"`
+	Name      string              `json:"name"`
+	Phase     cachev1alpha1.Phase `json:"phase"`
+	Size      int32               `json:"size"`
+	Ready     int32               `json:"ready"`
+	// Ring is the client library and the size of the list, RingState whether it changes.
+	Client    string   `json:"client,omitempty"`
+	Servers   []string `json:"servers,omitempty"`
+	RingState string   `json:"ringState"`
+	Routers   string   `json:"routers,omitempty"`
+	Members   []Member `json:"members,omitempty"`
+	// Unasked is why members have no numbers; empty if all have.
+	Unasked string `json:"unasked,omitempty"`
+	// Work has what is being drained or moved, Waits what needs or waits for something.
+	Work   []Work                 `json:"work,omitempty"`
+	Waits  []Wait                 `json:"waits,omitempty"`
+	Advice []cachev1alpha1.Advice `json:"advice,omitempty"`
+}
+
+// Member is a member's pod.
+type Member struct {
+	Name    string `json:"name"`
+	Node    string `json:"node,omitempty"`
+	Address string `json:"address,omitempty"`
+	// State is ready, starting, leaving or ending.
+	State string        `json:"state"`
+	Age   time.Duration `json:"age"`
+	// Cold is why the member started cold; empty if it started warm, or is new.
+	Cold    string           `json:"cold,omitempty"`
+	Numbers *members.Numbers `json:"numbers,omitempty"`
+}
+
+// Work is a drain, or the move of a leaving member's items.
+type Work struct {
+	Claim string `json:"claim"`
+	Phase string `json:"phase"`
+	Done  int64  `json:"done"`
+	Total int64  `json:"total"`
+	// Share is how much of it is done, from 0 to 1; negative if that is not known.
+	Share float64 `json:"share"`
+	// Rate is in items per second; 0 if it is not known.
+	Rate     float64       `json:"rate,omitempty"`
+	TimeLeft time.Duration `json:"timeLeft,omitempty"`
+}
+
+// Wait is something that waits, since when, and what helps.
+type Wait struct {
+	What    string    `json:"what"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	// Command helps; empty if time does.
+	Command string `json:"command,omitempty"`
+}
+
+// Of makes the view of a cluster at a time. numbers are those of its pods, by name; unasked says why some have none.
+func Of(m *cachev1alpha1.Memcached, pods []corev1.Pod, numbers map[string]*members.Numbers, unasked string, now time.Time) *Cluster {
+	s := &m.Status
+	c := &Cluster{
+		Namespace: m.Namespace, Name: m.Name, Phase: s.Phase, Ready: s.ReadySize, Servers: s.Servers, Unasked: unasked,
+		RingState: "stable", Advice: s.Advice, Size: s.Size,
+	}
+	if m.Spec.Size != nil {
+		c.Size = *m.Spec.Size
+	}
+	if m.Spec.Storage != nil {
+		c.Client = string(m.Spec.Routing.Client)
+	}
+	if r := s.Router; r != nil {
+		c.Routers = fmt.Sprintf("%s, %d of %d ready", r.Address, r.Ready, r.Replicas)
+		if len(r.Behind) > 0 {
+			c.Routers += ", behind: " + strings.Join(r.Behind, ", ")
+		}
+	}
+	leaving := map[int32]bool{}
+	for i := range s.Drains {
+		d := &s.Drains[i]
+		leaving[d.Ordinal] = d.Phase == cachev1alpha1.DrainLeaving
+		c.Work = append(c.Work, workOf(d, now))
+		if d.Reason != "" || d.Message != "" {
+			c.Waits = append(c.Waits, waitOf(d))
+		}
+	}
+	if moving := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionMoving); moving != nil {
+		c.RingState = "members with items that clients look for elsewhere: " + fmt.Sprint(s.Moving)
+	} else if slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Phase == cachev1alpha1.DrainLeaving }) {
+		c.RingState = "members leave"
+	}
+	c.Waits = append(c.Waits, conditionWaits(m)...)
+	for i := range pods {
+		c.Members = append(c.Members, memberOf(m, &pods[i], leaving, numbers, now))
+	}
+	return c
+}
+
+func memberOf(m *cachev1alpha1.Memcached, pod *corev1.Pod, leaving map[int32]bool, numbers map[string]*members.Numbers, now time.Time) Member {
+	out := Member{
+		Name: pod.Name, Node: pod.Spec.NodeName, Address: pod.Status.PodIP, State: "starting", Age: now.Sub(pod.CreationTimestamp.Time),
+		Numbers: numbers[pod.Name],
+	}
+	if out.Numbers != nil {
+		out.Age = out.Numbers.Uptime
+	}
+	ordinal := int32(-1)
+	if _, err := fmt.Sscanf(strings.TrimPrefix(pod.Name, m.Name+"-"), "%d", &ordinal); err != nil {
+		ordinal = -1
+	}
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	switch {
+	case pod.DeletionTimestamp != nil:
+		out.State = "ending"
+	case leaving[ordinal]:
+		out.State = "leaving"
+	case ready:
+		out.State = "ready"
+	}
+	for _, c := range pod.Status.InitContainerStatuses {
+		if t := c.State.Terminated; t != nil {
+			if cold := contract.ParseColdStart(t.Message); cold != nil {
+				out.Cold = "it started cold: see status.advice"
+			}
+		}
+	}
+	return out
+}
+
+func workOf(d *cachev1alpha1.DrainStatus, now time.Time) Work {
+	w := Work{Claim: d.Claim, Phase: string(d.Phase), Done: d.ItemsDone, Total: d.ItemsTotal, Share: -1}
+	switch {
+	case d.ItemsTotal > 0:
+		w.Share = min(1, float64(d.ItemsDone)/float64(d.ItemsTotal))
+	case d.BytesTotal > 0:
+		w.Share = min(1, float64(d.BytesDone)/float64(d.BytesTotal))
+	}
+	if d.StartedAt != nil && d.ItemsDone > 0 {
+		if seconds := now.Sub(d.StartedAt.Time).Seconds(); seconds > 0 {
+			w.Rate = float64(d.ItemsDone) / seconds
+		}
+	}
+	if d.TimeLeft != nil {
+		w.TimeLeft = d.TimeLeft.Duration
+	}
+	return w
+}
+
+func waitOf(d *cachev1alpha1.DrainStatus) Wait {
+	w := Wait{What: "claim " + d.Claim, Reason: d.Reason, Message: d.Message}
+	if d.Since != nil {
+		w.Since = d.Since.Time
+	}
+	switch d.Phase {
+	case cachev1alpha1.DrainHeld, cachev1alpha1.DrainFailed:
+		w.Command = "kubectl mc retry " + d.Claim
+	}
+	return w
+}
+
+// conditionWaits are the conditions that are not as they should be.
+func conditionWaits(m *cachev1alpha1.Memcached) (waits []Wait) {
+	for _, c := range m.Status.Conditions {
+		is := c.Status == metav1.ConditionTrue
+		shows := false
+		command := ""
+		switch c.Type {
+		case cachev1alpha1.ConditionDegraded:
+			// Claims that need a person are among the drains.
+			shows = is && c.Reason != cachev1alpha1.ReasonDrainHeld && c.Reason != cachev1alpha1.ReasonDrainFailed
+			command = "kubectl mc logs " + m.Name
+		case cachev1alpha1.ConditionProgressing:
+			shows = is || c.Reason == cachev1alpha1.ReasonPaused || c.Reason == cachev1alpha1.ReasonBlockedByVolume || c.Reason == cachev1alpha1.ReasonWaitingForTurn
+			if c.Reason == cachev1alpha1.ReasonPaused {
+				command = "kubectl mc resume " + m.Name
+			}
+		case cachev1alpha1.ConditionMoving:
+			shows = true
+		case cachev1alpha1.ConditionReady, cachev1alpha1.ConditionAvailable, cachev1alpha1.ConditionDraining:
+		default:
+			shows = !is
+		}
+		if shows {
+			waits = append(waits, Wait{What: c.Type, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time, Command: command})
+		}
+	}
+	return waits
+}
+
+// Lines are the screen, of that many columns at most.
+func (c *Cluster) Lines(width int, style Style, now time.Time) []string {
+	lines := []string{fmt.Sprintf("%s/%s  %s  %d of %d ready", c.Namespace, c.Name, style.phase(c.Phase), c.Ready, c.Size)}
+	if c.Client != "" {
+		lines = append(lines, fmt.Sprintf("ring     %s, %d servers, %s", c.Client, len(c.Servers), c.RingState))
+	}
+	if c.Routers != "" {
+		lines = append(lines, "routers  "+c.Routers)
+	}
+	if len(c.Members) > 0 {
+		lines = append(lines, "")
+		lines = append(lines, c.memberLines(style)...)
+	}
+	if c.Unasked != "" {
+		lines = append(lines, style.dim("numbers are missing: "+c.Unasked))
+	}
+	if len(c.Work) > 0 {
+		lines = append(lines, "")
+	}
+	for _, w := range c.Work {
+		lines = append(lines, w.line())
+	}
+	for _, w := range c.Waits {
+		lines = append(lines, "")
+		lines = append(lines, w.lines(style, now)...)
+	}
+	for _, a := range c.Advice {
+		lines = append(lines, "", style.dim("advice "+a.Reason), "  "+a.Message)
+	}
+	return fold(lines, width)
+}
+
+func (c *Cluster) memberLines(style Style) []string {
+	rows := [][]string{{"MEMBER", "STATE", "ITEMS", "MEMORY", "", "HITS", "EVICTED", "CONNS", "AGE", "NODE", "ADDRESS"}}
+	for _, m := range c.Members {
+		row := []string{m.Name, m.State, "-", strings.Repeat(" ", barWidth), "-", "-", "-", "-", duration.HumanDuration(m.Age), cmp.Or(m.Node, "-"), cmp.Or(m.Address, "-")}
+		if m.Cold != "" {
+			row[1] += ",cold"
+		}
+		if n := m.Numbers; n != nil {
+			share := 0.0
+			if n.Limit > 0 {
+				share = float64(n.Bytes) / float64(n.Limit)
+			}
+			copy(row[2:], []string{Count(n.Items), bar(share), percent(share), ratio(n.Hits, n.Gets), Count(n.Evictions), Count(n.Connections)})
+		}
+		rows = append(rows, row)
+	}
+	lines := Table(rows)
+	for i := range c.Members {
+		lines[i+1] = style.state(c.Members[i].State, lines[i+1])
+	}
+	return lines
+}
+
+func (w *Work) line() string {
+	line := fmt.Sprintf("%s  %-9s", w.Claim, w.Phase)
+	if w.Share >= 0 {
+		line += fmt.Sprintf("  %s %4s  %s of %s items", bar(w.Share), percent(w.Share), Count(w.Done), Count(w.Total))
+	}
+	if w.Rate > 0 {
+		line += fmt.Sprintf("  %s/s", Count(int64(w.Rate)))
+	}
+	if w.TimeLeft > 0 {
+		line += "  " + duration.HumanDuration(w.TimeLeft) + " left"
+	}
+	return strings.TrimRight(line, " ")
+}
+
+func (w *Wait) lines(style Style, now time.Time) []string {
+	first := style.bold(w.What)
+	if w.Reason != "" {
+		first += "  " + w.Reason
+	}
+	if !w.Since.IsZero() {
+		first += "  for " + duration.HumanDuration(now.Sub(w.Since))
+	}
+	lines := []string{first}
+	if w.Message != "" {
+		lines = append(lines, "  "+w.Message)
+	}
+	if w.Command != "" {
+		lines = append(lines, "  try: "+w.Command)
+	}
+	return lines
+}

@@ -1,0 +1,71 @@
+package screen
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/cmd/kubectl-mc/internal/members"
+)
+
+func TestAScalingIsOneScreen(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(ago time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-ago)} }
+	m := apitest.MakeMemcached("cache").Namespace("shop").Size(2).Storage("1Gi").Defaulted().Obj()
+	m.Status = cachev1alpha1.MemcachedStatus{
+		Phase: cachev1alpha1.PhaseDraining, Size: 3, ReadySize: 3, Servers: []string{"a:1", "b:1"},
+		Drains: []cachev1alpha1.DrainStatus{{
+			Claim: "data-cache-2", Ordinal: 2, Phase: cachev1alpha1.DrainLeaving, ItemsDone: 30_000, ItemsTotal: 40_000,
+			Reason: cachev1alpha1.ReasonStillCalled, Message: "still called by 10.1.2.3", Since: at(70 * time.Second),
+			StartedAt: at(10 * time.Second), TimeLeft: &metav1.Duration{Duration: 3 * time.Second},
+		}},
+	}
+	pod := func(name string) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: *at(time.Hour)}, Spec: corev1.PodSpec{NodeName: "node-1"},
+			Status: corev1.PodStatus{PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		}
+	}
+	numbers := map[string]*members.Numbers{"cache-0": {Items: 1_234_567, Bytes: 48 << 20, Limit: 64 << 20, Hits: 90, Gets: 100, Connections: 12, Uptime: time.Hour}}
+	view := Of(m, []corev1.Pod{pod("cache-0"), pod("cache-2")}, numbers, "pod cache-2 does not answer", now)
+	got := strings.Join(view.Lines(100, Style{}, now), "\n")
+	want := `shop/cache  Draining  3 of 2 ready
+ring     libmemcached-ketama-weighted, 2 servers, members leave
+
+MEMBER   STATE    ITEMS      MEMORY             HITS  EVICTED  CONNS  AGE  NODE    ADDRESS
+cache-0  ready    1,234,567  █████████░░░  75%  90%   0        12     60m  node-1  10.0.0.1
+cache-2  leaving  -                        -    -     -        -      60m  node-1  10.0.0.1
+numbers are missing: pod cache-2 does not answer
+
+data-cache-2  Leaving    █████████░░░  75%  30,000 of 40,000 items  3,000/s  3s left
+
+claim data-cache-2  StillCalled  for 70s
+  still called by 10.1.2.3`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the screen differs (-want +got):\n%s", diff)
+	}
+	for _, line := range view.Lines(60, Style{Colours: true}, now) {
+		if n := columns(line); n > 60 && !strings.HasPrefix(line, "cache-") && !strings.HasPrefix(line, "MEMBER") {
+			t.Errorf("a line has %d columns: %q", n, line)
+		}
+	}
+}
+
+func TestNumbersAreForPeople(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
+		if got := Count(n); got != want {
+			t.Errorf("Count(%d) = %s, want %s", n, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 B", 2048: "2.0 KiB", 3 << 20: "3.0 MiB", 5 << 30: "5.0 GiB"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("Bytes(%d) = %s, want %s", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// Items lie where the library of the spec stores them. A forecast knows only how many each member has; each flow has to be what
+// the library really looks for elsewhere, within a twentieth.
+func TestAForecastIsWithinATwentiethOfWhatMoves(t *testing.T) {
+	for name, test := range map[string]struct {
+		from, to int32
+		change   func(*cachev1alpha1.MemcachedSpec)
+	}{
+		"3 to 2":         {3, 2, func(*cachev1alpha1.MemcachedSpec) {}},
+		"2 to 3":         {2, 3, func(*cachev1alpha1.MemcachedSpec) {}},
+		"another client": {3, 3, func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = "pymemcache" }},
+		"modulo, 3 to 2": {3, 2, func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = "gomemcache" }},
+		"hashed address": {3, 2, func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = "spymemcached-ketama" }},
+		"another memory": {3, 3, func(s *cachev1alpha1.MemcachedSpec) { s.Memory = ptr.To(resource.MustParse("128Mi")) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := apitest.MakeMemcached("cache").Namespace("shop").Size(test.from).Storage("1Gi").Defaulted().Obj()
+			after := before.DeepCopy()
+			test.change(&after.Spec)
+			if after.Spec.Routing.Client != before.Spec.Routing.Client && test.from != test.to {
+				before.Spec.Routing.Client = after.Spec.Routing.Client
+			}
+			after.Spec.Size = &test.to
+			p := &preview{before: before, after: after, holds: map[string]Holds{}}
+			was, is := lists(t, before, test.from), lists(t, after, test.to)
+			actual := map[[2]int]Holds{}
+			random := rand.New(rand.NewPCG(1, 2))
+			for i := range 60_000 {
+				key := fmt.Appendf(nil, "user:%x:profile", random.Uint64())
+				one := Holds{Items: 1, Bytes: int64(100 + i%900)}
+				from, to := was.Owner.Owner(key), is.Owner.Owner(key)
+				h := p.holds[build.PodName("cache", int32(from))]
+				h.add(one)
+				p.holds[build.PodName("cache", int32(from))] = h
+				if from != to {
+					sum := actual[[2]int{from, to}]
+					sum.add(one)
+					actual[[2]int{from, to}] = sum
+				}
+			}
+			p.flows(was, is)
+			if len(p.Flows) != len(actual) {
+				t.Errorf("%d flows, want %d: %v", len(p.Flows), len(actual), p.Flows)
+			}
+			for pair, want := range actual {
+				from, to := build.PodName("cache", int32(pair[0])), build.PodName("cache", int32(pair[1]))
+				for _, got := range p.Flows {
+					if got.From == from && got.To == to && (off(got.Items, want.Items) > 0.05 || off(got.Bytes, want.Bytes) > 0.05) {
+						t.Errorf("%s to %s: forecast %+v, moved %+v", from, to, got.Holds, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func off(got, want int64) float64 { return math.Abs(float64(got-want)) / float64(want) }
+
+func lists(t *testing.T, c *cachev1alpha1.Memcached, size int32) routing.List {
+	t.Helper()
+	l, err := listOf(t.Context(), c, build.RingOf(c, size), func(_ context.Context, host string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, host[len("cache-")]})}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestAForecastSaysWhatDoesNotFit(t *testing.T) {
+	m := apitest.MakeMemcached("cache").Namespace("shop").Size(2).Storage("1Gi").Defaulted().Obj()
+	full := Holds{Items: 60_000, Bytes: 60 << 20, Limit: 64 << 20}
+	p := &preview{before: m, after: m, holds: map[string]Holds{"cache-0": full, "cache-1": full, "cache-2": full}}
+	p.flows(lists(t, m, 3), lists(t, m, 2))
+	// 180 MiB into 128 MiB.
+	if off(p.Evicted.Bytes, 52<<20) > 0.05 || off(p.Evicted.Items, 52_000) > 0.05 {
+		t.Errorf("evicted: %+v", p.Evicted)
+	}
+	if !p.Loses() {
+		t.Error("it loses nothing")
+	}
+	for policy, part := range map[cachev1alpha1.DrainPolicy]*Holds{cachev1alpha1.PolicyRetain: &p.Retained, cachev1alpha1.PolicyDelete: &p.Lost} {
+		m.Spec.Drain.Policy = policy
+		p.Forecast = Forecast{}
+		if p.flows(lists(t, m, 3), lists(t, m, 2)); off(part.Items, 60_000) > 0.01 || len(p.Flows) > 0 {
+			t.Errorf("%s: %+v", policy, p.Forecast)
+		}
+	}
+}

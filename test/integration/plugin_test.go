@@ -1,0 +1,286 @@
+package integration
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
+)
+
+// plugin is a person with kubectl mc.
+type plugin struct {
+	*world
+	path, dir string
+}
+
+// withPlugin needs the program that make test-integration builds; KUBECTL_MC names another one.
+func (w *world) withPlugin() *plugin {
+	w.Helper()
+	path, err := filepath.Abs(cmp.Or(os.Getenv("KUBECTL_MC"), filepath.Join("..", "..", "bin", "kubectl-mc")))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	tier.Needs(w, "the plugin kubectl-mc", err)
+	return &plugin{world: w, path: path, dir: w.TempDir()}
+}
+
+// command is kubectl mc, which kubectl finds in PATH.
+func (p *plugin) command(args ...string) *exec.Cmd {
+	p.Helper()
+	cmd := p.kubectl()
+	cmd.Args = slices.Concat([]string{cmd.Path, "mc"}, args, []string{"--namespace=" + p.namespace}) // kubectl looks for plugins before its own flags
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(p.dir, "kubeconfig"), "PATH="+filepath.Dir(p.path))
+	return cmd
+}
+
+// kubectl is kubectl itself.
+func (p *plugin) kubectl(args ...string) *exec.Cmd {
+	p.Helper()
+	cmd, err := plane.Kubectl(p.Context(), p.dir, append(args, "--namespace="+p.namespace)...)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return cmd
+}
+
+// says runs the command with an answer to its question, and returns what it printed. Its exit code has to be as wanted.
+func (p *plugin) says(code int, answer string, args ...string) (out, errOut string) {
+	p.Helper()
+	cmd := p.command(args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(answer), &stdout, &stderr
+	err := cmd.Run()
+	if ended := (*exec.ExitError)(nil); err != nil && !errors.As(err, &ended) {
+		p.Fatal(err)
+	}
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		p.Fatalf("kubectl mc %v ended with %d, want %d\n%s%s", args, got, code, &stdout, &stderr)
+	}
+	return stdout.String(), stderr.String()
+}
+
+// screen runs the command in a terminal of 100 columns, and returns what that showed.
+func (p *plugin) screen(args ...string) string {
+	p.Helper()
+	master, slave, err := terminal(100, 40)
+	if err != nil {
+		p.Fatalf("open a terminal: %v", err)
+	}
+	defer master.Close()
+	cmd := p.command(args...)
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color", "NO_COLOR=")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	if err := cmd.Start(); err != nil {
+		p.Fatal(err)
+	}
+	slave.Close()
+	var shown bytes.Buffer
+	_, _ = io.Copy(&shown, master) // ends by EIO, when the last process has closed its side
+	if err := cmd.Wait(); err != nil {
+		p.Fatalf("kubectl mc %v: %v\n%s", args, err, &shown)
+	}
+	return strings.ReplaceAll(shown.String(), "\r\n", "\n")
+}
+
+// terminal opens a pseudo-terminal.
+func terminal(columns, rows uint16) (master, slave *os.File, err error) {
+	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
+		return nil, nil, err
+	}
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows})
+	}
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	return master, slave, err
+}
+
+// same replaces what differs from run to run.
+func (p *plugin) same(text string) string {
+	for _, differs := range []struct{ pattern, with string }{
+		{`10\.\d+\.\d+\.\d+`, "ADDRESS"}, {`( |for )\d+(ms|[smh])\b`, "${1}T"}, {p.namespace, "NAMESPACE"},
+		{`numbers are missing: .*(\n[^\n]+)*`, "numbers are missing"}, {`(\S) {2,}`, "$1  "},
+	} {
+		text = regexp.MustCompile(differs.pattern).ReplaceAllString(text, differs.with)
+	}
+	return text
+}
+
+// heldScreen is the screen while a drain is held, without what differs from run to run. No member can be asked: there is no kubelet.
+const heldScreen = "NAMESPACE/cache  \x1b[31mDegraded\x1b[0m  2 of 2 ready\n" +
+	"ring  libmemcached-ketama-weighted, 2 servers, stable\n" +
+	"\n" +
+	"MEMBER  STATE  ITEMS  MEMORY  HITS  EVICTED  CONNS  AGE  NODE  ADDRESS\n" +
+	"cache-0  ready  -  -  -  -  -  T  node-a  ADDRESS\n" +
+	"cache-1  ready  -  -  -  -  -  T  node-a  ADDRESS\n" +
+	"\x1b[2mnumbers are missing\n" +
+	"\n" +
+	"data-cache-2  Held\n" +
+	"\n" +
+	"\x1b[1mclaim data-cache-2\x1b[0m  Held  for T\n" +
+	"  remove the annotation cache.example.com/drain=hold to start the drain\n" +
+	"  try: kubectl mc retry data-cache-2\n"
+
+// The plugin's screen is compared as a terminal shows it, and its words are what the operator obeys.
+func TestAPersonSeesAndSteersADrainByThePlugin(t *testing.T) {
+	w := newWorld(t)
+	p := w.withPlugin()
+	w.storageCluster(apitest.MakeMemcached(name), 3)
+	p.says(0, "", "hold", claimName(2))
+	w.scale(2)
+	w.eventually("the drain is held", func() error { return w.drainIs(2, cachev1alpha1.DrainHeld, cachev1alpha1.ReasonHeld) })
+
+	w.whenRecorded("two members", func(m *cachev1alpha1.Memcached) error {
+		if s := m.Status; s.Size != 2 || s.ReadySize != 2 || meta.IsStatusConditionTrue(s.Conditions, cachev1alpha1.ConditionProgressing) {
+			return errors.New(asJSON(s))
+		}
+		return nil
+	})
+
+	shown := p.screen("status", name)
+	equal(w, "the screen", p.same(shown), heldScreen)
+	for _, line := range strings.Split(shown, "\n") {
+		if n := len([]rune(regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(line, ""))); n > 100 {
+			t.Errorf("a line has %d columns: %q", n, line)
+		}
+	}
+	plain, _ := p.says(0, "", "status", name)
+	if strings.Contains(plain, "\x1b") {
+		t.Errorf("there are colours where no terminal is:\n%q", plain)
+	}
+	var status struct {
+		Phase   cachev1alpha1.Phase
+		Members []struct{ Name, State string }
+		Waits   []struct{ What, Reason, Command string }
+	}
+	out, _ := p.says(0, "", "status", name, "--output=json", "--ask=false")
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		t.Fatalf("status -o json: %v\n%s", err, out)
+	}
+	equal(w, "members in status -o json", len(status.Members), 2)
+
+	wide, err := p.kubectl("get", "mc", "-o", "wide").Output()
+	if line, _, _ := strings.Cut(string(wide), "\n"); err != nil || len(line) > 160 || strings.Contains(line, "SERVERS") {
+		t.Errorf("kubectl get mc -o wide: %v\n%s", err, wide)
+	}
+
+	_, said := p.says(5, "no\n", "skip", claimName(2))
+	if !strings.Contains(said, "gives up") {
+		t.Errorf("the question is: %s", said)
+	}
+	equal(w, "the claim's word after a no", w.claim(2).Annotations[cachev1alpha1.AnnotationDrain], cachev1alpha1.DrainHold)
+	_, said = p.says(1, "", "release", claimName(2))
+	if !strings.Contains(said, "belongs to Memcached cache") {
+		t.Errorf("release of an owned claim says: %s", said)
+	}
+
+	kubes.Play(w.namespace, player.Succeed(77))
+	claim := w.claim(2)
+	p.says(0, "", "retry", claimName(2))
+	w.claimGone(2, claim.UID)
+	w.settled(2)
+	out, _ = p.says(0, "", "receipts", name)
+	if !strings.Contains(out, "data-cache-2") || !strings.Contains(out, "77") {
+		t.Errorf("receipts shows:\n%s", out)
+	}
+}
+
+func TestThePluginPausesAndSkips(t *testing.T) {
+	tier.Second(t, "TestAPersonSeesAndSteersADrainByThePlugin")
+	w := newWorld(t)
+	p := w.withPlugin()
+	kubes.Play(w.namespace, player.Hang)
+	w.storageCluster(apitest.MakeMemcached(name), 3)
+	p.says(0, "", "pause", name)
+	equal(w, "paused", w.memcached().Spec.Paused, true)
+	p.says(0, "", "resume", name)
+	equal(w, "paused", w.memcached().Spec.Paused, false)
+	_, said := p.says(1, "", "skip", claimName(1), "--yes")
+	if !strings.Contains(said, "nothing to skip") {
+		t.Errorf("skip of a member that stays says: %s", said)
+	}
+	claim := w.claim(2)
+	p.says(0, "", "hold", claimName(2))
+	w.scale(2)
+	w.eventually("the drain is held", func() error { return w.drainIs(2, cachev1alpha1.DrainHeld, cachev1alpha1.ReasonHeld) })
+	p.says(0, "yes\n", "skip", claimName(2))
+	w.claimGone(2, claim.UID)
+	w.settled(2)
+	equal(w, "result", w.memcached().Status.LastDrains[0].Result, "Skipped")
+}
+
+// No Secret, no value of a variable and no argument of a person's container leaves the cluster in an archive for support.
+func TestTheArchiveForSupportHasNoSecretOfTheCluster(t *testing.T) {
+	tier.Second(t, "TestAnArchiveHasNoValueNoKeyAndNoSecret")
+	const mark = "MARKED-PASSWORD"
+	w := newWorld(t)
+	p := w.withPlugin()
+	m := apitest.MakeMemcached(name).Size(2).Storage("128Mi").Obj()
+	m.Annotations = map[string]string{"example.com/note": mark}
+	m.Spec.PodTemplate.Env = []corev1.EnvVar{{Name: "PASSWORD", Value: mark}}
+	m.Spec.Auth = &cachev1alpha1.AuthSpec{SecretName: "cache-auth"}
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cache-auth"}, StringData: map[string]string{"auth-file": "user:" + mark + "\n"}})
+	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cache-of-an-application"}, Data: map[string]string{"password": mark}})
+	w.create(m)
+	w.settled(2)
+
+	file := filepath.Join(t.TempDir(), "cache.tar")
+	out, said := p.says(0, "", "support-bundle", name, "--file="+file)
+	archive, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v: %s%s", err, out, said)
+	}
+	if bytes.Contains(archive, []byte(mark)) || strings.Contains(said, mark) {
+		t.Error("the mark is in the archive")
+	}
+	for _, part := range []string{"objects/memcached-cache.yaml", "objects/statefulset-cache.yaml", "objects/pod-cache-1.yaml", "objects/persistentvolumeclaim-data-cache-0.yaml", "objects/configmap-cache-servers.yaml", "log.txt", "PASSWORD"} {
+		if !bytes.Contains(archive, []byte(part)) {
+			t.Errorf("the archive lacks %s", part)
+		}
+	}
+	_, said = p.says(1, "", "support-bundle", name, "--file="+file)
+	if !strings.Contains(said, "exists") {
+		t.Errorf("a file that exists: %s", said)
+	}
+	w.scale(1)
+	w.settled(1)
+	logs, _ := p.says(0, "", "logs", name)
+	var last string
+	for line := range strings.Lines(logs) {
+		at, _, _ := strings.Cut(line, " ")
+		if at < last {
+			t.Errorf("a line comes after a later one: %s", line)
+		}
+		last = at
+	}
+	for _, part := range []string{"Memcached/cache", "DrainStarted", "Released"} {
+		if !strings.Contains(logs, part) {
+			t.Errorf("logs lacks %s:\n%s", part, logs)
+		}
+	}
+}
