@@ -46,11 +46,10 @@ func (p *Peers) String() string {
 	return b.String()
 }
 
-// Peers returns the clients that have sent a command within that time, without this connection. It leaves out
-// those on the server's own machine, unless this connection is from there, too: they are the server's
-// supervisor.
-// supervisor.
-func (c *Conn) Peers(within time.Duration) (*Peers, error) {
+// Peers returns the clients that have sent a command within that time, without this connection: those with a
+// connection that from accepts by its number, all if from is nil. It leaves out those on the server's own machine,
+// unless this connection is from there, too: they are the server's supervisor.
+func (c *Conn) Peers(within time.Duration, from func(conn int) bool) (*Peers, error) {
 	if err := c.Send([]byte("stats conns\r\n")); err != nil {
 		return nil, err
 	}
@@ -70,12 +69,15 @@ func (c *Conn) Peers(within time.Duration) (*Peers, error) {
 		if !bytes.HasPrefix(line, []byte("STAT ")) {
 			return nil, fmt.Errorf("%w to stats conns: %.80q", ErrProtocol, line)
 		}
-		_, stat, _ := strings.Cut(string(line[len("STAT "):]), ":")
+		number, stat, _ := strings.Cut(string(line[len("STAT "):]), ":")
 		name, value, _ := strings.Cut(stat, " ")
 		switch name {
 		case "addr":
 			_, address, _ := strings.Cut(value, ":")
 			peer, _ = netip.ParseAddrPort(address)
+			if conn, err := strconv.Atoi(number); from != nil && (err != nil || !from(conn)) {
+				peer = netip.AddrPort{}
+			}
 		case "state":
 			if value == "conn_listening" {
 				peer = netip.AddrPort{}

@@ -25,7 +25,7 @@ func TestThePeersThatCallMostAreNamed(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		wait.For(t, "the peers", func() error {
-			peers, err := own.Peers(time.Hour)
+			peers, err := own.Peers(time.Hour, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +74,7 @@ func TestPeersOfAServerThatSaysAnything(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_, err = conn.Peers(time.Minute)
+		_, err = conn.Peers(time.Minute, nil)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v", answer, err)
 		}
@@ -107,7 +107,7 @@ func TestPeersWithoutEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	peers, err := conn.Peers(time.Minute)
+	peers, err := conn.Peers(time.Minute, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
