@@ -18,10 +18,13 @@ const (
 	measureFor = time.Second
 	// fewest is the number of requests a second below which no client is waited for.
 	fewest = 20
-	// expected is how many requests a judgement expects in the time that it looks at; longestWindow bounds this
-	// time.
-	expected      = 50
-	longestWindow = 5 * time.Second
+	// enough is how many requests a judgement expects in the time that it looks at, if all are late.
+	// shortestWindow and longestWindow bound this time.
+	enough         = 50
+	shortestWindow = 250 * time.Millisecond
+	longestWindow  = 5 * time.Second
+	// mostPerOther is the largest number of requests to one other request that these can tell of.
+	mostPerOther = 20
 	// leastShare is the smallest share that can halve.
 	leastShare = 1.0 / 64
 	// No client calls any more if there was no request in the time in which quietRequests were to be expected: for
@@ -38,16 +41,19 @@ type clients struct {
 	// one.
 	rate float64
 	gap  time.Duration
+	// perOther is how many of these requests there were to one other request, 0 if that is not known. A client that
+	// is stopped for a moment makes neither.
+	perOther float64
 	// share is the share of the requests that was late when the last pass began, 1 before the first.
 	share float64
 	// looks are the last ones, the newest last.
 	looks []look
 }
 
-// look is the number of requests in a period.
+// look is the number of requests in a period, and of others that clients make whether or not they have followed.
 type look struct {
-	took     time.Duration
-	requests float64
+	took             time.Duration
+	requests, others float64
 }
 
 // seen is the time that a look counts for.
@@ -64,11 +70,11 @@ func (c *clients) add(l look) {
 // measure takes the looks so far as those before clients are told.
 func (c *clients) measure() {
 	var took, without time.Duration
-	requests := 0.0
+	requests, others := 0.0, 0.0
 	c.gap = 0
 	for i := range c.looks {
 		l := &c.looks[i]
-		took, requests, without = took+l.took, requests+l.requests, without+l.took
+		took, without, requests, others = took+l.took, without+l.took, requests+l.requests, others+l.others
 		if l.requests > 0 {
 			without = 0
 		}
@@ -76,6 +82,9 @@ func (c *clients) measure() {
 	}
 	if c.share = 1; took > 0 {
 		c.rate = requests / took.Seconds()
+	}
+	if c.perOther = 0; others > requests/mostPerOther {
+		c.perOther = requests / others
 	}
 }
 
@@ -85,20 +94,23 @@ func (c *clients) forget() { *c = clients{} }
 // judged tells whether passes wait for clients.
 func (c *clients) judged() bool { return c.rate >= fewest }
 
-// window is the time to look at in order to tell whether a share of the requests is still made.
-func (c *clients) window(share float64) time.Duration {
-	w := time.Duration(expected / (c.rate * share) * float64(time.Second))
-	return min(max(w, 2*c.gap, lookEvery), longestWindow)
+// expected is how many requests there would have been in a look if all were late.
+func (c *clients) expected(l *look) float64 {
+	if c.perOther > 0 {
+		return l.others * c.perOther
+	}
+	return c.rate * l.seen().Seconds()
 }
 
-// late returns the share of the requests that was late in the last period of that length; ok is false if it has
-// not been looked at for so long.
-func (c *clients) late(period time.Duration) (share float64, ok bool) {
-	seen, requests := time.Duration(0), 0.0
-	for _, l := range slices.Backward(c.looks) {
-		seen, requests = seen+l.seen(), requests+l.requests
-		if seen >= period {
-			return min(1, requests/seen.Seconds()/c.rate), true
+// late returns the share of the requests that was late lately, for so long that it shows whether that is of the
+// given size; ok is false if it has not been looked at for so long.
+func (c *clients) late(size float64) (share float64, ok bool) {
+	seen, requests, expected := time.Duration(0), 0.0, 0.0
+	for i := range slices.Backward(c.looks) {
+		l := &c.looks[i]
+		seen, requests, expected = seen+l.seen(), requests+l.requests, expected+c.expected(l)
+		if seen >= max(2*c.gap, shortestWindow) && (expected*size >= enough || seen >= longestWindow) {
+			return min(1, requests/max(1, expected)), true
 		}
 	}
 	return 1, false
@@ -110,17 +122,17 @@ func (c *clients) followed() (why string, is bool) {
 	if !c.judged() {
 		return fmt.Sprintf("fewer than %d requests a second for its items are known of", fewest), true
 	}
-	if share, ok := c.late(c.window(1)); ok && share == 0 {
+	if share, ok := c.late(1); ok && share == 0 || c.silent() {
 		return "no request is late", true
 	}
-	share, ok := c.late(c.window(c.share))
+	share, ok := c.late(c.share)
 	return fmt.Sprintf("%.0f%% of the requests are late", 100*share), ok && share <= c.share/2
 }
 
 // passes is called when a pass begins.
 func (c *clients) passes() {
 	if c.judged() {
-		share, _ := c.late(c.window(c.share))
+		share, _ := c.late(c.share)
 		c.share = max(leastShare, share)
 	}
 }

@@ -19,7 +19,7 @@ func looks(c *clients, period time.Duration, rate float64) {
 	due := 0.0
 	for range period / lookEvery {
 		due += rate * lookEvery.Seconds()
-		c.add(look{lookEvery, float64(int(due))})
+		c.add(look{took: lookEvery, requests: float64(int(due))})
 		due -= float64(int(due))
 	}
 }
@@ -59,7 +59,7 @@ func TestItemsMoveWhenHalfOfTheRequestsAreMadeElsewhere(t *testing.T) {
 func TestAPauseThatClientsMakeIsNotTheirEnd(t *testing.T) {
 	burst := func(c *clients, n int) {
 		for range n {
-			c.add(look{lookEvery, 100})
+			c.add(look{took: lookEvery, requests: 100})
 			looks(c, 450*time.Millisecond, 0)
 		}
 	}
@@ -78,10 +78,34 @@ func TestAPauseThatClientsMakeIsNotTheirEnd(t *testing.T) {
 	}
 }
 
+// If clients are stopped for a moment, they make no other requests either. That shows nothing.
+func TestClientsThatAreStoppedHaveNotGone(t *testing.T) {
+	c := &clients{}
+	others := func(period time.Duration, requests, others float64) {
+		for range period / lookEvery {
+			c.add(look{lookEvery, requests, others})
+		}
+	}
+	others(measureFor, 10, 20)
+	c.measure()
+	for range 10 {
+		others(300*time.Millisecond, 0, 0)
+		others(500*time.Millisecond, 10, 20)
+		others(500*time.Millisecond, 3, 6)
+	}
+	if why, followed := c.followed(); followed {
+		t.Errorf("all are late: %s", why)
+	}
+	others(600*time.Millisecond, 20, 80)
+	if why, followed := c.followed(); !followed || why != "50% of the requests are late" {
+		t.Errorf("half are late, and twice as many clients: %t, %s", followed, why)
+	}
+}
+
 // A mover or a member that was stopped for a while has heard of no request in that time. That shows nothing.
 func TestAProcessThatWasStoppedSeesNoClientGo(t *testing.T) {
 	c := told(100)
-	c.add(look{time.Minute, 0})
+	c.add(look{took: time.Minute})
 	if why, followed := c.followed(); followed || c.silent() {
 		t.Errorf("followed is %t: %s; silent is %t", followed, why, c.silent())
 	}

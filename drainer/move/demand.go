@@ -12,8 +12,8 @@ import (
 )
 
 // demand counts the requests of a member's clients for items that move. At a leaving member these are all of its
-// commands. A member that stays logs the keys: the share of the logged requests that are for items of others is
-// also the share of its commands, because memcached may leave lines out.
+// commands; clients that follow make theirs at the owners. A member that stays logs the keys: the share of the logged
+// requests that are for items of others is also the share of its commands, because memcached may leave lines out.
 type demand struct {
 	l   *runningMember
 	now counters
@@ -22,7 +22,13 @@ type demand struct {
 	log     *requestLog
 	pending float64
 	whole   time.Time
+	// owners are some of those that get a leaving member's items, and called is how many commands they had.
+	owners []link
+	called int64
 }
+
+// mostOwners bounds them.
+const mostOwners = 4
 
 // resume begins to count. A member that stays has to log requests; known is false if it doesn't.
 func (d *demand) resume(ctx context.Context) (known bool, err error) {
@@ -35,7 +41,45 @@ func (d *demand) resume(ctx context.Context) (known bool, err error) {
 	}
 	d.now, err = d.l.counters(ctx)
 	d.pending, d.whole = 0, d.now.at
+	for i := range d.l.servers {
+		if d.l.leaving != nil && len(d.owners) < mostOwners && (d.l.lost == nil || !d.l.lost[i]) {
+			d.owners = append(d.owners, d.l.link(d.l.servers[i]))
+		}
+	}
+	d.atOwners(ctx)
 	return err == nil, err
+}
+
+// atOwners returns the number of commands at the owners since it was last called. If one doesn't answer at once,
+// none is asked any more.
+func (d *demand) atOwners(ctx context.Context) (n float64) {
+	before := d.called
+	d.called = 0
+	for i := range d.owners {
+		k := &d.owners[i]
+		conn, err := k.get(ctx, time.Second)
+		var commands int64
+		if err == nil {
+			var stats map[string]string
+			if stats, err = conn.Stats(""); err == nil {
+				commands, err = commandsOf(stats)
+			}
+		}
+		if err != nil {
+			d.leaveOwners()
+			d.l.clients.perOther = 0
+			return 0
+		}
+		d.called += commands
+	}
+	return float64(max(0, d.called-before))
+}
+
+func (d *demand) leaveOwners() {
+	for i := range d.owners {
+		d.owners[i].close()
+	}
+	d.owners = nil
 }
 
 // pause stops counting, because what the mover asks for would be counted, too.
@@ -44,6 +88,7 @@ func (d *demand) pause() {
 		d.log.close()
 		d.log = nil
 	}
+	d.leaveOwners()
 }
 
 // look returns the requests since the last look. known is false if the log has to tell more first, and lost is
@@ -55,7 +100,9 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 	}
 	d.pending += float64(max(0, d.now.commands-before)) // less if the counters were reset
 	share := 1.0
-	if d.l.leaving == nil {
+	if d.l.leaving != nil {
+		l.others = d.pending + d.atOwners(ctx)
+	} else {
 		ofOthers, all, ended := d.log.take()
 		late := d.now.at.Sub(d.whole) >= quietFor
 		if share = 0; all > 0 {
@@ -64,7 +111,10 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 			return l, false, ended || late, nil
 		}
 	}
-	l = look{took: d.now.at.Sub(d.whole), requests: d.pending * share}
+	l.took, l.requests = d.now.at.Sub(d.whole), d.pending*share
+	if d.l.leaving == nil {
+		l.others = d.pending - l.requests
+	}
 	d.pending, d.whole = 0, d.now.at
 	return l, true, false, nil
 }
@@ -82,6 +132,18 @@ type counters struct {
 // the supervisor and of monitoring: "me", "version", "mn" and "stats".
 var clientCommands = []string{"cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "delete_hits", "delete_misses", "incr_hits", "incr_misses", "decr_hits", "decr_misses"}
 
+// commandsOf returns the number of clients' commands.
+func commandsOf(stats map[string]string) (sum int64, err error) {
+	for _, name := range clientCommands {
+		n, err := strconv.ParseInt(stats[name], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%w to stats: %s=%q", memcache.ErrProtocol, name, stats[name])
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // counters reads the counters. Between two passes the mover itself sends no command that counts.
 func (l *runningMember) counters(ctx context.Context) (now counters, err error) {
 	restarted := false
@@ -91,15 +153,10 @@ func (l *runningMember) counters(ctx context.Context) (now counters, err error) 
 			return err
 		}
 		now = counters{at: time.Now(), linked: stats["total_items"]}
-		for _, name := range clientCommands {
-			n, err := strconv.ParseInt(stats[name], 10, 64)
-			if err != nil {
-				return fmt.Errorf("%w to stats: %s=%q", memcache.ErrProtocol, name, stats[name])
-			}
-			if now.commands += n; name == "delete_misses" {
-				now.missed = n
-			}
+		if now.commands, err = commandsOf(stats); err != nil {
+			return err
 		}
+		now.missed, _ = strconv.ParseInt(stats["delete_misses"], 10, 64) // commandsOf has read it
 		restarted, err = l.isAnother(stats)
 		return err
 	})
@@ -181,7 +238,7 @@ func (r *requestLog) take() (ofOthers, all int, ended bool) {
 	return ofOthers, all, r.ended
 }
 
-// calling tells whether a connection has asked for keys of others since the last call of forgetCallers.
+// takeCallers returns the connections that have asked for keys of others since it was last called.
 func (r *requestLog) takeCallers() map[int]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

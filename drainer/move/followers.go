@@ -66,20 +66,17 @@ func (l *runningMember) observe(ctx context.Context) (requests float64, err erro
 		l.named = l.looked.Add(time.Second - nameEvery)
 	}
 	l.missed += max(0, l.demand.now.missed-before.missed)
-	rate, late := l.clients.recent()
-	l.saying.Lock()
-	l.late = late
-	l.saying.Unlock()
 	if l.looked.Sub(l.named) >= nameEvery {
 		l.named = l.looked
-		err = l.name(ctx, rate, late)
+		err = l.name(ctx)
 	}
 	return seen.requests, err
 }
 
-// name records which clients still call.
-func (l *runningMember) name(ctx context.Context, rate, late float64) error {
+// name records which clients still call, and the share of the requests that is late.
+func (l *runningMember) name(ctx context.Context) error {
 	callers := ""
+	rate, late := l.clients.recent()
 	if rate > 0 {
 		var from func(conn int) bool
 		if l.demand.log != nil {
@@ -111,7 +108,7 @@ func (l *runningMember) name(ctx context.Context, rate, late float64) error {
 	if l.callers == "" {
 		l.calling = time.Now()
 	}
-	l.callers = callers
+	l.callers, l.late = callers, late
 	return nil
 }
 

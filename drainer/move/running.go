@@ -71,6 +71,8 @@ type runningMember struct {
 	// watch reads the member's counters. passBegan is when the present pass began.
 	watch     link
 	passBegan time.Time
+	// settles means that a member that stays waits for clients.
+	settles bool
 	followers
 
 	version  string
@@ -229,6 +231,10 @@ func (l *runningMember) anotherPass(ctx context.Context, passes int, last found)
 		l.demand.pause()
 		if more && passes > 0 {
 			l.clients.passes()
+		}
+		if more && l.settles {
+			l.settles = false
+			l.enter(contract.PhaseAdding)
 		}
 		l.passBegan = time.Now()
 	}()

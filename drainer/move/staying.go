@@ -65,7 +65,10 @@ func (s *staying) lastPasses(last found) (more bool, err error) {
 // It ends when no client does any more, and the last pass, which began after that, has found nothing.
 func (s *staying) settle(ctx context.Context, l *runningMember, rest time.Duration, last found) (more bool, err error) {
 	l.closeLinks()
-	l.enter(contract.PhaseSettling)
+	if !l.settles {
+		l.settles = true
+		l.enter(contract.PhaseSettling)
+	}
 	if err := l.resume(ctx); err != nil {
 		return false, err
 	}
