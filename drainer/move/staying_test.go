@@ -31,9 +31,9 @@ type behind struct {
 
 const behindKeys = 50
 
-func newBehind(t *testing.T, streamed bool) *behind {
+func newBehind(t *testing.T, streamed bool, args ...string) *behind {
 	t.Helper()
-	mapped, other := startMapped(t, "-f", "4", "-m", "16"), memcachedtest.Start(t)
+	mapped, other := startMapped(t, append([]string{"-f", "4", "-m", "16"}, args...)...), memcachedtest.Start(t)
 	list := drainertest.MustParse(t, []string{mapped.Address(), other.Address()})
 	owner, err := routing.New("gomemcache", list)
 	if err != nil {
