@@ -47,8 +47,8 @@ func (p *Peers) String() string {
 }
 
 // Peers returns the clients that have sent a command within that time, without this connection: those with a
-// connection that from accepts by its number, all if from is nil. It leaves out those on the server's own machine,
-// unless this connection is from there, too: they are the server's supervisor.
+// connection that from accepts by its number, all if from is nil. Unless this connection is from the server's own
+// machine, it leaves out those there, which are the server's supervisor, and those of this process's address.
 func (c *Conn) Peers(within time.Duration, from func(conn int) bool) (*Peers, error) {
 	if err := c.Send([]byte("stats conns\r\n")); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (c *Conn) Peers(within time.Duration, from func(conn int) bool) (*Peers, er
 			}
 		case "secs_since_last_cmd":
 			seconds, err := strconv.ParseInt(value, 10, 64)
-			if err == nil && peer.IsValid() && seconds <= int64(within.Seconds()) && peer != own && (near || !peer.Addr().IsLoopback()) {
+			if err == nil && peer.IsValid() && seconds <= int64(within.Seconds()) && peer != own && (near || !peer.Addr().IsLoopback() && peer.Addr() != own.Addr()) {
 				p.note(peer.Addr().WithZone(""))
 			}
 		}
