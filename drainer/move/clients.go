@@ -27,8 +27,8 @@ const (
 	mostPerOther = 20
 	// leastShare is the smallest share that can halve.
 	leastShare = 1.0 / 64
-	// No client calls any more if there was no request in the time in which quietRequests were to be expected: for
-	// shortestQuiet at least, and quietFor at most.
+	// No client calls any more if there was no request in the time in which quietRequests were to be expected, and
+	// enough others meanwhile: for shortestQuiet at least, and quietFor at most.
 	quietRequests = 1000
 	shortestQuiet = time.Second
 	quietFor      = 5 * time.Second
@@ -153,18 +153,18 @@ func (c *clients) recent() (rate, share float64) {
 }
 
 // silent tells whether no client calls any more. The time that shows it is short if clients called often before
-// it.
+// it, and make their requests elsewhere. If they make none at all, they may only be stopped for a moment.
 func (c *clients) silent() bool {
-	silence, i := time.Duration(0), len(c.looks)-1
+	silence, others, i := time.Duration(0), 0.0, len(c.looks)-1
 	for ; i >= 0 && c.looks[i].requests == 0; i-- {
-		silence += c.looks[i].seen()
+		silence, others = silence+c.looks[i].seen(), others+c.looks[i].others
 	}
 	before, requests := time.Duration(0), 0.0
 	for ; i >= 0 && before < quietFor; i-- {
 		before, requests = before+c.looks[i].took, requests+c.looks[i].requests
 	}
 	quiet := quietFor
-	if requests > 0 {
+	if requests > 0 && others >= enough {
 		quiet = time.Duration(quietRequests / requests * float64(before))
 	}
 	return silence >= min(max(quiet, shortestQuiet), quietFor)

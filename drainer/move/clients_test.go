@@ -1,6 +1,7 @@
 package move
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,12 +153,24 @@ func TestSilenceIsAsShortAsTheRateAllows(t *testing.T) {
 				t.Fatal("the last look has no request")
 			}
 			looks(c, test.quiet-lookEvery, 0)
+			stopped := &clients{looks: slices.Clone(c.looks)}
+			for i := range c.looks {
+				c.looks[i].others = 100
+			}
 			if c.silent() {
 				t.Error("silent too early")
 			}
 			looks(c, lookEvery, 0)
 			if !c.silent() {
 				t.Errorf("not silent after %s", test.quiet)
+			}
+			looks(stopped, quietFor-test.quiet, 0)
+			if stopped.silent() {
+				t.Error("clients that make no other requests are silent too early")
+			}
+			looks(stopped, lookEvery, 0)
+			if !stopped.silent() {
+				t.Errorf("clients that make no other requests are not silent after %s", quietFor)
 			}
 		})
 	}
