@@ -787,6 +787,11 @@ type MemcachedStatus struct {
 	// moving is the number of members that may have items which clients look for elsewhere.
 	// +optional
 	Moving int32 `json:"moving,omitempty"`
+	// latePercent is the share of the requests that clients still make by an earlier list, while items of members
+	// move: that of the member with the largest share, in percent. It is left out if there is none, or if it is not
+	// known.
+	// +optional
+	LatePercent int32 `json:"latePercent,omitempty"`
 	// progress of the drains, or else of the moves.
 	// +optional
 	Progress string `json:"progress,omitempty"`

@@ -26,12 +26,13 @@ type moveFlags struct {
 func (f *moveFlags) parse(line []string, std args.IO) error {
 	fs := args.NewFlags("move")
 	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server whose items are moved, as in --server; all of its items if it is no --server")
-	fs.DurationVar(&f.Patience, contract.FlagPatience, 0, "how long, from the start, clients may still use an earlier list: a source that is no --server waits for the last of them, another for the items that they store there")
+	fs.DurationVar(&f.Patience, contract.FlagPatience, 0, "how long, from when they are told, clients may still use an earlier list: a source that is no --server waits for the last of them, another for the items that they store there")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
 	fs.IntVar(&f.exportPort, contract.FlagExportPort, 0, "the port at which the source's supervisor streams items, 0 none: then memcached is asked for all of them")
 	fs.StringVar(&f.Begin.File, contract.FlagBeginFile, "", "connect to all servers, and begin when this file says so")
 	fs.StringVar(&f.Begin.When, contract.FlagBeginWhen, "", "the text of that file")
 	fs.DurationVar(&f.Begin.Within, contract.FlagBeginWithin, time.Minute, "how long to wait for it")
+	fs.BoolVar(&f.Begin.Follow, contract.FlagFollow, false, "then wait, for as long as --patience at most, until half of the clients' requests for the items go elsewhere")
 	fs.BoolVar(&f.Leases, contract.FlagLeases, false, "move each key under its lease: only routers use the members, and all are in state move")
 	fs.Var(&f.discard, contract.FlagDiscard, "a server, as in --server, that is lost: the source deletes the items that it owns")
 	f.add(fs, &f.Transfer)
@@ -95,6 +96,8 @@ func (f *moveFlags) checkBounds() error {
 		return args.Usagef("--%s: %d is not a port", contract.FlagExportPort, f.exportPort)
 	case f.Patience < 0 || f.Begin.Within < 0:
 		return args.Usagef("a limit must not be negative")
+	case f.Begin.Follow && f.Begin.File == "":
+		return args.Usagef("--%s needs --%s", contract.FlagFollow, contract.FlagBeginFile)
 	case (f.Begin.File == "") != (f.Begin.When == ""):
 		return args.Usagef("--%s and --%s go together", contract.FlagBeginFile, contract.FlagBeginWhen)
 	}

@@ -195,7 +195,7 @@ const (
 	PhaseConnecting Phase = "Connecting" // waiting for every survivor to answer
 	PhasePrepared   Phase = "Prepared"   // a move waits until it may begin
 	PhaseAdding     Phase = "Adding"     // reading the source and adding its items
-	PhaseSettling   Phase = "Settling"   // a member that leaves waits for its last client
+	PhaseSettling   Phase = "Settling"   // a move waits for clients that are late
 	PhaseDone       Phase = "Done"       // the receipt is written
 )
 
@@ -213,6 +213,9 @@ type Progress struct {
 	// NothingLeft means that a pass over a leaving member found no item that another server owns. After that,
 	// only clients with an old list can have stored something there.
 	NothingLeft bool `json:"nothingLeft,omitempty"`
+	// Late is the share of the member's requests, from 0 to 1, that clients still make by an earlier list: in
+	// PhaseSettling, if it is known how many there were before.
+	Late float64 `json:"late,omitempty"`
 	// Seconds is the time since the phase began.
 	Seconds float64 `json:"seconds,omitempty"`
 	// Message says what the drainer is waiting for; it is empty if the drainer isn't waiting. WaitingSeconds

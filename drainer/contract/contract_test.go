@@ -127,16 +127,16 @@ func TestReceiptThatCannotBeCutIsNotWritten(t *testing.T) {
 
 func TestAMovesFlagsAreItsArguments(t *testing.T) {
 	r := Move{Source: "cache-2=a:1", Patience: 90 * time.Second, ExportPort: 11212, Discard: []string{"b:2"},
-		Begin:    Begin{File: "/begin/ring", When: "7", Within: time.Minute},
+		Begin:    Begin{File: "/begin/ring", When: "7", Within: time.Minute, Follow: true},
 		Transfer: Transfer{SourceID: "id", Client: "gomemcache", Servers: []string{"b:2", "c:3"}, Deadline: time.Hour}}
 	want := []string{"move", "--source=cache-2=a:1", "--discard=b:2", "--export-port=11212", "--patience=1m30s",
-		"--begin-file=/begin/ring", "--begin-when=7", "--begin-within=1m0s", "--source-id=id", "--client=gomemcache",
+		"--begin-file=/begin/ring", "--begin-when=7", "--begin-within=1m0s", "--follow", "--source-id=id", "--client=gomemcache",
 		"--unreachable-timeout=0s", "--receipt=", "--deadline=1h0m0s", "--server=b:2", "--server=c:3"}
 	if diff := cmp.Diff(want, r.Args()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	r.Patience, r.Begin = 0, Begin{}
-	if got := strings.Join(r.Args(), " "); strings.Contains(got, FlagPatience) || strings.Contains(got, "begin") {
+	if got := strings.Join(r.Args(), " "); strings.Contains(got, FlagPatience) || strings.Contains(got, "begin") || strings.Contains(got, FlagFollow) {
 		t.Error(got)
 	}
 }

@@ -38,6 +38,7 @@ const (
 	FlagBeginFile          = "begin-file"
 	FlagBeginWhen          = "begin-when"
 	FlagBeginWithin        = "begin-within"
+	FlagFollow             = "follow"
 	FlagLeases             = "leases"
 	FlagListen             = "listen"
 	FlagAdmin              = "admin"
@@ -170,7 +171,7 @@ type Move struct {
 	// Source is the running member whose items are moved, written as in Servers. If it is none of the
 	// Servers, it is leaving, and others own all of its items. The list of its keys is written to Scratch.
 	Source string
-	// Patience is how long, counted from the first item, clients may still use an earlier list. A leaving
+	// Patience is how long, counted from when they are told, clients may still use an earlier list. A leaving
 	// member waits for its last client, a staying one for the last item that others own. Patience and
 	// BeginWithin together must be shorter than Deadline.
 	Patience time.Duration
@@ -218,6 +219,9 @@ type Begin struct {
 	File, When string
 	// Within bounds the wait. A move that has not begun by then ends with ReasonNotBegun.
 	Within time.Duration
+	// Follow means that clients look for items in one place only. Then the move waits, for Move.Patience at most,
+	// until half of their requests for its items go elsewhere.
+	Follow bool
 }
 
 func (b Begin) args() (args []string) {
@@ -225,6 +229,9 @@ func (b Begin) args() (args []string) {
 		return nil
 	}
 	args = []string{"--" + FlagBeginFile + "=" + b.File, "--" + FlagBeginWhen + "=" + b.When, "--" + FlagBeginWithin + "=" + b.Within.String()}
+	if b.Follow {
+		args = append(args, "--"+FlagFollow)
+	}
 	return args
 }
 

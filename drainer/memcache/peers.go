@@ -46,10 +46,10 @@ func (p *Peers) String() string {
 	return b.String()
 }
 
-// Peers returns the clients that have sent a command within that time, without this connection. It leaves out
-// those on the server's own machine, unless this connection is from there, too: they are the server's
-// supervisor.
-func (c *Conn) Peers(within time.Duration) (*Peers, error) {
+// Peers returns the clients that have sent a command within that time, without this connection: those with a
+// connection that from accepts by its number, all if from is nil. Unless this connection is from the server's own
+// machine, it leaves out those there, which are the server's supervisor, and those of this process's address.
+func (c *Conn) Peers(within time.Duration, from func(conn int) bool) (*Peers, error) {
 	if err := c.Send([]byte("stats conns\r\n")); err != nil {
 		return nil, err
 	}
@@ -69,19 +69,22 @@ func (c *Conn) Peers(within time.Duration) (*Peers, error) {
 		if !bytes.HasPrefix(line, []byte("STAT ")) {
 			return nil, fmt.Errorf("%w to stats conns: %.80q", ErrProtocol, line)
 		}
-		_, stat, _ := strings.Cut(string(line[len("STAT "):]), ":")
+		number, stat, _ := strings.Cut(string(line[len("STAT "):]), ":")
 		name, value, _ := strings.Cut(stat, " ")
 		switch name {
 		case "addr":
 			_, address, _ := strings.Cut(value, ":")
 			peer, _ = netip.ParseAddrPort(address)
+			if conn, err := strconv.Atoi(number); from != nil && (err != nil || !from(conn)) {
+				peer = netip.AddrPort{}
+			}
 		case "state":
 			if value == "conn_listening" {
 				peer = netip.AddrPort{}
 			}
 		case "secs_since_last_cmd":
 			seconds, err := strconv.ParseInt(value, 10, 64)
-			if err == nil && peer.IsValid() && seconds <= int64(within.Seconds()) && peer != own && (near || !peer.Addr().IsLoopback()) {
+			if err == nil && peer.IsValid() && seconds <= int64(within.Seconds()) && peer != own && (near || !peer.Addr().IsLoopback() && peer.Addr() != own.Addr()) {
 				p.note(peer.Addr().WithZone(""))
 			}
 		}

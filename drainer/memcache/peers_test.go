@@ -25,7 +25,7 @@ func TestThePeersThatCallMostAreNamed(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		wait.For(t, "the peers", func() error {
-			peers, err := own.Peers(time.Hour)
+			peers, err := own.Peers(time.Hour, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,6 +47,22 @@ func TestThePeersThatCallMostAreNamed(t *testing.T) {
 		}
 	}
 	expect("; connections: 127.0.0.3 (3), 127.0.0.4 (2), 127.0.0.2 (1) and 2 more addresses")
+	numbers, one := []int{}, 0
+	if _, err := own.Peers(time.Hour, func(conn int) bool { numbers = append(numbers, conn); return false }); err != nil {
+		t.Fatal(err)
+	}
+	for _, number := range numbers {
+		peers, err := own.Peers(time.Hour, func(conn int) bool { return conn == number })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(peers.String(), " (1)") {
+			one++
+		}
+	}
+	if one != 8 {
+		t.Errorf("%d of 8 connections are accepted by their numbers", one)
+	}
 }
 
 // An answer that isn't one is an error, and an invalid address is left out.
@@ -74,7 +90,7 @@ func TestPeersOfAServerThatSaysAnything(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_, err = conn.Peers(time.Minute)
+		_, err = conn.Peers(time.Minute, nil)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v", answer, err)
 		}
@@ -107,7 +123,7 @@ func TestPeersWithoutEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	peers, err := conn.Peers(time.Minute)
+	peers, err := conn.Peers(time.Minute, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,8 @@ type starting struct {
 	contract.Begin
 	e     *Engine
 	until time.Time
-	begun bool
+	// told means that clients were told of the new ring, and that the move begins when enough of them have followed.
+	told, begun bool
 }
 
 // notBegun means that a move was not told in time to begin.
@@ -52,25 +53,32 @@ func (l *runningMember) start(ctx context.Context, atMost time.Duration) (begun 
 		return true, nil
 	}
 	if s.until.IsZero() {
-		if err := s.prepare(); err != nil {
+		if err := s.prepare(ctx, l); err != nil {
 			return false, err
 		}
 	}
 	l.dialRemovers(ctx)
 	for end := time.Now().Add(atMost); ; {
 		now := time.Now()
-		says, leases := s.says()
-		switch late := now.After(s.until); {
-		case says:
-			if s.begun = true; leases {
-				l.lease(s.e)
+		if !s.told {
+			if err := s.hear(now, l); err != nil {
+				return false, err
 			}
-			s.e.beginPhase(contract.PhaseAdding)
-			return true, nil
-		case late:
-			return false, &notBegun{s.Begin}
-		case now.After(end):
+		}
+		if s.told {
+			if s.begun = s.follows(now, l); s.begun {
+				l.clients.passes()
+				s.e.beginPhase(contract.PhaseAdding)
+				return true, nil
+			}
+		}
+		if now.After(end) {
 			return false, nil
+		}
+		if l.counts() && now.Sub(l.looked) >= lookEvery {
+			if _, err := l.observe(ctx); err != nil {
+				return false, err
+			}
 		}
 		if err := pace.Sleep(ctx, readEvery); err != nil {
 			return false, err
@@ -78,10 +86,61 @@ func (l *runningMember) start(ctx context.Context, atMost time.Duration) (begun 
 	}
 }
 
-// prepare opens the connections to the owners.
-func (s *starting) prepare() error {
+// hear looks whether the move is told to begin. It returns an error if that takes too long.
+func (s *starting) hear(now time.Time, l *runningMember) error {
+	says, leases := s.says()
+	switch {
+	case says:
+		s.told = true
+		l.beginPatience(now)
+		if leases {
+			l.lease(s.e)
+		} else if _, followed := l.clients.followed(); !followed {
+			s.e.beginPhase(contract.PhaseSettling)
+		}
+	case now.After(s.until):
+		return &notBegun{s.Begin}
+	}
+	return nil
+}
+
+// follows tells whether enough clients have followed the list.
+func (s *starting) follows(now time.Time, l *runningMember) bool {
+	why, followed := l.clients.followed()
+	switch {
+	case l.leased != nil: // a router finds the item in either place
+		return true
+	case !followed && now.Before(l.until):
+		return false
+	case !followed:
+		why = "patience is over, and " + why
+	}
+	if l.patience > 0 && s.Follow {
+		fmt.Fprintf(s.e.Log, "the move begins: %s\n", why)
+	}
+	return true
+}
+
+// prepare opens the connections to the owners, and counts the requests of clients before they are told.
+func (s *starting) prepare(ctx context.Context, l *runningMember) error {
 	if err := s.e.each(func(_ int, w *memcache.Writer) error { return w.Prepare() }); err != nil {
 		return err
+	}
+	if l.patience > 0 && (l.leaving != nil || s.Follow) {
+		if err := l.resume(ctx); err != nil {
+			return err
+		}
+	}
+	if s.Follow && l.counts() {
+		for began := time.Now(); time.Since(began) < measureFor; {
+			if err := pace.Sleep(ctx, lookEvery); err != nil {
+				return err
+			}
+			if _, err := l.observe(ctx); err != nil {
+				return err
+			}
+		}
+		l.clients.measure()
 	}
 	s.until = time.Now().Add(s.Within)
 	s.e.beginPhase(contract.PhasePrepared)

@@ -1,15 +1,20 @@
 package move
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -94,5 +99,139 @@ func TestAMoveThatIsNotToldToBeginEnds(t *testing.T) {
 	a.Begin.When, a.Deadline = "", 0
 	if r := drainertest.Move(t, a); r.Code != contract.ExitUsage || !strings.Contains(r.Err, contract.FlagBeginWhen) {
 		t.Errorf("without a text: exit code %d, %s", r.Code, r.Err)
+	}
+}
+
+// following is a client with an old list, of whose requests some are for keys of others. It makes them in pairs: one
+// at the member by the old list, and one for a key that stays there, or at a new owner.
+type following struct {
+	late, stop atomic.Bool
+	done       sync.WaitGroup
+}
+
+// follow starts such a client: late requests go to from, or else to; others go to beside all the time.
+func follow(t *testing.T, from, to, beside *memcache.Conn, key, other string) *following {
+	f := &following{}
+	f.late.Store(true)
+	f.done.Go(func() {
+		for !f.stop.Load() {
+			c := to
+			if f.late.Load() {
+				c = from
+			}
+			if err := errors.Join(burst(c, key), burst(beside, other)); err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	t.Cleanup(f.end)
+	return f
+}
+
+// burst asks for a key so often together that also a slow machine makes many requests a second.
+func burst(c *memcache.Conn, key string) error {
+	const n = 50
+	request, err := memcache.AppendFetch(nil, []byte(key))
+	if err == nil {
+		err = c.Send(bytes.Repeat(request, n))
+	}
+	for i := 0; i < n && err == nil; i++ {
+		_, err = c.Fetched()
+	}
+	return err
+}
+
+func (f *following) end() {
+	f.stop.Store(true)
+	f.done.Wait()
+}
+
+// A client that is late finds its items where it looks for them until it has followed the list, and the mover says
+// that it is late. Then they are where it looks, and the move ends.
+func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
+	for _, who := range []string{"a leaving member", "a member that stays"} {
+		t.Run(who, func(t *testing.T) {
+			if who == "a leaving member" {
+				tier.Second(t, "TestItemsStayUntilTheirClientHasFollowed/a_member_that_stays")
+			}
+			t.Parallel()
+			b, f := newBehind(t, true), newLeavingMember(t, 1000, true)
+			leaves := who == "a leaving member"
+			e, member, owner, key := b.engine, b.member, b.owner, b.keys[0]
+			e.Progress = f.engine().Progress
+			if leaves {
+				e, member, key = f.engine(), f.member, "late"
+				owner = f.servers[f.owner.Owner([]byte(key))].Dial()
+			}
+			beside, stays := member.Dial(), "stays"
+			for i := 0; !leaves && b.engine.Owner.Owner([]byte(stays)) != 0; i++ {
+				stays = fmt.Sprintf("stays%d", i)
+			}
+			if leaves {
+				beside = f.servers[0].Dial()
+			}
+			client := follow(t, member.Dial(), owner, beside, key, stays)
+			items := member.Items(t)
+			file := filepath.Join(t.TempDir(), "begin")
+			e.Begin = &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
+			done := make(chan contract.Receipt, 1)
+			go func() {
+				if leaves {
+					done <- e.MoveFromLeaving(t.Context(), drainertest.MustParse(t, []string{member.Address()})[0], t.TempDir(), 10*wait.Long)
+				} else {
+					done <- e.MoveFrom(t.Context(), 0, t.TempDir(), 10*wait.Long)
+				}
+			}()
+			write(t, file, "2")
+			wait.For(t, "the mover to say who is late", func() error {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				for _, p := range f.progress {
+					if p.Phase == contract.PhaseSettling && p.Late > 0.5 && strings.Contains(p.Message, "clients still ") && strings.Contains(p.Message, "connections: 127.0.0.1 (") {
+						return nil
+					}
+				}
+				return fmt.Errorf("%+v", f.progress)
+			})
+			if n := member.Items(t); n != items {
+				t.Errorf("%d of %d items are left while the client is late", n, items)
+			}
+			client.late.Store(false)
+			wait.For(t, "the items to be moved", func() error {
+				if n := member.Items(t); n != 0 {
+					return fmt.Errorf("%d items are left", n)
+				}
+				return nil
+			})
+			client.end()
+			if r := <-done; r.Reason != "" || r.Found < items || r.Settled != leaves {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// If a member that stays logs no requests, nothing tells which clients are late, and the move begins when it is told.
+func TestAMemberThatLogsNothingIsMovedAtOnce(t *testing.T) {
+	tier.Second(t, "TestItemsStayUntilTheirClientHasFollowed/a_member_that_stays")
+	t.Parallel()
+	b := newBehind(t, true, "-W")
+	client := follow(t, b.member.Dial(), b.owner, b.member.Dial(), b.keys[0], b.keys[1])
+	log := &drainertest.Buffer{}
+	file := filepath.Join(t.TempDir(), "begin")
+	b.engine.Log, b.engine.Begin = log, &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
+	done := b.move(10 * wait.Long)
+	write(t, file, "2")
+	wait.For(t, "the items to be moved", func() error {
+		if n := b.member.Items(t); n != 0 {
+			return fmt.Errorf("%d items are left", n)
+		}
+		return nil
+	})
+	client.end()
+	if r := <-done; r.Reason != "" || r.Found < behindKeys || !strings.Contains(log.String(), "the member logs no requests") {
+		t.Errorf("%+v\n%s", r, log)
 	}
 }

@@ -110,6 +110,10 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	e.report()
 	e.addPhaseTime(time.Now())
 	e.closeWriters()
+	if live {
+		member.demand.pause()
+		member.watch.close()
+	}
 	r := e.receipt(err)
 	r.Complete, r.Settled = complete, live && complete && member.settled()
 	if live && member.allStreamed {

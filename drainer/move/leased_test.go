@@ -145,8 +145,7 @@ func TestAForgottenKeyShowsInTheReceipt(t *testing.T) {
 		e := f.engine()
 		e.Leases = true
 		l := e.runningMember(drainertest.MustParse(t, []string{f.member.Address()})[0], nowhere, t.TempDir())
-		l.leaving = &leaving{l: l, enter: e.beginPhase, report: e.report, patience: 0, watch: l.link(l.member)}
-		defer l.leaving.watch.close()
+		l.leaving = &leaving{l: l, report: e.report}
 		e.Source = l
 		told := l.leased.pulls.Moved
 		l.leased.pulls.Moved = func(ctx context.Context, owner int, keys []pull.Key) error { return told(ctx, owner, keys[1:]) }

@@ -223,10 +223,10 @@ var settles = map[string]bool{"get nothing": false, "mg nothing": false, "gat 10
 // Reads count as calls, too. Statistics don't, because the supervisor and monitoring ask for them.
 func TestReadsCountAsCallsAndStatisticsDoNot(t *testing.T) {
 	p := makePair(t, 0, "")
-	v := leaving{l: p.l, watch: p.l.link(p.l.member)}
-	defer v.watch.close()
+	p.l.watch = p.l.link(p.l.member)
+	defer p.l.watch.close()
 	look := func() counters {
-		now, err := v.look(t.Context())
+		now, err := p.l.counters(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,39 +281,9 @@ func TestAClientWhoOnlyReads(t *testing.T) {
 	}
 }
 
-// A client that calls now and then is waited for like one that calls all the time, and so is one after the
-// counters were reset.
-func TestSilenceIsCountedFromTheLastCall(t *testing.T) {
-	begun := time.Now()
-	at := func(after time.Duration, commands int64) counters {
-		return counters{at: begun.Add(after), commands: commands}
-	}
-	heard := calls{at(0, 7), at(0, 7)}
-	for _, look := range []struct {
-		after    time.Duration
-		commands int64
-		quiet    bool
-	}{
-		{quietFor - time.Millisecond, 7, false},
-		{quietFor, 8, false},
-		{2*quietFor - time.Millisecond, 8, false},
-		{2 * quietFor, 9, false},
-		{2*quietFor + time.Second, 2, false},
-		{3 * quietFor, 2, false},
-		{3*quietFor + time.Second, 2, true},
-	} {
-		if quiet := heard.look(at(look.after, look.commands)); quiet != look.quiet {
-			t.Errorf("after %v, %d commands: quiet is %v", look.after, look.commands, quiet)
-		}
-	}
-	if heard.first.commands != 2 {
-		t.Errorf("calls are counted from %d", heard.first.commands)
-	}
-}
-
-// Such a client is also waited for, until patience is over.
+// A client that calls now and then is also waited for, until patience is over.
 func TestAClientWhoCallsEveryOtherSecond(t *testing.T) {
-	tier.Second(t, "TestSilenceIsCountedFromTheLastCall")
+	tier.Second(t, "TestSilenceIsAsShortAsTheRateAllows")
 	t.Parallel()
 	f := newLeavingMember(t, 10, true)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -20,8 +20,9 @@ func (e *Engine) report() {
 	waitsFor, waiting, source := e.waits.Message()
 	member, live := e.Source.(*runningMember)
 	leaves := live && member.leaving != nil
-	if leaves && waitsFor == "" && now.Phase == contract.PhaseSettling {
-		waitsFor, waiting = member.leaving.waitsFor()
+	late := 0.0
+	if live && waitsFor == "" && now.Phase == contract.PhaseSettling {
+		waitsFor, waiting, late = member.waitsFor()
 	}
 	// Another pass over the source starts at its beginning, which must not look like a step back.
 	for read := e.Source.Done(); ; {
@@ -37,6 +38,7 @@ func (e *Engine) report() {
 		BytesDone:      e.bytesRead.Load(),
 		BytesTotal:     e.Source.Size(),
 		NothingLeft:    leaves && member.leaving.empty.Load(),
+		Late:           late,
 		Seconds:        time.Since(now.began).Seconds(),
 		Message:        waitsFor,
 		WaitingSeconds: waiting.Seconds(),

@@ -64,6 +64,16 @@ type runningMember struct {
 	leaving  *leaving
 	staying  staying
 	starting *starting
+	// patience is how long the move waits for clients, 0 if it waits for none; until is when it ends.
+	patience time.Duration
+	until    time.Time
+	enter    func(contract.Phase)
+	// watch reads the member's counters. passBegan is when the present pass began.
+	watch     link
+	passBegan time.Time
+	// settles means that a member that stays waits for clients.
+	settles bool
+	followers
 
 	version  string
 	started  int64        // when the member started, in Unix seconds; 0 unknown
@@ -215,14 +225,27 @@ const atOnce = 3
 
 // anotherPass tells whether another pass follows that many passes; last is the result of the last of them. It waits
 // until that pass is due.
-func (l *runningMember) anotherPass(ctx context.Context, passes int, last found) (bool, error) {
+func (l *runningMember) anotherPass(ctx context.Context, passes int, last found) (more bool, err error) {
+	took := time.Since(l.passBegan)
+	defer func() {
+		l.demand.pause()
+		if more && passes > 0 {
+			l.clients.passes()
+		}
+		if more && l.settles {
+			l.settles = false
+			l.enter(contract.PhaseAdding)
+		}
+		l.passBegan = time.Now()
+	}()
+	l.beginPatience(time.Now())
 	switch {
 	case last == refused:
 		return false, nil
 	case l.leaving != nil:
-		return l.leaving.anotherPass(ctx, passes, last)
-	case l.staying.patience > 0:
-		return l.staying.anotherPass(ctx, l, passes, last)
+		return l.leaving.anotherPass(ctx, passes, took, last)
+	case l.patience > 0:
+		return l.staying.anotherPass(ctx, l, passes, took, last)
 	case last == nothing:
 		return false, nil
 	case passes == listings:
@@ -231,6 +254,14 @@ func (l *runningMember) anotherPass(ctx context.Context, passes int, last found)
 		return true, nil
 	}
 	return true, pace.Sleep(ctx, l.rest<<(passes-atOnce))
+}
+
+// beginPatience is called when clients are told of the list; a listing that continues where a stream broke has no
+// patience of its own.
+func (l *runningMember) beginPatience(now time.Time) {
+	if l.until.IsZero() {
+		l.until = now.Add(l.patience)
+	}
 }
 
 // round moves the items that a listing finds, and tells whether the listing was cut.
@@ -293,7 +324,7 @@ func (l *runningMember) asked(ctx context.Context, list iter.Seq2[*crawl.Entry, 
 // directory scratch.
 func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(e.Servers[self], self, scratch)
-	l.staying.patience = patience
+	l.patience = patience
 	e.Source = l
 	return e.Run(ctx)
 }
@@ -306,8 +337,9 @@ func (e *Engine) runningMember(member routing.Server, self int, scratch string) 
 		dialer: e.Dialer, scratch: scratch, longest: longestList, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,
 		waiting: e.waits.Set,
 		takes:   func(i int, flags uint64) bool { return e.writers[i].Takes(flags) },
-		settle:  e.settle, earlier: earlier{seed: maphash.MakeSeed()},
+		settle:  e.settle, enter: e.beginPhase, watch: link{server: member, dialer: e.Dialer}, earlier: earlier{seed: maphash.MakeSeed()},
 	}
+	l.demand.l = l
 	if e.Begin != nil {
 		l.starting = &starting{Begin: *e.Begin, e: e}
 	}

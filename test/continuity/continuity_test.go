@@ -21,12 +21,12 @@ func TestACurveCountsWhatWasLost(t *testing.T) {
 			})
 		}
 	}
-	c.note(c.began.Add(9*time.Second), func(s *second) { s.errors, s.connects = 2, 1 })
+	c.note(c.began.Add(9*time.Second), func(s *second) { s.failed, s.connects = [kinds]int{reading: 2, deleting: 3}, 1 })
 	if got := c.lostSeconds(); got < 0.22 || got > 0.26 {
 		t.Errorf("%.3f seconds' worth of hits were lost, want 25 of 100 reads of one second", got)
 	}
-	got := row(&one{system: systems()[2], event: events()[0]}, c)
-	if want := "| 3 to 2 | operator | at once | uniform | 75.0 | 0.23 | 0 | 0 | 2 | 1 | 1.0 |"; got != want {
+	got := row(&one{system: systems()[2], event: events()[0], list: followings()[0]}, c)
+	if want := "| 3 to 2 | operator | at once | uniform | 75.0 | 0.23 | 0 | 0 | 2 | 0 | 3 | 1 | 1.0 |"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if lines := strings.Count(string(c.csv()), "\n"); lines != 12 {
@@ -53,11 +53,11 @@ func TestZipfAsksForTheFirstKeysMost(t *testing.T) {
 }
 
 func TestRunsAreChosenByName(t *testing.T) {
-	runs, err := choose("operator", "3 to 2,SIGKILL", "at once,late", "uniform")
+	runs, err := choose("operator", "3 to 2,SIGKILL", "at once,60 s late", "uniform")
 	if err != nil || len(runs) != 3 {
 		t.Errorf("%d runs, %v", len(runs), err) // SIGKILL changes no list
 	}
-	if _, err := choose("another", "3 to 2", "late", "zipf"); err == nil || !strings.Contains(err.Error(), "plain StatefulSet") {
+	if _, err := choose("another", "3 to 2", "spread", "zipf"); err == nil || !strings.Contains(err.Error(), "plain StatefulSet") {
 		t.Errorf("an unknown system: %v", err)
 	}
 }

@@ -16,9 +16,36 @@ type second struct {
 	hits, lost int
 	// old counts values that a later write had replaced, and undone values that were deleted.
 	old, undone int
-	// errors counts failed requests, and connects those whose connection failed.
-	errors, connects int
-	latencies        harness.Times
+	// failed counts failed requests by what they were to do, and connects those whose connection failed.
+	failed    [kinds]int
+	connects  int
+	latencies harness.Times
+}
+
+// The kinds of requests.
+const (
+	reading = iota
+	storing
+	deleting
+	kinds
+)
+
+// errors is the number of failed requests.
+func (s *second) errors() (sum int) {
+	for _, n := range s.failed {
+		sum += n
+	}
+	return sum
+}
+
+// add adds what another one counts, without its latencies.
+func (s *second) add(o *second) {
+	s.hits, s.lost = s.hits+o.hits, s.lost+o.lost
+	s.old, s.undone = s.old+o.old, s.undone+o.undone
+	for kind, n := range o.failed {
+		s.failed[kind] += n
+	}
+	s.connects += o.connects
 }
 
 // share returns that of hits; 1 if there was no read.
@@ -54,10 +81,7 @@ func (c *curve) note(at time.Time, change func(*second)) {
 // total adds up all seconds, without latencies.
 func (c *curve) total() (t second) {
 	for i := range c.seconds {
-		s := &c.seconds[i]
-		t.hits, t.lost = t.hits+s.hits, t.lost+s.lost
-		t.old, t.undone = t.old+s.old, t.undone+s.undone
-		t.errors, t.connects = t.errors+s.errors, t.connects+s.connects
+		t.add(&c.seconds[i])
 	}
 	return t
 }
@@ -73,13 +97,10 @@ func (c *curve) lostSeconds() float64 {
 }
 
 var header = harness.Header("event", "system", "list", "keys", "worst second, % hits:", "hits lost, s:", "old values:",
-	"deletes undone:", "errors:", "failed connects:", "worst p99, ms:")
+	"deletes undone:", "failed reads:", "failed sets:", "failed deletes:", "failed connects:", "worst p99, ms:")
 
 func row(r *one, c *curve) string {
-	list, load := "at once", "uniform"
-	if r.late {
-		list = "late"
-	}
+	load := "uniform"
 	if r.zipf {
 		load = "Zipf 0.99"
 	}
@@ -88,17 +109,17 @@ func row(r *one, c *curve) string {
 		worst, slowest = min(worst, c.seconds[i].share()), max(slowest, c.seconds[i].worst())
 	}
 	t := c.total()
-	return harness.Row(r.event.name, r.system.name, list, load, fmt.Sprintf("%.1f", 100*worst), fmt.Sprintf("%.2f", c.lostSeconds()),
-		t.old, t.undone, t.errors, t.connects, fmt.Sprintf("%.1f", harness.Micros(slowest)/1000))
+	return harness.Row(r.event.name, r.system.name, r.list.name, load, fmt.Sprintf("%.1f", 100*worst), fmt.Sprintf("%.2f", c.lostSeconds()),
+		t.old, t.undone, t.failed[reading], t.failed[storing], t.failed[deleting], t.connects, fmt.Sprintf("%.1f", harness.Micros(slowest)/1000))
 }
 
 // csv has a line for each second.
 func (c *curve) csv() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# the event is at second %.1f\nsecond,hits,lost,old,undone,errors,failed connects,p99 microseconds\n", c.event.Seconds())
+	fmt.Fprintf(&b, "# the event is at second %.1f\nsecond,hits,lost,old,undone,failed reads,failed sets,failed deletes,failed connects,p99 microseconds\n", c.event.Seconds())
 	for i := range c.seconds {
 		s := &c.seconds[i]
-		fmt.Fprintf(&b, "%d,%d,%d,%d,%d,%d,%d,%d\n", i, s.hits, s.lost, s.old, s.undone, s.errors, s.connects, s.worst().Microseconds())
+		fmt.Fprintf(&b, "%d,%d,%d,%d,%d,%d,%d,%d,%d,%d\n", i, s.hits, s.lost, s.old, s.undone, s.failed[reading], s.failed[storing], s.failed[deleting], s.connects, s.worst().Microseconds())
 	}
 	return b.Bytes()
 }

@@ -59,8 +59,8 @@ func draw(title string, c *curve) []byte {
 	line(hitColour, (*second).share)
 	for i := range c.seconds[:min(n, len(c.seconds))] {
 		s := &c.seconds[i]
-		if all := s.hits + s.lost + s.errors; s.errors > 0 {
-			share := float64(s.errors) / float64(all)
+		if failed := s.errors(); failed > 0 {
+			share := float64(failed) / float64(s.hits+s.lost+failed)
 			fmt.Fprintf(&b, `<path d="M%.1f %dV%.1f" stroke="%s" stroke-width="3"/>`+"\n", x(float64(i)+0.5), bottom, y(share), bad)
 		}
 	}

@@ -38,11 +38,17 @@ type application struct {
 	*options
 	world  *world
 	system *system
-	late   bool
 	curve  *curve
+	// processes have the application's connections. Each request is made by one of them.
+	processes []*process
+	all       []*worker
+}
+
+// process is a process of the application. It uses a list when the list is old enough.
+type process struct {
+	late   time.Duration
 	client *memcache.Client
-	all    []*worker
-	// ring is the view that the application uses.
+	// ring is the view that it uses.
 	ring atomic.Pointer[view]
 }
 
@@ -54,15 +60,15 @@ type view struct {
 	addresses map[string]net.Addr
 }
 
-// PickServer makes the application a selector of its client library.
-func (a *application) PickServer(key string) (net.Addr, error) {
-	v := a.ring.Load()
+// PickServer makes the process a selector of its client library.
+func (p *process) PickServer(key string) (net.Addr, error) {
+	v := p.ring.Load()
 	return v.addresses[v.servers[v.owner.Owner([]byte(key))]], nil
 }
 
-// Each makes the application a selector of its client library.
-func (a *application) Each(f func(net.Addr) error) error {
-	for _, address := range a.ring.Load().addresses {
+// Each makes the process a selector of its client library.
+func (p *process) Each(f func(net.Addr) error) error {
+	for _, address := range p.ring.Load().addresses {
 		if err := f(address); err != nil {
 			return err
 		}
@@ -88,14 +94,18 @@ type worker struct {
 }
 
 func newApplication(ctx context.Context, w *world, o *options, r *one) (*application, error) {
-	a := &application{options: o, world: w, system: &r.system, late: r.late, curve: &curve{}}
+	a := &application{options: o, world: w, system: &r.system, curve: &curve{}}
 	v, err := a.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a.ring.Store(v)
-	a.client = memcache.NewFromSelector(a)
-	a.client.MaxIdleConns = workers
+	for _, late := range r.list.late {
+		p := &process{late: late}
+		p.ring.Store(v)
+		p.client = memcache.NewFromSelector(p)
+		p.client.MaxIdleConns = workers
+		a.processes = append(a.processes, p)
+	}
 	for n := range workers {
 		one := &worker{application: a, random: rand.New(rand.NewPCG(o.seed, uint64(n)))}
 		for k := n; k < o.keys; k += workers {
@@ -139,11 +149,11 @@ func (a *application) look(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.view(servers, addresses)
+	return viewOf(servers, addresses, nil)
 }
 
-// view makes that of a list. A server without a pod keeps its last address.
-func (a *application) view(servers []string, addresses map[string]net.Addr) (*view, error) {
+// viewOf makes that of a list. A server without a pod keeps the address that it had before.
+func viewOf(servers []string, addresses map[string]net.Addr, before *view) (*view, error) {
 	v := &view{servers: servers, addresses: map[string]net.Addr{}}
 	ring := make([]routing.Server, len(servers))
 	for i, s := range servers {
@@ -154,7 +164,7 @@ func (a *application) view(servers []string, addresses map[string]net.Addr) (*vi
 		ring[i] = server
 		name, _, _ := strings.Cut(s, ".")
 		if v.addresses[s] = addresses[name]; v.addresses[s] == nil {
-			if before := a.ring.Load(); before != nil {
+			if before != nil {
 				v.addresses[s] = before.addresses[s]
 			}
 		}
@@ -167,29 +177,33 @@ func (a *application) view(servers []string, addresses map[string]net.Addr) (*vi
 	return v, err
 }
 
-// follow follows the list until the context ends. A late application uses each list when the list is old
-// enough. It uses new addresses of its servers at once.
+// heard is a list, and when it was published.
+type heard struct {
+	servers []string
+	at      time.Time
+}
+
+// follow follows the list until the context ends. A late process uses each list when the list is old enough. It
+// uses new addresses of its servers at once.
 func (a *application) follow(ctx context.Context) {
-	type heard struct {
-		servers []string
-		at      time.Time
-	}
-	waiting := []heard{}
+	lists := []heard{{servers: a.processes[0].ring.Load().servers}}
 	for harness.Sleep(ctx, followEvery) == nil {
 		servers, err := a.system.list(ctx, a.world)
 		addresses, err2 := a.world.addresses(ctx)
 		if err != nil || err2 != nil || len(servers) == 0 {
 			continue // it asks again
 		}
-		current := a.ring.Load().servers
-		if n := len(waiting); n == 0 && !slices.Equal(servers, current) || n > 0 && !slices.Equal(servers, waiting[n-1].servers) {
-			waiting = append(waiting, heard{servers, time.Now()})
+		if !slices.Equal(servers, lists[len(lists)-1].servers) {
+			lists = append(lists, heard{servers, time.Now()})
 		}
-		for len(waiting) > 0 && (!a.late || time.Since(waiting[0].at) >= a.options.late) {
-			current, waiting = waiting[0].servers, waiting[1:]
-		}
-		if v, err := a.view(current, addresses); err == nil {
-			a.ring.Store(v)
+		for _, p := range a.processes {
+			last := len(lists) - 1
+			for last > 0 && time.Since(lists[last].at) < p.late {
+				last--
+			}
+			if v, err := viewOf(lists[last].servers, addresses, p.ring.Load()); err == nil {
+				p.ring.Store(v)
+			}
 		}
 	}
 }
@@ -202,7 +216,7 @@ func (a *application) fill(ctx context.Context) error {
 			for i := range w.keys {
 				k := &w.keys[i]
 				k.version = 1
-				if err := a.client.Set(a.item(k)); err != nil {
+				if err := a.processes[0].client.Set(a.item(k)); err != nil {
 					return fmt.Errorf("fill: %w", err)
 				}
 				if ctx.Err() != nil {
@@ -233,7 +247,9 @@ func (a *application) start(ctx context.Context) (stop func()) {
 	return sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
-		_ = a.client.Close()
+		for _, p := range a.processes {
+			_ = p.client.Close()
+		}
 	})
 }
 
@@ -244,82 +260,93 @@ func (w *worker) work(ctx context.Context) {
 }
 
 func (w *worker) request(k *key, due time.Time) {
-	var err error
-	what := second{}
+	r := request{w, w.processes[w.random.IntN(len(w.processes))].client, k, second{}}
 	switch n := w.random.IntN(100); {
 	case n < deletes:
-		err = w.remove(k)
+		r.remove()
 	case n < deletes+stores:
 		k.version++
-		err = w.store(k)
+		r.store()
 	default:
-		what, err = w.read(k)
-	}
-	if err != nil {
-		what.errors = 1
-		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" || errors.As(err, new(*memcache.ConnectTimeoutError)) {
-			what.connects = 1
-		}
+		r.read()
 	}
 	took := time.Since(due)
 	w.curve.note(due, func(s *second) {
-		s.hits, s.lost, s.old, s.undone = s.hits+what.hits, s.lost+what.lost, s.old+what.old, s.undone+what.undone
-		s.errors, s.connects = s.errors+what.errors, s.connects+what.connects
+		s.add(&r.saw)
 		s.latencies = append(s.latencies, took)
 	})
 }
 
-func (w *worker) store(k *key) error {
-	err := w.client.Set(w.item(k))
-	k.unsure = err != nil
-	if err == nil {
-		k.deleted = false
-	}
-	return err
+// request is one of a process, about a key.
+type request struct {
+	*worker
+	client *memcache.Client
+	key    *key
+	saw    second
 }
 
-func (w *worker) remove(k *key) error {
-	err := w.client.Delete(k.name)
+// fails counts an error.
+func (r *request) fails(kind int, err error) {
+	r.saw.failed[kind]++
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" || errors.As(err, new(*memcache.ConnectTimeoutError)) {
+		r.saw.connects++
+	}
+}
+
+func (r *request) store() {
+	err := r.client.Set(r.item(r.key))
+	if r.key.unsure = err != nil; err != nil {
+		r.fails(storing, err)
+		return
+	}
+	r.key.deleted = false
+}
+
+func (r *request) remove() {
+	err := r.client.Delete(r.key.name)
 	if errors.Is(err, memcache.ErrCacheMiss) {
 		err = nil
 	}
-	k.unsure = err != nil
-	if err == nil {
-		k.deleted = true
+	if r.key.unsure = err != nil; err != nil {
+		r.fails(deleting, err)
+		return
 	}
-	return err
+	r.key.deleted = true
 }
 
 // read reads a key, and stores or deletes it again if what it finds is wrong, as an application does that reads
 // from a database what the cache lacks.
-func (w *worker) read(k *key) (what second, err error) {
-	it, err := w.client.Get(k.name)
+func (r *request) read() {
+	k := r.key
+	it, err := r.client.Get(k.name)
 	switch {
 	case errors.Is(err, memcache.ErrCacheMiss):
 		if k.deleted {
-			return what, nil
+			return
 		}
 		if !k.unsure {
-			what.lost = 1
+			r.saw.lost = 1
 		}
-		return what, w.store(k)
+		r.store()
+		return
 	case err != nil:
-		return what, err
+		r.fails(reading, err)
+		return
 	}
 	number, _, _ := strings.Cut(string(it.Value), " ")
 	version, err := strconv.ParseInt(number, 10, 64)
 	switch {
 	case err != nil:
-		return what, fmt.Errorf("%s has the value %.20q", k.name, it.Value)
+		r.fails(reading, fmt.Errorf("%s has the value %.20q", k.name, it.Value))
 	case k.unsure:
-		return what, w.store(k)
+		r.store()
 	case k.deleted:
-		what.undone = 1
-		return what, w.remove(k)
+		r.saw.undone = 1
+		r.remove()
 	case version < k.version:
-		what.old = 1
-		return what, w.store(k)
+		r.saw.old = 1
+		r.store()
+	default:
+		r.saw.hits = 1
 	}
-	what.hits = 1
-	return what, nil
 }

@@ -1,8 +1,9 @@
 // Command continuity measures what an application sees of a scaling, second by second: the share of hits,
 // errors and latencies of a cache-aside load, while a cluster is scaled, gets another memory, loses a member,
 // or has a node drained. It compares this operator, with its live moves, without them and with routers, with a
-// plain StatefulSet, for an application that follows the list at once, and one that follows a minute late. It
-// prints one table, and draws a curve for each run: make bench-continuity.
+// plain StatefulSet, for applications that follow the list at once, 20 s or 60 s late, and for one of twenty
+// processes, each late by its own share of a minute. It prints one table, and draws a curve for each run: make
+// bench-continuity.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +26,6 @@ type options struct {
 	keys, valueSize, rate int
 	seed                  uint64
 	before, after         time.Duration
-	late                  time.Duration
 	image                 string
 	out                   string
 }
@@ -37,12 +38,11 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "Seed of the requests' keys.")
 	flag.DurationVar(&o.before, "before", 10*time.Second, "How long the load runs before the event.")
 	flag.DurationVar(&o.after, "after", 30*time.Second, "How long it runs after it, at least: it goes on until the cluster is as wanted, and a late application has followed.")
-	flag.DurationVar(&o.late, "late", time.Minute, "How much later a late application learns of a list.")
 	flag.StringVar(&o.image, "image", "example.com/memcached:debian", "The plain StatefulSet's image.")
 	flag.StringVar(&o.out, "out", "bin/continuity", "The directory for the curves, as SVG and CSV.")
 	systems := flag.String("systems", strings.Join(names(systems()), ","), "The systems to measure.")
 	events := flag.String("events", strings.Join(names(events()), ","), "What happens to them.")
-	lists := flag.String("lists", "at once,late", "When the application follows the list.")
+	lists := flag.String("lists", strings.Join(names(followings()), ","), "When the application follows the list.")
 	loads := flag.String("loads", "uniform,zipf", "How the keys are asked for.")
 	flag.Parse()
 	deployed.QuietLogs()
@@ -59,19 +59,42 @@ func main() {
 type one struct {
 	system system
 	event  happening
-	late   bool
+	list   following
 	zipf   bool
 }
 
-func (r *one) String() string {
-	list, load := "at once", "uniform"
-	if r.late {
-		list = "late"
+// following is when the processes of an application learn of a list.
+type following struct {
+	name string
+	// late has for each process how much later that is.
+	late []time.Duration
+}
+
+func (f following) called() string { return f.name }
+
+// atOnce is a name.
+const atOnce = "at once"
+
+func followings() []following {
+	const processes, minute = 20, time.Minute
+	spread := make([]time.Duration, processes)
+	for i := range spread {
+		spread[i] = time.Duration(i) * minute / processes
 	}
+	return []following{
+		{atOnce, []time.Duration{0}},
+		{"20 s late", []time.Duration{minute / 3}},
+		{"60 s late", []time.Duration{minute}},
+		{"spread", spread}, // as kubelets do it
+	}
+}
+
+func (r *one) String() string {
+	load := "uniform"
 	if r.zipf {
 		load = "zipf"
 	}
-	return fmt.Sprintf("%s, %s, list %s, %s", r.event.name, r.system.name, list, load)
+	return fmt.Sprintf("%s, %s, list %s, %s", r.event.name, r.system.name, r.list.name, load)
 }
 
 func (r *one) file() string {
@@ -88,17 +111,21 @@ func choose(systemNames, eventNames, lists, loads string) (runs []one, err error
 	if err != nil {
 		return nil, err
 	}
+	chosenLists, err := pick(followings(), lists)
+	if err != nil {
+		return nil, err
+	}
 	for _, load := range strings.Split(loads, ",") {
 		for _, e := range chosenEvents {
-			for _, list := range strings.Split(lists, ",") {
-				if list == "late" && !e.changesList {
+			for _, list := range chosenLists {
+				if list.name != atOnce && !e.changesList {
 					continue // there is nothing to learn
 				}
 				for _, s := range chosenSystems {
-					if list == "late" && s.routed {
+					if list.name != atOnce && s.routed {
 						continue // its list is one address
 					}
-					runs = append(runs, one{system: s, event: e, late: list == "late", zipf: load == "zipf"})
+					runs = append(runs, one{system: s, event: e, list: list, zipf: load == "zipf"})
 				}
 			}
 		}
@@ -181,11 +208,7 @@ func (r *one) run(ctx context.Context, o *options) (result *curve, err error) {
 	if err := r.event.happen(ctx, w, &r.system); err != nil {
 		return nil, err
 	}
-	rest := o.after
-	if r.late {
-		rest += o.late
-	}
-	if err := harness.Sleep(ctx, rest); err != nil {
+	if err := harness.Sleep(ctx, o.after+slices.Max(r.list.late)); err != nil {
 		return nil, err
 	}
 	if err := r.system.settle(ctx, w); err != nil {

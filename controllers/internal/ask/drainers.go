@@ -71,6 +71,9 @@ func progressOf(line []byte) *contract.Progress {
 			return nil
 		}
 	}
+	if !(0 <= p.Late && p.Late <= 1) {
+		return nil
+	}
 	for _, seconds := range []float64{p.Seconds, p.WaitingSeconds} {
 		if seconds < 0 || seconds > maxProgressSeconds {
 			return nil

@@ -42,7 +42,8 @@ const scratchSize = 2 << 30
 // Target. If the member is none of them, it is leaving: it gives all its items away, and its mover
 // waits for its last client. The Job mounts no volume: the member's supervisor streams the items,
 // or else the mover reads them from memcached. Items owned by lost members are discarded. A
-// prepared Job waits until it is told to begin.
+// prepared Job waits until it is told to begin, and then until half of the clients have followed the
+// list.
 func MoveJob(c *cachev1alpha1.Memcached, o Options, p Move) *batchv1.Job {
 	ordinal, members := p.Ordinal, p.Members
 	args := contract.Move{
@@ -63,6 +64,7 @@ func MoveJob(c *cachev1alpha1.Memcached, o Options, p Move) *batchv1.Job {
 	if p.Prepared {
 		begin = ""
 		args.Begin = contract.Begin{File: beginDir + "/" + beginFile, When: p.Target, Within: beginWithin}
+		args.Begin.Follow = c.Spec.Router == nil && args.Patience > 0 // routers find an item in either place
 		args.Deadline += beginWithin
 		pod.Volumes = append(pod.Volumes, ownAnnotation(beginVolume, beginFile, cachev1alpha1.AnnotationBegin))
 		mounts = append(mounts, corev1.VolumeMount{Name: beginVolume, MountPath: beginDir, ReadOnly: true})

@@ -52,8 +52,13 @@ func TestAPreparedMoveWaitsForItsRing(t *testing.T) {
 	if begin, is := pod.Annotations[cachev1alpha1.AnnotationBegin]; !is || begin != "" {
 		t.Errorf("annotations %v", pod.Annotations)
 	}
+	routed := m.DeepCopy()
+	routed.Spec.Router = &cachev1alpha1.RouterSpec{}
+	if command := MoveJob(routed, Options{}, Move{Claim: "data-cache-2", UID: "uid-2", Ordinal: 2, Target: "4-cafe", Members: 2, Prepared: true}).Spec.Template.Spec.Containers[0].Command; slices.Contains(command, "--follow") {
+		t.Errorf("routers need no mover that waits: %q", command)
+	}
 	drainer := pod.Spec.Containers[0]
-	for _, arg := range []string{"--begin-file=/run/begin/ring", "--begin-when=4-cafe", "--begin-within=1m0s", "--patience=1m30s", "--deadline=1h2m30s"} {
+	for _, arg := range []string{"--begin-file=/run/begin/ring", "--begin-when=4-cafe", "--begin-within=1m0s", "--follow", "--patience=1m30s", "--deadline=1h2m30s"} {
 		if !slices.Contains(drainer.Command, arg) {
 			t.Errorf("%s is not in %q", arg, drainer.Command)
 		}

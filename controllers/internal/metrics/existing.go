@@ -39,13 +39,14 @@ var (
 	drainsOpen    = existingDesc("drains_open", "Claims to drain and delete, by phase; a phase without any has no series.", "phase")
 	drainProgress = existingDesc("drain_progress_ratio", "Share of the volumes being drained that is done, from 0 to 1: of the bytes, or of what the drainers count.")
 	membersToMove = existingDesc("members_to_move", "Members that may have items which clients look for elsewhere.")
+	lateRequests  = existingDesc("late_requests_ratio", "Share of a member's requests that clients still make by an earlier list while items move, from 0 to 1; the largest of all members.")
 	claimsHeld    = existingDesc("claims_held", "Claims that the finalizer keeps although their member is leaving or departed, or they were deleted.")
 	oldestHeld    = existingDesc("oldest_held_claim_age_seconds", "Time since the first of these claims' members left, or the first was deleted; no series if there is none.")
 )
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, adviceDesc, drainsOpen, drainProgress, membersToMove, claimsHeld, oldestHeld} {
+	for _, d := range []*prometheus.Desc{membersWanted, membersReady, conditionDesc, adviceDesc, drainsOpen, drainProgress, membersToMove, lateRequests, claimsHeld, oldestHeld} {
 		descs <- d
 	}
 }
@@ -82,6 +83,8 @@ type existing struct {
 	// storage: it has claims. moving is nil if no items are ever moved.
 	storage bool
 	moving  *int32
+	// latePercent is that of the status.
+	latePercent int32
 }
 
 type openDrain struct {
@@ -96,7 +99,7 @@ func memcacheds(all []cachev1alpha1.Memcached) (out []existing) {
 		e := existing{
 			key: client.ObjectKeyFromObject(m), wanted: ptr.Deref(m.Spec.Size, 1), ready: m.Status.ReadySize,
 			conditions: m.Status.Conditions, advice: m.Status.Advice, unlisted: int(m.Status.Draining) - len(m.Status.Drains),
-			storage: m.Spec.Storage != nil,
+			storage: m.Spec.Storage != nil, latePercent: m.Status.LatePercent,
 		}
 		if e.storage {
 			e.moving = &m.Status.Moving
@@ -189,6 +192,7 @@ func (e *existing) report(send send) {
 	}
 	if e.moving != nil {
 		send(membersToMove, float64(*e.moving))
+		send(lateRequests, float64(e.latePercent)/100)
 	}
 }
 

@@ -108,7 +108,7 @@ func draining() cachev1alpha1.StatefulSetDrain {
 func busy() *snapshot {
 	cluster := apitest.MakeMemcached("cache").Namespace("shop").Storage("128Mi").Size(2).Obj()
 	cluster.Status = cachev1alpha1.MemcachedStatus{
-		ReadySize: 1,
+		ReadySize: 1, LatePercent: 40,
 		Conditions: []metav1.Condition{
 			{Type: cachev1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: cachev1alpha1.ReasonMembersNotReady},
 			{Type: cachev1alpha1.ConditionDraining, Status: metav1.ConditionTrue, Reason: cachev1alpha1.ReasonDraining},
@@ -256,6 +256,7 @@ func TestGaugesTellOfMemcachedsAndStatefulSetDrains(t *testing.T) {
 		"drains_open":                   {mc + " Adding": 2, mc + " Waiting": 1, sts + " Leaving": 1, sts + " Adding": 1, sts + " Failed": 2, sts + " Unlisted": 38},
 		"drain_progress_ratio":          {mc: 0.25, sts: 0.5},
 		"members_to_move":               {mc: 0},
+		"late_requests_ratio":           {mc: 0.4},
 		"claims_held":                   {mc: 3, sts: 2, "StatefulSetDrain idle shop": 0, "StatefulSetDrain spool shop": 1},
 		"oldest_held_claim_age_seconds": {mc: 1000, sts: 2000, "StatefulSetDrain spool shop": 3000},
 	} {

@@ -18,6 +18,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // Refusal is a step that the operator refuses to take, or that another owner's object blocks, and
@@ -263,7 +264,7 @@ func moveStuck(in *Input, w *waits) *trouble {
 	for i := range in.Plan.Moves {
 		p := &in.Plan.Moves[i]
 		wait, waits := in.Waits[p.Claim.UID]
-		if progress := in.Progress[p.Claim.UID]; !waits && progress.Message != "" {
+		if progress := in.Progress[p.Claim.UID]; !waits && progress.Message != "" && (progress.Phase != contract.PhaseSettling || progress.SourceSilent) {
 			since := in.Now.Add(-time.Duration(progress.WaitingSeconds * float64(time.Second)))
 			wait, waits = claims.Wait{Reason: cachev1alpha1.ReasonSurvivorUnreachable, Message: progress.Message, Since: since}, true
 			if progress.SourceSilent {

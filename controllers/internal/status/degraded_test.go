@@ -209,6 +209,12 @@ func TestDegradedHasTheWordsOfWhatIsWrong(t *testing.T) {
 		"nor does the member that it moves from": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) {
 			in.Progress = map[types.UID]contract.Progress{in.Plan.Moves[0].Claim.UID: {Phase: contract.PhaseConnecting, Message: "waiting for cache-0", WaitingSeconds: 60, SourceSilent: true}}
 		}), "MoveStuck", "claim data-cache-0: SourceUnreachable: waiting for cache-0", 0},
+		"clients are late": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) {
+			in.Progress = map[types.UID]contract.Progress{in.Plan.Moves[0].Claim.UID: {Phase: contract.PhaseSettling, Message: "clients still ask it", WaitingSeconds: 600}}
+		}), "Healthy", "", 0},
+		"and the member does not answer": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) {
+			in.Progress = map[types.UID]contract.Progress{in.Plan.Moves[0].Claim.UID: {Phase: contract.PhaseSettling, Message: "waiting for cache-0", WaitingSeconds: 600, SourceSilent: true}}
+		}), "MoveStuck", "claim data-cache-0: SourceUnreachable: waiting for cache-0", 0},
 		"it has just stopped to answer": {input(2).toMove(0, plan.MoveRuns, "", "").with(func(in *Input) {
 			in.Progress = map[types.UID]contract.Progress{in.Plan.Moves[0].Claim.UID: {Phase: contract.PhaseAdding, Message: "waiting for cache-1", WaitingSeconds: 20}}
 		}), "Healthy", "", 40 * time.Second},

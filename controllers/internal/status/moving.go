@@ -72,6 +72,15 @@ func underWay(in *Input) string {
 	return strings.Join(parts, ", ")
 }
 
+// latePercent is the largest share of a member's requests that clients still make by an earlier list.
+func latePercent(in *Input) int32 {
+	late := 0.0
+	for _, p := range in.Progress {
+		late = max(late, p.Late)
+	}
+	return int32(math.Ceil(100 * late))
+}
+
 // moveLine sums up the moves for the printer column.
 func moveLine(in *Input) string {
 	if len(in.Plan.Moves) == 0 {

@@ -112,6 +112,7 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s.Drains = drains(in)
 	s.Draining = int32(len(s.Drains))
 	s.Moving = int32(len(in.Plan.Moves))
+	s.LatePercent = latePercent(in)
 	for i := range s.Drains {
 		if s.Drains[i].Phase == cachev1alpha1.DrainLeaving {
 			s.Moving++

@@ -1,0 +1,64 @@
+package crawl
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// Requests is memcached's log of the requests for keys: those that read, store, change and delete an item, found or
+// not. memcached leaves lines out when it has no time for them.
+type Requests struct {
+	conn *memcache.Conn
+	key  []byte
+}
+
+// WatchRequests turns the connection into such a log. A memcached with -W refuses that.
+func WatchRequests(conn *memcache.Conn) (*Requests, error) {
+	if err := conn.Send([]byte("watch fetchers\r\n")); err != nil {
+		return nil, err
+	}
+	line, err := conn.Line()
+	if err == nil && string(line) != "OK" {
+		err = fmt.Errorf("%w to watch fetchers: %.80q", memcache.ErrProtocol, line)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Requests{conn: conn}, nil
+}
+
+// Next waits for the next request. It returns the key, valid until the next call, and the number that "stats
+// conns" gives the connection.
+func (r *Requests) Next() (key []byte, conn int, err error) {
+	for {
+		line, err := r.conn.Line()
+		if err != nil {
+			return nil, 0, err
+		}
+		if r.parse(line, &conn) {
+			return r.key, conn, nil
+		}
+	}
+}
+
+// parse reads a line. Only lines about requests have a key.
+func (r *Requests) parse(line []byte, conn *int) (is bool) {
+	*conn = 0
+	for field := range bytes.SplitSeq(line, []byte(" ")) {
+		var err error
+		switch {
+		case has(field, "key="):
+			is = true
+			r.key, err = appendDecoded(r.key[:0], field[len("key="):])
+		case has(field, "cfd="):
+			*conn, err = strconv.Atoi(string(field[len("cfd="):]))
+		}
+		if err != nil {
+			return false
+		}
+	}
+	return is
+}

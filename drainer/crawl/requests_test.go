@@ -1,0 +1,86 @@
+package crawl
+
+import (
+	"testing"
+
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+)
+
+// Every request for a key is logged, found or not, with the connection that made it.
+func TestEveryRequestForAKeyIsLogged(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *memcachedtest.Server{"1.6.18": memcachedtest.Start, "newer": memcachedtest.StartNewer} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			log, err := WatchRequests(s.Dial())
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw := s.Raw()
+			conn := 0
+			for _, asked := range []struct{ answer, command, data, key string }{
+				{"STORED", "set a 0 0 1", "x", "a"}, {"END", "get nothing", "", "nothing"}, {"EN", "mg b%20:c", "", "b%20:c"},
+				{"STORED", "add d 0 0 1", "x", "d"}, {"HD", "md YSBrZXk= b", "", "a key"}, {"DELETED", "delete a", "", "a"}, {"NOT_FOUND", "incr a 1", "", "a"}, {"NOT_FOUND", "touch a 1", "", "a"},
+			} {
+				var data []byte
+				if asked.data != "" {
+					data = []byte(asked.data)
+				}
+				if asked.command == "md YSBrZXk= b" {
+					raw.Must("HD", "ms YSBrZXk= 1 b", []byte("x"))
+					if key, _, err := log.Next(); err != nil || string(key) != asked.key {
+						t.Errorf("it is stored: %q, %v", key, err)
+					}
+				}
+				raw.Must(asked.answer, asked.command, data)
+				key, from, err := log.Next()
+				if err != nil || string(key) != asked.key || from == 0 || conn != 0 && from != conn {
+					t.Errorf("%s: %q of connection %d, %v", asked.command, key, from, err)
+				}
+				conn = from
+			}
+		})
+	}
+}
+
+// A memcached with TLS and logins logs requests, too.
+func TestRequestsAreLoggedOverTLS(t *testing.T) {
+	t.Parallel()
+	s := memcachedtest.StartBy(t, memcachedtest.NewSecured(t).Connection())
+	log, err := WatchRequests(s.Dial())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.Dial()
+	for range 1000 {
+		if _, err := c.Get([]byte("key")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 500 { // it may leave some out
+		if key, _, err := log.Next(); err != nil || string(key) != "key" {
+			t.Fatalf("%q, %v", key, err)
+		}
+	}
+}
+
+// A memcached that logs nothing says so.
+func TestAMemcachedThatRefusesToLog(t *testing.T) {
+	if log, err := WatchRequests(memcachedtest.Start(t, "-W").Dial()); err == nil {
+		t.Errorf("%+v", log)
+	}
+}
+
+// What is no line of a request is skipped.
+func TestOnlyLinesOfRequestsHaveAKey(t *testing.T) {
+	for line, want := range map[string]string{
+		"ts=1795860657.8 gid=5 type=item_get key=key%3A1 status=found clsid=6 cfd=17 size=200": "key:1",
+		"ts=1795860657.8 gid=5 type=item_get key=a":                                            "a",
+		"skipped=17": "", "": "", "key=%": "", "key=%zz": "", "key=a cfd=x": "", "OK": "",
+	} {
+		var r Requests
+		conn := 0
+		if is := r.parse([]byte(line), &conn); is != (want != "") || is && string(r.key) != want {
+			t.Errorf("%q is %t, %q", line, is, r.key)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package move
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// lookEvery is how often a mover looks at the requests of the member's clients.
+	lookEvery = 50 * time.Millisecond
+	// mostSeen bounds the time that one look counts for. In a longer time the mover or the member may have been
+	// stopped, and no request shows that no client calls.
+	mostSeen = 2 * lookEvery
+	// mostLooks bounds the looks that are remembered.
+	mostLooks = 400
+	// measureFor is how long requests are counted before clients are told of a new list.
+	measureFor = time.Second
+	// fewest is the number of requests a second below which no client is waited for.
+	fewest = 20
+	// enough is how many requests a judgement expects in the time that it looks at, if all are late.
+	// shortestWindow and longestWindow bound this time.
+	enough         = 50
+	shortestWindow = 250 * time.Millisecond
+	longestWindow  = 5 * time.Second
+	// mostPerOther is the largest number of requests to one other request that these can tell of.
+	mostPerOther = 20
+	// leastShare is the smallest share that can halve.
+	leastShare = 1.0 / 64
+	// No client calls any more if there was no request in the time in which quietRequests were to be expected, and
+	// enough others meanwhile: for shortestQuiet at least, and quietFor at most.
+	quietRequests = 1000
+	shortestQuiet = time.Second
+	quietFor      = 5 * time.Second
+)
+
+// clients tells whether the clients of a member have followed a new list. It knows how often they asked for keys
+// that are to move before they were told, and how often they do now. Requests that still come are late.
+type clients struct {
+	// rate is how many requests a second there were before, 0 if that is not known; gap is the longest time without
+	// one.
+	rate float64
+	gap  time.Duration
+	// perOther is how many of these requests there were to one other request, 0 if that is not known. A client that
+	// is stopped for a moment makes neither.
+	perOther float64
+	// share is the share of the requests that was late when the last pass began, 1 before the first.
+	share float64
+	// looks are the last ones, the newest last.
+	looks []look
+}
+
+// look is the number of requests in a period, and of others that clients make whether or not they have followed.
+type look struct {
+	took             time.Duration
+	requests, others float64
+}
+
+// seen is the time that a look counts for.
+func (l *look) seen() time.Duration { return min(l.took, mostSeen) }
+
+// add remembers a look.
+func (c *clients) add(l look) {
+	if len(c.looks) == mostLooks {
+		c.looks = slices.Delete(c.looks, 0, 1)
+	}
+	c.looks = append(c.looks, l)
+}
+
+// measure takes the looks so far as those before clients are told.
+func (c *clients) measure() {
+	var took, without time.Duration
+	requests, others := 0.0, 0.0
+	c.gap = 0
+	for i := range c.looks {
+		l := &c.looks[i]
+		took, without, requests, others = took+l.took, without+l.took, requests+l.requests, others+l.others
+		if l.requests > 0 {
+			without = 0
+		}
+		c.gap = max(c.gap, without)
+	}
+	if c.share = 1; took > 0 {
+		c.rate = requests / took.Seconds()
+	}
+	if c.perOther = 0; others > requests/mostPerOther {
+		c.perOther = requests / others
+	}
+}
+
+// forget is called when requests can't be counted any more.
+func (c *clients) forget() { *c = clients{} }
+
+// judged tells whether passes wait for clients.
+func (c *clients) judged() bool { return c.rate >= fewest }
+
+// expected is how many requests there would have been in a look if all were late.
+func (c *clients) expected(l *look) float64 {
+	if c.perOther > 0 {
+		return l.others * c.perOther
+	}
+	return c.rate * l.seen().Seconds()
+}
+
+// late returns the share of the requests that was late lately, for so long that it shows whether that is of the
+// given size; ok is false if it has not been looked at for so long.
+func (c *clients) late(size float64) (share float64, ok bool) {
+	seen, requests, expected := time.Duration(0), 0.0, 0.0
+	for i := range slices.Backward(c.looks) {
+		l := &c.looks[i]
+		seen, requests, expected = seen+l.seen(), requests+l.requests, expected+c.expected(l)
+		if seen >= max(2*c.gap, shortestWindow) && (expected*size >= enough || seen >= longestWindow) {
+			return min(1, requests/max(1, expected)), true
+		}
+	}
+	return 1, false
+}
+
+// followed tells whether items may be moved now, and why: half of the requests that were late when the last pass
+// began go elsewhere, or none is late.
+func (c *clients) followed() (why string, is bool) {
+	if !c.judged() {
+		return fmt.Sprintf("fewer than %d requests a second for its items are known of", fewest), true
+	}
+	if share, ok := c.late(1); ok && share == 0 || c.silent() {
+		return "no request is late", true
+	}
+	share, ok := c.late(c.share)
+	return fmt.Sprintf("%.0f%% of the requests are late", 100*share), ok && share <= c.share/2
+}
+
+// passes is called when a pass begins.
+func (c *clients) passes() {
+	if c.judged() {
+		share, _ := c.late(c.share)
+		c.share = max(leastShare, share)
+	}
+}
+
+// recent returns how many requests there were in the last second, and the share that this is.
+func (c *clients) recent() (rate, share float64) {
+	seen := time.Duration(0)
+	for _, l := range slices.Backward(c.looks) {
+		if seen >= time.Second {
+			break
+		}
+		seen, rate = seen+l.took, rate+l.requests
+	}
+	if rate /= max(time.Second, seen).Seconds(); c.judged() {
+		share = min(1, rate/c.rate)
+	}
+	return rate, share
+}
+
+// silent tells whether no client calls any more. The time that shows it is short if clients called often before
+// it, and make their requests elsewhere. If they make none at all, they may only be stopped for a moment.
+func (c *clients) silent() bool {
+	silence, others, i := time.Duration(0), 0.0, len(c.looks)-1
+	for ; i >= 0 && c.looks[i].requests == 0; i-- {
+		silence, others = silence+c.looks[i].seen(), others+c.looks[i].others
+	}
+	before, requests := time.Duration(0), 0.0
+	for ; i >= 0 && before < quietFor; i-- {
+		before, requests = before+c.looks[i].took, requests+c.looks[i].requests
+	}
+	quiet := quietFor
+	if requests > 0 && others >= enough {
+		quiet = time.Duration(quietRequests / requests * float64(before))
+	}
+	return silence >= min(max(quiet, shortestQuiet), quietFor)
+}

@@ -1,0 +1,186 @@
+package move
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// told returns clients that made that many requests a second before they were told.
+func told(rate float64) *clients {
+	c := &clients{}
+	looks(c, measureFor, rate)
+	c.measure()
+	return c
+}
+
+// looks adds looks of a period in which clients made that many requests a second, evenly.
+func looks(c *clients, period time.Duration, rate float64) {
+	due := 0.0
+	for range period / lookEvery {
+		due += rate * lookEvery.Seconds()
+		c.add(look{took: lookEvery, requests: float64(int(due))})
+		due -= float64(int(due))
+	}
+}
+
+// Items move where half of the requests have gone, or none is late any more; they move at once where too few
+// requests were made, or none could be counted.
+func TestItemsMoveWhenHalfOfTheRequestsAreMadeElsewhere(t *testing.T) {
+	for name, test := range map[string]struct {
+		before float64
+		then   []float64 // in the seconds since
+		why    string
+	}{
+		"all are late":            {1000, []float64{1000, 990}, ""},
+		"two thirds are late":     {1000, []float64{667}, ""},
+		"half":                    {1000, []float64{1000, 500}, "50% of the requests are late"},
+		"some come back":          {1000, []float64{400, 700}, ""},
+		"none is late":            {1000, []float64{0}, "no request is late"},
+		"few requests, all late":  {25, []float64{25, 25, 25, 25}, ""},
+		"few requests, half late": {25, []float64{12, 12, 12}, "48% of the requests are late"},
+		"too few":                 {19, []float64{19}, "fewer than 20 requests a second for its items are known of"},
+		"not known":               {0, nil, "fewer than 20 requests a second for its items are known of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := told(test.before)
+			for _, rate := range test.then {
+				looks(c, time.Second, rate)
+			}
+			why, followed := c.followed()
+			if followed != (test.why != "") || followed && why != test.why {
+				t.Errorf("followed is %t: %s", followed, why)
+			}
+		})
+	}
+}
+
+// A client that makes its requests in bursts has not gone between two of them.
+func TestAPauseThatClientsMakeIsNotTheirEnd(t *testing.T) {
+	burst := func(c *clients, n int) {
+		for range n {
+			c.add(look{took: lookEvery, requests: 100})
+			looks(c, 450*time.Millisecond, 0)
+		}
+	}
+	c := &clients{}
+	burst(c, 2)
+	c.measure()
+	for range 20 {
+		burst(c, 1)
+		if why, followed := c.followed(); followed {
+			t.Fatalf("between two bursts: %s", why)
+		}
+	}
+	looks(c, time.Second, 0)
+	if why, followed := c.followed(); !followed || !strings.Contains(why, "no request") {
+		t.Errorf("when they have ended: %t, %s", followed, why)
+	}
+}
+
+// If clients are stopped for a moment, they make no other requests either. That shows nothing.
+func TestClientsThatAreStoppedHaveNotGone(t *testing.T) {
+	c := &clients{}
+	others := func(period time.Duration, requests, others float64) {
+		for range period / lookEvery {
+			c.add(look{lookEvery, requests, others})
+		}
+	}
+	others(measureFor, 10, 20)
+	c.measure()
+	for range 10 {
+		others(300*time.Millisecond, 0, 0)
+		others(500*time.Millisecond, 10, 20)
+		others(500*time.Millisecond, 3, 6)
+	}
+	if why, followed := c.followed(); followed {
+		t.Errorf("all are late: %s", why)
+	}
+	others(600*time.Millisecond, 20, 80)
+	if why, followed := c.followed(); !followed || why != "50% of the requests are late" {
+		t.Errorf("half are late, and twice as many clients: %t, %s", followed, why)
+	}
+}
+
+// A mover or a member that was stopped for a while has heard of no request in that time. That shows nothing.
+func TestAProcessThatWasStoppedSeesNoClientGo(t *testing.T) {
+	c := told(100)
+	c.add(look{took: time.Minute})
+	if why, followed := c.followed(); followed || c.silent() {
+		t.Errorf("followed is %t: %s; silent is %t", followed, why, c.silent())
+	}
+}
+
+// Each further pass waits until the share of the requests that is late has halved again.
+func TestPassesFollowWhenTheLateShareHalves(t *testing.T) {
+	c := told(1000)
+	passes := []float64{}
+	for rate := 1000.0; rate >= 0; rate -= 10 {
+		looks(c, time.Second, rate)
+		if _, followed := c.followed(); followed && c.share > leastShare {
+			c.passes()
+			passes = append(passes, rate)
+		}
+	}
+	if len(passes) != 6 || passes[0] > 500 || passes[1] > 250 || passes[2] > 125 {
+		t.Errorf("passes at %v requests a second of 1,000", passes)
+	}
+	if _, followed := c.followed(); !followed {
+		t.Error("none is late, and no pass follows")
+	}
+}
+
+// The silence that counts is as short as the rate of the last requests allows.
+func TestSilenceIsAsShortAsTheRateAllows(t *testing.T) {
+	for name, test := range map[string]struct {
+		rates []float64 // of five seconds each
+		quiet time.Duration
+	}{
+		"often":                           {[]float64{1000}, time.Second},
+		"very often":                      {[]float64{100_000}, time.Second},
+		"less often":                      {[]float64{400}, 2500 * time.Millisecond},
+		"seldom":                          {[]float64{20}, quietFor},
+		"often, and then the last seldom": {[]float64{1000, 1}, quietFor},
+		"never":                           {nil, quietFor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &clients{}
+			for _, rate := range test.rates {
+				looks(c, 5*time.Second, rate)
+			}
+			if n := len(c.looks); n > 0 && c.looks[n-1].requests == 0 {
+				t.Fatal("the last look has no request")
+			}
+			looks(c, test.quiet-lookEvery, 0)
+			stopped := &clients{looks: slices.Clone(c.looks)}
+			for i := range c.looks {
+				c.looks[i].others = 100
+			}
+			if c.silent() {
+				t.Error("silent too early")
+			}
+			looks(c, lookEvery, 0)
+			if !c.silent() {
+				t.Errorf("not silent after %s", test.quiet)
+			}
+			looks(stopped, quietFor-test.quiet, 0)
+			if stopped.silent() {
+				t.Error("clients that make no other requests are silent too early")
+			}
+			looks(stopped, lookEvery, 0)
+			if !stopped.silent() {
+				t.Errorf("clients that make no other requests are not silent after %s", quietFor)
+			}
+		})
+	}
+}
+
+// However long it takes, the memory for looks has a bound.
+func TestLooksAreBounded(t *testing.T) {
+	c := told(1000)
+	looks(c, time.Hour, 1000)
+	if len(c.looks) > mostLooks {
+		t.Errorf("%d looks", len(c.looks))
+	}
+}

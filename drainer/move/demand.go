@@ -1,0 +1,254 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/crawl"
+	"example.com/memcached-operator/drainer/memcache"
+)
+
+// demand counts the requests of a member's clients for items that move. At a leaving member these are all of its
+// commands; clients that follow make theirs at the owners. A member that stays logs the keys: the share of the logged
+// requests that are for items of others is also the share of its commands, because memcached may leave lines out.
+type demand struct {
+	l   *runningMember
+	now counters
+	// log is nil at a leaving member, and while no requests are counted. whole is the time of the first look that
+	// pending is from: commands of which the log has said nothing yet.
+	log     *requestLog
+	pending float64
+	whole   time.Time
+	// owners are some of those that get a leaving member's items, and called is how many commands they had.
+	owners []link
+	called int64
+}
+
+// mostOwners bounds them.
+const mostOwners = 4
+
+// resume begins to count. A member that stays has to log requests; known is false if it doesn't.
+func (d *demand) resume(ctx context.Context) (known bool, err error) {
+	d.pause()
+	if d.l.leaving == nil {
+		if d.log, err = d.l.logRequests(ctx); err != nil {
+			fmt.Fprintf(d.l.log, "how many clients have followed the list is not known, because the member logs no requests: %v\n", err)
+			return false, ctx.Err()
+		}
+	}
+	d.now, err = d.l.counters(ctx)
+	d.pending, d.whole = 0, d.now.at
+	for i := range d.l.servers {
+		if d.l.leaving != nil && len(d.owners) < mostOwners && (d.l.lost == nil || !d.l.lost[i]) {
+			d.owners = append(d.owners, d.l.link(d.l.servers[i]))
+		}
+	}
+	d.atOwners(ctx)
+	return err == nil, err
+}
+
+// atOwners returns the number of commands at the owners since it was last called. If one doesn't answer at once,
+// none is asked any more.
+func (d *demand) atOwners(ctx context.Context) (n float64) {
+	before := d.called
+	d.called = 0
+	for i := range d.owners {
+		k := &d.owners[i]
+		conn, err := k.get(ctx, time.Second)
+		var commands int64
+		if err == nil {
+			var stats map[string]string
+			if stats, err = conn.Stats(""); err == nil {
+				commands, err = commandsOf(stats)
+			}
+		}
+		if err != nil {
+			d.leaveOwners()
+			d.l.clients.perOther = 0
+			return 0
+		}
+		d.called += commands
+	}
+	return float64(max(0, d.called-before))
+}
+
+func (d *demand) leaveOwners() {
+	for i := range d.owners {
+		d.owners[i].close()
+	}
+	d.owners = nil
+}
+
+// pause stops counting, because what the mover asks for would be counted, too.
+func (d *demand) pause() {
+	if d.log != nil {
+		d.log.close()
+		d.log = nil
+	}
+	d.leaveOwners()
+}
+
+// look returns the requests since the last look. known is false if the log has to tell more first, and lost is
+// true if it doesn't.
+func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error) {
+	before := d.now.commands
+	if d.now, err = d.l.counters(ctx); err != nil {
+		return l, false, false, err
+	}
+	d.pending += float64(max(0, d.now.commands-before)) // less if the counters were reset
+	share := 1.0
+	if d.l.leaving != nil {
+		l.others = d.pending + d.atOwners(ctx)
+	} else {
+		ofOthers, all, ended := d.log.take()
+		late := d.now.at.Sub(d.whole) >= quietFor
+		if share = 0; all > 0 {
+			share = float64(ofOthers) / float64(all)
+		} else if d.pending > 0 || ended {
+			return l, false, ended || late, nil
+		}
+	}
+	l.took, l.requests = d.now.at.Sub(d.whole), d.pending*share
+	if d.l.leaving == nil {
+		l.others = d.pending - l.requests
+	}
+	d.pending, d.whole = 0, d.now.at
+	return l, true, false, nil
+}
+
+// counters are a member's counters at one time.
+type counters struct {
+	at time.Time
+	// commands counts clients' commands, missed their deletes that found nothing.
+	commands, missed int64
+	// linked is how many items were stored.
+	linked string
+}
+
+// clientCommands are the counters of commands with which clients use caches. They leave out the commands of
+// the supervisor and of monitoring: "me", "version", "mn" and "stats".
+var clientCommands = []string{"cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "delete_hits", "delete_misses", "incr_hits", "incr_misses", "decr_hits", "decr_misses"}
+
+// commandsOf returns the number of clients' commands.
+func commandsOf(stats map[string]string) (sum int64, err error) {
+	for _, name := range clientCommands {
+		n, err := strconv.ParseInt(stats[name], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%w to stats: %s=%q", memcache.ErrProtocol, name, stats[name])
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// counters reads the counters. Between two passes the mover itself sends no command that counts.
+func (l *runningMember) counters(ctx context.Context) (now counters, err error) {
+	restarted := false
+	err = l.ask(ctx, &l.watch, func(c *memcache.Conn) error {
+		stats, err := c.Stats("")
+		if err != nil {
+			return err
+		}
+		now = counters{at: time.Now(), linked: stats["total_items"]}
+		if now.commands, err = commandsOf(stats); err != nil {
+			return err
+		}
+		now.missed, _ = strconv.ParseInt(stats["delete_misses"], 10, 64) // commandsOf has read it
+		restarted, err = l.isAnother(stats)
+		return err
+	})
+	if restarted && err == nil {
+		err = &sourceError{l.member.String(), errRestarted}
+	}
+	return now, err
+}
+
+// requestLog counts the requests that a member logs.
+type requestLog struct {
+	conn *memcache.Conn
+	stop func() bool
+	done chan struct{}
+
+	mu sync.Mutex
+	// all counts requests, ofOthers those for keys that others own; ended means that there will be no more.
+	all, ofOthers int
+	ended         bool
+	// callers are the connections of these.
+	callers map[int]bool
+}
+
+// mostCallers bounds the memory for connections.
+const mostCallers = 1 << 16
+
+// logRequests opens a log.
+func (l *runningMember) logRequests(ctx context.Context) (*requestLog, error) {
+	dialCtx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	conn, err := l.dialer.Dial(dialCtx, l.member.Address())
+	if err != nil {
+		return nil, err
+	}
+	var requests *crawl.Requests
+	if err = conn.SetDeadline(time.Now().Add(l.timeout)); err == nil {
+		requests, err = crawl.WatchRequests(conn)
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	r := &requestLog{conn: conn, done: make(chan struct{}), callers: map[int]bool{}, stop: context.AfterFunc(ctx, func() { conn.Close() })}
+	go func() {
+		defer close(r.done)
+		for {
+			key, caller, err := requests.Next()
+			if err != nil {
+				r.mu.Lock()
+				r.ended = true
+				r.mu.Unlock()
+				return
+			}
+			r.note(l.owner.Owner(key) != l.self, caller)
+		}
+	}()
+	return r, nil
+}
+
+func (r *requestLog) note(ofOthers bool, caller int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all++; ofOthers {
+		if r.ofOthers++; len(r.callers) < mostCallers {
+			r.callers[caller] = true
+		}
+	}
+}
+
+// take returns the numbers of requests since it was last called.
+func (r *requestLog) take() (ofOthers, all int, ended bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ofOthers, all = r.ofOthers, r.all
+	r.ofOthers, r.all = 0, 0
+	return ofOthers, all, r.ended
+}
+
+// takeCallers returns the connections that have asked for keys of others since it was last called.
+func (r *requestLog) takeCallers() map[int]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	callers := r.callers
+	r.callers = map[int]bool{}
+	return callers
+}
+
+func (r *requestLog) close() {
+	r.stop()
+	r.conn.Close()
+	<-r.done
+}
