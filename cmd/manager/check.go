@@ -93,7 +93,7 @@ func isReady(ctx context.Context, kube client.Reader, key client.ObjectKey) erro
 		return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
 	})
 	if d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != *d.Spec.Replicas || d.Status.Replicas != *d.Spec.Replicas || !available {
-		return fmt.Errorf("Deployment %s: %d of %d replicas are ready, %d of its present spec", key, d.Status.ReadyReplicas, *d.Spec.Replicas, d.Status.UpdatedReplicas)
+		return fmt.Errorf("%d of %d replicas of Deployment %s are ready, %d of its present spec", d.Status.ReadyReplicas, *d.Spec.Replicas, key, d.Status.UpdatedReplicas)
 	}
 	return nil
 }

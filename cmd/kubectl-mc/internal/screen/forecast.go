@@ -31,13 +31,7 @@ func Forecast(f *controllers.Forecast, width int, style Style) []string {
 	}
 	if len(f.Flows) > 0 {
 		add("move", "%s", amount(f.Moved))
-		rows := [][]string{{"FROM", "TO", "ITEMS", "BYTES"}}
-		for _, flow := range f.Flows {
-			rows = append(rows, []string{flow.From, flow.To, Count(flow.Items), Bytes(flow.Bytes)})
-		}
-		for _, line := range Table(rows) {
-			lines = append(lines, "          "+line)
-		}
+		lines = append(lines, flows(f.Flows)...)
 	}
 	for _, of := range []struct {
 		word, what string
@@ -73,6 +67,12 @@ func Forecast(f *controllers.Forecast, width int, style Style) []string {
 	if len(lines) == 0 {
 		add("nothing", "would happen to the members")
 	}
+	said(f, style, add)
+	return fold(lines, width)
+}
+
+// said adds what status would say.
+func said(f *controllers.Forecast, style Style, add func(word, format string, args ...any)) {
 	for _, r := range f.Advice {
 		add("advice", "%s: %s", r.Reason, r.Message)
 	}
@@ -82,9 +82,21 @@ func Forecast(f *controllers.Forecast, width int, style Style) []string {
 	if r := f.Blocked; r != nil {
 		add(style.paint(yellow, "blocked  "), "%s: %s", r.Reason, r.Message)
 	}
-	return fold(lines, width)
 }
 
 func amount(h controllers.Holds) string {
 	return fmt.Sprintf("%s items, %s", Count(h.Items), Bytes(h.Bytes))
+}
+
+// flows are the lines of what moves from where to where.
+func flows(all []controllers.Flow) []string {
+	rows := [][]string{{"FROM", "TO", "ITEMS", "BYTES"}}
+	for _, flow := range all {
+		rows = append(rows, []string{flow.From, flow.To, Count(flow.Items), Bytes(flow.Bytes)})
+	}
+	lines := Table(rows)
+	for i := range lines {
+		lines[i] = "          " + lines[i]
+	}
+	return lines
 }
