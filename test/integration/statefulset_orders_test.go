@@ -269,6 +269,31 @@ func TestADrainOfAStatefulSetThatAPersonHoldsOrSkips(t *testing.T) {
 	}
 }
 
+// A backup brings claims back with labels and annotations, without finalizers; a StatefulSetDrain gets another UID.
+func TestAMarkedClaimThatCameBackWithoutItsFinalizerIsLeftOverUntilAPersonRetries(t *testing.T) {
+	tier.Second(t, "TestAClaimThatWasOutsideIsLeftOverUntilAPersonSaysRetry")
+	w := queueWorld(t)
+	kubes.Play(w.namespace, allMoved)
+	w.annotateClaim("data-queue-2", cachev1alpha1.DrainHold)
+	w.scaleQueue(2)
+	w.stsDrainSays("Degraded", "True", cachev1alpha1.ReasonDrainHeld, "member 2", "drain=hold")
+	w.stopOperator()
+	w.change(queueDrain(queue), `{"metadata":{"finalizers":null}}`)
+	w.delete(queueDrain(queue))
+	w.change(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-queue-2"}}, `{"metadata":{"finalizers":null}}`)
+	w.annotateClaim("data-queue-2", "")
+	w.startOperator()
+	w.create(queueDrain(queue))
+	w.eventually("it is left over", func() error {
+		if d := w.stsDrain(); !slices.Equal(d.Status.LeftOver, []string{"data-queue-2"}) {
+			return fmt.Errorf("left over: %v; drains %+v", d.Status.LeftOver, d.Status.Drains)
+		}
+		return w.stsDrainIs("True", "Ready")
+	})
+	w.annotateClaim("data-queue-2", cachev1alpha1.DrainRetry)
+	w.wantClaims("it is drained", "data-queue-0", "data-queue-1")
+}
+
 func TestUnderThePolicyDeleteNothingIsDrained(t *testing.T) {
 	w := queueWorld(t, func(_ *appsv1.StatefulSet, d *cachev1alpha1.StatefulSetDrain) {
 		d.Spec.Policy = cachev1alpha1.PolicyDelete

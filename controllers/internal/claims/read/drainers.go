@@ -28,7 +28,7 @@ func (o *Owner) Waits(job *batchv1.Job, pods []corev1.Pod, now time.Time) (claim
 			return wait, true
 		}
 		switch ended := Drainer(pod).Terminated; {
-		case DrainerRuns(pod), ended != nil && ended.ExitCode == 0:
+		case DrainerRuns(pod), Succeeded(pod):
 			return claims.Wait{}, false
 		case ended == nil && !PodEnded(pod):
 			if pod.DeletionTimestamp != nil {

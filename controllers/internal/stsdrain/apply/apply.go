@@ -159,6 +159,9 @@ func (r *run) protect(ctx context.Context, ref action.ClaimRef) error {
 		if err := stsdrain.MayProtect(&v.Observed, &live); err != nil {
 			return read.RefusedBy(err)
 		}
+		if !live.Protected && stsdrain.Uses(&v.Observed, &live) { // what a person said of a claim that was left over
+			forgetRequest(c)
+		}
 		r.own(c)
 		return nil
 	})
@@ -233,9 +236,7 @@ func (r *run) unmark(ctx context.Context, ref action.ClaimRef) error {
 		for _, key := range ofMark() {
 			delete(c.Annotations, key)
 		}
-		if c.Annotations[cachev1alpha1.AnnotationDrain] != cachev1alpha1.DrainHold {
-			delete(c.Annotations, cachev1alpha1.AnnotationDrain)
-		}
+		forgetRequest(c)
 		return nil
 	})
 	if unmarked {
@@ -243,6 +244,14 @@ func (r *run) unmark(ctx context.Context, ref action.ClaimRef) error {
 		r.Event(ref, "Returned", "Drain", "claim %s: its member is wanted again before its volume was drained, and has its data", ref.Name)
 	}
 	return err
+}
+
+// forgetRequest takes a person's skip or retry off a claim that a member uses again: it would be about the member's next
+// departure.
+func forgetRequest(c *corev1.PersistentVolumeClaim) {
+	if c.Annotations[cachev1alpha1.AnnotationDrain] != cachev1alpha1.DrainHold {
+		delete(c.Annotations, cachev1alpha1.AnnotationDrain)
+	}
 }
 
 // wake counts an annotation of the StatefulSet up, once an absence.

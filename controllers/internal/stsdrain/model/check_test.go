@@ -44,7 +44,12 @@ func (m *model) check(before, after *state) (wrong []string) {
 		}
 	}
 	for _, c := range before.claims() {
-		now := after.claimWith(c.UID)
+		now, set := after.claimWith(c.UID), before.set()
+		is, _ := stsdrain.ParseClaimName(name, c.Name)
+		if now != nil && set != nil && !is.Aside && is.Ordinal < *set.Spec.Replicas && c.Annotations[cachev1alpha1.AnnotationProtected] == "" &&
+			now.Annotations[cachev1alpha1.AnnotationProtected] != "" && now.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
+			wrong = append(wrong, fmt.Sprintf("a request is about one departure: claim %s is protected as a member's, and is skipped", c.Name))
+		}
 		_, was := c.Annotations[cachev1alpha1.AnnotationLeaving]
 		if request := c.Annotations[cachev1alpha1.AnnotationDrain]; was && now != nil && now.Annotations[cachev1alpha1.AnnotationLeaving] == "" &&
 			request != cachev1alpha1.DrainHold && now.Annotations[cachev1alpha1.AnnotationDrain] != "" && before.drain() != nil && before.drain().DeletionTimestamp == nil {

@@ -45,6 +45,7 @@ func TestStoriesThatOnceBrokeAPromise(t *testing.T) {
 			"claim data-queue-1-aside-?????? is bound", "a person deletes claim data-queue-1-aside-??????")},
 		"the StatefulSetDrain is deleted before a volume is set aside":        {Options{templates: one}, append(slices.Clone(leaves), operator, operator, "a person deletes the StatefulSetDrain", operator)},
 		"the StatefulSetDrain is deleted when one volume of two is set aside": {Options{templates: two}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, "a person deletes the StatefulSetDrain", operator)},
+		"a person skips a claim that is left over, and its member returns":    {Options{templates: one, unprotected: true}, append(slices.Clone(leaves), operator, operator, `a person annotates `+data+` with "skip"`, "a person scales to 2")},
 		"a member returns that a person has given up":                         {Options{templates: one}, []string{"a person scales to 1", operator, `a person annotates ` + data + ` with "skip"`, "a person scales to 2"}},
 		"the release of one claim is denied at the end":                       {Options{templates: two}, []string{"a person deletes the StatefulSetDrain", denied1}},
 		"the claim of a running member is deleted":                            {Options{templates: one}, []string{"a person deletes " + data}},
