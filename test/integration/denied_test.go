@@ -208,6 +208,32 @@ func TestALabelThatIsDeniedHoldsUpNothingElse(t *testing.T) {
 	})
 }
 
+// A policy denies the patch by which supervisors are told of the list. Those that were told of none name no member to
+// clients, so the size changes.
+func TestAListThatSupervisorsCannotBeToldHoldsUpNoSize(t *testing.T) {
+	tier.Second(t, "TestASettingThatIsDeniedHoldsUpNoSize")
+	w := newWorld(t)
+	w.journal.Inject(func(_ int, write operator.Write) operator.Fault {
+		if write.Verb == "patch" && write.Resource == "pods" {
+			return operator.Denied
+		}
+		return operator.NoFault
+	})
+	w.create(apitest.MakeMemcached(name).Size(2).Storage("128Mi").With(discovers).Obj())
+	for _, n := range []int32{2, 3, 1} {
+		w.scale(n)
+		w.sizeBecomes(n)
+	}
+	if message := w.condition(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonReconcileError); !strings.Contains(message, "of the list") {
+		t.Errorf("status says: %s", message)
+	}
+	w.journal.Inject(nil)
+	w.restartOperator() // otherwise it waits longer and longer
+	w.settled(1)
+	w.condition(cachev1alpha1.ConditionReady, metav1.ConditionTrue, cachev1alpha1.ReasonAsWanted)
+	w.rests()
+}
+
 // The API server denies the annotation that names the installation of the operator. Status and an event say so, and
 // nothing is made, because another installation may manage the object.
 func TestAnObjectThatCannotBeGivenItsInstallationSaysSo(t *testing.T) {

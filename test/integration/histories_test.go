@@ -30,7 +30,7 @@ var (
 // StatefulSetDrain. Every invariant holds after each step. When people take back what they asked for, and delete the
 // pods that use deleted claims, as status advises, both get ready, and nothing is written any more.
 func TestRandomHistories(t *testing.T) {
-	tier.Second(t, "TestAMemcachedAndAStatefulSetDrainInOneNamespace")
+	tier.Second(t, "TestCrashPoints")
 	t.Parallel()
 	first := cmp.Or(*historySeed, 1+rand.Uint64N(1_000_000))
 	for seed := first; seed < first+*historyCount; seed++ {

@@ -719,3 +719,25 @@ func queueOf(members int) func(*world) error {
 		return w.stsDrainIs("True", "Ready")
 	}
 }
+
+// A claim is deleted before a StatefulSetDrain protects it, and its member's pod keeps it. No finalizer can be added any
+// more. Status says so until the pod ends and takes claim and volume with it.
+func TestAClaimThatWasDeletedBeforeItWasProtectedIsNamed(t *testing.T) {
+	tier.Second(t, "TestEachStateAndItsWords")
+	w := newWorld(t)
+	w.create(queueSet())
+	w.eventually("all members are ready", func() error {
+		set := &appsv1.StatefulSet{}
+		if err := admin.Get(w.Context(), w.key(queue), set); err != nil || set.Status.ReadyReplicas != 3 {
+			return fmt.Errorf("%d are ready: %w", set.Status.ReadyReplicas, err)
+		}
+		return nil
+	})
+	w.delete(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-queue-0"}})
+	w.create(queueDrain(queue))
+	w.stsDrainSays(cachev1alpha1.ConditionDegraded, metav1.ConditionTrue, cachev1alpha1.ReasonClaimDeleted, "data-queue-0", "without the operator's finalizer")
+	w.rests()
+	w.delete(w.pod("queue-0"))
+	w.eventually("all members are ready and protected", func() error { return w.stsDrainIs("True", "Ready") })
+	w.rests()
+}

@@ -131,7 +131,11 @@ func (r *run) tellMember(ctx context.Context, a action.TellMember) error {
 	if r.list == nil {
 		return nil
 	}
-	return r.tell(ctx, r.present.Pods, a.Pod, cachev1alpha1.AnnotationListVersion, r.list.Version, map[string]string{cachev1alpha1.AnnotationList: r.list.String()})
+	err := r.tell(ctx, r.present.Pods, a.Pod, cachev1alpha1.AnnotationListVersion, r.list.Version, map[string]string{cachev1alpha1.AnnotationList: r.list.String()})
+	told := slices.ContainsFunc(r.present.Pods, func(p corev1.Pod) bool {
+		return p.UID == a.Pod.UID && p.Annotations[cachev1alpha1.AnnotationListVersion] != ""
+	})
+	return write.ApartIf(!told, err) // it names no member to clients
 }
 
 // tell writes the version of a list or a table on a pod that has another version, with more
