@@ -118,3 +118,22 @@ func TestAMemcachedThatNeverAnsweredMayHaveServed(t *testing.T) {
 		}
 	}
 }
+
+// slab_config of memcached's .meta reads as a growth factor, and no server has told its classes.
+func TestASaveWithOneListedSizeIsReadAlthoughItsMemcachedNeverAnswered(t *testing.T) {
+	tier.Second(t, "TestItemsAreReadWhateverTheSlabsAreLike")
+	t.Parallel()
+	p := newPod(t)
+	p.memory = ""
+	all := drainertest.Objects(39, 90)
+	s := p.startDeaf("-m", "128", "-o", "slab_sizes=1000")
+	drainertest.Store(t, s.memcached.Address(), all)
+	s.Signal(syscall.SIGTERM)
+	if code := s.Wait(); code != 0 {
+		t.Fatalf("exit code %d: %s", code, s.Err.String())
+	}
+	again := p.start("", "-m", "192")
+	again.WaitFor("replayed generation-1: 90 items found: 90 added")
+	drainertest.Check(t, "gomemcache", []string{again.Address()}, all)
+	again.End("saved")
+}

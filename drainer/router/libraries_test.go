@@ -47,15 +47,9 @@ func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 	}
 	t.Run("spymemcached", func(t *testing.T) {
 		tier.Second(t, "TestRealLibrariesWorkThroughTheRouter")
-		const jar = "/usr/share/java/spymemcached.jar"
-		_, err := os.Stat(jar)
-		tier.Needs(t, "Java with spymemcached", errors.Join(err, exec.CommandContext(t.Context(), "javac", "-version").Run()))
-		classes := t.TempDir()
-		if err := application(t, "javac", "-cp", jar, "-d", classes, "testdata/Application.java"); err != nil {
-			t.Fatal(err)
-		}
+		run := spymemcached(t)
 		for _, protocol := range []string{"TEXT", "BINARY"} {
-			if err := application(t, "java", "-XX:TieredStopAtLevel=1", "-cp", classes+":"+jar, "Application", address(t), protocol); err != nil {
+			if err := run(address(t), protocol); err != nil {
 				t.Errorf("%s: %v", protocol, err)
 			}
 		}
@@ -65,6 +59,41 @@ func TestRealLibrariesWorkThroughTheRouter(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// spymemcached returns a function that runs its application.
+func spymemcached(t *testing.T) func(args ...string) error {
+	t.Helper()
+	const jar = "/usr/share/java/spymemcached.jar"
+	_, err := os.Stat(jar)
+	tier.Needs(t, "Java with spymemcached", errors.Join(err, exec.CommandContext(t.Context(), "javac", "-version").Run()))
+	classes := t.TempDir()
+	if err := application(t, "javac", "-cp", jar, "-d", classes, "testdata/Application.java"); err != nil {
+		t.Fatal(err)
+	}
+	return func(args ...string) error {
+		return application(t, "java", append([]string{"-XX:TieredStopAtLevel=1", "-cp", classes + ":" + jar, "Application"}, args...)...)
+	}
+}
+
+// After an internal error, spymemcached leaves its connection, and so all keys, for seconds.
+func TestWritesToADeadMemberLeaveSpymemcachedTheOthers(t *testing.T) {
+	tier.Second(t, "TestADeadMembersKeysAreAnErrorToABinaryClient")
+	t.Parallel()
+	run, all := spymemcached(t), members(t, 2)
+	r := start(t, router.Config{}, all...)
+	routed := dial(t, r.address)
+	dead, alive := keyOf(t, routed, all[0]), keyOf(t, routed, all[1])
+	all[0].Kill()
+	wait.For(t, "an error", func() error {
+		if said := routed.ask("delete " + dead + "\r\n"); !strings.HasPrefix(said, "SERVER_ERROR") {
+			return errors.New(said)
+		}
+		return nil
+	})
+	if err := run(r.address, "BINARY", dead, alive); err != nil {
+		t.Error(err)
+	}
 }
 
 // The libraries use only the binary protocol, with and without a login.

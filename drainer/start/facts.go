@@ -186,12 +186,18 @@ func Look(ctx context.Context, m Member, ask Ask) (*Facts, error) {
 	return f, f.measure(m)
 }
 
+// keptBeside returns how much room a member of mode Mapped needs to start beside a file that is replayed: for its new
+// file, and for the marks of replayed items.
+func keptBeside(command []string) int64 {
+	file := MemoryLimit(command)
+	return file + volume.MarksBytes(file)
+}
+
 // measure computes the room that is needed to keep a file, if one is to be kept.
 func (f *Facts) measure(m Member) (err error) {
 	switch {
 	case !f.Saves && (f.File.Exists && f.refusal(&f.File) != nil || f.Save.Exists):
-		f.Need = MemoryLimit(f.Command)
-		f.Need += volume.MarksBytes(f.Need) // for the marks of replayed items
+		f.Need = keptBeside(f.Command)
 	case f.Saves && f.File.Exists && f.refusal(&f.File) != nil:
 		f.Need, err = volume.PackedSize(m.Memory)
 		if unrecoverable(err) {

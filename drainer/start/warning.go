@@ -34,6 +34,9 @@ func NextWarning(ctx context.Context, m Member, logf func(string, ...any)) (*con
 // could be replayed.
 func AfterCrash(m Member) (*contract.ColdStart, error) {
 	need := MemoryLimit(m.Command)
+	if !m.Saves() {
+		need = keptBeside(m.Command)
+	}
 	free, _, err := volume.Room(m.Volume, need, m.Saves())
 	if err != nil || need <= free {
 		return nil, err

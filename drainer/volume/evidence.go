@@ -87,17 +87,20 @@ func (m *Manifest) hasTouched(meta *warmfile.Image, bootID string) bool {
 // completed returns what .meta says, completed from the manifest if the manifest is about the same save.
 func completed(meta *warmfile.Image, manifest *Manifest) warmfile.Image {
 	image := *meta
-	if manifest == nil || manifest.Latest() == nil {
+	if manifest == nil {
 		return image
 	}
-	known := manifest.Latest()
-	image.Version = known.Version
-	image.Complete(known) // also of an earlier save: no other build resumes from it
-	if known.StopTime == meta.StopTime && known.ProcessStarted == meta.ProcessStarted && known.ItemsExact {
-		image.Items, image.ItemsExact = known.Items, true
-	} else if known.StopTime == 0 && known.ProcessStarted == meta.ProcessStarted {
-		image.Items = known.Items
+	if known := manifest.Latest(); known != nil {
+		image.Version = known.Version
+		image.Complete(known) // also of an earlier save: no other build resumes from it
+		same := known.ProcessStarted == meta.ProcessStarted
+		if same && known.StopTime == meta.StopTime && known.ItemsExact {
+			image.Items, image.ItemsExact = known.Items, true
+		} else if same && known.StopTime == 0 {
+			image.Items = known.Items
+		}
 	}
+	image.Listed(manifest.Arguments)
 	return image
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/item"
 )
 
@@ -144,6 +145,24 @@ func (m *Image) listedClasses() ([]int, error) {
 		sizes = append(sizes, (n+chunkAlign-1)/chunkAlign*chunkAlign)
 	}
 	return append(sizes, m.SlabChunkMax), nil
+}
+
+// Listed adds the slab classes that a command line lists, if the server has told none. slab_config of one size reads as
+// a growth factor.
+func (m *Image) Listed(command []string) {
+	if len(m.Classes) > 0 {
+		return
+	}
+	list := ""
+	for _, s := range commandline.Parse(command[min(1, len(command)):]).Suboptions() {
+		if s.Name == "slab_sizes" {
+			list = s.Value
+		}
+	}
+	listed := Image{SlabConfig: list, SlabChunkMax: m.SlabChunkMax}
+	if sizes, err := listed.listedClasses(); list != "" && err == nil {
+		m.Classes = sizes[1:]
+	}
 }
 
 // toldClasses returns the sizes that the server reported.

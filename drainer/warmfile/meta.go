@@ -16,6 +16,9 @@ var metaKeys = []string{
 	"stop_time", "current_cas", "logger_gid", "hashpower", "oldest_live", "mmap_oldbase",
 }
 
+// maxHashPower is the largest hash table that memcached makes. With a larger one it ends at its start.
+const maxHashPower = 32
+
 // ParseMeta reads the file that memcached writes beside its warm file when it saves: a line "Tmain", then
 // lines "K<key> <value>". Unknown keys are skipped, as memcached skips them. Everything that memcached would
 // reject or crash on is an error.
@@ -63,6 +66,11 @@ func imageFromMeta(values map[string]string) (*Image, error) {
 	if _, ok := values["oldest_cas"]; ok {
 		m.OldestCAS = f.uint("oldest_cas", 64)
 	}
+	if f.uint("hashpower", 32) > maxHashPower {
+		f.fail("hashpower")
+	}
+	f.uint("current_cas", 64)
+	f.uint("logger_gid", 64)
 	if f.err != nil {
 		return nil, f.err
 	}

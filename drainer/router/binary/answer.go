@@ -119,6 +119,8 @@ func (p *pending) failure(line []byte) {
 		p.packet = packet{status: statusNoMemory, body: message}
 	case begins("CLIENT_ERROR"):
 		p.packet = packet{status: statusInvalid, body: message}
+	case begins("SERVER_ERROR "):
+		p.packet = packet{status: statusTemporary, body: message} // spymemcached leaves its connection after an internal error
 	default:
 		p.packet = packet{status: statusInternal, body: message}
 	}

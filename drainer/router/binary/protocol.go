@@ -56,6 +56,7 @@ const (
 	statusUnknown   status = 0x81
 	statusNoMemory  status = 0x82
 	statusInternal  status = 0x84
+	statusTemporary status = 0x86
 )
 
 // text returns the body of an error that has no other body.

@@ -2,7 +2,7 @@ import java.net.InetSocketAddress;
 import java.util.*;
 import net.spy.memcached.*;
 
-/** An application of spymemcached: Application HOST:PORT TEXT|BINARY. */
+/** An application of spymemcached: Application HOST:PORT TEXT|BINARY [a dead member's KEY, and a living one's]. */
 public class Application {
   static void check(boolean ok, String what) {
     if (!ok) {
@@ -12,10 +12,20 @@ public class Application {
   }
 
   public static void main(String[] args) throws Exception {
+    Thread.setDefaultUncaughtExceptionHandler((t, e) -> check(false, e.toString())); // the library's thread would run on
     System.setProperty("net.spy.log.LoggerImpl", "net.spy.memcached.compat.log.SunLogger");
     java.util.logging.Logger.getLogger("net.spy").setLevel(java.util.logging.Level.OFF);
     MemcachedClient c = new MemcachedClient(
         new ConnectionFactoryBuilder().setOpTimeout(20000).setProtocol(ConnectionFactoryBuilder.Protocol.valueOf(args[1])).build(), AddrUtil.getAddresses(args[0]));
+    if (args.length > 2) {
+      check(c.set(args[3], 100, "x").get(), "set");
+      for (int i = 0; i < 20; i++) { // an error would be thrown, and close the connection for seconds
+        check(!c.set(args[2], 100, "x").get() && !c.add(args[2], 100, "x").get() && !c.delete(args[2]).get(), "a dead member's key");
+        check(c.get(args[2]) == null && c.get(args[3]).equals("x"), "get");
+      }
+      c.shutdown();
+      return;
+    }
     Map<String, Object> want = new HashMap<>();
     for (int i = 0; i < 300; i++) {
       want.put("m" + i, "value " + i);
