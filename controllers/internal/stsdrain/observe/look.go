@@ -118,12 +118,13 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 		return nil, err
 	}
 	now := looked{owner: s.Drain.UID, namespace: s.Set.UID, what: whatToLookFor(s, missing), at: s.Now}
-	switch unread := missing; {
+	switch {
 	case last.owner != now.owner || last.namespace != now.namespace:
 		if found, err = s.Reader.Everywhere(ctx, cached); err != nil {
 			return nil, err
 		}
 	case last.what != now.what || len(last.foreign) > 0 && !s.Now.Before(last.at.Add(foreignInterval)):
+		var unread []string
 		if now.foreign, unread, err = r.unchanged(ctx, s, last.foreign, missing); err != nil {
 			return nil, err
 		}
