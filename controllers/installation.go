@@ -65,7 +65,7 @@ func (i *installed) manages(ctx context.Context, object client.Object, claimed b
 				return true, installation.AnswerTime, nil // only the other installation gets no answer
 			case "":
 			default:
-				err = &unaskableError{by: seen.Operator, err: err}
+				err = &questionDeniedError{by: seen.Operator, err: err}
 			}
 		}
 		return false, retryAfter(0), client.IgnoreNotFound(err)
@@ -88,34 +88,34 @@ func (i *installed) other(object client.Object) string {
 	return seen.Question.By
 }
 
-// unaskable begins the message about an object whose installation can't be asked whether it is at work.
-const unaskable = "another installation of the operator, "
+// questionDenied begins the message about an object whose installation can't be asked whether it is at work.
+const questionDenied = "another installation of the operator, "
 
-// unaskableError says that the API server denies this installation to ask another one, or to take over from it.
-type unaskableError struct {
+// questionDeniedError says that the API server denies this installation to ask another one, or to take over from it.
+type questionDeniedError struct {
 	by  string
 	err error
 }
 
-func (e *unaskableError) Error() string {
-	return fmt.Sprintf("%s%s, manages this object, and can't be asked whether it is at work: %s", unaskable, e.by, e.err)
+func (e *questionDeniedError) Error() string {
+	return fmt.Sprintf("%s%s, manages this object, and can't be asked whether it is at work: %s", questionDenied, e.by, e.err)
 }
 
-func (e *unaskableError) Unwrap() error { return e.err }
+func (e *questionDeniedError) Unwrap() error { return e.err }
 
 // tells tells whether status is to say why this installation does not manage the object: the API server denies it to write its
 // name, so no installation does, or to ask the one that does.
 func (i *installed) tells(object client.Object, conditions []metav1.Condition, err error) bool {
-	cannotAsk := (*unaskableError)(nil)
+	cannotAsk := (*questionDeniedError)(nil)
 	if errors.As(err, &cannotAsk) {
-		return i.known.Tells(object, saysUnaskable(conditions), i.Clock.Now())
+		return i.known.Tells(object, saysQuestionDenied(conditions), i.Clock.Now())
 	}
 	return read.Denied(err) && installation.See(object, 0).Operator == ""
 }
 
-func saysUnaskable(conditions []metav1.Condition) bool {
+func saysQuestionDenied(conditions []metav1.Condition) bool {
 	c := meta.FindStatusCondition(conditions, cachev1alpha1.ConditionDegraded)
-	return c != nil && strings.HasPrefix(c.Message, unaskable)
+	return c != nil && strings.HasPrefix(c.Message, questionDenied)
 }
 
 // askedInStatus passes the update in which another installation says in status that it can't ask. The installation at work
@@ -125,7 +125,7 @@ var askedInStatus = predicate.Funcs{
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return saysUnaskable(conditionsOf(e.ObjectNew)) && !saysUnaskable(conditionsOf(e.ObjectOld))
+		return saysQuestionDenied(conditionsOf(e.ObjectNew)) && !saysQuestionDenied(conditionsOf(e.ObjectOld))
 	},
 }
 

@@ -123,7 +123,7 @@ func (d *drain) move(ctx context.Context, source *resp.Conn) error {
 		owner := d.members[resp.Owner(key, len(d.members))]
 		var moved bool
 		err := drainer.Retry(ctx, d.unreachable, func() (err error) {
-			moved, err = migrate(source, key, owner)
+			moved, err = moveKey(source, key, owner)
 			return err
 		})
 		switch {
@@ -139,10 +139,10 @@ func (d *drain) move(ctx context.Context, source *resp.Conn) error {
 	return nil
 }
 
-// migrate moves a key, with its time to live. moved is false if the owner has the key, which may be
+// moveKey moves a key, with its time to live. moved is false if the owner has the key, which may be
 // newer, or if the key has expired. After a failure the key may be at both places: then the next
 // attempt finds it at the owner.
-func migrate(source *resp.Conn, key, owner string) (moved bool, err error) {
+func moveKey(source *resp.Conn, key, owner string) (moved bool, err error) {
 	host, port, err := net.SplitHostPort(owner)
 	if err != nil {
 		return false, err
