@@ -62,7 +62,7 @@ func panels(t *testing.T, file string) map[[2]string][]string {
 }
 
 // TestEachPanelHasData of a real cluster with members that evict, have resumed and have shrunk to two, in a real
-// Prometheus with the configuration of docs/guides/prometheus.md.
+// Prometheus with the configuration of docs/guides/prometheus.md. If PANELS names a folder, panels are drawn there.
 func TestEachPanelHasData(t *testing.T) {
 	tier.Second(t, "TestMetricsAreServedToThoseWhoMayReadThemOnly")
 	t.Parallel()
@@ -71,6 +71,7 @@ func TestEachPanelHasData(t *testing.T) {
 	spec.Metrics = &cachev1alpha1.MetricsSpec{}
 	spec.Router.Replicas = ptr.To[int32](2)
 	f.create(spec)
+	f.routersReady(2)
 	p := f.startPrometheus()
 	f.applicationOf(f.routerService(), 100)
 
@@ -91,6 +92,14 @@ func TestEachPanelHasData(t *testing.T) {
 		}
 	}
 	p.rulesWork(f)
+	if folder := os.Getenv("PANELS"); folder != "" {
+		cmd := exec.CommandContext(f.ctx, "go", "run", "./hack/panels", "--last=2m", "--rows=^(Members|Routers)",
+			"--set=namespace="+f.namespace, "--set=name="+f.name, string(p), "config/prometheus/dashboard.json", folder)
+		cmd.Dir = "../.."
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		f.must(err)
+	}
 }
 
 // prometheus is one that runs, by the address of its API.
