@@ -160,7 +160,12 @@ var label = regexp.MustCompile(`\{\{ *(\w+) *\}\}`)
 
 // legend is a series' name, as Grafana makes it.
 func legend(format string, labels map[string]string) string {
-	if format != "" {
+	if format == "__auto" && len(labels) == 1 {
+		for _, value := range labels {
+			return value
+		}
+	}
+	if format != "" && format != "__auto" {
 		return label.ReplaceAllStringFunc(format, func(name string) string { return labels[label.FindStringSubmatch(name)[1]] })
 	}
 	return fmt.Sprint(labels)[len("map"):]
