@@ -206,11 +206,13 @@ func TestAnUpgradeFromTheCommitBeforeUnderAScalingLosesNothing(t *testing.T) {
 	kubectl(t, "wait", "-n", ours, "mc", "cache", "--for=jsonpath={.status.drains[0].phase}=Adding", longEnough)
 	image := deploy(t, later)
 	t.Logf("after the upgrade the drain is %q", kubectl(t, "get", "-n", ours, "mc", "cache", "-o", "jsonpath={.status.drains[*].phase}"))
+	wait.For(t, "the members come from the later release", func() error {
+		got := kubectl(t, "get", "pods", "-n", ours, "-l", "app.kubernetes.io/component=member", "-o", "jsonpath={.items[*].spec.initContainers[0].image}")
+		if got != image+" "+image {
+			return fmt.Errorf("they come from %s", got)
+		}
+		return nil
+	})
 	ready(t)
 	expectAll(t, 2, items)
-	for i := range 2 {
-		if got := kubectl(t, "get", "pod", "-n", ours, fmt.Sprintf("cache-%d", i), "-o", "jsonpath={.spec.initContainers[0].image}"); got != image {
-			t.Errorf("member %d is from %s, want %s", i, got, image)
-		}
-	}
 }
