@@ -385,6 +385,10 @@ else
 	$(ON_CLUSTER) $(GO_TEST_ALL) ./test/e2e/undeploy | $(TEST_SUMMARY)
 endif
 
+.PHONY: draw-panels
+draw-panels: ## Draw panels of the dashboard for the docs, from the data of a test on a real cluster
+	TESTS=all PANELS=$(CURDIR)/docs/panels $(MAKE) test-e2e RUN=TestEachPanelHasData
+
 # A seed of the clock, where none is given; a run prints its own.
 SEED ?= 0
 MINUTES ?= 10

@@ -62,7 +62,7 @@ func panels(t *testing.T, file string) map[[2]string][]string {
 }
 
 // TestEachPanelHasData of a real cluster with members that evict, have resumed and have shrunk to two, in a real
-// Prometheus with the configuration of docs/guides/prometheus.md.
+// Prometheus with the configuration of docs/guides/prometheus.md. If PANELS names a folder, panels are drawn there.
 func TestEachPanelHasData(t *testing.T) {
 	tier.Second(t, "TestMetricsAreServedToThoseWhoMayReadThemOnly")
 	t.Parallel()
@@ -71,6 +71,7 @@ func TestEachPanelHasData(t *testing.T) {
 	spec.Metrics = &cachev1alpha1.MetricsSpec{}
 	spec.Router.Replicas = ptr.To[int32](2)
 	f.create(spec)
+	f.routersReady(2)
 	p := f.startPrometheus()
 	f.applicationOf(f.routerService(), 100)
 
@@ -91,6 +92,27 @@ func TestEachPanelHasData(t *testing.T) {
 		}
 	}
 	p.rulesWork(f)
+	if folder := os.Getenv("PANELS"); folder != "" {
+		p.draw(f, folder)
+	}
+}
+
+// draw draws panels for the docs.
+func (p prometheus) draw(f *fixture, folder string) {
+	f.Helper()
+	cmd := exec.CommandContext(f.ctx, "go", "run", "./hack/panels", "--last=2m", "--rows=^(Members|Routers)",
+		"--set=namespace="+f.namespace, "--set=name="+f.name, string(p), "config/prometheus/dashboard.json", folder)
+	cmd.Dir = "../.."
+	out, err := cmd.CombinedOutput()
+	f.Logf("%s", out)
+	f.must(err)
+	drawn, err := filepath.Glob(filepath.Join(folder, "*.svg"))
+	f.must(err)
+	for _, file := range drawn {
+		text, err := os.ReadFile(file)
+		f.must(err)
+		f.must(os.WriteFile(file, bytes.ReplaceAll(text, []byte(f.namespace), []byte("shop")), 0o644))
+	}
 }
 
 // prometheus is one that runs, by the address of its API.
