@@ -2,8 +2,9 @@
 # Makes a release, VERSION (v1.2.3), in bin/release/VERSION: images, manifests, the chart, and what proves where they
 # come from. The same commit gives the same bytes: a second run compares.
 #   hack/release.sh VERSION
-# REGISTRY is where the image will be, by default example.com, and DOWNLOADS where the plugin's archives will be (hack/plugin.sh). If COSIGN_KEY is set, cosign signs the checksums. KUSTOMIZE
-# and SYFT are the tools' paths: make release sets them.
+# REGISTRY is where the image will be, by default example.com, and DOWNLOADS where the plugin's archives will be
+# (hack/plugin.sh). If COSIGN_KEY is set, cosign signs the checksums. KUSTOMIZE and SYFT are the tools' paths: make release
+# sets them.
 set -euo pipefail
 
 version=$1
