@@ -101,7 +101,7 @@ func Preview(ctx context.Context, reader client.Reader, before, after *cachev1al
 		after.Spec.Size = before.Spec.Size
 	}
 	if after.Spec.Size == nil || before.Spec.Size == nil {
-		return nil, fmt.Errorf("no size is in the spec of Memcached %s yet: the operator writes one", before.Name)
+		return nil, fmt.Errorf("there is no size yet of Memcached %s: the operator writes one", before.Name)
 	}
 	observer := observe.Reader{
 		Cache: observe.Uncached(reader), Live: reader, Clock: clock.RealClock{}, NotCreated: &read.MissingPods{}, GrowthRefused: &remembered.Answers[string]{},
@@ -421,7 +421,7 @@ func (p *preview) words() {
 // server with index i is the member with ordinal i. lookup finds the addresses of hosts, for clients that hash them.
 func Where(ctx context.Context, c *cachev1alpha1.Memcached, lookup routing.Lookup) (routing.List, error) {
 	if c.Spec.Storage == nil {
-		return routing.List{}, fmt.Errorf("without storage, members have no names: the Service of Memcached %s decides which of them gets a request", c.Name)
+		return routing.List{}, fmt.Errorf("without storage, members have no names: the Service of Memcached %s decides which of them is asked for a key", c.Name)
 	}
 	n := int32(min(len(c.Status.Servers), cachev1alpha1.MaxSize))
 	if n == 0 {

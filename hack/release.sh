@@ -2,8 +2,9 @@
 # Makes a release, VERSION (v1.2.3), in bin/release/VERSION: images, manifests, the chart, and what proves where they
 # come from. The same commit gives the same bytes: a second run compares.
 #   hack/release.sh VERSION
-# REGISTRY is where the image will be, by default example.com. If COSIGN_KEY is set, cosign signs the checksums. KUSTOMIZE
-# and SYFT are the tools' paths: make release sets them.
+# REGISTRY is where the image will be, by default example.com, and DOWNLOADS where the plugin's archives will be
+# (hack/plugin.sh). If COSIGN_KEY is set, cosign signs the checksums. KUSTOMIZE and SYFT are the tools' paths: make release
+# sets them.
 set -euo pipefail
 
 version=$1
@@ -42,6 +43,9 @@ for arch in amd64 arm64; do
       "-s -w -X example.com/memcached-operator/version.Version=$version -X example.com/memcached-operator/version.Commit=$commit" "./cmd/$program"
   done
 done
+
+echo "plugin of kubectl"
+hack/plugin.sh "$version" "$new"
 
 echo "image $image"
 digest=$(bin/image layout --name="$image" --binaries="$work/bin" --output="$new/$name-$version.oci.tar")
@@ -83,7 +87,7 @@ before=$(git describe --tags --abbrev=0 --match='v*' "HEAD^" 2>/dev/null || true
   git log --no-merges --format='- %s (%H)' ${before:+"$before.."}HEAD
 } >"$new/NOTES.md"
 
-subjects=$(cd "$new" && sha256sum -- *.tar *.tgz *.yaml | awk '{printf "%s{\"name\": \"%s\", \"digest\": {\"sha256\": \"%s\"}}", (NR > 1 ? ",\n    " : ""), $2, $1}')
+subjects=$(cd "$new" && sha256sum -- *.tar *.tgz *.tar.gz *.yaml | awk '{printf "%s{\"name\": \"%s\", \"digest\": {\"sha256\": \"%s\"}}", (NR > 1 ? ",\n    " : ""), $2, $1}')
 # https://slsa.dev/spec/v1.0/provenance, in a statement of https://in-toto.io/Statement/v1.
 cat >"$new/provenance.intoto.json" <<EOF
 {

@@ -19,10 +19,10 @@ func (c *command) completeNames(cmd *cobra.Command, args []string, _ string) ([]
 	for i := range clusters {
 		names = append(names, clusters[i].Name)
 	}
-	var drains cachev1alpha1.StatefulSetDrainList
-	if err == nil && s.List(cmd.Context(), &drains, client.InNamespace(s.Namespace)) == nil {
-		for i := range drains.Items {
-			names = append(names, "stsdrain/"+drains.Items[i].Name)
+	if err == nil {
+		drains, _ := s.StatefulSetDrains(cmd.Context(), false) // without the right to list them, none is completed
+		for i := range drains {
+			names = append(names, "stsdrain/"+drains[i].Name)
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

@@ -36,7 +36,7 @@ func newStatus(c *command) *cobra.Command {
 moves with rates and the time that is left; what waits, since when, and the command that helps.
 
 Members are asked for their numbers through a port-forward, with your rights.`,
-		Example: `  kubectl mc status                 # all clusters of the namespace
+		Example: `  kubectl mc status                 # all of the namespace
   kubectl mc status cache -w        # one, live
   kubectl mc status cache -o json`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: c.completeNames,
@@ -86,8 +86,15 @@ func (f *statusFlags) objects(ctx context.Context, s *kube.Session, args []strin
 		return []client.Object{object}, err
 	}
 	clusters, err := s.Memcacheds(ctx, f.everywhere)
+	if err != nil {
+		return nil, err
+	}
 	for i := range clusters {
 		objects = append(objects, &clusters[i])
+	}
+	drains, err := s.StatefulSetDrains(ctx, f.everywhere)
+	for i := range drains {
+		objects = append(objects, &drains[i])
 	}
 	return objects, err
 }
@@ -98,7 +105,7 @@ func (f *statusFlags) once(ctx context.Context, s *kube.Session, args []string) 
 		return err
 	}
 	if len(objects) == 0 && f.format == "" {
-		fmt.Fprintln(f.io.ErrOut, "there is no Memcached")
+		fmt.Fprintln(f.io.ErrOut, "there is no Memcached and no StatefulSetDrain")
 		return nil
 	}
 	width, _, _ := terminal(f.io.Out)

@@ -97,6 +97,13 @@ func (s *Session) Memcacheds(ctx context.Context, everywhere bool) ([]cachev1alp
 	return list.Items, err
 }
 
+// StatefulSetDrains returns all of the namespace, or of all namespaces, by their names.
+func (s *Session) StatefulSetDrains(ctx context.Context, everywhere bool) ([]cachev1alpha1.StatefulSetDrain, error) {
+	var list cachev1alpha1.StatefulSetDrainList
+	err := s.List(ctx, &list, s.within(everywhere)...)
+	return list.Items, err
+}
+
 func (s *Session) within(everywhere bool) []client.ListOption {
 	if everywhere {
 		return nil

@@ -8,13 +8,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // Dialer connects to a port of a pod.
@@ -23,22 +24,14 @@ type Dialer func(ctx context.Context, pod *corev1.Pod, port int32) (net.Conn, er
 // Forwarded connects through the API server and the kubelet, as kubectl port-forward does.
 func Forwarded(config *rest.Config, clients kubernetes.Interface) Dialer {
 	return func(ctx context.Context, pod *corev1.Pod, port int32) (net.Conn, error) {
-		url := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
-		transport, upgrader, err := spdy.RoundTripperFor(config)
+		path := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+		dialer, err := tunnel(config, path)
 		if err != nil {
 			return nil, err
 		}
-		old := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-		tunnel, err := portforward.NewSPDYOverWebsocketDialer(url, config)
-		if err != nil {
-			return nil, err
-		}
-		either := portforward.NewFallbackDialer(tunnel, old, func(err error) bool {
-			return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-		})
 		ctx, cancel := context.WithCancel(ctx)
 		ready := make(chan struct{})
-		forwarder, err := portforward.NewOnAddresses(either, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ctx.Done(), ready, io.Discard, io.Discard)
+		forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ctx.Done(), ready, io.Discard, io.Discard)
 		if err != nil {
 			cancel()
 			return nil, err
@@ -61,6 +54,22 @@ func Forwarded(config *rest.Config, clients kubernetes.Interface) Dialer {
 		}
 		return &forwarded{conn, cancel}, nil
 	}
+}
+
+// tunnel uses WebSockets, or SPDY where something on the way has none.
+func tunnel(config *rest.Config, url *url.URL) (httpstream.Dialer, error) {
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return nil, err
+	}
+	older := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
+	if err != nil {
+		return nil, err
+	}
+	return portforward.NewFallbackDialerForStreaming(dialer, older, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
 }
 
 func dialForwarded(ctx context.Context, forwarder *portforward.PortForwarder) (net.Conn, error) {

@@ -12,6 +12,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/cmd/kubectl-mc/internal/members"
+	"example.com/memcached-operator/controllers"
 )
 
 func TestAScalingIsOneScreen(t *testing.T) {
@@ -67,5 +68,33 @@ func TestNumbersAreForPeople(t *testing.T) {
 		if got := Bytes(n); got != want {
 			t.Errorf("Bytes(%d) = %s, want %s", n, got, want)
 		}
+	}
+}
+
+func TestAPlanIsLinesForPeople(t *testing.T) {
+	share := 0.5
+	f := &controllers.Forecast{
+		Leave: []string{"cache-2"}, Restart: []string{"cache-0", "cache-1"}, Warm: true,
+		Flows: []controllers.Flow{{From: "cache-2", To: "cache-0", Holds: controllers.Holds{Items: 20_102, Bytes: 16 << 20}}},
+		Moved: controllers.Holds{Items: 20_102, Bytes: 16 << 20}, Evicted: controllers.Holds{Items: 10, Bytes: 1 << 20},
+		Elsewhere: 1.0 / 3, KeysElsewhere: &share, Takes: &metav1.Duration{Duration: 24 * time.Second},
+		Blocked: &controllers.Reason{Reason: "WaitingForDrain", Message: "a drain runs"},
+	}
+	want := `leave     cache-2
+restart   cache-0, cache-1
+warm      members that restart keep their items
+move      20,102 items, 16.0 MiB
+          FROM     TO       ITEMS   BYTES
+          cache-2  cache-0  20,102  16.0 MiB
+EVICT     10 items, 1.0 MiB have to go: the members that stay have too little memory
+keys      clients look for 33% of all keys at another member
+          and for 50% of the keys of your file
+take      about 24s, by the last receipts
+blocked   WaitingForDrain: a drain runs`
+	if diff := cmp.Diff(want, strings.Join(Forecast(f, 100, Style{}), "\n")); diff != "" {
+		t.Errorf("the lines differ (-want +got):\n%s", diff)
+	}
+	if got := Forecast(&controllers.Forecast{}, 100, Style{}); len(got) != 1 || !strings.HasPrefix(got[0], "nothing") {
+		t.Errorf("a plan of nothing: %q", got)
 	}
 }
