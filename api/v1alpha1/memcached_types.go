@@ -574,8 +574,8 @@ type RoutingSpec struct {
 	Moves MoveMode `json:"moves,omitempty"`
 
 	// patience is how long a leaving member serves clients that still call it. It leaves as soon as none does, and
-	// at once with 0s, or if moves is Off. For the same time, items that late clients store on other members are
-	// moved to their owners. Defaults to 90s: most clients ask for the list again after a minute.
+	// at once with 0s, or if moves is Off. For the same time, items wait until half of the clients have followed
+	// the list, and items that late clients store on other members are moved to their owners. Defaults to 90s: most clients ask for the list again after a minute.
 	// +optional
 	// +kubebuilder:default="90s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h, such as 1m30s; the longest unit is h"

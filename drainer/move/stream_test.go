@@ -26,7 +26,7 @@ import (
 )
 
 // exporting streams the items of a member, as its supervisor does, and returns the address.
-func exporting(t *testing.T, m *memcachedtest.Mapped) (address string) {
+func exporting(t testing.TB, m *memcachedtest.Mapped) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func exporting(t *testing.T, m *memcachedtest.Mapped) (address string) {
 }
 
 // startMapped runs memcached with a warm file, and with the crawler, which lists items.
-func startMapped(t *testing.T, args ...string) *memcachedtest.Mapped {
+func startMapped(t testing.TB, args ...string) *memcachedtest.Mapped {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
 	args = append([]string{"-e", path}, args...)

@@ -328,7 +328,7 @@ func Fingerprint(t *testing.T, dir string) string {
 }
 
 // MustParse parses servers or fails the test.
-func MustParse(t *testing.T, addresses []string) []routing.Server {
+func MustParse(t testing.TB, addresses []string) []routing.Server {
 	t.Helper()
 	var list []routing.Server
 	for _, a := range addresses {
