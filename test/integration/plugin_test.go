@@ -24,6 +24,7 @@ import (
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
 	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
 )
 
 // plugin is a person with kubectl mc.
@@ -55,7 +56,7 @@ func (p *plugin) command(args ...string) *exec.Cmd {
 // kubectl is kubectl itself.
 func (p *plugin) kubectl(args ...string) *exec.Cmd {
 	p.Helper()
-	cmd, err := plane.Kubectl(p.Context(), p.dir, append(args, "--namespace="+p.namespace)...)
+	cmd, err := plane.Kubectl(wait.Context(p), p.dir, append(args, "--namespace="+p.namespace)...)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -99,6 +100,38 @@ func (p *plugin) screen(args ...string) string {
 		p.Fatalf("kubectl mc %v: %v\n%s", args, err, &shown)
 	}
 	return strings.ReplaceAll(shown.String(), "\r\n", "\n")
+}
+
+// watches runs the command in a terminal until that shows all of this, and interrupts it.
+func (p *plugin) watches(wanted []string, args ...string) {
+	p.Helper()
+	master, slave, err := terminal(100, 40)
+	if err != nil {
+		p.Fatalf("open a terminal: %v", err)
+	}
+	defer master.Close()
+	cmd := p.command(args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	if err := cmd.Start(); err != nil {
+		p.Fatal(err)
+	}
+	slave.Close()
+	var shown strings.Builder
+	lacks := func() bool {
+		return slices.ContainsFunc(wanted, func(part string) bool { return !strings.Contains(shown.String(), part) })
+	}
+	read := make([]byte, 4096)
+	for lacks() {
+		n, err := master.Read(read)
+		if shown.Write(read[:n]); err != nil {
+			p.Fatalf("kubectl mc %v ended before it showed %q: %v\n%s", args, wanted, err, &shown)
+		}
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	_, _ = io.Copy(io.Discard, master)
+	if err := cmd.Wait(); err != nil {
+		p.Errorf("kubectl mc %v, interrupted: %v", args, err)
+	}
 }
 
 // terminal opens a pseudo-terminal.
@@ -228,6 +261,8 @@ func TestThePluginPausesAndSkips(t *testing.T) {
 	p.says(0, "", "hold", claimName(2))
 	w.scale(2)
 	w.eventually("the drain is held", func() error { return w.drainIs(2, cachev1alpha1.DrainHeld, cachev1alpha1.ReasonHeld) })
+	const home = "\x1b[H" // each screen begins there
+	p.watches([]string{"data-cache-2  Held", "2 of 2 ready", home}, "status", name, "--watch", "--interval=200ms", "--ask=false")
 	p.says(0, "yes\n", "skip", claimName(2))
 	w.claimGone(2, claim.UID)
 	w.settled(2)
