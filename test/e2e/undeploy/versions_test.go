@@ -201,7 +201,7 @@ func TestAnUpgradeFromTheCommitBeforeUnderAScalingLosesNothing(t *testing.T) {
 	earlier, later := release(t, commit(t, "HEAD^"), "v0.0.1", "022"), release(t, commit(t, "HEAD"), "v0.0.2", "022")
 	defer withoutOperator(t)()
 	deploy(t, earlier)
-	three(t, "{rateLimit: {itemsPerSecond: 10}}", items) // this takes a minute and a half or more
+	three(t, "{rateLimit: {itemsPerSecond: 20}}", items) // this takes three quarters of a minute or more
 	scale(t, 2)
 	kubectl(t, "wait", "-n", ours, "mc", "cache", "--for=jsonpath={.status.drains[0].phase}=Adding", longEnough)
 	image := deploy(t, later)
