@@ -423,7 +423,8 @@ func TestAStartWithoutRoomSaysSoAndIsCold(t *testing.T) {
 		}
 		return string(b)
 	}
-	if c := contract.ParseColdStart(message()); c == nil || c.NeedBytes != 128<<20 || c.FreeBytes != 127<<20 {
+	need := int64(128<<20) + volume.MarksBytes(128<<20)
+	if c := contract.ParseColdStart(message()); c == nil || c.NeedBytes != need || c.FreeBytes != 127<<20 {
 		t.Errorf("the termination message is %q", message())
 	}
 	s.End("saved")
