@@ -102,12 +102,12 @@ func TestALeavingMemberServesAnApplicationThatHasTheOldList(t *testing.T) {
 	f.expectAll(2, append(objects, f.leavesWhenNoClientCalls(objects)...))
 }
 
-// leavesWhenNoClientCalls scales three members to two. The third gives its items away while an application with
-// the old list reads these objects, and stores others, which are returned. The member leaves when the
-// application stops.
+// leavesWhenNoClientCalls scales three members to two. Three applications read these objects, and store others. The
+// third member gives its items away when two of them have followed, and leaves when the last one stops. It returns
+// what that one has stored.
 func (f *fixture) leavesWhenNoClientCalls(objects []app.Object) (stored []app.Object) {
 	f.Helper()
-	old := f.straggle(3, objects)
+	old, others := f.straggle(3, objects), []*straggler{f.straggle(3, objects), f.straggle(3, objects)}
 	f.scale(2)
 	f.eventually("status says that clients call member 2", func() bool {
 		for _, d := range f.memcached().Status.Drains {
@@ -118,7 +118,12 @@ func (f *fixture) leavesWhenNoClientCalls(objects []app.Object) (stored []app.Ob
 		}
 		return false
 	})
-	f.expectAll(2, objects)
+	for _, s := range others {
+		s.stop()
+		<-s.ended
+		others = append(others, f.straggle(2, objects))
+	}
+	f.expectAllSoon(2, objects)
 	f.wasPrepared()
 	if pod := f.pod(2); pod == nil || pod.DeletionTimestamp != nil {
 		f.Error("member 2 is called, and leaves")
@@ -131,6 +136,13 @@ func (f *fixture) leavesWhenNoClientCalls(objects []app.Object) (stored []app.Ob
 	f.Logf("%d calls by the old list, of which %d failed", old.calls, len(old.failed))
 	if len(old.failed) > 0 || old.calls == 0 {
 		f.Errorf("calls by the old list failed: %q", old.failed)
+	}
+	for _, s := range others {
+		s.stop()
+		<-s.ended
+		if len(s.failed) > 0 {
+			f.Errorf("calls of an application that follows failed: %q", s.failed)
+		}
 	}
 	last := f.memcached().Status.LastDrains
 	if len(last) == 0 || last[0].Moved == 0 || last[0].Found != 0 {
