@@ -161,8 +161,16 @@ func (f *fixture) eachFollows(all []*following, size int32) {
 		l.uses(int(size))
 		f.Logf("%s uses %d members %s after they were listed", l.follower.name, size, time.Since(listed).Round(100*time.Millisecond))
 	}
+	for _, l := range all {
+		if l.stranger { // it never asks where the items are moved to, so a move would wait for it
+			l.turn.Lock()
+		}
+	}
 	f.settled(size)
 	for _, l := range all {
+		if l.stranger {
+			l.turn.Unlock()
+		}
 		l.findsAll(fmt.Sprintf("with %d members", size))
 	}
 }
