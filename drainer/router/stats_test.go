@@ -113,3 +113,22 @@ func TestStatsWithoutAMemberThatDoesNotAnswer(t *testing.T) {
 	}
 	c.want("stats sizes\r\n", "ERROR\r\n")
 }
+
+// Clients that ask for several kinds in turn, and go, don't make the router ask a member that doesn't answer for each
+// of them. The next client would wait for all of that.
+func TestClientsThatAskForStatsInTurn(t *testing.T) {
+	t.Parallel()
+	all := members(t, 1)
+	r := start(t, router.Config{}, all...)
+	c := dial(t, r.address)
+	c.want("get a\r\n", "END\r\n")
+	all[0].Signal(syscall.SIGSTOP)
+	defer all[0].Signal(syscall.SIGCONT)
+	kinds := []string{"", "settings", "items", "slabs"}
+	for i := range 300 {
+		gone := dial(t, r.address)
+		gone.say("stats " + kinds[i%len(kinds)] + "\r\n")
+		_ = gone.Close()
+	}
+	statsOf(t, c.ask("stats\r\n"))
+}
