@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -144,5 +145,38 @@ func TestFewScrapesAreAnsweredAtOnce(t *testing.T) {
 		if answer := <-answers; answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), "\none 1\n") {
 			t.Errorf("status %d: %s", answer.Code, answer.Body)
 		}
+	}
+}
+
+// Clients that don't read their answers keep no other client from the metrics, and few of their answers are kept.
+func TestClientsThatReadNoMetricsKeepNoClientOut(t *testing.T) {
+	t.Parallel()
+	const size = 8 << 20 // more than the kernel takes
+	value := strings.Repeat("x", size)
+	server := httptest.NewServer(Metrics(func(to chan<- prometheus.Metric) {
+		to <- prometheus.MustNewConstMetric(prometheus.NewDesc("one", "One.", []string{"label"}, nil), prometheus.GaugeValue, 1, value)
+	}))
+	defer server.Close()
+	var all []net.Conn
+	for range untaken + 1 {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		line := make([]byte, len("HTTP/1.1 200 OK"))
+		if _, err := io.ReadFull(c, line); err != nil || string(line) != "HTTP/1.1 200 OK" {
+			t.Fatalf("client %d: %q, %v", len(all), line, err)
+		}
+		all = append(all, c)
+	}
+	if err := all[0].SetDeadline(wait.Deadline()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, all[0]); n > size || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest client has got %d bytes, %v", n, err)
 	}
 }

@@ -121,8 +121,8 @@ type Router struct {
 	logins  logins
 	// version is that of a member.
 	version atomic.Pointer[string]
-	// membersStats are for clients that ask for statistics.
-	membersStats membersStats
+	// membersStats are for clients that ask for statistics, by kind.
+	membersStats map[string]*membersStats
 	ending       atomic.Bool
 	files        files
 	table        atomic.Pointer[Table]
@@ -136,7 +136,7 @@ type Router struct {
 // New returns a router that serves no client yet.
 func New(config Config) (*Router, error) {
 	config.complete()
-	r := &Router{config: config, began: time.Now()}
+	r := &Router{config: config, began: time.Now(), membersStats: newMembersStats()}
 	c := &r.config
 	r.clients = eventloop.Clients{Most: c.MaxConnections, MostBytes: int64(c.MaxMemory) * int64(config.Loops) / 2, TLS: c.TLS, Give: r.give, Logf: c.Logf}
 	r.members = eventloop.Members{Dialer: c.Dialer, Timeout: c.ConnectTimeout, Logf: c.Logf}

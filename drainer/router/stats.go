@@ -24,23 +24,47 @@ const (
 	statsKept = time.Second
 )
 
-// membersStats are the members' latest answers, by kind.
+// membersStats are the members' latest answers to one kind of stats, as of at.
 type membersStats struct {
-	mu   sync.Mutex
-	kept map[string]keptStats
-}
-
-type keptStats struct {
 	at  time.Time
 	all []map[string]string
+	// waiting are the clients that wait for an answer: what each is told with. While there are any, a goroutine
+	// asks the members, or finds that it need not.
+	mu      sync.Mutex
+	waiting []func(answer string)
+}
+
+// newMembersStats returns what is known of each kind: nothing.
+func newMembersStats() map[string]*membersStats {
+	return map[string]*membersStats{"": {}, "settings": {}, "items": {}, "slabs": {}}
+}
+
+// wait adds a client, and tells whether it is the first.
+func (m *membersStats) wait(told func(answer string)) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting = append(m.waiting, told)
+	return len(m.waiting) == 1
+}
+
+// tell answers the clients that wait.
+func (m *membersStats) tell(answer string) {
+	m.mu.Lock()
+	all := m.waiting
+	m.waiting = nil
+	m.mu.Unlock()
+	for _, told := range all {
+		told(answer)
+	}
 }
 
 // stats answers a stats command.
 func (c *client) stats(r *wire.Request) {
 	kind := string(r.NextKey())
-	switch kind {
-	case "", "settings", "items", "slabs":
-	case "reset":
+	members := c.loop.router.membersStats[kind]
+	switch {
+	case members != nil:
+	case kind == "reset":
 		c.reply("RESET\r\n")
 		return
 	default:
@@ -52,10 +76,10 @@ func (c *client) stats(r *wire.Request) {
 	c.push(s)
 	s.pending = true
 	c.jobs++ // the client's next request comes after this one
-	l.router.goroutines.Go(func() {
-		answer := l.router.stats(kind)
-		l.poller.Post(func() { l.told(s, answer) })
-	})
+	told := func(answer string) { l.poller.Post(func() { l.told(s, answer) }) }
+	if members.wait(told) {
+		l.router.goroutines.Go(func() { members.tell(l.router.stats(kind)) })
+	}
 }
 
 // told is called with the answer to a stats command.
@@ -67,6 +91,9 @@ func (l *loop) told(s *slot, answer string) {
 		return
 	}
 	c.jobs--
+	if !l.room(len(answer)) {
+		answer = answerNoRoom
+	}
 	c.hold(s, []byte(answer))
 	if c.head == s {
 		c.advance()
@@ -100,12 +127,10 @@ func statsAnswer(all map[string]string) string {
 }
 
 // askMembers returns the answers of the members that answer.
-func (r *Router) askMembers(kind string) (all []map[string]string) {
-	s := &r.membersStats
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if k := s.kept[kind]; time.Since(k.at) < statsKept {
-		return k.all
+func (r *Router) askMembers(kind string) []map[string]string {
+	m := r.membersStats[kind]
+	if time.Since(m.at) < statsKept {
+		return m.all
 	}
 	servers := r.table.Load().Servers()
 	answers := make([]map[string]string, len(servers))
@@ -114,16 +139,9 @@ func (r *Router) askMembers(kind string) (all []map[string]string) {
 		asking.Go(func() { answers[i] = r.askMember(kind, server.Address()) })
 	}
 	asking.Wait()
-	for _, a := range answers {
-		if a != nil {
-			all = append(all, a)
-		}
-	}
-	if s.kept == nil {
-		s.kept = map[string]keptStats{}
-	}
-	s.kept[kind] = keptStats{time.Now(), all}
-	return all
+	m.all = slices.DeleteFunc(answers, func(a map[string]string) bool { return a == nil })
+	m.at = time.Now()
+	return m.all
 }
 
 // askMember returns nil if the member does not answer.

@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,4 +113,52 @@ func TestStatsWithoutAMemberThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("limit_maxbytes is %s", limit)
 	}
 	c.want("stats sizes\r\n", "ERROR\r\n")
+}
+
+// Clients that ask for several kinds in turn, and go, don't make the router ask a member that doesn't answer for each
+// of them. The next client would wait for all of that.
+func TestClientsThatAskForStatsInTurn(t *testing.T) {
+	t.Parallel()
+	all := members(t, 1)
+	r := start(t, router.Config{}, all...)
+	c := dial(t, r.address)
+	c.want("get a\r\n", "END\r\n")
+	all[0].Signal(syscall.SIGSTOP)
+	defer all[0].Signal(syscall.SIGCONT)
+	kinds := []string{"", "settings", "items", "slabs"}
+	for i := range 300 {
+		gone := dial(t, r.address)
+		gone.say("stats " + kinds[i%len(kinds)] + "\r\n")
+		_ = gone.Close()
+	}
+	statsOf(t, c.ask("stats\r\n"))
+}
+
+// The binary protocol has the same kinds.
+func TestBinaryStatsHaveTheKindsOfText(t *testing.T) {
+	t.Parallel()
+	r := start(t, router.Config{}, members(t, 1)...)
+	text, binary := dial(t, r.address), dial(t, r.address)
+	compare := func(kind string) {
+		t.Helper()
+		all, _ := binary.said(packet{opcode: opStat, key: kind}.bytes())
+		got := map[string]string{}
+		for _, p := range all {
+			if p.opcode != opStat || p.status != 0 {
+				t.Fatalf("stats %s: %v", kind, p)
+			}
+			got[p.key] = p.value
+		}
+		if end, ok := got[""]; !ok || end != "" || len(got) != len(all) {
+			t.Errorf("stats %s end with %v", kind, all[len(all)-1:])
+		}
+		delete(got, "")
+		if want := statsOf(t, text.ask("stats "+kind+"\r\n")); !maps.Equal(got, want) {
+			t.Errorf("stats %s are %v, want %v", kind, got, want)
+		}
+	}
+	compare("items") // there are none
+	text.want("set a 0 0 1\r\nx\r\n", "STORED\r\n")
+	compare("settings")
+	compare("slabs")
 }

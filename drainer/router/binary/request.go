@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -32,11 +33,14 @@ func (r *request) refused(loggedIn bool) (why status, ends bool) {
 		return statusUnknown, false
 	case needsKey(r.kind) && tooLong(r.theKey()):
 		return statusInvalid, false
-	case r.kind == stat && r.keyLen > 0 && string(r.theKey()) != "reset":
-		return statusNotFound, false // a router has only the general statistics
+	case r.kind == stat && !slices.Contains(statistics, string(r.theKey())):
+		return statusNotFound, false
 	}
 	return statusOK, false
 }
+
+// statistics are the kinds of statistics that a router has, and what a client can do with them.
+var statistics = []string{"", "settings", "items", "slabs", "reset"}
 
 func needsKey(k kind) bool { return k >= get && k <= count }
 
