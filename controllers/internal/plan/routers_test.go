@@ -168,6 +168,23 @@ func TestTheListChangesWhileAClaimOfTheEarlierRingIsNew(t *testing.T) {
 	}
 }
 
+// TestAnOlderVolumeWaitsForItemsOfAnEarlierRingWhileRoutersSettle: only the list goes on. The survivors' items are newer,
+// and a drain of a stale plan would put an older value where clients look.
+func TestAnOlderVolumeWaitsForItemsOfAnEarlierRingWhileRoutersSettle(t *testing.T) {
+	for moved, waits := range map[int64]bool{0: true, 1: false} {
+		s := preparing().left(3).change(2, requested(claims.Hold)).with(func(o *Observed) {
+			o.Record.Serial, o.Record.From = 1, o.Record.Ring
+			for i := range o.Claims {
+				o.Claims[i].Moved = moved
+			}
+		}).table(contract.RingSettle, 3, 2)
+		err := MayDrain(&s.o, action.CreateDrain{Claim: s.o.Claim(uid(3)).Ref(), Survivors: action.Range{Count: 3}})
+		if (err != nil) != waits || waits && !strings.Contains(err.Error(), "moved first") {
+			t.Errorf("items moved by ring %d: %v", moved, err)
+		}
+	}
+}
+
 // exclusive sets whether only routers call members, in the spec and in the table.
 func (s *scene) exclusive(is bool) *scene {
 	s.o.Cluster.Exclusive, s.o.Table.Shared = is, !is

@@ -17,7 +17,7 @@ import (
 // owner has several new details in a moment. A step that is tried again, and denied again, changes nothing.
 const detailInterval = 2 * time.Second
 
-// callersInterval is how long a status waits if only the clients that still call a leaving member
+// callersInterval is how long a status waits if only the clients that still call a leaving member, or are late,
 // have changed, because that may continue for hours.
 const callersInterval = 30 * time.Second
 
@@ -45,7 +45,7 @@ type Change struct {
 	Urgent bool
 	// Counts: a drainer is at work, and counts.
 	Counts bool
-	// Callers: a leaving member waits for its last client.
+	// Callers: a leaving member waits for its last client, or moves for clients that are late.
 	Callers bool
 }
 
@@ -110,9 +110,9 @@ func moving(s *cachev1alpha1.MemcachedStatus) bool {
 	})
 }
 
-// waitsForClients tells whether a leaving member waits for its last client.
+// waitsForClients tells whether a leaving member waits for its last client, or moves for clients that are late.
 func waitsForClients(s *cachev1alpha1.MemcachedStatus) bool {
-	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Reason == cachev1alpha1.ReasonStillCalled })
+	return s.LatePercent > 0 || slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool { return d.Reason == cachev1alpha1.ReasonStillCalled })
 }
 
 // advises tells whether there is advice of another reason. The members' room is known only before

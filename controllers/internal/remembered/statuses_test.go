@@ -100,4 +100,14 @@ func TestLateClientsAreWrittenNowAndThen(t *testing.T) {
 	if got := s.Due(key, ClusterChange(called("44 a second"), &cachev1alpha1.MemcachedStatus{}), now); got != 0 {
 		t.Errorf("when no client calls any more, it waits %s", got)
 	}
+	s.Note(key, now)
+	late := func(percent int32) *cachev1alpha1.MemcachedStatus { // of members that stay
+		return &cachev1alpha1.MemcachedStatus{Moving: 3, LatePercent: percent}
+	}
+	if got := s.Due(key, ClusterChange(late(44), late(43)), now); got != callersInterval {
+		t.Errorf("of members that stay, it waits %s, want %s", got, callersInterval)
+	}
+	if got := s.Due(key, ClusterChange(late(1), late(0)), now); got != detailInterval {
+		t.Errorf("when no client is late any more, it waits %s, want %s", got, detailInterval)
+	}
 }

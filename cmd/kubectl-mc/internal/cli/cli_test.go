@@ -4,11 +4,18 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/cmd/kubectl-mc/internal/kube"
+	"example.com/memcached-operator/cmd/kubectl-mc/internal/screen"
 )
 
 func TestEachCommandHasAPlaceInTheDocsAndAnExample(t *testing.T) {
@@ -45,5 +52,32 @@ func TestAnUnknownFormatIsRefused(t *testing.T) {
 	io := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &errOut}
 	if code := Run([]string{"receipts", "cache", "--output=xml"}, io); code != exitFailed || !strings.Contains(errOut.String(), "xml") {
 		t.Errorf("it ended with %d: %s", code, &errOut)
+	}
+}
+
+// Messages come from containers and admission, and must not steer the terminal of the person who reads them.
+func TestAMessageDoesNotSteerTheTerminal(t *testing.T) {
+	const bad = "\x1b]0;title\x07\x1b[2J\x1b[8m\r\u0085\u009b2J\u202etxt\nnext"
+	d := &cachev1alpha1.StatefulSetDrain{}
+	d.Status.Drains = []cachev1alpha1.MemberDrain{{Claims: []string{"data-db-2"}, Phase: cachev1alpha1.DrainFailed, Reason: "DrainFailed", Message: bad}}
+	d.Status.LastDrains = []cachev1alpha1.MemberDrained{{Message: bad}}
+	colours := screen.Style{Colours: true}
+	for name, lines := range map[string]func() []string{
+		"status":   func() []string { return screen.DrainLines(d, 0, colours, time.Now()) },
+		"receipts": func() []string { return screen.DrainReceipts(d, time.Now()) },
+		"logs":     func() []string { return []string{logLine(&kube.Line{From: "pod db-2", Text: bad})} },
+	} {
+		var out bytes.Buffer
+		c := &command{io: genericiooptions.IOStreams{Out: &out}}
+		if err := c.print("", nil, lines); err != nil {
+			t.Fatal(err)
+		}
+		text := regexp.MustCompile(`\x1b\[([012]|3[123])m`).ReplaceAllString(out.String(), "")
+		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 || !strings.Contains(text, "title") {
+			t.Errorf("%s: %q at %d", name, text, i)
+		}
+		if name == "status" && !strings.Contains(out.String(), "\x1b[1m") {
+			t.Errorf("%s has no colour: %q", name, out.String())
+		}
 	}
 }

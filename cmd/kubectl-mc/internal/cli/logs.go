@@ -33,15 +33,21 @@ you may read them.`,
 			if err != nil {
 				return err
 			}
-			lines := c.logs(ctx, s, owner, time.Now().Add(-since))
-			for _, l := range lines {
-				fmt.Fprintf(c.io.Out, "%s %s %s\n", l.At.UTC().Format("2006-01-02T15:04:05.000Z"), l.From, l.Text)
-			}
-			return nil
+			logs := c.logs(ctx, s, owner, time.Now().Add(-since))
+			return c.print("", nil, func() (lines []string) {
+				for i := range logs {
+					lines = append(lines, logLine(&logs[i]))
+				}
+				return lines
+			})
 		},
 	}
 	cmd.Flags().DurationVar(&since, "since", time.Hour, "how far back")
 	return cmd
+}
+
+func logLine(l *kube.Line) string {
+	return fmt.Sprintf("%s %s %s", l.At.UTC().Format("2006-01-02T15:04:05.000Z"), l.From, l.Text)
 }
 
 // logs reads what belongs to the owner since then, by time. What can't be read is a warning.

@@ -43,7 +43,7 @@ func (c *command) print(format string, object any, lines func() []string) error 
 		return err
 	}
 	for _, line := range lines() {
-		if _, err := fmt.Fprintln(c.io.Out, line); err != nil {
+		if _, err := fmt.Fprintln(c.io.Out, screen.Plain(line)); err != nil {
 			return err
 		}
 	}

@@ -195,6 +195,9 @@ func (f *statusFlags) again(ctx context.Context, s *kube.Session, args []string)
 	if len(lines) > height-1 {
 		lines = append(lines[:max(0, height-2)], "…")
 	}
+	for i := range lines {
+		lines[i] = screen.Plain(lines[i])
+	}
 	const home, clearLine, clearBelow = "\x1b[H", "\x1b[K\r\n", "\x1b[J"
 	_, err = fmt.Fprint(f.io.Out, home, strings.Join(lines, clearLine), clearBelow)
 	return err

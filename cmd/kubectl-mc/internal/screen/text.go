@@ -2,6 +2,8 @@ package screen
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -85,6 +87,19 @@ func Bytes(n int64) string {
 		return fmt.Sprintf("%.1f KiB", float64(n)/kib)
 	}
 	return fmt.Sprintf("%d B", n)
+}
+
+// steers finds the codes of a Style, and all other characters that steer a terminal.
+var steers = regexp.MustCompile(`\x1b\[(0|` + strings.Join([]string{red, green, yellow, boldCode, dimCode}, "|") + `)m|[\x00-\x08\n-\x1f\x7f-\x{9f}\x{200e}\x{200f}\x{202a}-\x{202e}\x{2066}-\x{2069}]`)
+
+// Plain is a line in which only colours steer the terminal: messages and logs come from containers and admission.
+func Plain(line string) string {
+	return steers.ReplaceAllStringFunc(line, func(code string) string {
+		if strings.HasSuffix(code, "m") {
+			return code
+		}
+		return strings.Trim(strconv.QuoteToASCII(code), `"`)
+	})
 }
 
 // Table aligns the cells of rows in columns.
