@@ -21,20 +21,28 @@ type Ending struct {
 }
 
 // End takes the finalizers off all claims, because their owner or the namespace goes. A volume that is being
-// handed over is waited for, because it is bound to neither claim yet. left has the claims as they are then.
-func (f *Facts) End(e *Ending) (left *Facts, w Work) {
+// handed over is waited for, because it is bound to neither claim yet. left has the claims as they are then; waits says what
+// one of them waits for, and is empty if none does.
+func (f *Facts) End(e *Ending) (left *Facts, waits string, w Work) {
 	then := *f
 	then.Claims, then.Units = slices.Clone(f.Claims), map[types.UID][]Claim{}
 	for uid, of := range maps.All(f.Units) {
 		then.Units[uid] = slices.Clone(of)
 	}
 	for i := range then.Claims {
-		if c := &then.Claims[i]; then.endOf(c, e, &w) {
+		c := &then.Claims[i]
+		switch {
+		case then.endOf(c, e, &w):
 			then.each(c, func(c *Claim, _ action.ClaimRef) { c.Finalizer = false })
 			c.Finalizer = false
+		case waits != "" || !c.Deleting || !c.Finalizer:
+		case c.InUse:
+			waits = fmt.Sprintf("claim %s was deleted: when no pod uses it any more, another claim keeps its volume", c.Name)
+		default:
+			waits = fmt.Sprintf("claim %s was deleted: another claim is to keep its volume", c.Name)
 		}
 	}
-	return &then, w
+	return &then, waits, w
 }
 
 // endOf plans the last steps of a claim, and tells whether they release it.

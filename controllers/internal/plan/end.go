@@ -26,7 +26,7 @@ func decideEnd(o *Observed) (w claims.Work) {
 	if o.Cluster.NamespaceTerminating {
 		why = action.ByNamespace
 	}
-	left, released := o.End(&claims.Ending{
+	left, _, released := o.End(&claims.Ending{
 		Why: why, MovesNow: look(o).movesNow, SetAside: func(*claims.Claim) bool { return false },
 		Unwanted: func(c *claims.Claim) bool { return o.Cluster.DeleteClaims && !o.Cluster.Orphan && !c.Adopted },
 	})

@@ -27,7 +27,7 @@ func Decide(seen *Observed) Plan {
 	p := Plan{Refused: o.refused(), Wanted: o.wanted(), NothingDeparts: o.nothingDeparts()}
 	switch {
 	case o.Drain.Deleting || o.Drain.NamespaceTerminating:
-		p.Work = o.end(p.Refused)
+		p.EndWaits, p.Work = o.end(p.Refused)
 		return p
 	case p.Refused != Refusal{}:
 		return p

@@ -151,6 +151,7 @@ func TestAMarkedClaimThatABackupBroughtBackIsLeftOverUntilAPersonRetries(t *test
 		"a retry of none":       {back(scaled(0), gone(0), claim(5, request(claims.Retry))), nil, 2},
 		"the member is wanted":  {back(scaled(3)), []string{"take the leaving mark off claim data-queue-2", "take the leaving mark off claim log-queue-2", "protect claim data-queue-2", "protect claim log-queue-2"}, 0},
 		"its policy was Retain": {back(claim(2, retained), claim(5, retained)), nil, 0},
+		"its policy was Delete": {back(claim(2, removed), claim(5, removed)), nil, 2},
 	} {
 		p := stsdrain.Decide(test.o)
 		var got []string
@@ -167,6 +168,7 @@ func TestAMarkedClaimThatABackupBroughtBackIsLeftOverUntilAPersonRetries(t *test
 	}
 }
 
+func removed(c *claims.Claim)  { c.Decided, c.Policy = true, claims.Delete }
 func retained(c *claims.Claim) { c.Decided, c.Policy = true, claims.Retain }
 
 func TestLiveAMemberThatIsWantedAgainIsNotSetAside(t *testing.T) {

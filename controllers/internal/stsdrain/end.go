@@ -7,8 +7,8 @@ import (
 
 // end releases all claims, after the StatefulSetDrain or its namespace was deleted. A refused one has no
 // claims. Drained volumes go; the others stay, those that were set aside under their names. One whose claim was deleted to
-// set it aside is set aside first.
-func (o *Observed) end(refused Refusal) (w claims.Work) {
+// set it aside is set aside first; waits is as in claims.Facts.End.
+func (o *Observed) end(refused Refusal) (waits string, w claims.Work) {
 	then := o.having(o.Claims)
 	if refused != (Refusal{}) {
 		then.Claims, then.Units = nil, nil
@@ -22,7 +22,7 @@ func (o *Observed) end(refused Refusal) (w claims.Work) {
 		}
 	}
 	terms := o.terms()
-	left, released := then.End(&claims.Ending{
+	left, waits, released := then.End(&claims.Ending{
 		Why: why, Unwanted: func(*claims.Claim) bool { return false },
 		SetAside: func(c *claims.Claim) bool {
 			goes := terms.SetGone && c.OwnedBySet || terms.PolicyFor(c) == claims.Delete || c.Request == claims.Skip
@@ -44,5 +44,5 @@ func (o *Observed) end(refused Refusal) (w claims.Work) {
 	if o.Drain.Finalizer && !labelled && claims.MayRemoveOwnerFinalizer(left) == nil {
 		w.Do(action.RemoveOwnerFinalizer{})
 	}
-	return w
+	return waits, w
 }

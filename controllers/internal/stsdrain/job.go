@@ -45,11 +45,14 @@ func Job(d *Departed) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.noProbeEnds(pod); err != nil {
+		return nil, err
+	}
 	if err := d.addVolumes(pod); err != nil {
 		return nil, err
 	}
 	d.addEnvironment(pod)
-	container := drainer(pod)
+	container := text(drainer(pod)["name"])
 	metadata := &d.Owner.Spec.Template.Metadata
 	given := merged(metadata.Labels, map[string]string{
 		cachev1alpha1.LabelStatefulSetDrain: d.Owner.Name,
@@ -254,14 +257,26 @@ func (d *Departed) addEnvironment(pod map[string]any) {
 	}
 }
 
-// drainer is the name of the first container; empty if the API server will refuse the pod.
-func drainer(pod map[string]any) string {
+// drainer is the first container; nil if the API server will refuse the pod.
+func drainer(pod map[string]any) map[string]any {
 	containers, _ := pod["containers"].([]any)
 	if len(containers) == 0 {
-		return ""
+		return nil
 	}
 	first, _ := containers[0].(map[string]any)
-	return text(first["name"])
+	return first
+}
+
+// noProbeEnds refuses a drainer that its probe may end, unless a rule says what it has done: the pod's status doesn't tell
+// such an end, with exit code 0, from success.
+func (d *Departed) noProbeEnds(pod map[string]any) error {
+	for _, probe := range []string{"livenessProbe", "startupProbe"} {
+		if d.Owner.Spec.Receipt == "" && drainer(pod)[probe] != nil {
+			return fmt.Errorf("the drainer's container in template.spec has a %s: the kubelet ends the drainer when it fails, "+
+				"and exit code 0 looks like success then: set spec.receipt, or leave the probe out", probe)
+		}
+	}
+	return nil
 }
 
 // noMember refuses labels that the StatefulSet's selector matches: its controller would adopt the pod,

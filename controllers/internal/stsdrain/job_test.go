@@ -245,12 +245,32 @@ func TestATemplateThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"a selector that can't be read": {func(d *Departed) {
 			d.Set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
 		}, "the selector of StatefulSet queue can't be read"},
+		"a probe that ends the drainer": {template(`{containers: [{name: move, livenessProbe: {exec: {command: [ok]}}}]}`),
+			"the drainer's container in template.spec has a livenessProbe"},
+		"a startup probe": {template(`{containers: [{name: move, startupProbe: {exec: {command: [ok]}}}]}`),
+			"the drainer's container in template.spec has a startupProbe"},
 		"no object":       {template(`[]`), "template.spec is no object"},
 		"nothing":         {template(`null`), "template.spec is empty"},
 		"volumes no list": {template(`{containers: [{name: move}], volumes: {name: data}}`), "template.spec.volumes is no list"},
 	} {
 		if _, err := Job(aDrain(t, test.change)); err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s: want %q, got %v", what, test.want, err)
+		}
+	}
+}
+
+// A rule tells success from an end by a probe. No other probe ends a drainer.
+func TestAProbeThatProvesNoSuccessIsTaken(t *testing.T) {
+	for what, change := range map[string]func(*Departed){
+		"with a rule": func(d *Departed) {
+			template(`{containers: [{name: move, livenessProbe: {exec: {command: [ok]}}}]}`)(d)
+			d.Owner.Spec.Receipt = "receipt.moved == 3"
+		},
+		"of another container": template(`{containers: [{name: move}, {name: log, livenessProbe: {exec: {command: [ok]}}}]}`),
+		"that ends nothing":    template(`{containers: [{name: move, readinessProbe: {exec: {command: [ok]}}}]}`),
+	} {
+		if _, err := Job(aDrain(t, change)); err != nil {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

@@ -56,13 +56,14 @@ func (m *members) decide() {
 	}
 	for i := range m.after { // marks that were written before
 		if c := &m.after[i]; !c.Aside && !c.LeavingSince.IsZero() && !c.MarkPending() {
-			drained := !c.Deleting && m.toDrain(cmp.Or(claims.UnitOf(units, c.UID), c))
+			terms, unit := m.terms(), cmp.Or(claims.UnitOf(units, c.UID), c)
 			switch {
 			case m.goesWithSet(c) && c.Finalizer:
 				m.releaseWithSet(c)
-			case drained && c.Protected:
+			case c.Deleting:
+			case c.Protected && terms.ToDrain(unit):
 				m.protect(c)
-			case drained && !m.Wanted.Has(c.Ordinal):
+			case !c.Protected && !m.Wanted.Has(c.Ordinal) && terms.PolicyFor(unit) != claims.Retain:
 				m.left(now, c)
 			}
 		}

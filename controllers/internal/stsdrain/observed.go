@@ -91,6 +91,8 @@ type Plan struct {
 	NothingDeparts string
 	// Stalled says that Kubernetes doesn't scale the StatefulSet, and why; empty if it does.
 	Stalled string
+	// EndWaits says what the end of the StatefulSetDrain waits for; empty if it waits for nothing.
+	EndWaits string
 	// Awaited are wanted members that are not ready, and whose claims don't exist: only the StatefulSet's
 	// controller can make them. Remember them when Wake is written.
 	Awaited []int32

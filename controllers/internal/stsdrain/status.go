@@ -307,7 +307,11 @@ func (in *StatusInput) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trou
 	case p.Refused.Reason != "":
 		return trouble{}
 	case in.Drain.DeletionTimestamp != nil:
-		return trouble{cachev1alpha1.ReasonDeleting, "claims are released; none is drained any more"}
+		message := "claims are released; none is drained any more"
+		if p.EndWaits != "" {
+			message += "; " + p.EndWaits
+		}
+		return trouble{cachev1alpha1.ReasonDeleting, message}
 	case returns(p) != "":
 		return trouble{cachev1alpha1.ReasonDraining, returns(p)}
 	case len(s.Drains) > 0:
