@@ -20,14 +20,16 @@ import (
 const (
 	// statsPatience is how long a member may take to answer. One that doesn't is not in the sums.
 	statsPatience = 2 * time.Second
+	// statsRead is how many members' answers are read at once. One may take 200 KiB.
+	statsRead = 8
 	// statsKept is how long answers are kept, so that many clients that ask cost members no more than one.
 	statsKept = time.Second
 )
 
-// membersStats are the members' latest answers to one kind of stats, as of at.
+// membersStats are the members' sums for one kind of stats, as of at; nil if no member has answered.
 type membersStats struct {
-	at  time.Time
-	all []map[string]string
+	at   time.Time
+	sums map[string]string
 	// waiting are the clients that wait for an answer: what each is told with. While there are any, a goroutine
 	// asks the members, or finds that it need not.
 	mu      sync.Mutex
@@ -103,19 +105,16 @@ func (l *loop) told(s *slot, answer string) {
 
 // stats returns the answer for a kind.
 func (r *Router) stats(kind string) string {
-	all := r.askMembers(kind)
+	sums := r.askMembers(kind)
 	switch {
 	case kind == "":
 		s := status.Statistics{Began: r.began, Version: r.memberVersion(), Connected: r.clients.Connected(), Accepted: r.clients.Accepted(),
-			Threads: len(r.loops), Counts: r.boards().Counts(), Members: all}
+			Threads: len(r.loops), Counts: r.boards().Counts(), Sums: sums}
 		return s.Answer()
-	case len(all) == 0:
+	case sums == nil:
 		return answerNoMember
-	case kind == "settings":
-		return statsAnswer(all[0])
-	default:
-		return statsAnswer(status.Sum(all))
 	}
+	return statsAnswer(sums)
 }
 
 func statsAnswer(all map[string]string) string {
@@ -126,37 +125,50 @@ func statsAnswer(all map[string]string) string {
 	return b.String() + wire.AnswerEnd
 }
 
-// askMembers returns the answers of the members that answer.
-func (r *Router) askMembers(kind string) []map[string]string {
+// askMembers returns the sums of the members that answer; of settings, the answer of the first one on the list.
+func (r *Router) askMembers(kind string) map[string]string {
 	m := r.membersStats[kind]
 	if time.Since(m.at) < statsKept {
-		return m.all
+		return m.sums
 	}
 	servers := r.table.Load().Servers()
-	answers := make([]map[string]string, len(servers))
 	var asking sync.WaitGroup
+	var mu sync.Mutex
+	var sums map[string]string
+	first := len(servers)
+	reading := make(chan struct{}, statsRead)
 	for i, server := range servers {
-		asking.Go(func() { answers[i] = r.askMember(kind, server.Address()) })
+		asking.Go(func() {
+			r.askMember(kind, server.Address(), reading, func(answer map[string]string) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case sums == nil, kind == "settings" && i < first:
+					sums, first = answer, i
+				case kind != "settings":
+					status.Add(sums, answer)
+				}
+			})
+		})
 	}
 	asking.Wait()
-	m.all = slices.DeleteFunc(answers, func(a map[string]string) bool { return a == nil })
-	m.at = time.Now()
-	return m.all
+	m.sums, m.at = sums, time.Now()
+	return sums
 }
 
-// askMember returns nil if the member does not answer.
-func (r *Router) askMember(kind, address string) map[string]string {
+// askMember calls told if the member answers. reading is full if no further answer may be read for now.
+func (r *Router) askMember(kind, address string, reading chan struct{}, told func(answer map[string]string)) {
 	ctx, cancel := context.WithTimeout(r.serving, statsPatience)
 	defer cancel()
 	conn, err := r.config.Dialer.Dial(ctx, address)
 	if err != nil {
-		return nil
+		return
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	all, err := conn.Stats(kind)
-	if err != nil {
-		return nil
+	reading <- struct{}{} // those before it have answered a moment ago, and take no longer than ctx
+	defer func() { <-reading }()
+	if answer, err := conn.Stats(kind); err == nil {
+		told(answer)
 	}
-	return all
 }

@@ -3,13 +3,16 @@ package router_test
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -161,4 +164,35 @@ func TestBinaryStatsHaveTheKindsOfText(t *testing.T) {
 	text.want("set a 0 0 1\r\nx\r\n", "STORED\r\n")
 	compare("settings")
 	compare("slabs")
+}
+
+// What many members answer takes no memory beyond their sums.
+func TestTheStatsOfManyMembersTakeLittleMemory(t *testing.T) {
+	var hosts []string
+	for i := range 255 { // all are the same memcached
+		hosts = append(hosts, fmt.Sprintf("127.0.1.%d", i))
+	}
+	m := memcachedtest.Start(t, "-m", "64", "-l", strings.Join(hosts, ","))
+	c := dial(t, m.Address())
+	for size := 50; size < 400_000; size += size/8 + 1 { // in all slab classes
+		c.want(fmt.Sprintf("set %d 0 0 %d\r\n%s\r\n", size, size, strings.Repeat("x", size)), "STORED\r\n")
+	}
+	many := ring(t, m)
+	for _, host := range hosts {
+		many.Servers = append(many.Servers, routing.Server{Host: host, Port: uint16(m.Port)})
+	}
+	r := start(t, router.Config{Loops: 1, Table: &router.Table{New: many}})
+	c = dial(t, r.address)
+	c.want("get a\r\n", "END\r\n")
+	heap := func() uint64 {
+		var s runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&s)
+		return s.HeapAlloc
+	}
+	before := heap()
+	_ = statsOf(t, c.ask("stats items\r\n"))
+	if after := heap(); after > before+1<<20 {
+		t.Errorf("%d KiB are kept", (after-before)>>10)
+	}
 }

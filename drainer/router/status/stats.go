@@ -20,8 +20,8 @@ type Statistics struct {
 	Connected, Accepted int64
 	Threads             int
 	Counts              Counts
-	// Members are the answers of the members to stats.
-	Members []map[string]string
+	// Sums are those of the members' answers to stats.
+	Sums map[string]string
 }
 
 // stored are the statistics that the router answers with the members' sums.
@@ -30,25 +30,21 @@ var stored = []string{"curr_items", "total_items", "bytes", "limit_maxbytes", "e
 // largest are the statistics of a slab class that are not added up over members.
 var largest = []string{"chunk_size", "chunks_per_page", "age", "age_hot", "age_warm", "evicted_time", "active_slabs"}
 
-// Sum adds up the members' statistics. Sizes and ages are the largest of the members', and texts the first one's.
-func Sum(members []map[string]string) map[string]string {
-	sum := map[string]string{}
-	for _, m := range members {
-		for name, value := range m {
-			n, err := strconv.ParseUint(value, 10, 64)
-			before, err2 := strconv.ParseUint(sum[name], 10, 64)
-			switch _, known := sum[name]; {
-			case !known:
-				sum[name] = value
-			case err != nil || err2 != nil:
-			case slices.Contains(largest, name[strings.LastIndexByte(name, ':')+1:]):
-				sum[name] = strconv.FormatUint(max(before, n), 10)
-			default:
-				sum[name] = strconv.FormatUint(before+n, 10)
-			}
+// Add adds a member's statistics to the sums. Sizes and ages are the largest of the members', and texts the first one's.
+func Add(sums, member map[string]string) {
+	for name, value := range member {
+		n, err := strconv.ParseUint(value, 10, 64)
+		before, err2 := strconv.ParseUint(sums[name], 10, 64)
+		switch _, known := sums[name]; {
+		case !known:
+			sums[name] = value
+		case err != nil || err2 != nil:
+		case slices.Contains(largest, name[strings.LastIndexByte(name, ':')+1:]):
+			sums[name] = strconv.FormatUint(max(before, n), 10)
+		default:
+			sums[name] = strconv.FormatUint(before+n, 10)
 		}
 	}
-	return sum
 }
 
 // Answer returns the answer in memcached's text protocol.
@@ -80,9 +76,8 @@ func (s *Statistics) Answer() string {
 	stat("bytes_read", s.Counts.Received)
 	stat("bytes_written", s.Counts.Sent)
 	stat("threads", s.Threads)
-	sums := Sum(s.Members)
 	for _, name := range stored {
-		if value, ok := sums[name]; ok {
+		if value, ok := s.Sums[name]; ok {
 			stat(name, value)
 		}
 	}
