@@ -77,7 +77,7 @@ func TestJourneyOfClientsThatFollow(t *testing.T) {
 	movers := f.watchMovers()
 	for _, size := range []int32{2, 3} {
 		began := time.Now()
-		f.scale(size)
+		f.scaleFollowed(size)
 		f.eventually("a move was killed", f.killMove)
 		f.eachFollows(all, size)
 		a.findsAllAfter(size, began)
@@ -113,7 +113,7 @@ func TestRealClientsFollowEachScaling(t *testing.T) {
 			f.eachTellsOf(3)
 			all := f.followAll(libraries)
 			for _, size := range []int32{3, 5, 2, 3} {
-				f.scale(size)
+				f.scaleFollowed(size)
 				f.eachFollows(all, size)
 			}
 			for _, l := range all {
@@ -129,6 +129,18 @@ func followed(client cachev1alpha1.Client) cachev1alpha1.MemcachedSpec {
 	spec.Routing.Client, spec.Discovery = client, &cachev1alpha1.DiscoverySpec{}
 	spec.Routing.Patience = &metav1.Duration{Duration: wait.Long}
 	return spec
+}
+
+// scaleFollowed scales the cluster. Members that leave wait for the last client. Where members join, moves need not wait
+// for the strangers, which look for some of their items at other members than the list's.
+func (f *fixture) scaleFollowed(size int32) {
+	f.Helper()
+	patience := wait.Long
+	if size > *f.memcached().Spec.Size {
+		patience = 10 * time.Second
+	}
+	f.patch(f.memcached(), fmt.Sprintf(`{"spec":{"routing":{"patience":%q}}}`, patience))
+	f.scale(size)
 }
 
 // eachTellsOf waits until each of so many members was told of all.
