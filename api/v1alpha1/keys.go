@@ -157,6 +157,9 @@ const (
 	// drainer's arguments. If the template would differ now, and no pod of the Job has run, the Job
 	// is replaced.
 	AnnotationDrainer = "cache.example.com/drainer"
+	// AnnotationStatefulSet, on the Job of a StatefulSetDrain, tells the state of the StatefulSet for which it was made:
+	// its UID and generation.
+	AnnotationStatefulSet = "cache.example.com/statefulset"
 	// AnnotationPorts, on the same Jobs, is a hash of the members' ports when the Job was created.
 	// If the ports have changed, the Job is replaced, because it would not reach the members.
 	AnnotationPorts = "cache.example.com/ports"

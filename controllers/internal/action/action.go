@@ -248,6 +248,8 @@ type Receipt struct {
 	Reason, Message string
 	// Text is what the claim keeps of it.
 	Text string
+	// SetVersion is that of the Job that drained it (claims.Job).
+	SetVersion string
 }
 
 // AddsUp returns nil if the receipt proves that all these sources are drained, else an error that says

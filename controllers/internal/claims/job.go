@@ -32,7 +32,9 @@ type Job struct {
 	Target string
 	// Waits: each of the Job's pods waits until it is told to begin (Drainer.Waits).
 	Waits bool
-	State JobState
+	// SetVersion is that of the StatefulSet for which the Job was made, if others own the StatefulSet.
+	SetVersion string
+	State      JobState
 	// Unstarted: the Job is active, and none of its present pods has run. Outdated: the Job's pods
 	// would be made differently now.
 	Unstarted, Outdated bool

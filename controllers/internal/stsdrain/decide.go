@@ -13,6 +13,7 @@ package stsdrain
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -136,10 +137,18 @@ func (o *Observed) with(all []claims.Claim) *Observed {
 func (o *Observed) having(all []claims.Claim) *Observed {
 	then := o.with(all)
 	then.Claims, then.Units = claims.Together(all)
+	for i := range then.Claims {
+		if c := &then.Claims[i]; c.Receipt != nil && o.changedSince(c, c.Receipt.SetVersion) {
+			c.Receipt = nil
+		}
+	}
 	then.Jobs = slices.Clone(o.Jobs)
 	for i := range then.Jobs {
 		j := &then.Jobs[i]
 		switch c := then.Claim(j.ClaimUID); {
+		case c != nil && o.changedSince(c, j.SetVersion):
+			j.Replace = fmt.Sprintf("StatefulSet %s has changed since, and its member may have used the volume again", o.Set.Name)
+			j.Receipt, j.ReceiptErr = nil, errors.New(j.Replace)
 		case j.Survivors != o.wanted():
 			j.Replace = fmt.Sprintf("StatefulSet %s is to have other members now", o.Set.Name)
 		case c != nil && j.Claims != "" && j.Claims != c.Sources():
@@ -147,4 +156,10 @@ func (o *Observed) having(all []claims.Claim) *Observed {
 		}
 	}
 	return then
+}
+
+// changedSince tells whether the member may have used the claim again since the StatefulSet had this version, and may have
+// left once more: no receipt from before tells what it has written. It can't use an aside claim, or one that is being deleted.
+func (o *Observed) changedSince(c *claims.Claim, version string) bool {
+	return !c.Aside && !c.Deleting && o.Set.Exists && version != o.Set.Version
 }

@@ -121,8 +121,9 @@ func MayHandOver(live *Observed, claim types.UID) error {
 	return claims.MayHandOver(&o.Facts, c, "")
 }
 
-// Uses tells whether a member that is wanted, or that runs, uses the claim again (claims.MayRelease). It needs
-// Set and the member's pod.
+// Uses tells whether a member that is wanted, or that runs, uses the claim again, or may have done so after its drain
+// (claims.MayRelease). It needs Set and the member's pod.
 func Uses(live *Observed, c *claims.Claim) bool {
-	return !c.Aside && (live.wanted().Has(c.Ordinal) || live.MemberExists(c))
+	again := c.Receipt != nil && live.changedSince(c, c.Receipt.SetVersion)
+	return !c.Aside && (live.wanted().Has(c.Ordinal) || live.MemberExists(c) || again)
 }

@@ -87,7 +87,9 @@ func Job(d *Departed) (*unstructured.Unstructured, error) {
 	job.SetNamespace(d.Owner.Namespace)
 	job.SetName(build.DrainName(d.Leads.Name, d.Leads.UID))
 	job.SetLabels(given)
-	job.SetAnnotations(merged(notes, map[string]string{cachev1alpha1.AnnotationDrainer: TemplateHash(d.Owner)}))
+	job.SetAnnotations(merged(notes, map[string]string{
+		cachev1alpha1.AnnotationDrainer: TemplateHash(d.Owner), cachev1alpha1.AnnotationStatefulSet: SetVersion(d.Set),
+	}))
 	job.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(d.Owner, cachev1alpha1.GroupVersion.WithKind("StatefulSetDrain"))})
 	return job, nil
 }
@@ -97,6 +99,11 @@ const (
 	defaultDeadlineSeconds = 3600
 )
 
+// SetVersion tells one state of a StatefulSet from another: each change of its replicas makes another one.
+func SetVersion(set *appsv1.StatefulSet) string {
+	return fmt.Sprintf("%s/%d", set.UID, set.Generation)
+}
+
 // SampleJob returns a Job like those that will drain members of the StatefulSet, for a dry run.
 func SampleJob(owner *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) (*unstructured.Unstructured, error) {
 	ordinal := start(set)
@@ -105,7 +112,11 @@ func SampleJob(owner *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) (
 		d.Claims[template.Name] = fmt.Sprintf("%s-%s-%d", template.Name, set.Name, ordinal)
 	}
 	d.Leads = action.ClaimRef{Name: "dry-run-" + owner.Name, UID: owner.UID, Ordinal: ordinal}
-	return Job(d)
+	job, err := Job(d)
+	if err == nil {
+		unstructured.RemoveNestedField(job.Object, "metadata", "annotations", cachev1alpha1.AnnotationStatefulSet) // no dry run for each change
+	}
+	return job, err
 }
 
 func start(set *appsv1.StatefulSet) int32 {

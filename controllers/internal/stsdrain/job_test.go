@@ -45,7 +45,7 @@ func aDrain(t *testing.T, change ...func(*Departed)) *Departed {
 			},
 		},
 		Set: &appsv1.StatefulSet{
-			ObjectMeta: metav1.ObjectMeta{Name: "queue", Namespace: "shop"},
+			ObjectMeta: metav1.ObjectMeta{Name: "queue", Namespace: "shop", UID: "set", Generation: 4},
 			Spec: appsv1.StatefulSetSpec{
 				ServiceName: "queues", Ordinals: &appsv1.StatefulSetOrdinals{Start: 5},
 				Selector:             &metav1.LabelSelector{MatchLabels: map[string]string{"app": "queue"}},
@@ -177,7 +177,7 @@ func TestAJobSaysWhatItDrainsAndWhoseItIs(t *testing.T) {
 	if diff := cmp.Diff([]map[string]string{labels, labels, notes}, []map[string]string{j.Labels, pod.Labels, pod.Annotations}); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	notes["cache.example.com/drainer"] = TemplateHash(aDrain(t).Owner)
+	notes["cache.example.com/drainer"], notes["cache.example.com/statefulset"] = TemplateHash(aDrain(t).Owner), "set/4"
 	if diff := cmp.Diff(notes, j.Annotations); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

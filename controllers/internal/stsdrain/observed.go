@@ -29,6 +29,8 @@ type StatefulSet struct {
 	Name             string
 	Exists, Deleting bool
 	UID              types.UID
+	// Version is SetVersion.
+	Version string
 	// Start is ordinals.start.
 	Start, Replicas int32
 	// Templates are the names of the claim templates.

@@ -192,6 +192,8 @@ type Record struct {
 	// Rule is spec.receipt as it was when the drain succeeded; it may be empty.
 	Rule    string `json:"rule,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Set is the Job's claims.Job.SetVersion.
+	Set string `json:"set,omitempty"`
 }
 
 // NewRecord records the message of a drainer, whose exit code was 0, and that rule holds for it.
@@ -210,7 +212,7 @@ func NewRecord(claims string, rule *Rule, message string) *Record {
 }
 
 // MaxRecord is the longest record, in bytes. In JSON, a quotation mark of the message takes two bytes.
-const MaxRecord = 2*contract.MaxReceiptBytes + maxRule + roomForClaims + 64
+const MaxRecord = 2*contract.MaxReceiptBytes + maxRule + roomForClaims + 128
 
 // roomForClaims is what a record with the longest message has room for: the UIDs of 16 claims. A longer list, up to
 // identity.MaxClaims, takes the room of a shorter message.

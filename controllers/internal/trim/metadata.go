@@ -65,14 +65,15 @@ var (
 		cachev1alpha1.AnnotationAttempts:     cachev1alpha1.MaxAnnotation,
 	}
 	ofJobs = map[string]int{
-		cachev1alpha1.AnnotationPorts:     cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationDrainer:   cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationClaimUID:  cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationSurvivors: cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationTarget:    cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationBegin:     cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationContainer: cachev1alpha1.MaxAnnotation,
-		cachev1alpha1.AnnotationClaims:    identity.MaxClaims,
+		cachev1alpha1.AnnotationPorts:       cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationDrainer:     cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationStatefulSet: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationClaimUID:    cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationSurvivors:   cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationTarget:      cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationBegin:       cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationContainer:   cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationClaims:      identity.MaxClaims,
 	}
 	ofPods = map[string]int{
 		cachev1alpha1.AnnotationClaimUID:    cachev1alpha1.MaxAnnotation,

@@ -69,6 +69,7 @@ func explorations() map[string]Options {
 		"no right to volumes, two deeds":                              {templates: one, noVolumes: true, budget: budget{deeds: 2}},
 		"no right to volumes, a deed, a fault":                        {templates: one, noVolumes: true, budget: budget{deeds: 1, faults: 1}},
 		"no right to volumes, two claims, two scalings":               {templates: two, noVolumes: true, onlyScale: true, budget: budget{deeds: 2}},
+		"no right to volumes, three scalings, one stays":              {templates: one, least: 1, noVolumes: true, onlyScale: true, budget: budget{deeds: 3}},
 		"an image that does not exist, two deeds":                     {templates: one, image: noImage, badTemplates: true, budget: budget{deeds: 2}},
 	}
 }

@@ -22,7 +22,7 @@ func (m *model) people(s *state) (all []event) {
 		for n := range mostMembers + 1 {
 			if n >= m.least && n != *set.Spec.Replicas {
 				all = append(all, event{fmt.Sprintf("a person scales to %d", n), func(to *state) {
-					change(to, set, func(o *appsv1.StatefulSet) { o.Spec.Replicas = ptr.To(n) })
+					change(to, set, func(o *appsv1.StatefulSet) { o.Spec.Replicas, o.Generation = ptr.To(n), o.Generation+1 })
 					to.awake = true
 				}})
 			}

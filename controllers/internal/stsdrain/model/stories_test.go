@@ -52,6 +52,9 @@ func TestStoriesThatOnceBrokeAPromise(t *testing.T) {
 		"the member is gone before the mark":                                  {Options{templates: one}, leaves},
 		"both claims of a hand-over are skipped at the end": {Options{templates: one}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, operator,
 			`a person annotates `+data+` with "skip"`, operator, "a person deletes the StatefulSetDrain", operator, "claim data-queue-1-aside-?????? is bound")},
+		"a member returns and leaves again after its drain, unseen": {Options{templates: one, noVolumes: true}, slices.Concat(leaves, []string{operator, operator,
+			"the Job controller makes the drainer's pod", "pod data-queue-1-drain-??????-pod starts", "the drainer succeeds", "a person scales to 2",
+			"the StatefulSet's controller makes member 1", "pod queue-1 starts"}, leaves)},
 		"the namespace is deleted in a hand-over": {Options{templates: one}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, operator,
 			"a person deletes the namespace", operator, operator)},
 	} {

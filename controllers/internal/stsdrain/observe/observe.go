@@ -237,6 +237,7 @@ func set(d *cachev1alpha1.StatefulSetDrain, s *appsv1.StatefulSet) stsdrain.Stat
 		return out
 	}
 	out.Exists, out.Deleting, out.UID = true, s.DeletionTimestamp != nil, s.UID
+	out.Version = stsdrain.SetVersion(s)
 	out.Replicas = max(0, trim.Replicas(s))
 	if s.Spec.Ordinals != nil {
 		out.Start = max(0, s.Spec.Ordinals.Start)
@@ -285,6 +286,7 @@ func facts(d *cachev1alpha1.StatefulSetDrain, owner *read.Owner, all *read.Jobs)
 		job := &all.Jobs[i]
 		out := owner.Job(job, pods)
 		out.Unstarted = out.State == claims.JobActive && read.Unstarted(job, pods)
+		out.SetVersion = job.Annotations[cachev1alpha1.AnnotationStatefulSet]
 		out.Outdated = job.Annotations[cachev1alpha1.AnnotationDrainer] != now
 		jobs = append(jobs, out)
 	}

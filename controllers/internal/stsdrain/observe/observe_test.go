@@ -259,7 +259,7 @@ func TestAStatefulSetIsObservedWithItsDefaults(t *testing.T) {
 	s := statefulSet()
 	s.Spec.Replicas, s.Spec.Ordinals = ptr.To[int32](-1), &appsv1.StatefulSetOrdinals{Start: 5}
 	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: cachev1alpha1.GroupVersion.String(), Kind: "Memcached", Name: "cache", Controller: ptr.To(true)}}
-	want := stsdrain.StatefulSet{Name: "queue", Exists: true, UID: "set", Start: 5, Templates: []string{"data"}, OrderedReady: true, Memcached: "cache"}
+	want := stsdrain.StatefulSet{Name: "queue", Exists: true, UID: "set", Version: "set/0", Start: 5, Templates: []string{"data"}, OrderedReady: true, Memcached: "cache"}
 	if diff := cmp.Diff(want, set(drain(), s)); diff != "" {
 		t.Error(diff)
 	}

@@ -117,7 +117,7 @@ func recorded(c *corev1.PersistentVolumeClaim) *action.Receipt {
 	if err != nil {
 		return nil
 	}
-	return &action.Receipt{Source: record.Claims, Err: record.AddsUp(string(c.UID)), Message: record.Message, Text: text}
+	return &action.Receipt{Source: record.Claims, Err: record.AddsUp(string(c.UID)), Message: record.Message, Text: text, SetVersion: record.Set}
 }
 
 // jobReceipt is what a Job's drainer has left. With exit code 0 it proves the drain if the rule is true
@@ -147,6 +147,7 @@ func jobReceipt(rule *stsdrain.Rule, ruleErr error, job *batchv1.Job, pod *corev
 		return nil, err
 	}
 	record := stsdrain.NewRecord(of, rule, ended.Message)
+	record.Set = job.Annotations[cachev1alpha1.AnnotationStatefulSet]
 	out.Message, out.Text = record.Message, record.Encode()
 	return out, nil
 }
