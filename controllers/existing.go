@@ -1,4 +1,4 @@
-package metrics
+package controllers
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type collector struct {
 }
 
 func existingDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help,
+	return prometheus.NewDesc(prometheus.BuildFQName(metricsNamespace, "", name), help,
 		append([]string{"namespace", "kind", "name"}, labels...), nil)
 }
 
@@ -64,10 +64,10 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	var drains cachev1alpha1.StatefulSetDrainList
 	var claims corev1.PersistentVolumeClaimList
 	if has(c.reader, &clusters) && has(c.reader, &claims) {
-		c.collect(metrics, Memcached, memcacheds(clusters.Items), c.held(claims.Items, clusterOf))
+		c.collect(metrics, ofMemcached, memcacheds(clusters.Items), c.held(claims.Items, clusterOfClaim))
 	}
 	if c.drained != nil && has(c.reader, &drains) && has(c.drained, &claims) {
-		c.collect(metrics, StatefulSetDrain, statefulSetDrains(drains.Items), c.held(claims.Items, drainOf))
+		c.collect(metrics, ofStatefulSetDrain, statefulSetDrains(drains.Items), c.held(claims.Items, drainOfClaim))
 	}
 }
 
@@ -132,7 +132,7 @@ func statefulSetDrains(all []cachev1alpha1.StatefulSetDrain) (out []existing) {
 
 // collect reports what exists of one kind, and its claims: since when each has been waiting for its
 // release.
-func (c *collector) collect(metrics chan<- prometheus.Metric, kind Kind, all []existing, held map[client.ObjectKey][]time.Time) {
+func (c *collector) collect(metrics chan<- prometheus.Metric, kind ownerKind, all []existing, held map[client.ObjectKey][]time.Time) {
 	for i := range all {
 		e := &all[i]
 		send := sender(metrics, kind, e.key)
@@ -153,7 +153,7 @@ func (c *collector) collect(metrics chan<- prometheus.Metric, kind Kind, all []e
 // send reports one value. The given labels follow namespace, kind and name.
 type send func(d *prometheus.Desc, value float64, labels ...string)
 
-func sender(metrics chan<- prometheus.Metric, kind Kind, key client.ObjectKey) send {
+func sender(metrics chan<- prometheus.Metric, kind ownerKind, key client.ObjectKey) send {
 	return func(d *prometheus.Desc, value float64, labels ...string) {
 		labels = append([]string{key.Namespace, string(kind), key.Name}, labels...)
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
@@ -199,13 +199,13 @@ func (e *existing) report(send send) {
 // unlisted is the phase of drains that status counts, but doesn't list.
 const unlisted = "Unlisted"
 
-// clusterOf is the Memcached that a claim belongs to by its name.
-func clusterOf(claim *corev1.PersistentVolumeClaim) (name string, is bool) {
+// clusterOfClaim is the Memcached that a claim belongs to by its name.
+func clusterOfClaim(claim *corev1.PersistentVolumeClaim) (name string, is bool) {
 	return build.ClaimCluster(claim.Name)
 }
 
-// drainOf is the StatefulSetDrain that has labelled a claim.
-func drainOf(claim *corev1.PersistentVolumeClaim) (name string, is bool) {
+// drainOfClaim is the StatefulSetDrain that has labelled a claim.
+func drainOfClaim(claim *corev1.PersistentVolumeClaim) (name string, is bool) {
 	name, is = claim.Labels[cachev1alpha1.LabelStatefulSetDrain]
 	return name, is
 }

@@ -1,4 +1,4 @@
-package metrics
+package controllers
 
 import (
 	"context"
@@ -168,7 +168,7 @@ memcached_operator_drains_open{kind="StatefulSetDrain",name="queue",namespace="s
 func gathered(t *testing.T) (*Metrics, *prometheus.Registry, map[string]*dto.MetricFamily) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	m, err := New(prometheus.NewRegistry(), nil, left) // the collector of clusters would read from the API server
+	m, err := NewMetrics(prometheus.NewRegistry(), nil) // the collector of clusters would read from the API server
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func labelsOf(m *dto.Metric) []string {
 }
 
 func TestEveryMetricIsDocumentedWithTypeAndLabels(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/metrics.md")
+	text, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestGaugesTellOfMemcachedsAndStatefulSetDrains(t *testing.T) {
 		"claims_held":                   {mc: 3, sts: 2, "StatefulSetDrain idle shop": 0, "StatefulSetDrain spool shop": 1},
 		"oldest_held_claim_age_seconds": {mc: 1000, sts: 2000, "StatefulSetDrain spool shop": 3000},
 	} {
-		if diff := cmp.Diff(want, series(families[namespace+"_"+name])); diff != "" {
+		if diff := cmp.Diff(want, series(families[metricsNamespace+"_"+name])); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
@@ -272,7 +272,7 @@ func TestCountersHaveEverySeriesFromTheStart(t *testing.T) {
 	m, registry, before := gathered(t)
 	for kind, whys := range endingReleases {
 		always := []action.Release{action.ByOwnerDeletion, action.ByNamespace, action.BySetAside}
-		if kind == StatefulSetDrain {
+		if kind == ofStatefulSetDrain {
 			always = append(always, action.ByStatefulSet)
 		}
 		for _, why := range append(always, whys...) {
@@ -338,7 +338,7 @@ func counted(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
 		}
 		for key, value := range series(f) {
 			if value > 0 {
-				got[strings.TrimSpace(strings.TrimPrefix(f.GetName(), namespace+"_")+" "+key)] = value
+				got[strings.TrimSpace(strings.TrimPrefix(f.GetName(), metricsNamespace+"_")+" "+key)] = value
 			}
 		}
 	}
@@ -349,8 +349,8 @@ func counted(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
 func TestDrainsOfAStatefulSetDrainAreCountedOnceEach(t *testing.T) {
 	released := func(m *Metrics, why action.Release) { // as claims does: the one that leads is the last one
 		phases := map[string]time.Duration{"Releasing": time.Second}
-		m.Released(StatefulSetDrain, action.ReleaseClaim{Claim: action.ClaimRef{UID: "b", Unit: "a"}, Why: why}, phases)
-		m.Released(StatefulSetDrain, action.ReleaseClaim{Claim: action.ClaimRef{UID: "a"}, Why: why}, phases)
+		m.Released(ofStatefulSetDrain, action.ReleaseClaim{Claim: action.ClaimRef{UID: "b", Unit: "a"}, Why: why}, phases)
+		m.Released(ofStatefulSetDrain, action.ReleaseClaim{Claim: action.ClaimRef{UID: "a"}, Why: why}, phases)
 	}
 	row := cachev1alpha1.MemberDrain{Claims: []string{"data-queue-2", "logs-queue-2"}, Phase: cachev1alpha1.DrainFailed}
 	for name, test := range map[string]struct {
@@ -358,7 +358,7 @@ func TestDrainsOfAStatefulSetDrainAreCountedOnceEach(t *testing.T) {
 		want map[string]float64
 	}{
 		"drained": {func(m *Metrics) {
-			m.Drained(StatefulSetDrain, &action.Receipt{Text: `{"version":1,"added":7}`}, time.Minute, map[string]time.Duration{"Adding": time.Second})
+			m.Drained(ofStatefulSetDrain, &action.Receipt{Text: `{"version":1,"added":7}`}, time.Minute, map[string]time.Duration{"Adding": time.Second})
 			released(m, action.ByReceipt)
 		}, map[string]float64{
 			"drains_total StatefulSetDrain Drained": 1, "claims_released_total StatefulSetDrain Drained": 2, "drain_duration_seconds StatefulSetDrain": 1,
@@ -384,7 +384,7 @@ func TestDrainsOfAStatefulSetDrainAreCountedOnceEach(t *testing.T) {
 
 // A second failed attempt of a move is counted again; starting an attempt is not counted.
 func TestEachFailureOfAMoveIsCountedOnce(t *testing.T) {
-	m, err := New(prometheus.NewRegistry(), nil, left)
+	m, err := NewMetrics(prometheus.NewRegistry(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
