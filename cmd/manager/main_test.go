@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"example.com/memcached-operator/controllers/uninstall"
+	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/test/wait"
 )
 
@@ -155,20 +155,20 @@ func TestUninstallsFlagsAreParsedOrRefused(t *testing.T) {
 	t.Setenv("WATCH_NAMESPACES", "")
 	for name, test := range map[string]struct {
 		args    []string
-		want    uninstall.Options
+		want    controllers.UninstallOptions
 		wantErr string
 	}{
-		"defaults": {nil, uninstall.Options{Timeout: time.Minute}, ""},
+		"defaults": {nil, controllers.UninstallOptions{Timeout: time.Minute}, ""},
 		"all": {
 			[]string{"--deployment=ns/name", "--memcacheds=Delete", "--namespaces=a, b", "--timeout=3s"},
-			uninstall.Options{
+			controllers.UninstallOptions{
 				Deployment: client.ObjectKey{Namespace: "ns", Name: "name"}, DeleteClusters: true,
 				Namespaces: []string{"a", "b"}, Timeout: 3 * time.Second,
 			}, "",
 		},
-		"a deployment without a namespace": {[]string{"--deployment=name"}, uninstall.Options{}, "NAMESPACE/NAME"},
-		"another word":                     {[]string{"--memcacheds=delete"}, uninstall.Options{}, "Keep or Delete"},
-		"no time":                          {[]string{"--timeout=0s"}, uninstall.Options{}, "--timeout"},
+		"a deployment without a namespace": {[]string{"--deployment=name"}, controllers.UninstallOptions{}, "NAMESPACE/NAME"},
+		"another word":                     {[]string{"--memcacheds=delete"}, controllers.UninstallOptions{}, "Keep or Delete"},
+		"no time":                          {[]string{"--timeout=0s"}, controllers.UninstallOptions{}, "--timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var f uninstallFlags
@@ -185,7 +185,7 @@ func TestUninstallsFlagsAreParsedOrRefused(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreUnexported(uninstall.Options{})); err != nil || diff != "" {
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreUnexported(controllers.UninstallOptions{})); err != nil || diff != "" {
 				t.Errorf("%v\n%s", err, diff)
 			}
 		})

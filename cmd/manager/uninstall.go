@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"example.com/memcached-operator/controllers"
-	"example.com/memcached-operator/controllers/uninstall"
 )
 
 const uninstallText = `manager uninstall removes the operator from a cluster, with all its finalizers.
@@ -40,8 +39,8 @@ func (f *uninstallFlags) register(fs *flag.FlagSet) {
 	config.RegisterFlags(fs)
 }
 
-func (f *uninstallFlags) options() (uninstall.Options, error) {
-	o := uninstall.Options{Namespaces: split(f.namespaces), Timeout: f.timeout, DeleteClusters: f.memcacheds == "Delete"}
+func (f *uninstallFlags) options() (controllers.UninstallOptions, error) {
+	o := controllers.UninstallOptions{Namespaces: split(f.namespaces), Timeout: f.timeout, DeleteClusters: f.memcacheds == "Delete"}
 	if f.memcacheds != "Keep" && f.memcacheds != "Delete" {
 		return o, fmt.Errorf("--memcacheds is Keep or Delete, not %q", f.memcacheds)
 	}
@@ -92,5 +91,5 @@ func runUninstall(args []string, out io.Writer) error {
 	if options.Client, err = client.New(kubernetes, client.Options{Scheme: controllers.NewScheme()}); err != nil {
 		return fmt.Errorf("set up the client: %w", err)
 	}
-	return uninstall.Run(ctrl.SetupSignalHandler(), options)
+	return controllers.Uninstall(ctrl.SetupSignalHandler(), options)
 }

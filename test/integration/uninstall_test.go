@@ -26,7 +26,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers"
-	"example.com/memcached-operator/controllers/uninstall"
 	"example.com/memcached-operator/test/internal/player"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
@@ -35,7 +34,7 @@ import (
 // uninstallation is one by the chart's hook, of a release in the world's namespace.
 type uninstallation struct {
 	*world
-	options uninstall.Options
+	options controllers.UninstallOptions
 	said    *lockedBuffer
 	looked  atomic.Int64 // how many lists it has read
 }
@@ -93,7 +92,7 @@ func newUninstallation(w *world, set ...string) *uninstallation {
 		w.Fatal(err)
 	}
 	u := &uninstallation{world: w, said: &lockedBuffer{}}
-	u.options = uninstall.Options{
+	u.options = controllers.UninstallOptions{
 		Client: hands{c, u}, Namespaces: []string{w.namespace}, Timeout: 2 * time.Second, Interval: 50 * time.Millisecond, Out: u.said,
 		Deployment: client.ObjectKey{Namespace: w.namespace, Name: release + "-manager"},
 	}
@@ -135,7 +134,7 @@ func (h hands) List(ctx context.Context, list client.ObjectList, options ...clie
 
 func (u *uninstallation) run() {
 	u.Helper()
-	if err := uninstall.Run(u.Context(), u.options); err != nil {
+	if err := controllers.Uninstall(u.Context(), u.options); err != nil {
 		u.Fatalf("%v\n%s\n%s", err, u.said, u.picture())
 	}
 }
@@ -168,7 +167,7 @@ func TestUninstallWaitsForADrainToEnd(t *testing.T) {
 	u.options.Timeout = wait.Long
 	claim := w.hangingDrain(apitest.MakeMemcached(name))
 	done := make(chan error, 1)
-	go func() { done <- uninstall.Run(t.Context(), u.options) }()
+	go func() { done <- controllers.Uninstall(t.Context(), u.options) }()
 	w.eventually("several looks at the drain", func() error {
 		if n := u.looked.Load(); n < 10 {
 			return fmt.Errorf("%d", n)
@@ -304,7 +303,7 @@ func TestANamespaceThatIsDeletedWithItsOperatorGoesByAnUninstall(t *testing.T) {
 		return fmt.Errorf("%s", asJSON(namespace.Status))
 	})
 	said := &lockedBuffer{}
-	if err := uninstall.Run(t.Context(), uninstall.Options{
+	if err := controllers.Uninstall(t.Context(), controllers.UninstallOptions{
 		Client: admin, Namespaces: []string{w.namespace}, Timeout: time.Second, Interval: 50 * time.Millisecond, Out: said,
 	}); err != nil {
 		t.Fatalf("%v\n%s", err, said)

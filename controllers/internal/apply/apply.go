@@ -1,4 +1,4 @@
-// Package apply carries out plans. Only apply and controllers/uninstall write the objects of a
+// Package apply carries out plans. Only apply and controllers/uninstall.go write the objects of a
 // cluster. Before a step that can't be undone, apply reads live and asks
 // package plan once more.
 package apply

@@ -1,4 +1,4 @@
-package uninstall
+package controllers
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
-	"example.com/memcached-operator/controllers"
 )
 
 // Objects that another installation of the operator manages are neither deleted nor released.
@@ -53,13 +52,13 @@ func TestUninstallLeavesAloneWhatAnotherInstallationManages(t *testing.T) {
 			for name, by := range installations {
 				objects = append(objects, managed(name, by)...)
 			}
-			c := fake.NewClientBuilder().WithScheme(controllers.NewScheme()).WithObjects(objects...).Build()
+			c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).Build()
 			said := &bytes.Buffer{}
-			o := Options{Client: c, Lease: lease, DeleteClusters: deletes, Timeout: time.Millisecond, Interval: time.Millisecond, Out: said}
+			o := UninstallOptions{Client: c, Lease: lease, DeleteClusters: deletes, Timeout: time.Millisecond, Interval: time.Millisecond, Out: said}
 			if test.deployment != "" {
 				o.Deployment = client.ObjectKey{Namespace: "operators", Name: test.deployment}
 			}
-			if err := Run(t.Context(), o); err != nil {
+			if err := Uninstall(t.Context(), o); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
 			for name, by := range installations {

@@ -1,4 +1,4 @@
-package uninstall
+package controllers
 
 import (
 	"bytes"
@@ -16,11 +16,10 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
-	"example.com/memcached-operator/controllers"
 )
 
-// drainOf is a StatefulSetDrain that an operator has worked on. Its UID has its name.
-func drainOf(name string) *cachev1alpha1.StatefulSetDrain {
+// drainFor is a StatefulSetDrain that an operator has worked on. Its UID has its name.
+func drainFor(name string) *cachev1alpha1.StatefulSetDrain {
 	return &cachev1alpha1.StatefulSetDrain{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), Finalizers: []string{cachev1alpha1.OwnerFinalizer}},
 		Spec:       cachev1alpha1.StatefulSetDrainSpec{StatefulSetName: name},
@@ -43,12 +42,12 @@ func deleted[T client.Object](o T) T {
 }
 
 // run uninstalls, with no operator that is at work, and returns what it says.
-func run(t *testing.T, o Options, objects ...client.Object) (client.Client, string) {
+func uninstalled(t *testing.T, o UninstallOptions, objects ...client.Object) (client.Client, string) {
 	t.Helper()
 	said := &bytes.Buffer{}
-	c := fake.NewClientBuilder().WithScheme(controllers.NewScheme()).WithObjects(objects...).Build()
+	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).Build()
 	o.Client, o.Timeout, o.Interval, o.Out = c, time.Millisecond, time.Millisecond, said
-	if err := Run(t.Context(), o); err != nil {
+	if err := Uninstall(t.Context(), o); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	return c, said.String()
@@ -56,7 +55,7 @@ func run(t *testing.T, o Options, objects ...client.Object) (client.Client, stri
 
 func TestUninstallLeavesNoFinalizerOnStatefulSetDrains(t *testing.T) {
 	for _, deletes := range []bool{false, true} {
-		c, said := run(t, Options{DeleteClusters: deletes}, drainOf("queue"), protected("data-queue-0", "queue"), deleted(drainOf("spool")))
+		c, said := uninstalled(t, UninstallOptions{DeleteClusters: deletes}, drainFor("queue"), protected("data-queue-0", "queue"), deleted(drainFor("spool")))
 		var drains cachev1alpha1.StatefulSetDrainList
 		if err := c.List(t.Context(), &drains); err != nil {
 			t.Fatal(err)
@@ -94,7 +93,7 @@ func TestTheReceiptOfAStatefulSetDrainCountsForAllClaimsOfItsMember(t *testing.T
 		"its rule is false":                {bad, "data-queue-2", corev1.PersistentVolumeReclaimRetain},
 		"no receipt":                       {"", "data-queue-2", corev1.PersistentVolumeReclaimRetain},
 	} {
-		objects := []client.Object{drainOf("queue")}
+		objects := []client.Object{drainFor("queue")}
 		for _, name := range []string{"data-queue-1", "data-queue-2", "logs-queue-2"} {
 			claim := protected(name, "queue")
 			claim.Spec.VolumeName = "pv-" + name
@@ -106,7 +105,7 @@ func TestTheReceiptOfAStatefulSetDrainCountsForAllClaimsOfItsMember(t *testing.T
 			volume.Spec.ClaimRef = &corev1.ObjectReference{UID: claim.UID}
 			objects = append(objects, deleted(claim), volume)
 		}
-		c, said := run(t, Options{}, objects...)
+		c, said := uninstalled(t, UninstallOptions{}, objects...)
 		volume := &corev1.PersistentVolume{}
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "pv-" + test.claim}, volume); err != nil {
 			t.Fatal(err)
@@ -138,17 +137,17 @@ func TestTheOwnerOfAClaimDecidesWhetherUninstallReleasesIt(t *testing.T) {
 		claim  *corev1.PersistentVolumeClaim
 		stays  bool
 	}{
-		"of another's StatefulSetDrain":                      {[]client.Object{by(drainOf("queue"), other)}, protected("data-queue-0", "queue"), true},
-		"of our StatefulSetDrain":                            {[]client.Object{by(drainOf("queue"), ours)}, protected("data-queue-0", "queue"), false},
-		"of a StatefulSetDrain of no installation":           {[]client.Object{drainOf("queue")}, protected("data-queue-0", "queue"), false},
-		"of another's, not protected yet":                    {[]client.Object{by(drainOf("queue"), other)}, named("data-queue-0"), true},
-		"of ours, named like another's Memcached's":          {[]client.Object{by(drainOf("queue"), ours), by(memcached("my-queue"), other)}, protected("data-my-queue-0", "queue"), false},
-		"of another's, named like our Memcached's":           {[]client.Object{by(drainOf("queue"), other), by(memcached("my-queue"), ours)}, protected("data-my-queue-0", "queue"), true},
-		"of our Memcached, named like another's StatefulSet": {[]client.Object{by(drainOf("queue"), other), by(memcached("my-queue"), ours)}, named("data-my-queue-0"), false},
+		"of another's StatefulSetDrain":                      {[]client.Object{by(drainFor("queue"), other)}, protected("data-queue-0", "queue"), true},
+		"of our StatefulSetDrain":                            {[]client.Object{by(drainFor("queue"), ours)}, protected("data-queue-0", "queue"), false},
+		"of a StatefulSetDrain of no installation":           {[]client.Object{drainFor("queue")}, protected("data-queue-0", "queue"), false},
+		"of another's, not protected yet":                    {[]client.Object{by(drainFor("queue"), other)}, named("data-queue-0"), true},
+		"of ours, named like another's Memcached's":          {[]client.Object{by(drainFor("queue"), ours), by(memcached("my-queue"), other)}, protected("data-my-queue-0", "queue"), false},
+		"of another's, named like our Memcached's":           {[]client.Object{by(drainFor("queue"), other), by(memcached("my-queue"), ours)}, protected("data-my-queue-0", "queue"), true},
+		"of our Memcached, named like another's StatefulSet": {[]client.Object{by(drainFor("queue"), other), by(memcached("my-queue"), ours)}, named("data-my-queue-0"), false},
 		"of a StatefulSetDrain that is gone":                 {nil, protected("data-queue-0", "queue"), false},
 	} {
 		manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Name: "manager"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{}}}
-		c, said := run(t, Options{Lease: lease, Deployment: client.ObjectKeyFromObject(manager)}, append(slices.Clone(test.owners), test.claim, manager)...)
+		c, said := uninstalled(t, UninstallOptions{Lease: lease, Deployment: client.ObjectKeyFromObject(manager)}, append(slices.Clone(test.owners), test.claim, manager)...)
 		claim := &corev1.PersistentVolumeClaim{}
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(test.claim), claim); err != nil {
 			t.Fatal(err)
@@ -172,7 +171,7 @@ func TestUninstallDoesNotWaitForClaimsThatBelongToNothing(t *testing.T) {
 		left := protected("data-spool-0", "spool")
 		left.Annotations[cachev1alpha1.AnnotationLeaving] = "2026-01-01T00:00:00Z"
 		for _, claim := range []*corev1.PersistentVolumeClaim{template, left} {
-			c, said := run(t, Options{DeleteClusters: deletes}, deleted(claim))
+			c, said := uninstalled(t, UninstallOptions{DeleteClusters: deletes}, deleted(claim))
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err == nil {
 				t.Errorf("claim %s has finalizers %v", claim.Name, claim.Finalizers)
 			}

@@ -1,4 +1,4 @@
-package uninstall
+package controllers
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type owner struct {
 func (o owner) String() string { return o.kind + " " + client.ObjectKeyFromObject(o.Object).String() }
 
 // allOwners returns all of them, Memcacheds first; none of a kind that doesn't exist any more.
-func (o *Options) allOwners(ctx context.Context) ([]owner, error) {
+func (o *UninstallOptions) allOwners(ctx context.Context) ([]owner, error) {
 	var all []owner
 	for _, of := range []struct {
 		kind string
@@ -51,13 +51,13 @@ func (o *Options) allOwners(ctx context.Context) ([]owner, error) {
 }
 
 // owners returns those that no other installation manages.
-func (o *Options) owners(ctx context.Context) ([]owner, error) {
+func (o *UninstallOptions) owners(ctx context.Context) ([]owner, error) {
 	all, err := o.allOwners(ctx)
 	return slices.DeleteFunc(all, func(owner owner) bool { return o.managedByOther(owner) != "" }), err
 }
 
 // managedByOther is the name of another installation that manages the object; empty if there is none.
-func (o *Options) managedByOther(object client.Object) string {
+func (o *UninstallOptions) managedByOther(object client.Object) string {
 	if by := installation.See(object, 0).Operator; o.installation != "" && by != o.installation {
 		return by
 	}
@@ -66,7 +66,7 @@ func (o *Options) managedByOther(object client.Object) string {
 
 // claims returns the claims with our finalizer, with any labels, except those of owners that another
 // installation manages.
-func (o *Options) claims(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+func (o *UninstallOptions) claims(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	held, err := o.claimsWithFinalizer(ctx)
 	if err != nil || o.installation == "" {
 		return held, err

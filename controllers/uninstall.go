@@ -1,7 +1,4 @@
-// Package uninstall removes the operator and all its finalizers from a Kubernetes cluster. First
-// the running operator has a bounded time to finish its work. Then uninstall stops the operator,
-// and removes the remaining finalizers.
-package uninstall
+package controllers
 
 import (
 	"context"
@@ -28,8 +25,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Options are the options of an uninstallation.
-type Options struct {
+// UninstallOptions are the options of Uninstall.
+type UninstallOptions struct {
 	// Client reads from the API server, without a cache.
 	Client client.Client
 	// Namespaces are those that the operator watches; empty for all.
@@ -56,11 +53,13 @@ type Options struct {
 	installation string
 }
 
-// pageSize is the page size of lists, which also have other owners' claims.
-const pageSize = 500
+// uninstallPage is the page size of lists, which also have other owners' claims.
+const uninstallPage = 500
 
-// Run removes the operator. An error says what is left; Run may be called again.
-func Run(ctx context.Context, o Options) error {
+// Uninstall removes the operator and all its finalizers from a Kubernetes cluster. First the running operator has a
+// bounded time to finish its work. Then Uninstall stops the operator, and removes the remaining finalizers. An error
+// says what is left; Uninstall may be called again.
+func Uninstall(ctx context.Context, o UninstallOptions) error {
 	if len(o.Namespaces) == 0 {
 		o.Namespaces = []string{metav1.NamespaceAll}
 	}
@@ -88,7 +87,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // sayWhatStays names what other installations manage.
-func (o *Options) sayWhatStays(ctx context.Context) error {
+func (o *UninstallOptions) sayWhatStays(ctx context.Context) error {
 	all, err := o.allOwners(ctx)
 	if err != nil {
 		return err
@@ -112,7 +111,7 @@ const leaseNamespace = "--leader-election-namespace"
 
 // findInstallation finds the name of the installation that is removed (package installation), by the
 // operator's Deployment and its arguments.
-func (o *Options) findInstallation(ctx context.Context) error {
+func (o *UninstallOptions) findInstallation(ctx context.Context) error {
 	if o.Deployment.Name == "" || o.Lease == "" {
 		return nil
 	}
@@ -137,9 +136,9 @@ func (o *Options) findInstallation(ctx context.Context) error {
 	return nil
 }
 
-func (o *Options) say(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
+func (o *UninstallOptions) say(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
 
-func (o *Options) deleteOwners(ctx context.Context) error {
+func (o *UninstallOptions) deleteOwners(ctx context.Context) error {
 	owners, err := o.owners(ctx)
 	if err != nil {
 		return err
@@ -159,7 +158,7 @@ func (o *Options) deleteOwners(ctx context.Context) error {
 // awaitOperator waits until the operator has released what is being deleted, and has ended its
 // drains, because only a running operator does that without loss. Exceeding the timeout is no
 // error, because the operator may not be running.
-func (o *Options) awaitOperator(ctx context.Context) error {
+func (o *UninstallOptions) awaitOperator(ctx context.Context) error {
 	var left []string
 	finished, err := o.await(ctx, func() (bool, error) {
 		var err error
@@ -186,7 +185,7 @@ func enumerate(names []string) string {
 
 // underWay names the objects that the operator has yet to release. It never releases a claim that belongs
 // to no Memcached and no StatefulSetDrain.
-func (o *Options) underWay(ctx context.Context) ([]string, error) {
+func (o *UninstallOptions) underWay(ctx context.Context) ([]string, error) {
 	var names []string
 	owners, err := o.owners(ctx)
 	if err != nil {
@@ -220,7 +219,7 @@ func awaitsDrain(claim *metav1.PartialObjectMetadata) bool {
 
 // stopOperator scales the operator's Deployment to zero and waits for its pods to end, so that they
 // add no more finalizers. A pod on a lost node never ends, but writes nothing either.
-func (o *Options) stopOperator(ctx context.Context) error {
+func (o *UninstallOptions) stopOperator(ctx context.Context) error {
 	if o.Deployment.Name == "" {
 		return nil
 	}
@@ -254,7 +253,7 @@ func (o *Options) stopOperator(ctx context.Context) error {
 // removeFinalizers removes the finalizers in passes, until two passes find none, because a
 // StatefulSet may be about to create a claim. If finalizers come back again and again, an operator
 // is still running.
-func (o *Options) removeFinalizers(ctx context.Context) error {
+func (o *UninstallOptions) removeFinalizers(ctx context.Context) error {
 	const enough = 5 // passes, no matter how long each takes
 	end := time.Now().Add(o.Timeout)
 	for pass, clean := 1, 0; clean < 2; pass++ {
@@ -279,7 +278,7 @@ func (o *Options) removeFinalizers(ctx context.Context) error {
 
 // await checks the condition until it is true, and tells whether it became true. The timeout limits
 // how often it is checked, and cancels no request.
-func (o *Options) await(ctx context.Context, condition func() (bool, error)) (bool, error) {
+func (o *UninstallOptions) await(ctx context.Context, condition func() (bool, error)) (bool, error) {
 	err := wait.PollUntilContextTimeout(ctx, o.Interval, o.Timeout, true, func(context.Context) (bool, error) { return condition() })
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		return false, nil
@@ -287,7 +286,7 @@ func (o *Options) await(ctx context.Context, condition func() (bool, error)) (bo
 	return err == nil, err
 }
 
-func (o *Options) removeFinalizersOnce(ctx context.Context) (int, error) {
+func (o *UninstallOptions) removeFinalizersOnce(ctx context.Context) (int, error) {
 	owners, err := o.owners(ctx)
 	if err != nil {
 		return 0, err
@@ -313,7 +312,7 @@ func (o *Options) removeFinalizersOnce(ctx context.Context) (int, error) {
 	return n, failed
 }
 
-func (o *Options) releaseClaim(ctx context.Context, claim *metav1.PartialObjectMetadata, drained map[types.UID]bool) error {
+func (o *UninstallOptions) releaseClaim(ctx context.Context, claim *metav1.PartialObjectMetadata, drained map[types.UID]bool) error {
 	if !drained[claim.UID] {
 		if err := o.keepVolume(ctx, claim); err != nil {
 			return fmt.Errorf("keep the volume of claim %s: %w", client.ObjectKeyFromObject(claim), err)
@@ -346,7 +345,7 @@ func drained(claims []metav1.PartialObjectMetadata) map[types.UID]bool {
 
 // keepVolume makes the volume outlive a claim that was not drained and is deleted with its finalizer,
 // unless a person has given its items up.
-func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
+func (o *UninstallOptions) keepVolume(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
 	if claim.DeletionTimestamp == nil || claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
 		return nil
 	}
@@ -382,7 +381,7 @@ func (o *Options) keepVolume(ctx context.Context, claim *metav1.PartialObjectMet
 }
 
 // removeFinalizer removes one finalizer from the object, and changes nothing else.
-func (o *Options) removeFinalizer(ctx context.Context, kind string, object client.Object, finalizer string) error {
+func (o *UninstallOptions) removeFinalizer(ctx context.Context, kind string, object client.Object, finalizer string) error {
 	key := client.ObjectKeyFromObject(object)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		before := object.DeepCopyObject().(client.Object)
@@ -405,13 +404,13 @@ func (o *Options) removeFinalizer(ctx context.Context, kind string, object clien
 }
 
 // claimsWithFinalizer returns all claims with our finalizer, with any labels.
-func (o *Options) claimsWithFinalizer(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+func (o *UninstallOptions) claimsWithFinalizer(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var held []metav1.PartialObjectMetadata
 	for _, namespace := range o.Namespaces {
 		for next := ""; ; {
 			list := &metav1.PartialObjectMetadataList{}
 			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
-			if err := o.Client.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
+			if err := o.Client.List(ctx, list, client.InNamespace(namespace), client.Limit(uninstallPage), client.Continue(next)); err != nil {
 				return nil, err
 			}
 			for i := range list.Items {
