@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/cli"
+	"example.com/memcached-operator/drainer/commandline"
 )
 
 // moveMemory is how many bytes the Go runtime may use while items are moved, whatever their number. The
@@ -21,5 +21,5 @@ func main() {
 	if moves := []string{"drain", "move"}; len(os.Args) > 1 && slices.Contains(moves, os.Args[1]) && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(moveMemory)
 	}
-	os.Exit(cli.Main(context.Background(), os.Args[1:], args.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	os.Exit(cli.Main(context.Background(), os.Args[1:], commandline.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/move"
 	"example.com/memcached-operator/version"
@@ -43,10 +43,10 @@ answer, 5 a server refused items.
 
 // Main runs the command line, given without the program's name, and returns the exit code. It writes an error
 // to standard error, in one line.
-func Main(ctx context.Context, line []string, std args.IO) int {
+func Main(ctx context.Context, line []string, std commandline.IO) int {
 	code, err := dispatch(ctx, line, std)
 	switch {
-	case err == nil || errors.Is(err, args.ErrHelp):
+	case err == nil || errors.Is(err, commandline.ErrHelp):
 		return code
 	case code == contract.ExitOK:
 		code = exitCode(err)
@@ -60,9 +60,9 @@ func exitCode(err error) int {
 	return move.Failed("", err).ExitCode
 }
 
-func dispatch(ctx context.Context, line []string, std args.IO) (int, error) {
+func dispatch(ctx context.Context, line []string, std commandline.IO) (int, error) {
 	if len(line) == 0 {
-		return 0, args.Usagef("no command; see drainer help")
+		return 0, commandline.Usagef("no command; see drainer help")
 	}
 	switch command, rest := line[0], line[1:]; command {
 	case "drain":
@@ -86,6 +86,6 @@ func dispatch(ctx context.Context, line []string, std args.IO) (int, error) {
 		fmt.Fprintln(std.Out, "drainer", version.String())
 		return 0, nil
 	default:
-		return 0, args.Usagef("unknown command %q; see drainer help", command)
+		return 0, commandline.Usagef("unknown command %q; see drainer help", command)
 	}
 }

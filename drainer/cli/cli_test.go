@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/cli"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 )
@@ -93,12 +93,12 @@ func TestOwnersAreNamedInTheOrderOfTheKeys(t *testing.T) {
 	t.Parallel()
 	var out, errs drainertest.Buffer
 	line := []string{"owner", "--client=gomemcache", "--server=one=10.0.0.1:1", "--server=b:11211"}
-	code := cli.Main(t.Context(), line, args.IO{In: strings.NewReader("alpha\n\nbeta\ngamma"), Out: &out, Err: &errs})
+	code := cli.Main(t.Context(), line, commandline.IO{In: strings.NewReader("alpha\n\nbeta\ngamma"), Out: &out, Err: &errs})
 	want := "alpha\tone\nbeta\tb:11211\ngamma\tb:11211\n" // crc32 of each, modulo 2
 	if code != 0 || out.String() != want {
 		t.Errorf("exit code %d, %q, want %q; %s", code, out.String(), want, errs.String())
 	}
-	if code := cli.Main(t.Context(), line, args.IO{In: strings.NewReader(strings.Repeat("k", 1<<20)), Out: &out, Err: &errs}); code != contract.ExitFailed {
+	if code := cli.Main(t.Context(), line, commandline.IO{In: strings.NewReader(strings.Repeat("k", 1<<20)), Out: &out, Err: &errs}); code != contract.ExitFailed {
 		t.Errorf("a line of 1 MiB: exit code %d", code)
 	}
 }
@@ -108,7 +108,7 @@ func TestOwnerNamesServersByAddress(t *testing.T) {
 	t.Parallel()
 	var out, errs drainertest.Buffer
 	line := []string{"owner", "--client=evcache", "--server=127.0.0.1:1"}
-	code := cli.Main(t.Context(), line, args.IO{In: strings.NewReader("alpha"), Out: &out, Err: &errs})
+	code := cli.Main(t.Context(), line, commandline.IO{In: strings.NewReader("alpha"), Out: &out, Err: &errs})
 	if want := "alpha\t127.0.0.1/127.0.0.1\n"; code != 0 || out.String() != want {
 		t.Errorf("exit code %d, %q, want %q; %s", code, out.String(), want, errs.String())
 	}
@@ -119,7 +119,7 @@ func TestOwnerCountsWhatMoves(t *testing.T) {
 	t.Parallel()
 	var out, errs drainertest.Buffer
 	line := []string{"owner", "--moved", "--client=gomemcache", "--server=a:1", "--server=b:1", "--after=b:1", "--after=a:1", "--after=c:1"}
-	code := cli.Main(t.Context(), line, args.IO{In: strings.NewReader("alpha\nbeta\ngamma\n"), Out: &out, Err: &errs})
+	code := cli.Main(t.Context(), line, commandline.IO{In: strings.NewReader("alpha\nbeta\ngamma\n"), Out: &out, Err: &errs})
 	// Modulo 3 they hash to 1, 1 and 2: alpha stays with a, beta moves from b to a, which both lists have,
 	// and gamma moves from b to c.
 	want := "keys\t3\nget another owner\t2\t66.67%\nof these, between servers in both lists\t1\t33.33%\n"

@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/move"
 	"example.com/memcached-operator/drainer/volume"
@@ -15,19 +15,19 @@ type drainFlags struct {
 	transferFlags
 }
 
-func (f *drainFlags) parse(line []string, std args.IO) error {
-	fs := args.NewFlags("drain")
+func (f *drainFlags) parse(line []string, std commandline.IO) error {
+	fs := commandline.NewFlags("drain")
 	fs.StringVar(&f.Dir, contract.FlagDir, "", "the departed member's volume, only ever read")
 	fs.BoolVar(&f.NeverStarted, contract.FlagNeverStarted, false, "no memcached ever started on the volume, unless its supervisor left a trace there")
 	f.add(fs, &f.Transfer)
-	if err := args.Parse(fs, line, std); err != nil {
+	if err := commandline.ParseFlags(fs, line, std); err != nil {
 		return err
 	}
-	return args.None(fs)
+	return commandline.NoArguments(fs)
 }
 
 // runDrain drains a departed member's volume.
-func runDrain(ctx context.Context, line []string, std args.IO) (int, error) {
+func runDrain(ctx context.Context, line []string, std commandline.IO) (int, error) {
 	var f drainFlags
 	if err := f.parse(line, std); err != nil {
 		return 0, err
@@ -43,8 +43,8 @@ func runDrain(ctx context.Context, line []string, std args.IO) (int, error) {
 }
 
 // drain returns an error if it has read nothing.
-func (f *drainFlags) drain(ctx context.Context, progress func(contract.Progress), std args.IO) (r contract.Receipt, err error) {
-	if err := args.Directory(contract.FlagDir, f.Dir); err != nil {
+func (f *drainFlags) drain(ctx context.Context, progress func(contract.Progress), std commandline.IO) (r contract.Receipt, err error) {
+	if err := commandline.Directory(contract.FlagDir, f.Dir); err != nil {
 		return r, err
 	}
 	owner, err := f.check(ctx, &f.Transfer)

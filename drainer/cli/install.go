@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/member"
 	"example.com/memcached-operator/drainer/start"
@@ -16,19 +16,19 @@ import (
 
 // runInstall copies this program to DIR/drainer, completely or not at all, and predicts how the member that
 // will use it starts.
-func runInstall(ctx context.Context, line []string, std args.IO) error {
-	fs := args.NewFlags("install")
+func runInstall(ctx context.Context, line []string, std commandline.IO) error {
+	fs := commandline.NewFlags("install")
 	var m start.Member
 	fs.StringVar(&m.Volume, contract.FlagDir, "", "the volume of the member, whose command line follows DIR")
 	fs.StringVar(&m.Memory, contract.FlagMemoryDir, "", "the directory in memory of the member, if it has one")
 	log := fs.String(contract.FlagTerminationLog, "", "write here whether that member will start cold")
-	if err := args.Parse(fs, line, std); err != nil {
+	if err := commandline.ParseFlags(fs, line, std); err != nil {
 		return err
 	}
 	if fs.NArg() == 0 || (fs.NArg() > 1) != (m.Volume != "") {
-		return args.Usagef("drainer install needs a directory, and after it memcached's command line if --%s is set", contract.FlagDir)
+		return commandline.Usagef("drainer install needs a directory, and after it memcached's command line if --%s is set", contract.FlagDir)
 	}
-	if err := args.Directory("install", fs.Arg(0)); err != nil {
+	if err := commandline.Directory("install", fs.Arg(0)); err != nil {
 		return err
 	}
 	self, err := os.Executable()

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/move"
 	"example.com/memcached-operator/drainer/routing"
@@ -23,8 +23,8 @@ type moveFlags struct {
 	exportPort int
 }
 
-func (f *moveFlags) parse(line []string, std args.IO) error {
-	fs := args.NewFlags("move")
+func (f *moveFlags) parse(line []string, std commandline.IO) error {
+	fs := commandline.NewFlags("move")
 	fs.StringVar(&f.Source, contract.FlagSource, "", "the running server whose items are moved, as in --server; all of its items if it is no --server")
 	fs.DurationVar(&f.Patience, contract.FlagPatience, 0, "how long, from when they are told, clients may still use an earlier list: a source that is no --server waits for the last of them, another for the items that they store there")
 	fs.StringVar(&f.Scratch, contract.FlagScratch, os.TempDir(), "a directory for the list of its keys")
@@ -36,14 +36,14 @@ func (f *moveFlags) parse(line []string, std args.IO) error {
 	fs.BoolVar(&f.Leases, contract.FlagLeases, false, "move each key under its lease: only routers use the members, and all are in state move")
 	fs.Var(&f.discard, contract.FlagDiscard, "a server, as in --server, that is lost: the source deletes the items that it owns")
 	f.add(fs, &f.Transfer)
-	if err := args.Parse(fs, line, std); err != nil {
+	if err := commandline.ParseFlags(fs, line, std); err != nil {
 		return err
 	}
-	return args.None(fs)
+	return commandline.NoArguments(fs)
 }
 
 // runMove moves the items of a running member that others own.
-func runMove(ctx context.Context, line []string, std args.IO) (int, error) {
+func runMove(ctx context.Context, line []string, std commandline.IO) (int, error) {
 	var f moveFlags
 	if err := f.parse(line, std); err != nil {
 		return 0, err
@@ -55,10 +55,10 @@ func runMove(ctx context.Context, line []string, std args.IO) (int, error) {
 	})
 }
 
-func (f *moveFlags) move(ctx context.Context, progress func(contract.Progress), std args.IO) contract.Receipt {
+func (f *moveFlags) move(ctx context.Context, progress func(contract.Progress), std commandline.IO) contract.Receipt {
 	owner, err := f.check(ctx, &f.Transfer)
 	if err == nil {
-		err = args.Directory(contract.FlagScratch, f.Scratch)
+		err = commandline.Directory(contract.FlagScratch, f.Scratch)
 	}
 	var source routing.Server
 	var self int
@@ -93,20 +93,20 @@ func (f *moveFlags) move(ctx context.Context, progress func(contract.Progress), 
 func (f *moveFlags) checkBounds() error {
 	switch {
 	case f.exportPort < 0 || f.exportPort > 65535:
-		return args.Usagef("--%s: %d is not a port", contract.FlagExportPort, f.exportPort)
+		return commandline.Usagef("--%s: %d is not a port", contract.FlagExportPort, f.exportPort)
 	case f.Patience < 0 || f.Begin.Within < 0:
-		return args.Usagef("a limit must not be negative")
+		return commandline.Usagef("a limit must not be negative")
 	case f.Begin.Follow && f.Begin.File == "":
-		return args.Usagef("--%s needs --%s", contract.FlagFollow, contract.FlagBeginFile)
+		return commandline.Usagef("--%s needs --%s", contract.FlagFollow, contract.FlagBeginFile)
 	case (f.Begin.File == "") != (f.Begin.When == ""):
-		return args.Usagef("--%s and --%s go together", contract.FlagBeginFile, contract.FlagBeginWhen)
+		return commandline.Usagef("--%s and --%s go together", contract.FlagBeginFile, contract.FlagBeginWhen)
 	}
 	waits := f.Patience
 	if f.Begin.File != "" {
 		waits += f.Begin.Within
 	}
 	if f.Deadline > 0 && waits >= f.Deadline {
-		return args.Usagef("--%s and --%s must be shorter than --%s", contract.FlagPatience, contract.FlagBeginWithin, contract.FlagDeadline)
+		return commandline.Usagef("--%s and --%s must be shorter than --%s", contract.FlagPatience, contract.FlagBeginWithin, contract.FlagDeadline)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (f *moveFlags) lost(self int) ([]bool, error) {
 	for _, d := range f.discard {
 		i := slices.IndexFunc(f.routing.servers, func(s routing.Server) bool { return s.Address() == d.Address() })
 		if i < 0 || i == self {
-			return nil, args.Usagef("--%s: %s is none of the other servers", contract.FlagDiscard, d.Address())
+			return nil, commandline.Usagef("--%s: %s is none of the other servers", contract.FlagDiscard, d.Address())
 		}
 		lost[i] = true
 	}
@@ -131,14 +131,14 @@ const leaving = -1
 // name of a server but another address is refused, because it may be that server.
 func (f *moveFlags) source() (source routing.Server, self int, err error) {
 	if source, err = routing.ParseServer(f.Source); err != nil {
-		return source, 0, args.Usagef("--%s: %v", contract.FlagSource, err)
+		return source, 0, commandline.Usagef("--%s: %v", contract.FlagSource, err)
 	}
 	for i, s := range f.routing.servers {
 		switch {
 		case s.Address() == source.Address():
 			return s, i, nil
 		case source.Name != "" && s.Name == source.Name:
-			return source, 0, args.Usagef("--%s: %s has the name of the server at %s", contract.FlagSource, source.Address(), s.Address())
+			return source, 0, commandline.Usagef("--%s: %s has the name of the server at %s", contract.FlagSource, source.Address(), s.Address())
 		}
 	}
 	return source, leaving, nil

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -20,29 +20,29 @@ type ownerFlags struct {
 	after   serverList
 }
 
-func (f *ownerFlags) parse(line []string, std args.IO) error {
-	fs := args.NewFlags("owner")
+func (f *ownerFlags) parse(line []string, std commandline.IO) error {
+	fs := commandline.NewFlags("owner")
 	f.routing.add(fs)
 	fs.BoolVar(&f.moved, "moved", false, "count the keys that get another owner when the list goes from --server to --after")
 	fs.Var(&f.after, "after", "with --moved: a server of the list that comes after, like --server")
-	if err := args.Parse(fs, line, std); err != nil {
+	if err := commandline.ParseFlags(fs, line, std); err != nil {
 		return err
 	}
-	if err := args.None(fs); err != nil {
+	if err := commandline.NoArguments(fs); err != nil {
 		return err
 	}
 	switch {
 	case f.moved && len(f.after) == 0:
-		return args.Usagef("--moved needs --after, once per server of the later list")
+		return commandline.Usagef("--moved needs --after, once per server of the later list")
 	case !f.moved && len(f.after) > 0:
-		return args.Usagef("--after needs --moved")
+		return commandline.Usagef("--after needs --moved")
 	}
 	return nil
 }
 
 // runOwner prints the owner of each key of standard input, or counts the keys that have another owner with
 // another list.
-func runOwner(ctx context.Context, line []string, std args.IO) error {
+func runOwner(ctx context.Context, line []string, std commandline.IO) error {
 	var f ownerFlags
 	if err := f.parse(line, std); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (f *ownerFlags) list(ctx context.Context, servers []routing.Server) (routin
 	return routing.List{Servers: r.servers, Owner: owner}, err
 }
 
-func printOwners(l routing.List, std args.IO) error {
+func printOwners(l routing.List, std commandline.IO) error {
 	names := make([]string, len(l.Servers))
 	for i, s := range l.Servers {
 		names[i] = "\t" + s.String() + "\n"
@@ -89,7 +89,7 @@ func printOwners(l routing.List, std args.IO) error {
 	return out.Flush()
 }
 
-func printMoved(c *routing.Comparison, std args.IO) error {
+func printMoved(c *routing.Comparison, std commandline.IO) error {
 	if err := eachKey(std.In, c.Count); err != nil {
 		return err
 	}

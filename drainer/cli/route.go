@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/listen"
@@ -75,14 +75,14 @@ func (f *routeFlags) failedReads(text string) error {
 const leastMemory = 48 << 20
 
 // runRoute serves applications until SIGTERM.
-func runRoute(ctx context.Context, line []string, std args.IO) error {
+func runRoute(ctx context.Context, line []string, std commandline.IO) error {
 	var f routeFlags
-	fs := args.NewFlags("route")
+	fs := commandline.NewFlags("route")
 	f.add(fs)
-	if err := args.Parse(fs, line, std); err != nil {
+	if err := commandline.ParseFlags(fs, line, std); err != nil {
 		return err
 	}
-	if err := args.None(fs); err != nil {
+	if err := commandline.NoArguments(fs); err != nil {
 		return err
 	}
 	defer serveProfiles(os.Getenv(profileVariable), std.Err)()
@@ -118,20 +118,20 @@ func runRoute(ctx context.Context, line []string, std args.IO) error {
 }
 
 // router makes a router by the flags.
-func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, error) {
+func (f *routeFlags) router(ctx context.Context, std commandline.IO) (*router.Router, error) {
 	c := &f.config
 	var err error
 	if c.Table, err = f.table(ctx); err != nil {
 		return nil, err
 	}
 	if c.Loops < 1 {
-		return nil, args.Usagef("--threads: at least 1 is needed")
+		return nil, commandline.Usagef("--threads: at least 1 is needed")
 	}
 	c.Logf = std.Logf
 	c.MaxFiles = linux.MaxFiles()
 	c.MaxMemory = max(f.maxMemory/c.Loops, 1<<20)
 	if f.clientVerify && f.clientTLS == "" {
-		return nil, args.Usagef("--%s needs --%s", contract.FlagClientVerify, contract.FlagClientTLSDir)
+		return nil, commandline.Usagef("--%s needs --%s", contract.FlagClientVerify, contract.FlagClientTLSDir)
 	}
 	if f.clientTLS != "" {
 		files := memcache.Dialer{Connection: contract.Connection{TLSDir: f.clientTLS}}
@@ -153,7 +153,7 @@ func (f *routeFlags) router(ctx context.Context, std args.IO) (*router.Router, e
 func (f *routeFlags) table(ctx context.Context) (*router.Table, error) {
 	if f.ring.path != "" {
 		if f.routing.client != "" || len(f.routing.servers) > 0 {
-			return nil, args.Usagef("--%s can't be combined with --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
+			return nil, commandline.Usagef("--%s can't be combined with --%s and --%s", contract.FlagRingFile, contract.FlagClient, contract.FlagServer)
 		}
 		f.config.Fence = true
 		t, err := f.ring.read(ctx)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
@@ -44,14 +44,14 @@ func (f *routingFlags) add(fs *flag.FlagSet) {
 // owner returns the owner function for the servers that the flags name.
 func (f *routingFlags) owner() (routing.Owner, error) {
 	if len(f.servers) == 0 {
-		return nil, args.Usagef("--%s is needed, once per server", contract.FlagServer)
+		return nil, commandline.Usagef("--%s is needed, once per server", contract.FlagServer)
 	}
 	owner, err := routing.New(f.client, f.servers)
 	if err == nil {
 		owner, err = routing.WithoutPrefix(f.client, owner, f.keyPrefix)
 	}
 	if err != nil {
-		return nil, &args.UsageError{Err: err}
+		return nil, &commandline.UsageError{Err: err}
 	}
 	return owner, nil
 }

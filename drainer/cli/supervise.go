@@ -4,14 +4,14 @@ import (
 	"context"
 	"os"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/member"
 )
 
 // runServe runs the supervisor, which is memcached's parent and usually process 1 of the container.
-func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
-	fs := args.NewFlags("supervise")
+func runServe(ctx context.Context, line []string, std commandline.IO) (int, error) {
+	fs := commandline.NewFlags("supervise")
 	var c member.Config
 	fs.StringVar(&c.Volume, contract.FlagDir, "", "the member's volume; may be left out if there are Secrets to watch or metrics to serve, and nothing is to be saved")
 	fs.StringVar(&c.Memory, contract.FlagMemoryDir, "", "a directory in memory for the warm file, which is then saved to the volume on SIGTERM and loaded from it at the start")
@@ -26,7 +26,7 @@ func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
 	fs.StringVar(&c.Discovery, contract.FlagDiscovery, "", "tell clients of --list at this address, HOST:PORT, by ElastiCache's discovery protocol, and in an item of memcached; empty for neither")
 	addConnection(fs, &c.Dialer.Connection)
 	defer serveProfiles(os.Getenv(profileVariable), std.Err)()
-	if err := args.Parse(fs, line, std); err != nil {
+	if err := commandline.ParseFlags(fs, line, std); err != nil {
 		return 0, err
 	}
 	c.Dialer.Unverified = true
@@ -35,13 +35,13 @@ func runServe(ctx context.Context, line []string, std args.IO) (int, error) {
 }
 
 // runReady fails unless the member on the port is warm.
-func runReady(ctx context.Context, line []string, std args.IO) error {
-	fs := args.NewFlags("ready")
+func runReady(ctx context.Context, line []string, std commandline.IO) error {
+	fs := commandline.NewFlags("ready")
 	port := fs.Int(contract.FlagPort, 11211, "the port that memcached listens on")
-	if err := args.Parse(fs, line, std); err != nil {
+	if err := commandline.ParseFlags(fs, line, std); err != nil {
 		return err
 	}
-	if err := args.None(fs); err != nil {
+	if err := commandline.NoArguments(fs); err != nil {
 		return err
 	}
 	return member.Ready(ctx, *port)

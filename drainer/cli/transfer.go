@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/move"
@@ -49,9 +49,9 @@ func addConnection(fs *flag.FlagSet, c *contract.Connection) {
 func (f *transferFlags) check(ctx context.Context, m *contract.Transfer) (routing.Owner, error) {
 	switch {
 	case m.UnreachableTimeout < time.Second:
-		return nil, args.Usagef("--%s: at least 1s is needed", contract.FlagUnreachableTimeout)
+		return nil, commandline.Usagef("--%s: at least 1s is needed", contract.FlagUnreachableTimeout)
 	case m.Deadline < 0 || m.RateLimitItems < 0 || m.RateLimitBytes < 0 || m.SkipExpiringWithin < 0:
-		return nil, args.Usagef("a limit must not be negative")
+		return nil, commandline.Usagef("a limit must not be negative")
 	}
 	if err := (memcache.Dialer{Connection: m.Connection}).CheckFiles(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (f *transferFlags) check(ctx context.Context, m *contract.Transfer) (routin
 }
 
 // engine returns a move engine without its source.
-func (f *transferFlags) engine(m *contract.Transfer, owner routing.Owner, progress func(contract.Progress), std args.IO) *move.Engine {
+func (f *transferFlags) engine(m *contract.Transfer, owner routing.Owner, progress func(contract.Progress), std commandline.IO) *move.Engine {
 	return &move.Engine{SourceID: m.SourceID, Owner: owner, Servers: f.routing.servers, Dialer: memcache.Dialer{Connection: m.Connection, Settled: true},
 		UnreachableTimeout: m.UnreachableTimeout, Limit: pace.Limit{Items: m.RateLimitItems, Bytes: m.RateLimitBytes},
 		SkipExpiringWithin: m.SkipExpiringWithin, Progress: progress, Log: std.Err}
@@ -71,7 +71,7 @@ func (f *transferFlags) engine(m *contract.Transfer, owner routing.Owner, progre
 
 // runTransfer runs a command that moves items. If the flags were parsed, it writes a receipt, whatever
 // happens.
-func runTransfer(ctx context.Context, m *contract.Transfer, std args.IO, run func(context.Context, func(contract.Progress)) contract.Receipt) (int, error) {
+func runTransfer(ctx context.Context, m *contract.Transfer, std commandline.IO, run func(context.Context, func(contract.Progress)) contract.Receipt) (int, error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	progress := progressLines{w: std.Out}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -19,21 +18,21 @@ import (
 // check refuses arguments that can't work, and finds memcached.
 func (s *supervisor) check() error {
 	if s.Dir() != "" || s.Dialer.Connection == (contract.Connection{}) && s.MetricsPort == 0 {
-		if err := args.Directory(contract.FlagDir, s.Volume); err != nil {
+		if err := commandline.Directory(contract.FlagDir, s.Volume); err != nil {
 			return err
 		}
-		if err := args.Directory(contract.FlagMemoryDir, s.Dir()); err != nil {
+		if err := commandline.Directory(contract.FlagMemoryDir, s.Dir()); err != nil {
 			return err
 		}
 	}
 	if s.HangAfter < time.Second {
-		return args.Usagef("--%s: at least 1s is needed", contract.FlagHangAfter)
+		return commandline.Usagef("--%s: at least 1s is needed", contract.FlagHangAfter)
 	}
 	if s.GracePeriod < time.Second {
-		return args.Usagef("--%s: at least 1s is needed", contract.FlagGracePeriod)
+		return commandline.Usagef("--%s: at least 1s is needed", contract.FlagGracePeriod)
 	}
 	if s.Port < 1 || s.Port > 65535 {
-		return args.Usagef("--%s: %d is not a port", contract.FlagPort, s.Port)
+		return commandline.Usagef("--%s: %d is not a port", contract.FlagPort, s.Port)
 	}
 	if err := s.checkDiscovery(); err != nil {
 		return err
@@ -45,14 +44,14 @@ func (s *supervisor) check() error {
 		return err
 	}
 	if len(s.Command) == 0 {
-		return args.Usagef("drainer supervise needs memcached's command line after --")
+		return commandline.Usagef("drainer supervise needs memcached's command line after --")
 	}
 	if err := s.checkOptions(); err != nil {
 		return err
 	}
 	path, err := exec.LookPath(s.Command[0])
 	if err != nil {
-		return args.Usagef("drainer supervise: %v", err)
+		return commandline.Usagef("drainer supervise: %v", err)
 	}
 	s.Command = append([]string{path}, s.Command[1:]...)
 	for _, dir := range []*string{&s.Memory, &s.Volume} {
@@ -70,16 +69,16 @@ func (s *supervisor) check() error {
 func (s *supervisor) checkOptions() error {
 	options := commandline.Parse(s.Command[1:])
 	if slices.ContainsFunc(options, commandline.Option.IsSupervisors) {
-		return args.Usagef("drainer supervise: memcached's -e (--memory-file) and -d (--daemon) are not for the user to set: the supervisor chooses the warm file and stays the parent")
+		return commandline.Usagef("drainer supervise: memcached's -e (--memory-file) and -d (--daemon) are not for the user to set: the supervisor chooses the warm file and stays the parent")
 	}
 	if commandline.NeverStarts(s.Command[1:]) {
-		return args.Usagef("drainer supervise: memcached never starts with a value among %q: see extraArgs", s.Command[1:])
+		return commandline.Usagef("drainer supervise: memcached never starts with a value among %q: see extraArgs", s.Command[1:])
 	}
 	if s.Dir() == "" {
 		return nil
 	}
 	if err := unfit(options.ShortPages(), options.External()); err != nil {
-		return args.Usagef("drainer supervise: %v", err)
+		return commandline.Usagef("drainer supervise: %v", err)
 	}
 	return nil
 }
@@ -104,10 +103,10 @@ func unfit(shortPages, external bool) error {
 
 func (s *supervisor) checkExport() error {
 	if s.ExportPort < 0 || s.ExportPort > 65535 || s.ExportPort == s.Port {
-		return args.Usagef("--%s: %d is not a port, or memcached's", contract.FlagExportPort, s.ExportPort)
+		return commandline.Usagef("--%s: %d is not a port, or memcached's", contract.FlagExportPort, s.ExportPort)
 	}
 	if _, port, err := net.SplitHostPort(s.Discovery); err == nil && s.ExportPort != 0 && port == strconv.Itoa(s.ExportPort) {
-		return args.Usagef("--%s: %d is the port of --%s", contract.FlagExportPort, s.ExportPort, contract.FlagDiscovery)
+		return commandline.Usagef("--%s: %d is the port of --%s", contract.FlagExportPort, s.ExportPort, contract.FlagDiscovery)
 	}
 	return nil
 }
@@ -124,7 +123,7 @@ func (s *supervisor) checkHTTP() error {
 		port int
 	}{{contract.FlagProbePort, s.ProbePort}, {contract.FlagMetricsPort, s.MetricsPort}} {
 		if p.port < 0 || p.port > 65535 || p.port != 0 && slices.Contains(taken, p.port) {
-			return args.Usagef("--%s: %d is not a port, or it is used already", p.flag, p.port)
+			return commandline.Usagef("--%s: %d is not a port, or it is used already", p.flag, p.port)
 		}
 		taken = append(taken, p.port)
 	}
@@ -136,10 +135,10 @@ func (s *supervisor) checkDiscovery() error {
 		return nil
 	}
 	if _, port, err := net.SplitHostPort(s.Discovery); err != nil || port == strconv.Itoa(s.Port) {
-		return args.Usagef("--%s: %s is not HOST:PORT with a port that memcached doesn't have", contract.FlagDiscovery, s.Discovery)
+		return commandline.Usagef("--%s: %s is not HOST:PORT with a port that memcached doesn't have", contract.FlagDiscovery, s.Discovery)
 	}
 	if s.ListFile == "" || s.Dir() == "" {
-		return args.Usagef("--%s needs --%s and --%s", contract.FlagDiscovery, contract.FlagList, contract.FlagDir)
+		return commandline.Usagef("--%s needs --%s and --%s", contract.FlagDiscovery, contract.FlagList, contract.FlagDir)
 	}
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/memcache"
@@ -50,7 +49,7 @@ type Config struct {
 // supervisor runs one memcached.
 type supervisor struct {
 	Config
-	std args.IO
+	std commandline.IO
 	// lock is the lock on the volume, which memcached inherits; nil if there is no volume.
 	lock     *os.File
 	manifest *manifest
@@ -79,7 +78,7 @@ type supervisor struct {
 }
 
 // Serve runs a member, and returns the exit code for the container.
-func Serve(ctx context.Context, c Config, std args.IO) (int, error) {
+func Serve(ctx context.Context, c Config, std commandline.IO) (int, error) {
 	s := supervisor{Config: c, std: std, termination: termination{path: c.TerminationLog}, pulse: pulse{questions: make(chan question)}}
 	if err := s.check(); err != nil {
 		return 0, err

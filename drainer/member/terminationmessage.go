@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/start"
 	"example.com/memcached-operator/drainer/volume"
@@ -100,7 +100,7 @@ func (s *supervisor) warnOfNextStart(ctx context.Context) {
 
 // WarnOfNextStart writes what is known of the member's next start to the kubelet's file. It runs in another
 // container.
-func WarnOfNextStart(ctx context.Context, m start.Member, path string, std args.IO) {
+func WarnOfNextStart(ctx context.Context, m start.Member, path string, std commandline.IO) {
 	c, err := start.NextWarning(ctx, m, std.Logf)
 	if err == nil {
 		err = (&termination{path: path}).warning(c)

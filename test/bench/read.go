@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"example.com/memcached-operator/drainer/args"
 	"example.com/memcached-operator/drainer/cli"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/volume"
@@ -211,5 +211,5 @@ func profileChild(path string, line []string) int {
 		readChild(line[1], line[2])
 		return 0
 	}
-	return cli.Main(context.Background(), line[1:], args.IO{In: os.Stdin, Out: io.Discard, Err: os.Stderr})
+	return cli.Main(context.Background(), line[1:], commandline.IO{In: os.Stdin, Out: io.Discard, Err: os.Stderr})
 }

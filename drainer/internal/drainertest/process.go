@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/args"
+	"example.com/memcached-operator/drainer/commandline"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/linux"
@@ -33,11 +33,11 @@ import (
 const BeDrainer = "DRAINER_TEST_MAIN"
 
 // main is the drainer's main function.
-var main func(ctx context.Context, line []string, std args.IO) int
+var main func(ctx context.Context, line []string, std commandline.IO) int
 
 // Main runs the tests, or, in a process that they have started, the drainer, after calling the functions with
 // which tests change its behaviour.
-func Main(m *testing.M, drainer func(ctx context.Context, line []string, std args.IO) int, stepIn ...func()) {
+func Main(m *testing.M, drainer func(ctx context.Context, line []string, std commandline.IO) int, stepIn ...func()) {
 	main = drainer
 	if os.Getenv(BeDrainer) != "" {
 		// A drainer that a tracer has started would outlive the tracer.
@@ -47,7 +47,7 @@ func Main(m *testing.M, drainer func(ctx context.Context, line []string, std arg
 		for _, step := range stepIn {
 			step()
 		}
-		os.Exit(main(context.Background(), os.Args[1:], args.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+		os.Exit(main(context.Background(), os.Args[1:], commandline.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 	}
 	memcachedtest.Main(m, 8)
 }
@@ -248,7 +248,7 @@ type Result struct {
 func RunMain(t *testing.T, line ...string) Result {
 	t.Helper()
 	var out, errs Buffer
-	code := main(t.Context(), line, args.IO{In: strings.NewReader(""), Out: &out, Err: &errs})
+	code := main(t.Context(), line, commandline.IO{In: strings.NewReader(""), Out: &out, Err: &errs})
 	return Result{Code: code, Out: out.String(), Err: errs.String()}
 }
 

@@ -1,5 +1,4 @@
-// Package args has what the commands share: parsing of flags, usage errors, and the standard streams.
-package args
+package commandline
 
 import (
 	"errors"
@@ -11,7 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// IO has the standard streams of a command.
+// IO has the standard streams of a command of the drainer.
 type IO struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -50,8 +49,8 @@ func NewFlags(command string) *flag.FlagSet {
 	return fs
 }
 
-// Parse returns usage errors for the flag package's errors, and prints help.
-func Parse(fs *flag.FlagSet, args []string, std IO) error {
+// ParseFlags returns usage errors for the flag package's errors, and prints help.
+func ParseFlags(fs *flag.FlagSet, args []string, std IO) error {
 	err := fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(std.Out, "%s:\n", fs.Name())
@@ -65,8 +64,8 @@ func Parse(fs *flag.FlagSet, args []string, std IO) error {
 	return nil
 }
 
-// None returns an error if there are arguments that aren't flags.
-func None(fs *flag.FlagSet) error {
+// NoArguments returns an error if there are arguments that aren't flags.
+func NoArguments(fs *flag.FlagSet) error {
 	if fs.NArg() > 0 {
 		return Usagef("%s: unexpected argument %q", fs.Name(), fs.Arg(0))
 	}
