@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/memcache"
 )
 
@@ -191,9 +190,9 @@ func (l *runningMember) logRequests(ctx context.Context) (*requestLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	var requests *crawl.Requests
+	var requests *watchedRequests
 	if err = conn.SetDeadline(time.Now().Add(l.timeout)); err == nil {
-		requests, err = crawl.WatchRequests(conn)
+		requests, err = watchRequests(conn)
 	}
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
@@ -100,7 +99,7 @@ func (v *leased) leavesOut(key []byte) bool {
 }
 
 // listed moves the items of a list.
-func (v *leased) listed(ctx context.Context, list *crawl.List) (found, error) {
+func (v *leased) listed(ctx context.Context, list *List) (found, error) {
 	v.l.once.Begin(list.Len())
 	rejected, err := v.pass(ctx, func(yield func(pull.Misplaced, error) bool) {
 		for entry, err := range list.All() {

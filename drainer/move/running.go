@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
@@ -81,7 +80,7 @@ type runningMember struct {
 	behind   atomic.Int64 // seconds by which the member's clock is behind ours
 	expected atomic.Int64
 	reader   link // reads from the member
-	once     crawl.Once
+	once     once
 	earlier
 	streaming
 	passing
@@ -290,10 +289,10 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 }
 
 // asked yields the member's items of a list.
-func (l *runningMember) asked(ctx context.Context, list iter.Seq2[*crawl.Entry, error]) iter.Seq2[*item.Item, error] {
-	f := crawl.Fetcher{Limit: l.limit, Behind: l.behind.Load,
+func (l *runningMember) asked(ctx context.Context, list iter.Seq2[*Entry, error]) iter.Seq2[*item.Item, error] {
+	f := fetcher{Limit: l.limit, Behind: l.behind.Load,
 		Ask: func(ctx context.Context, do func(*memcache.Conn) error) error { return l.ask(ctx, &l.reader, do) }}
-	items := f.Items(ctx, func(yield func(*crawl.Entry, error) bool) {
+	items := f.Items(ctx, func(yield func(*Entry, error) bool) {
 		for e, err := range list {
 			if err == nil && l.once.Had(e.Key) {
 				continue
@@ -352,11 +351,11 @@ func (e *Engine) runningMember(member routing.Server, self int, scratch string) 
 }
 
 // list lists the items that others own.
-func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) {
+func (l *runningMember) list(ctx context.Context) (list *List, err error) {
 	k := l.link(l.member)
 	defer k.close()
 	restarted := false
-	var file *crawl.FileError
+	var file *listFileError
 	err = l.ask(ctx, &k, func(c *memcache.Conn) (err error) {
 		if restarted, err = l.restarted(c); restarted || err != nil {
 			return err
@@ -364,9 +363,9 @@ func (l *runningMember) list(ctx context.Context) (list *crawl.List, err error) 
 		if l.leased != nil {
 			l.leased.noTextForm = 0
 		}
-		list, err = crawl.Items(ctx, func(ctx context.Context) (*memcache.Conn, error) {
+		list, err = ListItems(ctx, func(ctx context.Context) (*memcache.Conn, error) {
 			return l.dialer.Dial(ctx, l.member.Address())
-		}, l.scratch, l.longest, func(e *crawl.Entry) bool {
+		}, l.scratch, l.longest, func(e *Entry) bool {
 			return l.owner.Owner(e.Key) != l.self && !contract.IsMembersOwn(e.Key) && (l.leased == nil || !l.leased.leavesOut(e.Key))
 		})
 		if errors.As(err, &file) {

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
@@ -249,9 +248,9 @@ func (p *pair) fetched() *portion {
 	p.l.connect(p.t.Context())
 	p.l.once.Begin(int64(len(p.keys)))
 	read := &portion{began: time.Now()}
-	for it, err := range p.l.asked(p.t.Context(), func(yield func(*crawl.Entry, error) bool) {
+	for it, err := range p.l.asked(p.t.Context(), func(yield func(*Entry, error) bool) {
 		for _, key := range p.keys {
-			if !yield(&crawl.Entry{Key: []byte(key)}, nil) {
+			if !yield(&Entry{Key: []byte(key)}, nil) {
 				return
 			}
 		}

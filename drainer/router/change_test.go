@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/move"
 	"example.com/memcached-operator/drainer/move/pull"
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
@@ -437,8 +437,8 @@ func moveAll(t *testing.T, all []*memcachedtest.Server, to router.Ring) {
 }
 
 func movePass(t *testing.T, from *memcachedtest.Server, all []*memcachedtest.Server, to router.Ring) (found int64, err error) {
-	list, err := crawl.Items(t.Context(), func(context.Context) (*memcache.Conn, error) { return from.DialFor(t), nil }, t.TempDir(), 1<<20,
-		func(e *crawl.Entry) bool { return to.Servers[to.Owner.Owner(e.Key)].Port != uint16(from.Port) })
+	list, err := move.ListItems(t.Context(), func(context.Context) (*memcache.Conn, error) { return from.DialFor(t), nil }, t.TempDir(), 1<<20,
+		func(e *move.Entry) bool { return to.Servers[to.Owner.Owner(e.Key)].Port != uint16(from.Port) })
 	if err != nil {
 		return 0, err
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/move"
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
@@ -24,8 +24,8 @@ const (
 )
 
 // list lists all items and compares their number with memcached's.
-func (s *server) list(ctx context.Context, work string) (*crawl.List, error) {
-	l, err := crawl.Items(ctx, s.dial, work, math.MaxInt64, func(*crawl.Entry) bool { return true })
+func (s *server) list(ctx context.Context, work string) (*move.List, error) {
+	l, err := move.ListItems(ctx, s.dial, work, math.MaxInt64, func(*move.Entry) bool { return true })
 	if err != nil {
 		return nil, fmt.Errorf("ask the private memcached: %w", err)
 	}
@@ -38,7 +38,7 @@ func (s *server) list(ctx context.Context, work string) (*crawl.List, error) {
 
 // reconcile lets memcached remove the expired and flushed items, which it doesn't list either, and compares
 // the rest with the list. Items that expire meanwhile, in the same second, may be on either side.
-func (s *server) reconcile(ctx context.Context, list iter.Seq2[*crawl.Entry, error]) error {
+func (s *server) reconcile(ctx context.Context, list iter.Seq2[*move.Entry, error]) error {
 	before, err := s.stats(ctx)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (s *server) crawl(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	err = crawl.Patiently(ctx, func() error {
+	err = move.Patiently(ctx, func() error {
 		if err := errors.Join(conn.SetDeadline(time.Now().Add(silence)), conn.Send([]byte("lru_crawler crawl all\r\n"))); err != nil {
 			return err
 		}
@@ -94,25 +94,25 @@ func (s *server) crawl(ctx context.Context) error {
 		if strings.HasPrefix(string(line), "OK") {
 			return nil
 		}
-		_, err = crawl.End(line)
+		_, err = move.EndsListing(line)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return crawl.Patiently(ctx, func() error {
+	return move.Patiently(ctx, func() error {
 		stats, err := s.stats(ctx)
 		if err == nil && stats["lru_crawler_running"] != "0" {
-			err = crawl.ErrBusy
+			err = move.ErrCrawlerBusy
 		}
 		return err
 	})
 }
 
 // request asks for every item of the list, and sends the entries that it has asked for to asked.
-func request(ctx context.Context, conn *memcache.Conn, l *crawl.List, asked chan<- crawl.Entry) error {
+func request(ctx context.Context, conn *memcache.Conn, l *move.List, asked chan<- move.Entry) error {
 	var buf []byte
-	var waiting []crawl.Entry
+	var waiting []move.Entry
 	send := func() error {
 		// They are sent first, so that the answers are read by the time they come.
 		for _, e := range waiting {

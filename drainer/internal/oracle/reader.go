@@ -17,10 +17,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/move"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
 )
@@ -230,7 +230,7 @@ func (r *Reader) yieldGone(n int64, yield func(*item.Item) bool) bool {
 }
 
 // fetch asks for every item of the list.
-func (r *Reader) fetch(ctx context.Context, s *server, list *crawl.List, yield func(*item.Item) bool) error {
+func (r *Reader) fetch(ctx context.Context, s *server, list *move.List, yield func(*item.Item) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conn, err := s.dial(ctx)
@@ -238,7 +238,7 @@ func (r *Reader) fetch(ctx context.Context, s *server, list *crawl.List, yield f
 		return err
 	}
 	defer conn.Close()
-	asked := make(chan crawl.Entry, pipelined)
+	asked := make(chan move.Entry, pipelined)
 	failed := make(chan error, 1)
 	go func() {
 		defer close(asked)
@@ -265,7 +265,7 @@ func (r *Reader) fetch(ctx context.Context, s *server, list *crawl.List, yield f
 }
 
 // item combines the list's entry and the server's answer.
-func (r *Reader) item(e *crawl.Entry, v *memcache.Value) (*item.Item, error) {
+func (r *Reader) item(e *move.Entry, v *memcache.Value) (*item.Item, error) {
 	now := r.options.Now()
 	it := &item.Item{Key: e.Key, ExpireAt: e.ExpireAt, LastAccess: e.LastAccess}
 	if it.ExpireAt != 0 && it.ExpireAt <= now.Unix() {

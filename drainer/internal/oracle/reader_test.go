@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/crawl"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/move"
 	"example.com/memcached-operator/drainer/volume"
 	"example.com/memcached-operator/drainer/warmfile"
 	"example.com/memcached-operator/test/tier"
@@ -322,11 +322,11 @@ func TestListIsReconciled(t *testing.T) {
 	t.Parallel()
 	dir := saved(t, 100)
 	r := open(t, dir, Options{})
-	for name, change := range map[string]func([]*crawl.Entry) []*crawl.Entry{
-		"as it is":    func(list []*crawl.Entry) []*crawl.Entry { return list },
-		"one fewer":   func(list []*crawl.Entry) []*crawl.Entry { return list[1:] },
-		"one twice":   func(list []*crawl.Entry) []*crawl.Entry { return append(list, list[0]) },
-		"none at all": func([]*crawl.Entry) []*crawl.Entry { return nil },
+	for name, change := range map[string]func([]*move.Entry) []*move.Entry{
+		"as it is":    func(list []*move.Entry) []*move.Entry { return list },
+		"one fewer":   func(list []*move.Entry) []*move.Entry { return list[1:] },
+		"one twice":   func(list []*move.Entry) []*move.Entry { return append(list, list[0]) },
+		"none at all": func([]*move.Entry) []*move.Entry { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := r.started(t)
@@ -335,14 +335,14 @@ func TestListIsReconciled(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			var list []*crawl.Entry
+			var list []*move.Entry
 			for e, err := range l.All() {
 				if err != nil {
 					t.Fatal(err)
 				}
 				list = append(list, e)
 			}
-			err = s.reconcile(t.Context(), func(yield func(*crawl.Entry, error) bool) {
+			err = s.reconcile(t.Context(), func(yield func(*move.Entry, error) bool) {
 				for _, e := range change(list) {
 					if !yield(e, nil) {
 						return

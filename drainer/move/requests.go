@@ -1,4 +1,4 @@
-package crawl
+package move
 
 import (
 	"bytes"
@@ -8,15 +8,15 @@ import (
 	"example.com/memcached-operator/drainer/memcache"
 )
 
-// Requests is memcached's log of the requests for keys: those that read, store, change and delete an item, found or
+// watchedRequests is memcached's log of the requests for keys: those that read, store, change and delete an item, found or
 // not. memcached leaves lines out when it has no time for them.
-type Requests struct {
+type watchedRequests struct {
 	conn *memcache.Conn
 	key  []byte
 }
 
-// WatchRequests turns the connection into such a log. A memcached with -W refuses that.
-func WatchRequests(conn *memcache.Conn) (*Requests, error) {
+// watchRequests turns the connection into such a log. A memcached with -W refuses that.
+func watchRequests(conn *memcache.Conn) (*watchedRequests, error) {
 	if err := conn.Send([]byte("watch fetchers\r\n")); err != nil {
 		return nil, err
 	}
@@ -27,12 +27,12 @@ func WatchRequests(conn *memcache.Conn) (*Requests, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Requests{conn: conn}, nil
+	return &watchedRequests{conn: conn}, nil
 }
 
 // Next waits for the next request. It returns the key, valid until the next call, and the number that "stats
 // conns" gives the connection.
-func (r *Requests) Next() (key []byte, conn int, err error) {
+func (r *watchedRequests) Next() (key []byte, conn int, err error) {
 	for {
 		line, err := r.conn.Line()
 		if err != nil {
@@ -45,15 +45,15 @@ func (r *Requests) Next() (key []byte, conn int, err error) {
 }
 
 // parse reads a line. Only lines about requests have a key.
-func (r *Requests) parse(line []byte, conn *int) (is bool) {
+func (r *watchedRequests) parse(line []byte, conn *int) (is bool) {
 	*conn = 0
 	for field := range bytes.SplitSeq(line, []byte(" ")) {
 		var err error
 		switch {
-		case has(field, "key="):
+		case hasName(field, "key="):
 			is = true
 			r.key, err = appendDecoded(r.key[:0], field[len("key="):])
-		case has(field, "cfd="):
+		case hasName(field, "cfd="):
 			*conn, err = strconv.Atoi(string(field[len("cfd="):]))
 		}
 		if err != nil {

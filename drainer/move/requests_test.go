@@ -1,4 +1,4 @@
-package crawl
+package move
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ func TestEveryRequestForAKeyIsLogged(t *testing.T) {
 	for name, start := range map[string]func(testing.TB, ...string) *memcachedtest.Server{"1.6.18": memcachedtest.Start, "newer": memcachedtest.StartNewer} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
-			log, err := WatchRequests(s.Dial())
+			log, err := watchRequests(s.Dial())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestEveryRequestForAKeyIsLogged(t *testing.T) {
 func TestRequestsAreLoggedOverTLS(t *testing.T) {
 	t.Parallel()
 	s := memcachedtest.StartBy(t, memcachedtest.NewSecured(t).Connection())
-	log, err := WatchRequests(s.Dial())
+	log, err := watchRequests(s.Dial())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestRequestsAreLoggedOverTLS(t *testing.T) {
 
 // A memcached that logs nothing says so.
 func TestAMemcachedThatRefusesToLog(t *testing.T) {
-	if log, err := WatchRequests(memcachedtest.Start(t, "-W").Dial()); err == nil {
+	if log, err := watchRequests(memcachedtest.Start(t, "-W").Dial()); err == nil {
 		t.Errorf("%+v", log)
 	}
 }
@@ -77,7 +77,7 @@ func TestOnlyLinesOfRequestsHaveAKey(t *testing.T) {
 		"ts=1795860657.8 gid=5 type=item_get key=a":                                            "a",
 		"skipped=17": "", "": "", "key=%": "", "key=%zz": "", "key=a cfd=x": "", "OK": "",
 	} {
-		var r Requests
+		var r watchedRequests
 		conn := 0
 		if is := r.parse([]byte(line), &conn); is != (want != "") || is && string(r.key) != want {
 			t.Errorf("%q is %t, %q", line, is, r.key)

@@ -1,16 +1,16 @@
-package crawl
+package move
 
 import "hash/maphash"
 
-// Once tells which keys a pass has had already. A client may store an item anew during the pass, so that the
+// once tells which keys a pass has had already. A client may store an item anew during the pass, so that the
 // pass finds both copies. If both were moved at the same time, one of them would find that the member doesn't
 // have the item any more, because the other was deleted there after its owner had it. That would look as if a
 // client had deleted the item. So the second copy waits for the next pass.
 //
-// Once is a Bloom filter whose bits for a key are all in one word (Putze, Sanders, Singler: Cache-, Hash- and
+// once is a Bloom filter whose bits for a key are all in one word (Putze, Sanders, Singler: Cache-, Hash- and
 // Space-Efficient Bloom Filters, 2007). A key that is mistaken for another also waits for the next pass,
 // which has another seed.
-type Once struct {
+type once struct {
 	seed  maphash.Seed
 	words []uint64
 }
@@ -23,7 +23,7 @@ const (
 )
 
 // Begin begins a pass of about that many keys.
-func (o *Once) Begin(keys int64) {
+func (o *once) Begin(keys int64) {
 	words := leastWords
 	for int64(words) < keys/keysOfAWord && words < mostWords {
 		words *= 2
@@ -37,7 +37,7 @@ func (o *Once) Begin(keys int64) {
 }
 
 // Had records the key, and tells whether the pass has had it before.
-func (o *Once) Had(key []byte) bool {
+func (o *once) Had(key []byte) bool {
 	h := maphash.Bytes(o.seed, key)
 	bits := uint64(1)<<(h&63) | 1<<(h>>6&63) | 1<<(h>>12&63) | 1<<(h>>18&63)
 	word := &o.words[h>>24%uint64(len(o.words))]

@@ -1,6 +1,4 @@
-// Package crawl reads a running memcached by its protocol: its LRU crawler lists the keys, and then the items of
-// the list are fetched.
-package crawl
+package move
 
 import (
 	"bufio"
@@ -25,12 +23,12 @@ import (
 const (
 	busyPause = 50 * time.Millisecond
 	busyFor   = 5 * time.Minute
-	// silence bounds the time without an answer during a listing.
-	silence = time.Minute
+	// listSilence bounds the time without an answer during a listing.
+	listSilence = time.Minute
 )
 
-// ErrBusy means that the crawler can't answer now.
-var ErrBusy = errors.New("the crawler is busy")
+// ErrCrawlerBusy means that the crawler can't answer now.
+var ErrCrawlerBusy = errors.New("the crawler is busy")
 
 // Entry is one line of a list.
 type Entry struct {
@@ -60,25 +58,22 @@ func (l *List) Cut() bool { return l.cut }
 // Close closes the file.
 func (l *List) Close() { l.file.Close() }
 
-// Dial opens a connection for a listing.
-type Dial func(ctx context.Context) (*memcache.Conn, error)
-
-// Items lists all items of a server that keep accepts, in a file in dir. If the version supports it, the
+// ListItems lists all items of a server that keep accepts, in a file in dir. If the version supports it, the
 // crawler walks the hash table: then every item that exists during the whole walk is listed. Older versions
 // walk the LRUs, where items move meanwhile. The number of keys has no bound: when the file has most bytes,
 // the list is cut.
-func Items(ctx context.Context, dial Dial, dir string, most int64, keep func(*Entry) bool) (*List, error) {
+func ListItems(ctx context.Context, dial func(context.Context) (*memcache.Conn, error), dir string, most int64, keep func(*Entry) bool) (*List, error) {
 	file, err := os.CreateTemp(dir, "keys-")
 	if err != nil {
-		return nil, &FileError{err}
+		return nil, &listFileError{err}
 	}
 	l := &List{file: file, most: most}
 	if err = os.Remove(file.Name()); err != nil {
-		err = &FileError{err}
+		err = &listFileError{err}
 	} else {
 		err = l.dump(ctx, dial, "lru_crawler metadump hash", keep)
 	}
-	if errors.As(err, new(*RefusedError)) {
+	if errors.As(err, new(*listRefusedError)) {
 		err = l.dump(ctx, dial, "lru_crawler metadump all", keep)
 	}
 	if err != nil {
@@ -89,7 +84,7 @@ func Items(ctx context.Context, dial Dial, dir string, most int64, keep func(*En
 }
 
 // dump repeats a listing until the crawler is free for it.
-func (l *List) dump(ctx context.Context, dial Dial, command string, keep func(*Entry) bool) error {
+func (l *List) dump(ctx context.Context, dial func(context.Context) (*memcache.Conn, error), command string, keep func(*Entry) bool) error {
 	return Patiently(ctx, func() error {
 		conn, err := dial(ctx)
 		if err != nil {
@@ -98,10 +93,10 @@ func (l *List) dump(ctx context.Context, dial Dial, command string, keep func(*E
 		defer conn.Close()
 		defer context.AfterFunc(ctx, func() { conn.Close() })()
 		if err := l.file.Truncate(0); err != nil {
-			return &FileError{err}
+			return &listFileError{err}
 		}
 		if _, err := l.file.Seek(0, 0); err != nil {
-			return &FileError{err}
+			return &listFileError{err}
 		}
 		l.len, l.bytes, l.cut = 0, 0, false
 		if err := conn.Send([]byte(command + "\r\n")); err != nil {
@@ -111,12 +106,12 @@ func (l *List) dump(ctx context.Context, dial Dial, command string, keep func(*E
 	})
 }
 
-// Patiently repeats try while it returns ErrBusy, for a few minutes.
+// Patiently repeats try while it returns ErrCrawlerBusy, for a few minutes.
 func Patiently(ctx context.Context, try func() error) error {
 	deadline := time.Now().Add(busyFor)
 	for {
 		err := try()
-		if !errors.Is(err, ErrBusy) || time.Now().After(deadline) {
+		if !errors.Is(err, ErrCrawlerBusy) || time.Now().After(deadline) {
 			return err
 		}
 		if err := pace.Sleep(ctx, busyPause); err != nil {
@@ -132,7 +127,7 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 	var record []byte
 	for n := 0; ; n++ {
 		if n%1024 == 0 {
-			if err := conn.SetDeadline(time.Now().Add(silence)); err != nil {
+			if err := conn.SetDeadline(time.Now().Add(listSilence)); err != nil {
 				return err
 			}
 		}
@@ -140,7 +135,7 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 		if err != nil {
 			return fmt.Errorf("list the items: %w", err)
 		}
-		end, err := End(line)
+		end, err := EndsListing(line)
 		if err != nil {
 			return err
 		}
@@ -168,21 +163,21 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 	}
 }
 
-// FileError is about the list's file, not about memcached: asking that again would not help.
-type FileError struct{ err error }
+// listFileError is about the list's file, not about memcached: asking that again would not help.
+type listFileError struct{ err error }
 
 func written(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &FileError{err}
+	return &listFileError{err}
 }
 
-func (e *FileError) Error() string { return "the list of keys to be moved: " + e.err.Error() }
-func (e *FileError) Unwrap() error { return e.err }
+func (e *listFileError) Error() string { return "the list of keys to be moved: " + e.err.Error() }
+func (e *listFileError) Unwrap() error { return e.err }
 
 // Failure returns the receipt's reason and the exit code. There may be room for the next attempt.
-func (e *FileError) Failure() (reason string, exitCode int) {
+func (e *listFileError) Failure() (reason string, exitCode int) {
 	return "ListNotWritten", contract.ExitFailed
 }
 
@@ -221,33 +216,33 @@ func (e *Entry) readFrom(r *bufio.Reader) error {
 	return err
 }
 
-// RefusedError is a negative answer: memcached doesn't know the command, or runs with -X or without its
+// listRefusedError is a negative answer: memcached doesn't know the command, or runs with -X or without its
 // crawler. A retry can't help.
-type RefusedError struct{ answer string }
+type listRefusedError struct{ answer string }
 
-func (e *RefusedError) Error() string {
+func (e *listRefusedError) Error() string {
 	return fmt.Sprintf("memcached does not list its items, it answers %.80q: start it without -X (--disable-dumping) and -o no_lru_crawler, "+
 		"or set spec.routing.moves to Off", e.answer)
 }
 
 // Is makes it match ErrProtocol, which is final.
-func (e *RefusedError) Is(target error) bool { return target == memcache.ErrProtocol }
+func (e *listRefusedError) Is(target error) bool { return target == memcache.ErrProtocol }
 
 // Failure returns the receipt's reason and the exit code.
-func (e *RefusedError) Failure() (reason string, exitCode int) {
+func (e *listRefusedError) Failure() (reason string, exitCode int) {
 	return "ListingRefused", contract.ExitUsage
 }
 
-// End tells whether a line ends the crawler's answer. The error is ErrBusy or a RefusedError if the line
+// EndsListing tells whether a line ends the crawler's answer. The error is ErrCrawlerBusy or a listRefusedError if the line
 // isn't END.
-func End(line []byte) (bool, error) {
+func EndsListing(line []byte) (bool, error) {
 	switch {
 	case string(line) == "END":
 		return true, nil
 	case bytes.HasPrefix(line, []byte("BUSY")), bytes.HasPrefix(line, []byte("ERROR locked")):
-		return true, ErrBusy
+		return true, ErrCrawlerBusy
 	case bytes.HasPrefix(line, []byte("ERROR")), bytes.HasPrefix(line, []byte("CLIENT_ERROR")), bytes.HasPrefix(line, []byte("BADCLASS")):
-		return true, &RefusedError{string(line)}
+		return true, &listRefusedError{string(line)}
 	}
 	return false, nil
 }
@@ -257,7 +252,7 @@ func End(line []byte) (bool, error) {
 func (l *List) All() iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		if _, err := l.file.Seek(0, 0); err != nil {
-			yield(nil, &FileError{err})
+			yield(nil, &listFileError{err})
 			return
 		}
 		r := bufio.NewReaderSize(l.file, 64<<10)
@@ -267,7 +262,7 @@ func (l *List) All() iter.Seq2[*Entry, error] {
 			case err == io.EOF: //nolint:errorlint // a record that ends too early is another error
 				return
 			case err != nil:
-				yield(nil, &FileError{err})
+				yield(nil, &listFileError{err})
 				return
 			}
 			if !yield(&e, nil) {
@@ -291,19 +286,19 @@ func (e *Entry) parse(line []byte) error {
 		}
 		var err error
 		switch {
-		case has(field, "key="):
+		case hasName(field, "key="):
 			hasKey = true
 			e.Key, err = appendDecoded(e.Key[:0], field[len("key="):])
-		case has(field, "exp="):
+		case hasName(field, "exp="):
 			hasExp = true
-			if e.ExpireAt, err = number(field[len("exp="):]); e.ExpireAt == -1 {
+			if e.ExpireAt, err = parseNumber(field[len("exp="):]); e.ExpireAt == -1 {
 				e.ExpireAt = 0
 			}
-		case has(field, "la="):
+		case hasName(field, "la="):
 			hasLA = true
-			e.LastAccess, err = number(field[len("la="):])
-		case has(field, "size="): // not every version has it
-			e.Size, err = number(field[len("size="):])
+			e.LastAccess, err = parseNumber(field[len("la="):])
+		case hasName(field, "size="): // not every version has it
+			e.Size, err = parseNumber(field[len("size="):])
 		}
 		if err != nil {
 			return notAnEntry(line)
@@ -315,12 +310,12 @@ func (e *Entry) parse(line []byte) error {
 	return nil
 }
 
-// has tells whether a field has that name.
-func has(field []byte, name string) bool {
+// hasName tells whether a field has that name.
+func hasName(field []byte, name string) bool {
 	return len(field) >= len(name) && string(field[:len(name)]) == name
 }
 
-func number(text []byte) (int64, error) { return strconv.ParseInt(string(text), 10, 64) }
+func parseNumber(text []byte) (int64, error) { return strconv.ParseInt(string(text), 10, 64) }
 
 func notAnEntry(line []byte) error {
 	return fmt.Errorf("%w in a list of items: %.200q", memcache.ErrProtocol, line)

@@ -1,4 +1,4 @@
-package crawl
+package move
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// portionItems and portionBytes bound one portion, portions bounds the portions in memory.
-	portionItems = 2048
-	portionBytes = 2 << 20
-	portions     = 2 // one is read while the other is yielded
+	// partItems and partBytes bound one part, parts bounds the parts in memory.
+	partItems = 2048
+	partBytes = 2 << 20
+	parts     = 2 // one is read while the other is yielded
 )
 
-// Fetcher reads the items of a list from one memcached. It reads ahead, in portions whose memory is reused.
-type Fetcher struct {
+// fetcher reads the items of a list from one memcached. It reads ahead, in parts whose memory is reused.
+type fetcher struct {
 	// Ask calls do with a connection to memcached, and repeats it until it succeeds.
 	Ask func(ctx context.Context, do func(*memcache.Conn) error) error
 	// Behind returns how many seconds memcached's clock is behind ours.
 	Behind func() int64
-	// Limit bounds what is moved: a portion is at most what a second allows, so that the items don't become
+	// Limit bounds what is moved: a part is at most what a second allows, so that the items don't become
 	// outdated.
 	Limit pace.Limit
 }
@@ -33,12 +33,12 @@ type Fetcher struct {
 // Items yields what memcached has for the entries, each valid until the next one, with the times of
 // memcached's own clock. An item whose CAS is 0 no longer exists, or its key can't be asked for, which
 // memcache.HasTextForm tells. An error is the last thing yielded.
-func (f *Fetcher) Items(ctx context.Context, entries iter.Seq2[*Entry, error]) iter.Seq2[*item.Item, error] {
+func (f *fetcher) Items(ctx context.Context, entries iter.Seq2[*Entry, error]) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		free, full := make(chan *portion, portions), make(chan *portion)
-		for range portions {
-			free <- &portion{}
+		free, full := make(chan *listPart, parts), make(chan *listPart)
+		for range parts {
+			free <- &listPart{}
 		}
 		var failed error
 		var reading sync.WaitGroup
@@ -62,16 +62,16 @@ func (f *Fetcher) Items(ctx context.Context, entries iter.Seq2[*Entry, error]) i
 	}
 }
 
-// read fills portions.
-func (f *Fetcher) read(ctx context.Context, entries iter.Seq2[*Entry, error], free <-chan *portion, full chan<- *portion) error {
-	mostItems, mostBytes := int64(portionItems), int64(portionBytes)
+// read fills parts.
+func (f *fetcher) read(ctx context.Context, entries iter.Seq2[*Entry, error], free <-chan *listPart, full chan<- *listPart) error {
+	mostItems, mostBytes := int64(partItems), int64(partBytes)
 	if f.Limit.Items > 0 {
 		mostItems = min(mostItems, f.Limit.Items)
 	}
 	if f.Limit.Bytes > 0 {
 		mostBytes = min(mostBytes, f.Limit.Bytes)
 	}
-	var p *portion
+	var p *listPart
 	flush := func() error {
 		if p == nil {
 			return nil
@@ -108,8 +108,8 @@ func (f *Fetcher) read(ctx context.Context, entries iter.Seq2[*Entry, error], fr
 	return flush()
 }
 
-// portion is a part of a list, and what memcached has for it.
-type portion struct {
+// listPart is a part of a list, and what memcached has for it.
+type listPart struct {
 	listed  []listed
 	keys    []byte // of listed, one after the other
 	size    int64  // of the items, as far as the list has it
@@ -120,29 +120,29 @@ type portion struct {
 	ends    []int  // the ends of the values
 }
 
-// listed is an entry of a list. Its key is in the portion's keys.
+// listed is an entry of a list. Its key is in the part's keys.
 type listed struct {
 	expireAt, lastAccess int64
 	keyEnd               int
 	hasTextForm          bool
 }
 
-// reset makes the portion empty. It frees the memory of a value that was larger than a portion.
-func (p *portion) reset() {
+// reset makes the part empty. It frees the memory of a value that was larger than a part.
+func (p *listPart) reset() {
 	p.listed, p.keys, p.size = p.listed[:0], p.keys[:0], 0
-	if cap(p.values) > 2*portionBytes {
+	if cap(p.values) > 2*partBytes {
 		p.values = nil
 	}
 }
 
-func (p *portion) add(e *Entry) {
+func (p *listPart) add(e *Entry) {
 	p.keys = append(p.keys, e.Key...)
 	p.listed = append(p.listed, listed{e.ExpireAt, e.LastAccess, len(p.keys), memcache.HasTextForm(e.Key)})
 	p.size += e.Size
 }
 
-// fetch asks memcached for a portion.
-func (f *Fetcher) fetch(ctx context.Context, p *portion) error {
+// fetch asks memcached for a part of the list.
+func (f *fetcher) fetch(ctx context.Context, p *listPart) error {
 	return f.Ask(ctx, func(c *memcache.Conn) error {
 		p.ask()
 		p.asked = time.Now().Unix()
@@ -158,7 +158,7 @@ func (f *Fetcher) fetch(ctx context.Context, p *portion) error {
 }
 
 // ask writes the requests. It leaves out keys that can't be asked for.
-func (p *portion) ask() {
+func (p *listPart) ask() {
 	p.request, p.items = p.request[:0], p.items[:0]
 	from := 0
 	for i := range p.listed {
@@ -173,7 +173,7 @@ func (p *portion) ask() {
 }
 
 // take reads the answers.
-func (p *portion) take(c *memcache.Conn, behind func() int64) (err error) {
+func (p *listPart) take(c *memcache.Conn, behind func() int64) (err error) {
 	p.values, p.ends = p.values[:0], p.ends[:0]
 	var v memcache.Value
 	for i := range p.items {
@@ -182,7 +182,7 @@ func (p *portion) take(c *memcache.Conn, behind func() int64) (err error) {
 			if p.values, found, err = c.AppendFetched(&v, p.values); err != nil {
 				return err
 			}
-			set(&p.items[i], &v, found, e, p.asked, time.Now().Unix(), behind())
+			setFetched(&p.items[i], &v, found, e, p.asked, time.Now().Unix(), behind())
 		}
 		p.ends = append(p.ends, len(p.values))
 	}
@@ -194,9 +194,9 @@ func (p *portion) take(c *memcache.Conn, behind func() int64) (err error) {
 	return nil
 }
 
-// set records memcached's answer. The last access counts from the request, since the answer may be read much
+// setFetched records memcached's answer. The last access counts from the request, since the answer may be read much
 // later, and an item must not seem to be used after a flush.
-func set(it *item.Item, v *memcache.Value, found bool, listed *listed, asked, now, behind int64) {
+func setFetched(it *item.Item, v *memcache.Value, found bool, listed *listed, asked, now, behind int64) {
 	its := now - behind // its clock
 	if !found {
 		const exact = 2 // it was asked for in whole seconds

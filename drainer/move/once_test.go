@@ -1,4 +1,4 @@
-package crawl
+package move
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 
 func TestAPassHasEachKeyOnceAndTakesFewForOthers(t *testing.T) {
 	const keys = 200_000
-	var o Once
+	var o once
 	for pass := range 3 {
 		o.Begin(keys)
 		wrong := 0

@@ -1,4 +1,4 @@
-package crawl
+package move
 
 import (
 	"bytes"
@@ -20,10 +20,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-func TestMain(m *testing.M) { memcachedtest.Main(m, 2) }
-
-// fetcher returns a Fetcher for the memcached at an address. broken counts the connections that broke.
-func fetcher(t *testing.T, address string, broken *int) *Fetcher {
+// newFetcher returns a fetcher for the memcached at an address. broken counts the connections that broke.
+func newFetcher(t *testing.T, address string, broken *int) *fetcher {
 	t.Helper()
 	var conn *memcache.Conn
 	t.Cleanup(func() {
@@ -31,7 +29,7 @@ func fetcher(t *testing.T, address string, broken *int) *Fetcher {
 			conn.Close()
 		}
 	})
-	return &Fetcher{
+	return &fetcher{
 		Behind: func() int64 { return 0 },
 		Ask: func(ctx context.Context, do func(*memcache.Conn) error) error {
 			return memcache.Insist(ctx, wait.Long, func(string) {}, func(time.Duration) (err error) {
@@ -70,7 +68,7 @@ func TestEachListedItemIsRead(t *testing.T) {
 		m := memcachedtest.Start(t, "-m", "128")
 		all := map[string]drainertest.Object{}
 		var entries []Entry
-		for i := range r.IntN(3 * portionItems) {
+		for i := range r.IntN(3 * partItems) {
 			key := fmt.Sprintf("key:%d", i)
 			switch r.IntN(20) {
 			case 0:
@@ -89,7 +87,7 @@ func TestEachListedItemIsRead(t *testing.T) {
 		}
 		drainertest.Store(t, m.Address(), all)
 		broken := 0
-		f := fetcher(t, drainertest.NewProxy(t, m.Address(), seed, r.IntN(4)).Address(), &broken)
+		f := newFetcher(t, drainertest.NewProxy(t, m.Address(), seed, r.IntN(4)).Address(), &broken)
 		if r.IntN(3) == 0 {
 			f.Limit = pace.Limit{Items: 1 + r.Int64N(1000), Bytes: 1 + r.Int64N(1_000_000)}
 		}
@@ -135,7 +133,7 @@ func TestEachListedItemHasItsOutcome(t *testing.T) {
 		entries = append(entries, e)
 	}
 	broken := 0
-	for it, err := range fetcher(t, m.Address(), &broken).Items(t.Context(), list(entries)) {
+	for it, err := range newFetcher(t, m.Address(), &broken).Items(t.Context(), list(entries)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,11 +150,11 @@ func TestEachListedItemHasItsOutcome(t *testing.T) {
 func TestTheReadingEnds(t *testing.T) {
 	m := memcachedtest.Start(t)
 	var entries []Entry
-	for i := range 10 * portionItems {
+	for i := range 10 * partItems {
 		entries = append(entries, Entry{Key: fmt.Appendf(nil, "key:%d", i)})
 	}
 	broken, before := 0, runtime.NumGoroutine()
-	for _, err := range fetcher(t, m.Address(), &broken).Items(t.Context(), list(entries)) {
+	for _, err := range newFetcher(t, m.Address(), &broken).Items(t.Context(), list(entries)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,8 +167,8 @@ func TestTheReadingEnds(t *testing.T) {
 		return nil
 	})
 	wrong, n, got := errors.New("the list is torn"), 0, error(nil)
-	for _, err := range fetcher(t, m.Address(), &broken).Items(t.Context(), func(yield func(*Entry, error) bool) {
-		for i := range portionItems + 1 {
+	for _, err := range newFetcher(t, m.Address(), &broken).Items(t.Context(), func(yield func(*Entry, error) bool) {
+		for i := range partItems + 1 {
 			if !yield(&entries[i], nil) {
 				return
 			}
@@ -181,24 +179,24 @@ func TestTheReadingEnds(t *testing.T) {
 			n++
 		}
 	}
-	if !errors.Is(got, wrong) || n != portionItems {
+	if !errors.Is(got, wrong) || n != partItems {
 		t.Errorf("%d items, then %v", n, got)
 	}
 }
 
-// The memory of one portion is reused for the next.
+// The memory of one part is reused for the next.
 func TestAnItemTakesNoMemoryOfItsOwn(t *testing.T) {
 	m := memcachedtest.Start(t, "-m", "128")
 	all := map[string]drainertest.Object{}
 	var entries []Entry
-	for i := range 20 * portionItems {
+	for i := range 20 * partItems {
 		key := fmt.Sprintf("key:%d", i)
 		all[key] = drainertest.Object{Value: []byte("value")}
 		entries = append(entries, Entry{Key: []byte(key), Size: 60})
 	}
 	drainertest.Store(t, m.Address(), all)
 	broken, n := 0, 0
-	f := fetcher(t, m.Address(), &broken)
+	f := newFetcher(t, m.Address(), &broken)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for it, err := range f.Items(t.Context(), func(yield func(*Entry, error) bool) {
