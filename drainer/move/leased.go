@@ -12,7 +12,6 @@ import (
 	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
-	"example.com/memcached-operator/drainer/move/pull"
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/ringchange"
 )
@@ -24,8 +23,8 @@ import (
 type leased struct {
 	l *runningMember
 	e *Engine
-	// pulls are the moves to the servers, by the servers' indexes.
-	pulls pull.Pass
+	// passes are the moves to the servers, by the servers' indexes.
+	passes leasedPass
 
 	mu sync.Mutex
 	// tallies and refusals are by server.
@@ -46,18 +45,18 @@ func (l *runningMember) lease(e *Engine) {
 		return
 	}
 	v := &leased{l: l, e: e, tallies: make([]memcache.Tally, len(l.servers)), refusals: make([]string, len(l.servers))}
-	v.pulls = pull.Pass{Dialer: l.dialer, From: l.member.Address(), Timeout: l.timeout, Moved: v.moved,
+	v.passes = leasedPass{Dialer: l.dialer, From: l.member.Address(), Timeout: l.timeout, Moved: v.moved,
 		KeepsCAS: func(i int) bool { return ringchange.KeepsCAS(e.writers[i].Limits().Version) },
 		Waiting:  func(i int, why string) { l.waiting(v.name(i), why) },
 	}
 	for _, s := range l.servers {
-		v.pulls.To = append(v.pulls.To, s.Address())
+		v.passes.To = append(v.passes.To, s.Address())
 	}
 	l.leased, e.leased = v, v
 }
 
 func (v *leased) name(server int) string {
-	if server == pull.Member {
+	if server == theMember {
 		return v.l.member.String()
 	}
 	return v.l.servers[server].String()
@@ -70,16 +69,16 @@ func (v *leased) streamed(ctx context.Context, s *export.Stream) (rejected bool,
 	}
 	v.l.once.Begin(s.Expected)
 	v.noTextForm = 0
-	rejected, err = v.pass(ctx, func(yield func(pull.Misplaced, error) bool) {
+	rejected, err = v.pass(ctx, func(yield func(misplacedKey, error) bool) {
 		for it, err := range s.Items() {
 			if err != nil {
-				yield(pull.Misplaced{}, &brokenStream{err})
+				yield(misplacedKey{}, &brokenStream{err})
 				return
 			}
 			if v.leavesOut(it.Key) {
 				continue
 			}
-			if !yield(pull.Misplaced{Key: it.Key, Size: int64(it.Size())}, nil) {
+			if !yield(misplacedKey{Key: it.Key, Size: int64(it.Size())}, nil) {
 				return
 			}
 		}
@@ -101,13 +100,13 @@ func (v *leased) leavesOut(key []byte) bool {
 // listed moves the items of a list.
 func (v *leased) listed(ctx context.Context, list *List) (found, error) {
 	v.l.once.Begin(list.Len())
-	rejected, err := v.pass(ctx, func(yield func(pull.Misplaced, error) bool) {
+	rejected, err := v.pass(ctx, func(yield func(misplacedKey, error) bool) {
 		for entry, err := range list.All() {
 			if err != nil {
-				yield(pull.Misplaced{}, err)
+				yield(misplacedKey{}, err)
 				return
 			}
-			if !yield(pull.Misplaced{Key: entry.Key, Size: entry.Size}, nil) {
+			if !yield(misplacedKey{Key: entry.Key, Size: entry.Size}, nil) {
 				return
 			}
 		}
@@ -119,13 +118,13 @@ func (v *leased) listed(ctx context.Context, list *List) (found, error) {
 }
 
 // pass moves each key once, at the allowed pace, and tells whether an owner refused some.
-func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]) (rejected bool, err error) {
+func (v *leased) pass(ctx context.Context, keys iter.Seq2[misplacedKey, error]) (rejected bool, err error) {
 	v.own = v.l.remover()
 	defer v.own.close()
 	before := v.rejected()
 	v.read, v.told = 0, 0
 	spread := pace.New(v.l.limit)
-	err = v.pulls.Move(ctx, func(yield func(pull.Misplaced, error) bool) {
+	err = v.passes.Move(ctx, func(yield func(misplacedKey, error) bool) {
 		for k, err := range keys {
 			if err != nil {
 				yield(k, err)
@@ -147,7 +146,7 @@ func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]
 				v.finds()
 			}
 			if err == nil && v.l.isLost(k.Key) {
-				if err = v.moved(ctx, k.Owner, []pull.Key{{Key: k.Key, Outcome: pull.Outdated}}); err == nil {
+				if err = v.moved(ctx, k.Owner, []LeasedKey{{Key: k.Key, Outcome: keyOutdated}}); err == nil {
 					continue
 				}
 			}
@@ -159,10 +158,10 @@ func (v *leased) pass(ctx context.Context, keys iter.Seq2[pull.Misplaced, error]
 	if err != nil { // the rest is found again
 		v.e.counts.found -= v.read - v.told
 	}
-	var at *pull.ServerError
+	var at *passError
 	switch {
 	case !errors.As(err, &at):
-	case at.Server == pull.Member:
+	case at.Server == theMember:
 		err = &sourceError{v.name(at.Server), at.Err}
 	default:
 		err = &survivorError{v.name(at.Server), at.Err}
@@ -180,7 +179,7 @@ func (v *leased) finds() {
 
 // moved counts the outcomes of the keys, and deletes outdated items. Keys whose lease another process has are
 // left for the next pass, which finds them again.
-func (v *leased) moved(ctx context.Context, server int, keys []pull.Key) error {
+func (v *leased) moved(ctx context.Context, server int, keys []LeasedKey) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	t := &v.tallies[server]
@@ -188,24 +187,24 @@ func (v *leased) moved(ctx context.Context, server int, keys []pull.Key) error {
 		k := &keys[i]
 		v.told++
 		switch k.Outcome {
-		case pull.Later, pull.NoTextForm:
+		case keyLater, keyNoTextForm:
 			v.e.counts.found--
 			continue
-		case pull.Moved:
+		case keyMoved:
 			t.Added++
 			t.Bytes += k.Bytes
-		case pull.Present:
+		case keyPresent:
 			t.Present++
-		case pull.Refused:
+		case keyRefused:
 			if t.Rejected++; v.refusals[server] == "" {
 				v.refusals[server] = k.Why
 			}
-		case pull.Outdated:
+		case keyOutdated:
 			if err := v.own.resolve(ctx, &misplaced{Item: item.Item{Key: k.Key, State: item.Invalidated}}); err != nil {
 				return err
 			}
 			t.Invalidated++
-		case pull.Gone, pull.Flushed:
+		case keyGone, keyFlushed:
 			t.Invalidated++
 		}
 		v.e.skipped.Add(1)

@@ -14,7 +14,6 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
-	"example.com/memcached-operator/drainer/move/pull"
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
@@ -147,8 +146,8 @@ func TestAForgottenKeyShowsInTheReceipt(t *testing.T) {
 		l := e.runningMember(drainertest.MustParse(t, []string{f.member.Address()})[0], nowhere, t.TempDir())
 		l.leaving = &leaving{l: l, report: e.report}
 		e.Source = l
-		told := l.leased.pulls.Moved
-		l.leased.pulls.Moved = func(ctx context.Context, owner int, keys []pull.Key) error { return told(ctx, owner, keys[1:]) }
+		told := l.leased.passes.Moved
+		l.leased.passes.Moved = func(ctx context.Context, owner int, keys []LeasedKey) error { return told(ctx, owner, keys[1:]) }
 		if r := e.Run(t.Context()); r.Reason != "" || !r.Complete || r.AddsUp("the-claim") == nil {
 			t.Errorf("%+v", r)
 		}

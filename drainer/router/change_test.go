@@ -22,7 +22,6 @@ import (
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/move"
-	"example.com/memcached-operator/drainer/move/pull"
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/test/tier"
@@ -444,17 +443,17 @@ func movePass(t *testing.T, from *memcachedtest.Server, all []*memcachedtest.Ser
 	}
 	defer list.Close()
 	for i, owner := range to.Servers {
-		var keys []pull.Key
+		var keys []move.LeasedKey
 		for e, err := range list.All() {
 			if err != nil {
 				return 0, err
 			}
 			if to.Owner.Owner(e.Key) == i {
-				keys = append(keys, pull.Key{Key: bytes.Clone(e.Key)})
+				keys = append(keys, move.LeasedKey{Key: bytes.Clone(e.Key)})
 			}
 		}
 		at := slices.IndexFunc(all, func(s *memcachedtest.Server) bool { return uint16(s.Port) == owner.Port })
-		lane := pull.Lane{Owners: [2]*memcache.Conn{ringchange.Old: from.DialFor(t), ringchange.New: all[at].DialFor(t)}}
+		lane := move.KeyMover{Owners: [2]*memcache.Conn{ringchange.Old: from.DialFor(t), ringchange.New: all[at].DialFor(t)}}
 		for batch := range slices.Chunk(keys, 16) {
 			if err := lane.Move(batch); err != nil {
 				return 0, err

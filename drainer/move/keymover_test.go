@@ -1,4 +1,4 @@
-package pull
+package move
 
 import (
 	"bytes"
@@ -18,8 +18,6 @@ import (
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
-
-func TestMain(m *testing.M) { memcachedtest.Main(m, 4) }
 
 // The outcome of a key depends on the items of both owners, and only that key's item is changed.
 func TestTheOutcomeOfAKeyDependsOnBothOwnersItems(t *testing.T) {
@@ -51,23 +49,23 @@ func TestTheOutcomeOfAKeyDependsOnBothOwnersItems(t *testing.T) {
 	at[ringchange.New].Must("STORED", "set emptied 0 0 0", []byte{})
 	binary := "a key\x00in base64"
 	at[ringchange.Old].Must("HD", "ms YSBrZXkAaW4gYmFzZTY0 1 b", []byte("b"))
-	keys, want := []Key{}, []Outcome{}
+	keys, want := []LeasedKey{}, []keyOutcome{}
 	for _, k := range []struct {
 		key  string
-		want Outcome
+		want keyOutcome
 	}{
-		{"moved", Moved}, {"both", Present}, {"none", Gone}, {"stale", Outdated}, {"leased", Later}, {"large", Refused},
-		{"sized", Moved}, {"flagged", Moved}, {"lasting", Moved}, {"kept", Present}, {"nothing", Moved}, {"newer", Present}, {"emptied", Present},
-		{binary, Moved}, {strings.Repeat("k ", 120), NoTextForm},
+		{"moved", keyMoved}, {"both", keyPresent}, {"none", keyGone}, {"stale", keyOutdated}, {"leased", keyLater}, {"large", keyRefused},
+		{"sized", keyMoved}, {"flagged", keyMoved}, {"lasting", keyMoved}, {"kept", keyPresent}, {"nothing", keyMoved}, {"newer", keyPresent}, {"emptied", keyPresent},
+		{binary, keyMoved}, {strings.Repeat("k ", 120), keyNoTextForm},
 	} {
-		keys, want = append(keys, Key{Key: []byte(k.key)}), append(want, k.want)
+		keys, want = append(keys, LeasedKey{Key: []byte(k.key)}), append(want, k.want)
 	}
-	lane := Lane{Owners: [2]*memcache.Conn{ringchange.Old: old.Dial(), ringchange.New: owner.Dial()}}
+	lane := KeyMover{Owners: [2]*memcache.Conn{ringchange.Old: old.Dial(), ringchange.New: owner.Dial()}}
 	if err := lane.Move(keys); err != nil {
 		t.Fatal(err)
 	}
 	for i, k := range keys {
-		if k.Outcome != want[i] || (k.Outcome == Refused) != (k.Why != "") || (k.Outcome == Moved) != (k.Bytes > 0) {
+		if k.Outcome != want[i] || (k.Outcome == keyRefused) != (k.Why != "") || (k.Outcome == keyMoved) != (k.Bytes > 0) {
 			t.Errorf("%.20q: %+v, want outcome %d", k.Key, k.Outcome, want[i])
 		}
 	}
@@ -94,26 +92,26 @@ func TestAFullOwnerKeepsWhatClientsStore(t *testing.T) {
 	t.Parallel()
 	old, full := memcachedtest.Start(t), memcachedtest.Start(t, memcachedtest.FullArgs...)
 	values := []string{"", "7", "text", ringchange.LeaseValue[1:] + "0", strings.Repeat("x", 3000)}
-	keys := []Key{{Key: []byte("none")}}
+	keys := []LeasedKey{{Key: []byte("none")}}
 	for i, value := range values {
 		key := fmt.Sprintf("key-%d", i)
-		keys = append(keys, Key{Key: []byte(key)})
+		keys = append(keys, LeasedKey{Key: []byte(key)})
 		old.Raw().Must("STORED", "set "+key+" 0 0 3", []byte("old"))
 		full.Raw().Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))
 	}
 	old.Raw().Must("STORED", "set none 0 0 3", []byte("old"))
 	full.Fill(t)
-	lane := Lane{Owners: [2]*memcache.Conn{ringchange.Old: old.Dial(), ringchange.New: full.Dial()}}
+	lane := KeyMover{Owners: [2]*memcache.Conn{ringchange.Old: old.Dial(), ringchange.New: full.Dial()}}
 	if err := lane.Move(keys); err != nil {
 		t.Fatal(err)
 	}
-	if k := keys[0]; k.Outcome != Refused || !strings.Contains(strings.ToLower(k.Why), "out of memory") {
+	if k := keys[0]; k.Outcome != keyRefused || !strings.Contains(strings.ToLower(k.Why), "out of memory") {
 		t.Errorf("a key that is not there: %+v", k)
 	}
 	for i, value := range values {
 		k := keys[1+i]
 		has, err := full.Dial().Get(k.Key)
-		if err != nil || has == nil || string(has.Data) != value || k.Outcome != Present {
+		if err != nil || has == nil || string(has.Data) != value || k.Outcome != keyPresent {
 			t.Errorf("%s, stored as %.20q: %+v, now %.20v, %v", k.Key, value, k, has, err)
 		}
 	}
@@ -144,9 +142,9 @@ func TestAPassMovesAllKeysAlsoIfConnectionsBreak(t *testing.T) {
 		breaks--
 		return breaks < 0 || breaks%4 != 0
 	})
-	p := Pass{From: between, To: []string{owners[0].Address(), owners[1].Address()}, Timeout: wait.Long,
+	p := leasedPass{From: between, To: []string{owners[0].Address(), owners[1].Address()}, Timeout: wait.Long,
 		KeepsCAS: func(int) bool { return false }, Waiting: func(int, string) {},
-		Moved: func(_ context.Context, _ int, keys []Key) error {
+		Moved: func(_ context.Context, _ int, keys []LeasedKey) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, k := range keys {
@@ -154,9 +152,9 @@ func TestAPassMovesAllKeysAlsoIfConnectionsBreak(t *testing.T) {
 			}
 			return nil
 		}}
-	all := func(yield func(Misplaced, error) bool) {
+	all := func(yield func(misplacedKey, error) bool) {
 		for i := range keys {
-			if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: 50, Owner: i % 2}, nil) {
+			if !yield(misplacedKey{Key: fmt.Appendf(nil, "key%d", i), Size: 50, Owner: i % 2}, nil) {
 				return
 			}
 		}
@@ -181,7 +179,7 @@ func TestAPassMovesAllKeysAlsoIfConnectionsBreak(t *testing.T) {
 		t.Errorf("the owners have %d items", n)
 	}
 	errStop := errors.New("enough")
-	err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) { yield(Misplaced{}, errStop) })
+	err := p.Move(t.Context(), func(yield func(misplacedKey, error) bool) { yield(misplacedKey{}, errStop) })
 	if !errors.Is(err, errStop) {
 		t.Errorf("a pass whose keys end with an error: %v", err)
 	}
@@ -231,12 +229,12 @@ func TestAFlushIsObeyedWhileKeysAreMoved(t *testing.T) {
 				}
 				return !breaks
 			})
-			p := Pass{From: from, To: []string{both.owner.Address()}, Timeout: wait.Long, KeepsCAS: func(int) bool { return false },
-				Waiting: func(int, string) {}, Moved: func(context.Context, int, []Key) error { return nil }}
+			p := leasedPass{From: from, To: []string{both.owner.Address()}, Timeout: wait.Long, KeepsCAS: func(int) bool { return false },
+				Waiting: func(int, string) {}, Moved: func(context.Context, int, []LeasedKey) error { return nil }}
 			wait.For(t, "all to be moved", func() error {
-				if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
+				if err := p.Move(t.Context(), func(yield func(misplacedKey, error) bool) {
 					for i := range keys {
-						if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: 50}, nil) {
+						if !yield(misplacedKey{Key: fmt.Appendf(nil, "key%d", i), Size: 50}, nil) {
 							return
 						}
 					}
@@ -287,11 +285,11 @@ func TestAFlushIsObeyedWhenAnswersAreLost(t *testing.T) {
 		owner.Raw().Must("STORED", "set key7 0 0 5", []byte("newer"))
 		return false
 	})
-	p := Pass{From: old.Address(), To: []string{to}, Timeout: wait.Long, KeepsCAS: func(int) bool { return false },
-		Waiting: func(int, string) {}, Moved: func(context.Context, int, []Key) error { return nil }}
-	if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
+	p := leasedPass{From: old.Address(), To: []string{to}, Timeout: wait.Long, KeepsCAS: func(int) bool { return false },
+		Waiting: func(int, string) {}, Moved: func(context.Context, int, []LeasedKey) error { return nil }}
+	if err := p.Move(t.Context(), func(yield func(misplacedKey, error) bool) {
 		for i := range keys {
-			if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: 50}, nil) {
+			if !yield(misplacedKey{Key: fmt.Appendf(nil, "key%d", i), Size: 50}, nil) {
 				return
 			}
 		}
@@ -342,9 +340,9 @@ func TestAFlushIsObeyedWhenAnswersAreReadLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	lane := Lane{Owners: [2]*memcache.Conn{ringchange.Old: conn, ringchange.New: owner.Dial()}}
-	keys := []Key{{Key: []byte("key0")}}
-	if err := lane.Move(keys); err != nil || keys[0].Outcome != Flushed {
+	lane := KeyMover{Owners: [2]*memcache.Conn{ringchange.Old: conn, ringchange.New: owner.Dial()}}
+	keys := []LeasedKey{{Key: []byte("key0")}}
+	if err := lane.Move(keys); err != nil || keys[0].Outcome != keyFlushed {
 		t.Errorf("%+v, %v", keys, err)
 	}
 }
@@ -363,12 +361,12 @@ func TestItemsStoredAfterAFlushAreMoved(t *testing.T) {
 			owner.Raw().Must("OK", ordered, nil)
 			wait.For(t, "a key that is stored later to be moved", func() error {
 				old.Raw().Must("STORED", "set key0 0 0 1", []byte("v"))
-				lane := Lane{Owners: [2]*memcache.Conn{ringchange.Old: old.Dial(), ringchange.New: owner.Dial()}}
-				keys := []Key{{Key: []byte("key0")}}
+				lane := KeyMover{Owners: [2]*memcache.Conn{ringchange.Old: old.Dial(), ringchange.New: owner.Dial()}}
+				keys := []LeasedKey{{Key: []byte("key0")}}
 				if err := lane.Move(keys); err != nil {
 					t.Fatal(err)
 				}
-				if keys[0].Outcome != Moved {
+				if keys[0].Outcome != keyMoved {
 					return fmt.Errorf("%+v", keys)
 				}
 				return nil
@@ -409,12 +407,12 @@ func TestAPassToManyOwnersIsBounded(t *testing.T) {
 	before, memory := connections(), heap()
 	var mu sync.Mutex
 	moved, batches, most := 0, 0, int64(0)
-	p := Pass{From: old.Address(), To: to, Timeout: wait.Long, KeepsCAS: func(int) bool { return false }, Waiting: func(int, string) {},
-		Moved: func(_ context.Context, _ int, keys []Key) error {
+	p := leasedPass{From: old.Address(), To: to, Timeout: wait.Long, KeepsCAS: func(int) bool { return false }, Waiting: func(int, string) {},
+		Moved: func(_ context.Context, _ int, keys []LeasedKey) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, k := range keys {
-				if k.Outcome == Moved {
+				if k.Outcome == keyMoved {
 					moved++
 				}
 			}
@@ -423,9 +421,9 @@ func TestAPassToManyOwnersIsBounded(t *testing.T) {
 			}
 			return nil
 		}}
-	if err := p.Move(t.Context(), func(yield func(Misplaced, error) bool) {
+	if err := p.Move(t.Context(), func(yield func(misplacedKey, error) bool) {
 		for i := range keys {
-			if !yield(Misplaced{Key: fmt.Appendf(nil, "key%d", i), Size: size, Owner: i % len(to)}, nil) {
+			if !yield(misplacedKey{Key: fmt.Appendf(nil, "key%d", i), Size: size, Owner: i % len(to)}, nil) {
 				return
 			}
 		}

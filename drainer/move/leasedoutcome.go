@@ -1,4 +1,4 @@
-package pull
+package move
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 // heard handles the answer to the present step. The last step and its result determine the outcome of the
 // key.
-func (l *Lane) heard(m *move, answer []byte) error {
+func (l *KeyMover) heard(m *keyMove, answer []byte) error {
 	result, why := m.request.Result(m.step, answer)
 	if result.Code == ringchange.Failed && why == nil {
 		return fmt.Errorf("%w: %.80q", memcache.ErrProtocol, answer)
@@ -21,17 +21,17 @@ func (l *Lane) heard(m *move, answer []byte) error {
 		m.step = at.Peek()
 		return nil
 	case result.Code == ringchange.Failed:
-		k.Outcome, k.Why = Refused, strings.TrimSpace(string(why))
+		k.Outcome, k.Why = keyRefused, strings.TrimSpace(string(why))
 	case at.Action == ringchange.Fetch:
 		result.Code = l.fetch(m, result, answer)
 	case at.Action == ringchange.Copy:
 		l.heardCopy(m, result)
 	case (at.Action == ringchange.Look || at.Action == ringchange.Peek) && at.Place == ringchange.Old && result.Code == ringchange.Absent:
-		k.Outcome = Present
+		k.Outcome = keyPresent
 	case at.Action == ringchange.EraseIf && at.Place == ringchange.Old && result.Code != ringchange.Changed:
-		k.Outcome = Present
+		k.Outcome = keyPresent
 		if m.fetched.Value != nil { // also if another client has deleted it since it was copied
-			k.Outcome, k.Bytes = Moved, int64(len(k.Key)+len(m.fetched.Value)-len("\r\n"))
+			k.Outcome, k.Bytes = keyMoved, int64(len(k.Key)+len(m.fetched.Value)-len("\r\n"))
 		}
 	}
 	if m.step = m.mover.Next(result); m.step.Action == ringchange.Done {
@@ -41,7 +41,7 @@ func (l *Lane) heard(m *move, answer []byte) error {
 }
 
 // fetch takes the item. An item that can't be moved counts as absent, so its lease is given back.
-func (l *Lane) fetch(m *move, result ringchange.Result, answer []byte) ringchange.Code {
+func (l *KeyMover) fetch(m *keyMove, result ringchange.Result, answer []byte) ringchange.Code {
 	k := m.key
 	fetched, lives := m.request.Fetched(answer)
 	m.accessed = l.asked - fetched.Idle
@@ -50,14 +50,14 @@ func (l *Lane) fetch(m *move, result ringchange.Result, answer []byte) ringchang
 		return ringchange.Absent // it expires soon
 	case result.Code == ringchange.Found && lives && l.now[ringchange.New].Removes(m.accessed):
 		l.outdated = append(l.outdated, copied{key: k, cas: result.CAS})
-		k.Outcome = Flushed
+		k.Outcome = keyFlushed
 		return ringchange.Absent
 	case result.Code == ringchange.Found && lives:
 		m.fetched = fetched
 		return ringchange.Found
 	}
-	if k.Outcome = Gone; m.request.Outdated(answer) {
-		k.Outcome = Outdated
+	if k.Outcome = keyGone; m.request.Outdated(answer) {
+		k.Outcome = keyOutdated
 	}
 	return ringchange.Absent
 }

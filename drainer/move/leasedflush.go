@@ -1,4 +1,4 @@
-package pull
+package move
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ type flushing struct {
 
 // copied is an item at its new owner, or an outdated one at its old owner.
 type copied struct {
-	key *Key
+	key *LeasedKey
 	// cas is 0 if the answer to the copy was lost. Then value and flags identify the copy.
 	cas      uint64
 	value    []byte
@@ -37,21 +37,21 @@ type copied struct {
 const mostKept = 2 * batchBytes
 
 // begin records the flushes until now. A batch that is moved again has begun when it first did.
-func (l *Lane) begin() {
+func (l *KeyMover) begin() {
 	if !l.began {
 		l.flushed, l.began = l.now, true
 	}
 }
 
 // sendsCopy records a copy.
-func (l *Lane) sendsCopy(m *move) {
+func (l *KeyMover) sendsCopy(m *keyMove) {
 	value := m.fetched.Value
 	l.copies = append(l.copies, copied{key: m.key, value: value[:len(value)-len("\r\n")], flags: m.fetched.Flags, accessed: m.accessed})
 	m.copied = len(l.copies)
 }
 
 // heardCopy records the outcome of a copy.
-func (l *Lane) heardCopy(m *move, result ringchange.Result) {
+func (l *KeyMover) heardCopy(m *keyMove, result ringchange.Result) {
 	c := &l.copies[m.copied-1]
 	if c.value = nil; result.Code == ringchange.Found {
 		c.cas = result.CAS
@@ -61,7 +61,7 @@ func (l *Lane) heardCopy(m *move, result ringchange.Result) {
 }
 
 // obey takes back what was flushed meanwhile.
-func (l *Lane) obey() error {
+func (l *KeyMover) obey() error {
 	if l.began {
 		l.ask = true
 		if err := l.round(); err != nil {
@@ -69,10 +69,10 @@ func (l *Lane) obey() error {
 		}
 		l.ask = false
 		if err := l.takeBack(); err != nil {
-			return &Error{ringchange.New, err}
+			return &ownerError{ringchange.New, err}
 		}
 		if err := l.eraseOutdated(); err != nil {
-			return &Error{ringchange.Old, err}
+			return &ownerError{ringchange.Old, err}
 		}
 	}
 	clear(l.copies)
@@ -82,7 +82,7 @@ func (l *Lane) obey() error {
 }
 
 // isFlushed tells whether an item that was last used at that time was flushed since the batch began.
-func (l *Lane) isFlushed(accessed int64) bool {
+func (l *KeyMover) isFlushed(accessed int64) bool {
 	for p := range l.now {
 		if l.now[p].Since(l.flushed[p]) && l.now[p].Removes(accessed) {
 			return true
@@ -92,7 +92,7 @@ func (l *Lane) isFlushed(accessed int64) bool {
 }
 
 // takeBack deletes copies at the new owner. Values that clients have stored there since stay.
-func (l *Lane) takeBack() error {
+func (l *KeyMover) takeBack() error {
 	owner := l.Owners[ringchange.New]
 	var flushed []copied
 	for _, c := range l.copies {
@@ -111,24 +111,24 @@ func (l *Lane) takeBack() error {
 		}
 		flushed = append(flushed, c)
 	}
-	return erase(owner, flushed, func(k *Key, stays bool) {
+	return erase(owner, flushed, func(k *LeasedKey, stays bool) {
 		if !stays {
-			k.Outcome, k.Bytes = Flushed, 0
+			k.Outcome, k.Bytes = keyFlushed, 0
 		}
 	})
 }
 
 // eraseOutdated deletes outdated items at the old owner.
-func (l *Lane) eraseOutdated() error {
-	return erase(l.Owners[ringchange.Old], l.outdated, func(k *Key, stays bool) {
+func (l *KeyMover) eraseOutdated() error {
+	return erase(l.Owners[ringchange.Old], l.outdated, func(k *LeasedKey, stays bool) {
 		if stays {
-			k.Outcome = Later
+			k.Outcome = keyLater
 		}
 	})
 }
 
 // erase deletes items that have not changed.
-func erase(c *memcache.Conn, items []copied, done func(k *Key, stays bool)) error {
+func erase(c *memcache.Conn, items []copied, done func(k *LeasedKey, stays bool)) error {
 	var run memcache.Deletions
 	for _, it := range items {
 		if err := run.Append(it.key.Key, it.cas); err != nil {

@@ -1,7 +1,4 @@
-// Package pull moves keys from one member to another under their leases, as routers do with keys that are
-// read: by the steps of package ringchange. The keys of a batch take each step together, so a step is one
-// round trip for all of them.
-package pull
+package move
 
 import (
 	"bytes"
@@ -15,57 +12,59 @@ import (
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// Outcome is what became of a key.
-type Outcome uint8
+// keyOutcome is what became of a key.
+type keyOutcome uint8
 
 const (
-	// Later means that another process has the key's lease, so the item may still be at its old owner.
-	Later Outcome = iota
-	// Moved means that the item is at its new owner.
-	Moved
-	// Present means that its new owner has a newer value. The old one is deleted.
-	Present
-	// Gone means that neither owner has it. It was deleted, evicted, or has expired.
-	Gone
-	// Outdated means that a client has marked the item, or is about to store it anew. It is still at its old
+	// keyLater means that another process has the key's lease, so the item may still be at its old owner.
+	keyLater keyOutcome = iota
+	// keyMoved means that the item is at its new owner.
+	keyMoved
+	// keyPresent means that its new owner has a newer value. The old one is deleted.
+	keyPresent
+	// keyGone means that neither owner has it. It was deleted, evicted, or has expired.
+	keyGone
+	// keyOutdated means that a client has marked the item, or is about to store it anew. It is still at its old
 	// owner.
-	Outdated
-	// Refused means that its new owner doesn't accept it.
-	Refused
-	// NoTextForm means that the text protocol can't carry its key, so clients of routers can't ask for it.
-	NoTextForm
-	// Flushed means that clients have flushed one of its owners since it was last used. Neither has an older
+	keyOutdated
+	// keyRefused means that its new owner doesn't accept it.
+	keyRefused
+	// keyNoTextForm means that the text protocol can't carry its key, so clients of routers can't ask for it.
+	keyNoTextForm
+	// keyFlushed means that clients have flushed one of its owners since it was last used. Neither has an older
 	// value any more.
-	Flushed
+	keyFlushed
 )
 
-// Key is a key that is to be moved, and its outcome.
-type Key struct {
+// LeasedKey is a key that is to be moved, and its outcome.
+type LeasedKey struct {
 	Key     []byte
-	Outcome Outcome
+	Outcome keyOutcome
 	// Bytes is the size of key and value, if it was moved.
 	Bytes int64
 	// Why is the reason of a refusal.
 	Why string
 }
 
-// Error is an error about one of the two owners.
-type Error struct {
+// ownerError is an error about one of the two owners.
+type ownerError struct {
 	Place ringchange.Place
 	Err   error
 }
 
-func (e *Error) Error() string { return e.Err.Error() }
-func (e *Error) Unwrap() error { return e.Err }
+func (e *ownerError) Error() string { return e.Err.Error() }
+func (e *ownerError) Unwrap() error { return e.Err }
 
-// Lane moves keys between two members. It is for one goroutine.
-type Lane struct {
+// KeyMover moves keys from one member to another under their leases, as routers do with keys that are read: by the
+// steps of package ringchange. The keys of a batch take each step together, so a step is one round trip for all of
+// them. A KeyMover is for one goroutine.
+type KeyMover struct {
 	// Owners are connections to both, by ringchange.Place, for this lane alone.
 	Owners [2]*memcache.Conn
 	// KeepsCAS means that the new owner can be told the CAS value of an item (memcached 1.6.27 and later).
 	KeepsCAS bool
 
-	moves    []move
+	moves    []keyMove
 	requests [2][]byte
 	// asked is when the requests of the present step were made, in Unix seconds. An answer may be read much
 	// later, so the times in it count from then: an item must not seem to be used after a flush.
@@ -73,9 +72,9 @@ type Lane struct {
 	flushing
 }
 
-// move is the move of one key.
-type move struct {
-	key     *Key
+// keyMove is the move of one key.
+type keyMove struct {
+	key     *LeasedKey
 	mover   ringchange.Mover
 	step    ringchange.Step
 	asked   ringchange.Place // the owner that has to answer
@@ -87,19 +86,19 @@ type move struct {
 	copied int
 }
 
-// Move moves keys. After an *Error their outcomes are unknown: the same keys can be moved again, over other
+// Move moves keys. After an *ownerError their outcomes are unknown: the same keys can be moved again, over other
 // connections.
-func (l *Lane) Move(keys []Key) error {
+func (l *KeyMover) Move(keys []LeasedKey) error {
 	l.moves, l.outdated = l.moves[:0], l.outdated[:0]
 	for i := range keys {
 		k := &keys[i]
-		k.Outcome = Later
+		k.Outcome = keyLater
 		text, binary, err := memcache.AppendKey(nil, k.Key)
 		if err != nil {
-			k.Outcome = NoTextForm
+			k.Outcome = keyNoTextForm
 			continue
 		}
-		m := move{key: k, mover: ringchange.NewMover(0), request: ringchange.ForKey(text, binary)}
+		m := keyMove{key: k, mover: ringchange.NewMover(0), request: ringchange.ForKey(text, binary)}
 		m.step = m.mover.Start()
 		l.moves = append(l.moves, m)
 	}
@@ -123,7 +122,7 @@ func (l *Lane) Move(keys []Key) error {
 }
 
 // round makes one step of each key.
-func (l *Lane) round() error {
+func (l *KeyMover) round() error {
 	l.asked = time.Now().Unix()
 	for p := range l.requests {
 		if l.requests[p] = l.requests[p][:0]; cap(l.requests[p]) > mostKept {
@@ -153,7 +152,7 @@ func (l *Lane) round() error {
 				err = c.Send(l.requests[p])
 			}
 			if err != nil {
-				err = &Error{ringchange.Place(p), err}
+				err = &ownerError{ringchange.Place(p), err}
 			}
 			sent <- err
 		}()
@@ -171,12 +170,12 @@ func (l *Lane) round() error {
 }
 
 // hear reads the answers, in the order of the requests of each owner.
-func (l *Lane) hear() error {
+func (l *KeyMover) hear() error {
 	for p, c := range l.Owners {
 		if l.ask {
 			var err error
 			if l.now[p], err = c.Flushes(); err != nil {
-				return &Error{ringchange.Place(p), err}
+				return &ownerError{ringchange.Place(p), err}
 			}
 		}
 		for i := range l.moves {
@@ -184,20 +183,20 @@ func (l *Lane) hear() error {
 			if m.asked != ringchange.Place(p) {
 				continue
 			}
-			answer, err := read(c)
+			answer, err := readAnswer(c)
 			if err == nil {
 				err = l.heard(m, answer)
 			}
 			if err != nil {
-				return &Error{ringchange.Place(p), err}
+				return &ownerError{ringchange.Place(p), err}
 			}
 		}
 	}
 	return nil
 }
 
-// read reads an answer with its data block.
-func read(c *memcache.Conn) ([]byte, error) {
+// readAnswer reads an answer with its data block.
+func readAnswer(c *memcache.Conn) ([]byte, error) {
 	line, err := c.Line()
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package pull
+package move
 
 import (
 	"context"
@@ -26,36 +26,36 @@ const (
 	mostIdle = 128
 )
 
-// Pass moves keys of one member to their owners, to several at the same time.
-type Pass struct {
+// leasedPass moves keys of one member to their owners, to several at the same time.
+type leasedPass struct {
 	Dialer memcache.Dialer
 	// From is the address of the member, To has those of the owners.
 	From string
 	To   []string
-	// KeepsCAS is Lane.KeepsCAS, by owner.
+	// KeepsCAS is KeyMover.KeepsCAS, by owner.
 	KeepsCAS func(owner int) bool
 	// Timeout bounds how long an owner, or the member, may not answer.
 	Timeout time.Duration
-	// Waiting is called with why an owner, or the member (Member), is waited for; "" when it answers again.
+	// Waiting is called with why an owner, or the member (theMember), is waited for; "" when it answers again.
 	Waiting func(server int, why string)
 	// Moved is called with the keys of an owner and their outcomes. Several goroutines call it.
-	Moved func(ctx context.Context, owner int, keys []Key) error
+	Moved func(ctx context.Context, owner int, keys []LeasedKey) error
 }
 
-// Member is the index of the member in calls of Waiting, and in a ServerError.
-const Member = -1
+// theMember is the index of the member in calls of Waiting, and in a passError.
+const theMember = -1
 
-// ServerError is the failure of a pass at a server.
-type ServerError struct {
+// passError is the failure of a pass at a server.
+type passError struct {
 	Server int
 	Err    error
 }
 
-func (e *ServerError) Error() string { return e.Err.Error() }
-func (e *ServerError) Unwrap() error { return e.Err }
+func (e *passError) Error() string { return e.Err.Error() }
+func (e *passError) Unwrap() error { return e.Err }
 
-// Misplaced is a key, its item's size in bytes (0 if unknown), and its owner's index in To.
-type Misplaced struct {
+// misplacedKey is a key, its item's size in bytes (0 if unknown), and its owner's index in To.
+type misplacedKey struct {
 	Key   []byte
 	Size  int64
 	Owner int
@@ -64,17 +64,17 @@ type Misplaced struct {
 // batch has keys of one owner.
 type batch struct {
 	owner int
-	keys  []Key
+	keys  []LeasedKey
 	// bytes is the size of their items, waiting that of the keys while they wait.
 	bytes, waiting int64
 }
 
 // Move moves the keys, which must not change until it returns. If keys yields an error, batches that are not
 // full are left out, and Moved is not called for their keys.
-func (p *Pass) Move(ctx context.Context, keys iter.Seq2[Misplaced, error]) error {
+func (p *leasedPass) Move(ctx context.Context, keys iter.Seq2[misplacedKey, error]) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	pool := pool{pass: p, ctx: ctx, idle: make([][]*connection, len(p.To))}
+	pool := ownersPool{pass: p, ctx: ctx, idle: make([][]*connection, len(p.To))}
 	defer pool.close()
 	to := handler{ctx: ctx, work: make(chan *batch), done: make(chan int64, lanes+1)}
 	var running sync.WaitGroup
@@ -95,7 +95,7 @@ func (p *Pass) Move(ctx context.Context, keys iter.Seq2[Misplaced, error]) error
 }
 
 // batches hands over the keys, batch by batch.
-func (p *Pass) batches(ctx context.Context, keys iter.Seq2[Misplaced, error], hand func(*batch)) error {
+func (p *leasedPass) batches(ctx context.Context, keys iter.Seq2[misplacedKey, error], hand func(*batch)) error {
 	of, waiting := make([]batch, len(p.To)), int64(0)
 	end := func(b *batch) {
 		waiting -= b.waiting
@@ -113,7 +113,7 @@ func (p *Pass) batches(ctx context.Context, keys iter.Seq2[Misplaced, error], ha
 		}
 		const more = 64 // bytes of memory, beside the key's own
 		b := &of[k.Owner]
-		b.owner, b.keys, b.bytes = k.Owner, append(b.keys, Key{Key: k.Key}), b.bytes+k.Size
+		b.owner, b.keys, b.bytes = k.Owner, append(b.keys, LeasedKey{Key: k.Key}), b.bytes+k.Size
 		b.waiting += int64(len(k.Key)) + more
 		if waiting += int64(len(k.Key)) + more; len(b.keys) == batchKeys || b.bytes >= batchBytes {
 			end(b)
@@ -172,8 +172,8 @@ func (h *handler) hand(b *batch) {
 }
 
 // lane moves batches.
-func (p *Pass) lane(ctx context.Context, pool *pool, from *handler) error {
-	l := link{pool: pool}
+func (p *leasedPass) lane(ctx context.Context, pool *ownersPool, from *handler) error {
+	l := leasedLink{pool: pool}
 	defer l.close()
 	for b := range from.work {
 		l.owner, l.lane.KeepsCAS = b.owner, p.KeepsCAS(b.owner)

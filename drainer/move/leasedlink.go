@@ -1,4 +1,4 @@
-package pull
+package move
 
 import (
 	"context"
@@ -21,9 +21,9 @@ func (c *connection) close() {
 	c.Close()
 }
 
-// pool keeps connections to owners from one batch to the next.
-type pool struct {
-	pass *Pass
+// ownersPool keeps connections to owners from one batch to the next.
+type ownersPool struct {
+	pass *leasedPass
 	ctx  context.Context // of the pass
 
 	mu   sync.Mutex
@@ -32,9 +32,9 @@ type pool struct {
 }
 
 // take returns a connection to a server: an idle one, or a new one.
-func (p *pool) take(server int, timeout time.Duration) (*connection, error) {
+func (p *ownersPool) take(server int, timeout time.Duration) (*connection, error) {
 	address := p.pass.From
-	if server != Member {
+	if server != theMember {
 		if c := p.kept(server); c != nil {
 			return c, nil
 		}
@@ -49,7 +49,7 @@ func (p *pool) take(server int, timeout time.Duration) (*connection, error) {
 	return &connection{c, context.AfterFunc(p.ctx, func() { c.Close() })}, nil
 }
 
-func (p *pool) kept(owner int) (c *connection) {
+func (p *ownersPool) kept(owner int) (c *connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if last := len(p.idle[owner]) - 1; last >= 0 {
@@ -59,7 +59,7 @@ func (p *pool) kept(owner int) (c *connection) {
 	return c
 }
 
-func (p *pool) put(owner int, c *connection) {
+func (p *ownersPool) put(owner int, c *connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.n == mostIdle {
@@ -70,7 +70,7 @@ func (p *pool) put(owner int, c *connection) {
 	p.n++
 }
 
-func (p *pool) close() {
+func (p *ownersPool) close() {
 	for _, idle := range p.idle {
 		for _, c := range idle {
 			c.close()
@@ -78,25 +78,25 @@ func (p *pool) close() {
 	}
 }
 
-// link is a lane with its connections.
-type link struct {
-	pool  *pool
+// leasedLink is a lane with its connections.
+type leasedLink struct {
+	pool  *ownersPool
 	owner int
-	lane  Lane
+	lane  KeyMover
 	conns [2]*connection
 	// failed is the owner with the last error.
 	failed ringchange.Place
 }
 
-func (l *link) server(p ringchange.Place) int {
+func (l *leasedLink) server(p ringchange.Place) int {
 	if p == ringchange.Old {
-		return Member
+		return theMember
 	}
 	return l.owner
 }
 
 // move moves a batch, over other connections if these break.
-func (l *link) move(ctx context.Context, keys []Key) error {
+func (l *leasedLink) move(ctx context.Context, keys []LeasedKey) error {
 	waiting := func(why string) {
 		for _, p := range []ringchange.Place{ringchange.Old, ringchange.New} {
 			if why == "" || p == l.failed {
@@ -110,7 +110,7 @@ func (l *link) move(ctx context.Context, keys []Key) error {
 			err = l.lane.Move(keys)
 		}
 		if err != nil {
-			var at *Error
+			var at *ownerError
 			if errors.As(err, &at) {
 				l.failed = at.Place
 			}
@@ -119,36 +119,36 @@ func (l *link) move(ctx context.Context, keys []Key) error {
 		return err
 	})
 	if err != nil {
-		return &ServerError{l.server(l.failed), err}
+		return &passError{l.server(l.failed), err}
 	}
 	return nil
 }
 
 // connect prepares for requests that take timeout at most.
-func (l *link) connect(timeout time.Duration) error {
+func (l *leasedLink) connect(timeout time.Duration) error {
 	for i, c := range l.conns {
 		p := ringchange.Place(i)
 		if c == nil {
 			var err error
 			if c, err = l.pool.take(l.server(p), timeout); err != nil {
-				return &Error{p, err}
+				return &ownerError{p, err}
 			}
 			l.conns[p], l.lane.Owners[p] = c, c.Conn
 		}
 		if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
-			return &Error{p, err}
+			return &ownerError{p, err}
 		}
 	}
 	return nil
 }
 
 // release keeps the connection for other lanes.
-func (l *link) release(p ringchange.Place) {
+func (l *leasedLink) release(p ringchange.Place) {
 	l.pool.put(l.owner, l.conns[p])
 	l.conns[p], l.lane.Owners[p] = nil, nil
 }
 
-func (l *link) close() {
+func (l *leasedLink) close() {
 	for p, c := range l.conns {
 		if c != nil {
 			c.close()
