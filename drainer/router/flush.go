@@ -16,7 +16,7 @@ import (
 //
 // A memcached of 1.6.25 or later leaves items that were stored in the second of the flush. There the second
 // flush comes flushRest later, and a router copies a key only soon after it has its lease. Movers look for
-// flushes themselves (package pull).
+// flushes themselves (package move).
 
 // flushRest is the time between the two flushes: copies that were on their way at the first one are stored by
 // then, and a second of memcached's own clock is over.
