@@ -94,7 +94,7 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the operator's role, the char
 	@touch $(BIN)/manifests.made
 
 # What they are made of, and they themselves. If none has changed, generating them again takes seconds for nothing.
-$(BIN)/manifests.made: $(shell find api controllers hack/reference -name '*.go' ! -name '*_test.go') config/policy/volume_policy.yaml \
+$(BIN)/manifests.made: $(shell find api controllers drainer/routing hack/reference -name '*.go' ! -name '*_test.go') config/policy/volume_policy.yaml \
   $(wildcard config/prometheus/*.json) config/prometheus/rules.yaml \
   $(wildcard config/crd/bases/*.yaml) config/rbac/role.yaml $(wildcard docs/reference*.md) $(wildcard $(CHART)/files/*.yaml)
 	$(MAKE) manifests

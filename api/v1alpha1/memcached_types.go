@@ -528,10 +528,8 @@ type StorageSpec struct {
 	Mode StorageMode `json:"mode,omitempty"`
 }
 
-// Client names a way in which clients choose a key's server (package
-// drainer/routing).
-//
-// +kubebuilder:validation:Enum=dalli;dskit;evcache;gomemcache;libmemcached;libmemcached-ketama;libmemcached-ketama-weighted;mcrouter;memcached-proxy;memjs;pymemcache;pymemcache-bytes;python-memcached;spymemcached;spymemcached-ketama;spymemcached-ketama-names;twemproxy
+// Client names a way in which clients choose a key's server. Package drainer/routing has them all, and make manifests
+// writes them into the CRD.
 type Client string
 
 // RoutingSpec says where the applications look for a key.

@@ -1,9 +1,9 @@
 // Command reference writes docs/reference.md from the CRD, which is generated
 // from the API types: reference CRD >FILE.
 //
-// With --slim it prints the CRD instead, without the descriptions within Kubernetes' own types, and with the
-// bounds there that the CRD's rules need. kubectl apply keeps the whole object in an annotation, of 262,144
-// bytes at most.
+// With --slim it prints the CRD instead, with the client libraries that package routing knows, without the
+// descriptions within Kubernetes' own types, and with the bounds there that the CRD's rules need. kubectl apply keeps
+// the whole object in an annotation, of 262,144 bytes at most.
 package main
 
 import (
@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"example.com/memcached-operator/drainer/routing"
 )
 
 // schema is a field in an OpenAPI v3 schema, as far as it is used here.
@@ -108,6 +110,7 @@ func slim(file string) error {
 	}
 	slimFields(crd, false)
 	bound(crd)
+	nameClients(crd)
 	out, err := yaml.Marshal(crd)
 	if err != nil {
 		return err
@@ -174,6 +177,23 @@ func bound(value any) {
 				if schema := within(field, "items", "properties", inner); schema != nil {
 					maps.Copy(schema, set)
 				}
+			}
+		}
+	}
+}
+
+// nameClients sets the values of each field routing.client.
+func nameClients(value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			nameClients(element)
+		}
+	case map[string]any:
+		for name, field := range value {
+			nameClients(field)
+			if client := within(field, "properties", "client"); name == "routing" && client != nil {
+				client["enum"] = routing.Clients()
 			}
 		}
 	}
