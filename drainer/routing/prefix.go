@@ -13,8 +13,8 @@ var prefixless []string
 
 func hashWithoutPrefix(clients ...string) { prefixless = append(prefixless, clients...) }
 
-// WithoutPrefix returns the owner function of a client that writes prefix before its keys and hashes them
-// without it. A key that doesn't start with prefix is another application's and hashed whole. It returns an
+// WithoutPrefix returns the owner function of a client that writes prefix before its keys and hashes them without
+// it. A key that doesn't start with prefix is another application's and hashed whole. WithoutPrefix returns an
 // error for a client that hashes keys with their prefix, because there is nothing to set.
 func WithoutPrefix(client string, o Owner, prefix string) (Owner, error) {
 	switch {

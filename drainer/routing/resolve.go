@@ -21,8 +21,8 @@ func HashesAddresses(client string) bool {
 // Lookup returns the addresses of a host, as net.Resolver.LookupNetIP does.
 type Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
-// Resolve names the servers as a client that hashes their addresses does: Java's InetSocketAddress uses the
-// first IPv4 address. It returns the lists of all other clients unchanged.
+// Resolve names the servers as a client that hashes their addresses does: Java's InetSocketAddress uses the first
+// IPv4 address. Resolve returns the lists of all other clients unchanged.
 func Resolve(ctx context.Context, client string, servers []Server, lookup Lookup) ([]Server, error) {
 	name, ok := addressed[client]
 	if !ok {

@@ -26,7 +26,7 @@ type Server struct {
 	Port uint16
 }
 
-// Owner maps keys to servers. It is safe for concurrent use, and Owner neither allocates nor keeps the key.
+// Owner maps keys to servers. An Owner is safe for concurrent use. Its method neither allocates nor keeps the key.
 type Owner interface {
 	// Owner returns the index, in the list of servers, of the server that the client asks for key.
 	Owner(key []byte) int
@@ -41,8 +41,8 @@ func hashEachServer(clients ...string) { eachServer = append(eachServer, clients
 // others hash it once or a few times, however long the list is.
 func HashesEachServer(client string) bool { return slices.Contains(eachServer, client) }
 
-// constructor builds the owner function of one client. It is called with at least two servers: with one
-// server there is nothing to choose.
+// constructor builds the owner function of one client. The list has at least two servers: with one server there is
+// nothing to choose.
 type constructor func(servers []Server) (Owner, error)
 
 // clients is filled by the init functions of the clients' files.

@@ -11,7 +11,7 @@ func twoServers() []Server {
 	return []Server{{Host: "a", Port: DefaultPort}, {Host: "b", Port: DefaultPort}}
 }
 
-// It is an error that helps, and never a guess.
+// The error names what is wrong; nothing is guessed.
 func TestServersThatCannotBeRoutedToAreAnError(t *testing.T) {
 	tests := map[string]struct {
 		client  string

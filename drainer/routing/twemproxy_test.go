@@ -64,7 +64,7 @@ func TestOwnersMatchTwemproxy(t *testing.T) {
 	}
 }
 
-// numberServer answers each get with number. It listens on memcached's port of host if i is 0 and the port is
+// numberServer answers each get with number, and listens on memcached's port of host if i is 0 and the port is
 // free.
 func numberServer(t *testing.T, host string, number int) uint16 {
 	t.Helper()

@@ -82,8 +82,8 @@ type window struct {
 // them.
 const windowRanges = 4
 
-// add records that a worker has read or written a range of the file. It waits until the disk has taken the
-// range that was written windowRanges before.
+// add records that a worker has read or written a range of the file, and waits until the disk has taken the range
+// that was written windowRanges before.
 func (w *window) add(offset, length int64) error {
 	if !w.cached.Load() {
 		return nil

@@ -60,8 +60,8 @@ const (
 	// maxHeader bounds a header. The page bits of a warm file of 1 TiB take 175 KB; the manifest and .meta
 	// take a few KB.
 	maxHeader = 4 << 20
-	// maxPages is the number of pages of a warm file of 2 TiB. It bounds the memory for the index: about 20
-	// bytes for each page.
+	// maxPages is the number of pages of a warm file of 2 TiB. This bounds the memory for the index: about 20 bytes
+	// for each page.
 	maxPages = 2 << 20
 )
 
@@ -164,7 +164,7 @@ func truncated(size, want int64) error {
 	return warmfile.Refuse(warmfile.ReasonTruncated, "the save has %d bytes and should have %d: it was cut short", size, want)
 }
 
-// readHeader reads the header of a save of size bytes. It returns the header's checksum, and the offset of
+// readHeader reads the header of a save of size bytes. readHeader returns the header's checksum, and the offset of
 // its end.
 func readHeader(file io.ReaderAt, size int64) (h *Header, sum uint32, end int64, err error) {
 	fail := func(err error) (*Header, uint32, int64, error) { return nil, 0, 0, err }

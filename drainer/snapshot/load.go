@@ -8,9 +8,9 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Expand checks the used pages and writes them to their offsets in the warm file, with holes between them. It
-// fails if a page is missing. Several workers call done, which may be nil, with the number of bytes that they
-// have read.
+// Expand checks the used pages and writes them to their offsets in the warm file, with holes between them, and
+// fails if a page is missing. Several workers call done, which may be nil, with the number of bytes that they have
+// read.
 func (s *Save) Expand(ctx context.Context, out *os.File, done func(n int64)) error {
 	if err := out.Truncate(s.Size); err != nil {
 		return err

@@ -120,9 +120,9 @@ func (s *Save) ReadAt(b []byte, offset int64) (n int, err error) {
 }
 
 // ReadPage reads the page at an offset of the warm file into b, which has the size of a page, and checks it.
-// It returns false if the page was not used, or is missing. ReadPage is for whole pages that are read once. Unlike
-// ReadAt it doesn't copy them from the page cache, which would take as long as all the rest of a drain, nor from
-// the held page. Several goroutines may call it.
+// ReadPage returns false if the page was not used, or is missing. ReadPage is for whole pages that are read once.
+// Unlike ReadAt it doesn't copy them from the page cache, which would take as long as all the rest of a drain, nor
+// from the held page. Several goroutines may call it.
 func (s *Save) ReadPage(b []byte, offset int64) (bool, error) {
 	page := int(offset / int64(s.PageSize))
 	if offset%int64(s.PageSize) != 0 || len(b) != s.PageSize || page < 0 || page >= s.pages() {

@@ -160,7 +160,7 @@ func TestSaveIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// Whatever is damaged or missing, all other pages are read and no wrong one, and the number of missing pages
+// A save may be damaged, or lack pages: all other pages are read and no wrong one, and the number of missing pages
 // is reported. Such a save is not loaded.
 func TestASaveIsWorthItsWholePages(t *testing.T) {
 	sound := written(t, 1, Options{})
@@ -424,7 +424,7 @@ func TestWriteThatEndsEarly(t *testing.T) {
 	}
 }
 
-// It fails only if nothing more can be removed.
+// The worker fails only if nothing more can be removed.
 func TestAWorkerThatFindsTheDiskFullWhileRoomIsMadeTriesAgain(t *testing.T) {
 	var w writer
 	var full atomic.Bool
@@ -491,7 +491,7 @@ func TestWithoutDirectIO(t *testing.T) {
 	}
 }
 
-// Whatever is overwritten or cut off, a page is read unchanged, or is reported as missing.
+// Any part of a save may be overwritten or cut off: a page is read unchanged, or is reported as missing.
 func FuzzSave(f *testing.F) {
 	sound := written(f, 1, Options{})
 	f.Add(uint32(0), []byte{1}, uint32(0))
@@ -518,7 +518,7 @@ func FuzzSave(f *testing.F) {
 	})
 }
 
-// Whatever an index with the right checksum says, nothing panics, and no page is read that is not there.
+// An index with the right checksum may say anything: nothing panics, and no page is read that is not there.
 func FuzzIndex(f *testing.F) {
 	sound := written(f, 1, Options{})
 	l := layoutOf(f, sound)
@@ -541,7 +541,7 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// Whatever a header with the right checksum says, nothing panics, and errors are of the documented kind.
+// A header with the right checksum may say anything: nothing panics, and errors are of the documented kind.
 func FuzzSaveHeader(f *testing.F) {
 	h := Header{Number: 1, Size: 16 << 10, PageSize: 4 << 10, PageBits: []byte{1}}
 	header, err := json.Marshal(h)

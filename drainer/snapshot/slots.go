@@ -30,7 +30,7 @@ const (
 	headerReaders = 16
 )
 
-// entry is the index's entry for a slot. It is small because there are many.
+// entry is the index's entry for a slot, kept small because there are many.
 type entry struct {
 	page  int32 // number of the page in the warm file; -1: the slot is not whole
 	sum   uint32
@@ -45,7 +45,7 @@ func (e entry) storedItems() uint64 {
 	return uint64(e.items)
 }
 
-// newEntry converts a stored entry. It ignores an offset where no page begins, and a number of items that no
+// newEntry converts a stored entry. newEntry ignores an offset where no page begins, and a number of items that no
 // page can have.
 func (l layout) newEntry(offset uint64, sum uint32, items uint64) entry {
 	e := entry{page: -1, sum: sum, items: unknownItems}
@@ -213,7 +213,7 @@ func (f *index) readTail() error {
 	return nil
 }
 
-// take adopts the entries of the slots. It ignores entries of unused pages, and a second entry of a page.
+// take adopts the entries of the slots. take ignores entries of unused pages, and a second entry of a page.
 func (f *index) take(entries []entry) {
 	f.entries, f.slotOf = entries, make([]int32, f.pages())
 	for i := range f.slotOf {

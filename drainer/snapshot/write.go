@@ -62,7 +62,7 @@ type Options struct {
 	Order []int32
 	// Count returns how many items begin in a page; false if that is unknown. Several workers call it.
 	Count func(page []byte) (int64, bool)
-	// MakeRoom is called when the disk is full, by one goroutine at a time. It returns false if it could free
+	// MakeRoom is called when the disk is full, by one goroutine at a time. MakeRoom returns false if it could free
 	// no room.
 	MakeRoom func() (bool, error)
 	// Progress is called once a second, by one goroutine, with the number of bytes that are written and of

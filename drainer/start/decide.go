@@ -66,8 +66,8 @@ const (
 // Decision is how to start, and why.
 type Decision struct {
 	How How
-	// Reason says, for people, why memcached doesn't resume. It is empty if nothing was ever stored, or if an
-	// earlier start has logged the reason.
+	// Reason says, for people, why memcached doesn't resume. Empty if nothing was ever stored, or if an earlier
+	// start has logged the reason.
 	Reason string
 	// Steps are done in this order before memcached is started.
 	Steps []Step
@@ -80,7 +80,7 @@ type Decision struct {
 // Fresh tells whether memcached starts with a new file.
 func (d *Decision) Fresh() bool { return d.How == Replay || d.How == Cold }
 
-// Decide decides how to start. It returns an error about a fact that could not be read.
+// Decide decides how to start, and returns an error about a fact that could not be read.
 func Decide(f *Facts) (*Decision, error) {
 	if f.Saves {
 		return f.decideSaved()
@@ -109,8 +109,8 @@ func (f *Facts) decideMapped() (*Decision, error) {
 	return d, nil
 }
 
-// decideMappedWithoutFile is for a volume that a member of mode Saved may have used. It removes that member's
-// note: with the note, memcached's new file would count as outdated.
+// decideMappedWithoutFile is for a volume that a member of mode Saved may have used. decideMappedWithoutFile
+// removes that member's note: with the note, memcached's new file would count as outdated.
 func (f *Facts) decideMappedWithoutFile() (*Decision, error) {
 	var d *Decision
 	switch {

@@ -385,8 +385,8 @@ func TestAGenerationIsNewerThanAllThatAreLeft(t *testing.T) {
 	}
 }
 
-// Whatever the node's clock says, memcached resumes from an intact save. If memcached would refuse the save's
-// time, the time is corrected before.
+// Memcached resumes from an intact save at any time of the node's clock. If memcached would refuse the save's time,
+// the time is corrected before.
 func TestNoClockMatters(t *testing.T) {
 	for now, set := range map[int64]bool{900: true, 1000: true, 1001: false, 2000: false, 5000: false} {
 		for _, s := range []situation{

@@ -104,8 +104,8 @@ func (f *File) latest() *warmfile.Image {
 // take, 0 if it doesn't say.
 type Ask func(ctx context.Context, program string) (version string, flagsBytes int)
 
-// lookAt reads the descriptions of the file or the save with that name in dir. If layout is set, lookAt also
-// finds out how many bytes client flags take. It returns an error if it can't read them now.
+// lookAt reads the descriptions of the file or the save with that name in dir. If layout is set, lookAt also finds
+// out how many bytes client flags take. lookAt returns an error if it can't read them now.
 func lookAt(ctx context.Context, dir, name string, layout bool) (f File, err error) {
 	f.Exists = !volume.Missing(filepath.Join(dir, name))
 	if name == contract.SaveFile {

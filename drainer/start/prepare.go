@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/warmfile"
 )
 
-// Prepare decides how the member starts, and does everything that comes before memcached's own start. It
-// returns the first manifest, which is on the disk. When ctx ends, Prepare returns soon. Only a save of the
-// file in memory continues, because that file is lost with the pod.
+// Prepare decides how the member starts, and does everything that comes before memcached's own start. Prepare
+// returns the first manifest, which is on the disk. When ctx ends, Prepare returns soon. Only a save of the file in
+// memory continues, because that file is lost with the pod.
 func Prepare(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*volume.Manifest, error) {
 	awaitClock(ctx, m, o.Logf)
 	d, err := decideAndDo(ctx, m, ask, o)
@@ -138,8 +138,8 @@ func load(ctx context.Context, m Member, logf func(string, ...any)) error {
 	return nil
 }
 
-// SaveMemory saves the file in memory, unless a save has all of it, for a member that ends before it has
-// started memcached. It tells whether there was something to save.
+// SaveMemory saves the file in memory, unless a save has all of it, for a member that ends before it has started
+// memcached. SaveMemory tells whether there was something to save.
 func SaveMemory(m Member, o volume.SaveOptions) (bool, error) {
 	f, err := Look(context.Background(), m, nil)
 	if err != nil || !f.Saves || !f.File.Exists || f.covered() || f.NotSavable != nil || f.File.Unused || Undescribed(f.refusal(&f.File)) {

@@ -13,7 +13,7 @@ import (
 
 // suits returns why memcached might not resume from a readable warm file, nil if it will. A memcached that doesn't
 // resume starts empty in that same file, or crashes. So suits first compares everything that memcached compares.
-// It computes no settings from the command line: only equal arguments are sure to mean the same.
+// suits computes no settings from the command line: only equal arguments are sure to mean the same.
 func (f *Facts) suits(file *File) error {
 	known := file.latest()
 	switch {

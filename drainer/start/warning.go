@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/volume"
 )
 
-// NextWarning returns the termination message about the member's next start, nil for none. It runs where
+// NextWarning returns the termination message about the member's next start, nil for none. NextWarning runs where
 // memcached is not installed, so it can't know whether memcached is too old for the save.
 func NextWarning(ctx context.Context, m Member, logf func(string, ...any)) (*contract.ColdStart, error) {
 	if !m.Saves() && !volume.Missing(m.path(contract.WarmFile)) {

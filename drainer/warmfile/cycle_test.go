@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sparse is a file whose beginning was written, and whose rest is a hole. It counts the bytes that are read
+// sparse is a file whose beginning was written, and whose rest is a hole. sparse counts the bytes that are read
 // from the beginning.
 type sparse struct {
 	begin []byte

@@ -9,9 +9,9 @@ import (
 // freeSlot is the word of an item's header with its length and its flags, in a slot that was never used.
 const freeSlot = flagSlabbed << 48
 
-// WithoutItems tells whether no item was ever stored in the file. It reads every word, because the slab classes
-// of the pages are unknown. At its start memcached writes only free slots, addresses and classes. An item's
-// header, and nearly all data, has a word whose two upper bytes are neither 0 nor the flags of a free slot.
+// WithoutItems tells whether no item was ever stored in the file, and reads every word, because the slab classes of
+// the pages are unknown. At its start memcached writes only free slots, addresses and classes. An item's header,
+// and nearly all data, has a word whose two upper bytes are neither 0 nor the flags of a free slot.
 func WithoutItems(file io.Reader) (bool, error) {
 	buf := make([]byte, 1<<20)
 	for {

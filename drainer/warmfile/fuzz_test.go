@@ -82,7 +82,7 @@ func TestASmallFileIsReadWhole(t *testing.T) {
 	}
 }
 
-// Whatever is in a file, the reader neither panics nor loops, yields only possible items, and its refusals
+// A file may have any content: the reader neither panics nor loops, yields only possible items, and its refusals
 // are of the documented kind.
 func FuzzPages(f *testing.F) {
 	good := smallFile()

@@ -6,7 +6,8 @@ import "errors"
 // pages are of one moment: the process that wrote the file has ended. The reader leaves out:
 //
 //   - an item with a chunk on a missing page;
-//   - after a crash, each item that a connection or the slab mover was using. It may be an incomplete copy,
+//   - after a crash, each item that a connection or the slab mover was using. Such an item may be an incomplete
+// copy,
 //     and the original, which would show that, may be missing.
 
 // gaps is a file whose pages may be missing.

@@ -76,7 +76,7 @@ func (c *crashed) pageOf(class uint8) int64 {
 	return page
 }
 
-// It is left out, because it may not be complete. The file is from a crash while memcached moved the item.
+// A copy is left out if it may not be complete. The file is from a crash while memcached moved the item.
 func TestACopyWhoseOriginalMayBeMissing(t *testing.T) {
 	t.Parallel()
 	for name, elsewhere := range map[string]bool{"its neighbours are missing, too": false, "its neighbours lead to what is missing": true} {

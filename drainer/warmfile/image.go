@@ -32,8 +32,8 @@ type Image struct {
 
 	// ProcessStarted is the Unix time that the items' times count from.
 	ProcessStarted int64 `json:"processStarted"`
-	// OldestLive: items last accessed at or before this time are flushed. It is in seconds after
-	// ProcessStarted; 0 means never flushed. See flush.go for OldestCAS.
+	// OldestLive: items last accessed at or before this time are flushed, in seconds after ProcessStarted; 0 means
+	// never flushed. See flush.go for OldestCAS.
 	OldestLive uint32 `json:"oldestLive"`
 	OldestCAS  uint64 `json:"oldestCAS,omitempty"`
 	// Base is the address at which the file was mapped; 0 unknown.
@@ -75,8 +75,8 @@ const (
 	smallestSlab = itemHeader
 )
 
-// Check refuses settings that no memcached can have run with. It does not check whether the settings show the slab
-// classes: only a reader needs these, and the server may have told them.
+// Check refuses settings that no memcached can have run with. Check does not check whether the settings show the
+// slab classes: only a reader needs these, and the server may have told them.
 func (m *Image) Check() error {
 	switch {
 	case m.SlabPageSize < 1<<10 || m.SlabPageSize > MaxPageSize:
@@ -179,8 +179,8 @@ func (m *Image) toldClasses() ([]int, error) {
 	return append([]int{0}, m.Classes...), nil
 }
 
-// SameSettings returns an error that names the first setting in which two images differ. It compares the
-// settings that memcached compares before it resumes.
+// SameSettings returns an error that names the first setting in which two images differ. The settings are those
+// that memcached compares before it resumes.
 func (m *Image) SameSettings(other *Image) error {
 	for _, s := range []struct {
 		name      string

@@ -14,7 +14,7 @@ type mapped struct {
 	page   int64
 }
 
-// mapFile maps a file of that size. It returns nil if that isn't possible, and the caller reads the file
+// mapFile maps a file of that size. mapFile returns nil if that isn't possible, and the caller reads the file
 // instead.
 func mapFile(file any, size, page int64) *mapped {
 	f, ok := file.(*os.File)

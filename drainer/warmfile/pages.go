@@ -35,13 +35,13 @@ type page struct {
 	err    error
 }
 
-// paged is a file that knows which of its pages are used, and reads whole pages. It returns false for a page
+// paged is a file that knows which of its pages are used, and reads whole pages. ReadPage returns false for a page
 // that is not used, or is missing.
 type paged interface {
 	ReadPage(b []byte, offset int64) (used bool, err error)
 }
 
-// fetcher reads the file's pages in its own goroutines, and in order if there is only one. It recognises
+// fetcher reads the file's pages in its own goroutines, and in order if there is only one. fetcher recognises
 // unused pages by their first block; it neither reads the rest of them nor hands them over.
 type fetcher struct {
 	file io.ReaderAt

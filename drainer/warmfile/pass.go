@@ -70,7 +70,7 @@ func (p *pass) run(ctx context.Context, s *scan) (all bool) {
 	return true
 }
 
-// pages reads pages into s until there are no more. It returns false after an error, or if the consumer wants no
+// pages reads pages into s until there are no more, and returns false after an error, or if the consumer wants no
 // more.
 func (p *pass) pages(s *scan) bool {
 	for page := range p.fetcher.pages {

@@ -1,5 +1,5 @@
 // Package warmfile reads the items from the file that memcached maps with -e, without a second memcached or a
-// copy, and writes nothing. It reads a file that memcached saved, and a file that a crash has left.
+// copy, and writes nothing. A Reader reads a file that memcached saved, and a file that a crash has left.
 //
 // Each item is checked against everything that is known of the layout. A failed check ends the reading with
 // an error that names the place; nothing is ever guessed. Package volume decides which file can be trusted.
@@ -78,8 +78,8 @@ func (r *Reader) Clean() bool { return r.clean }
 // Version returns the version of the memcached that wrote the file, "" if it isn't known.
 func (r *Reader) Version() string { return r.image.Version }
 
-// Expected returns the number of items in the file, 0 if unknown. It is exact only if the items were counted
-// after a save.
+// Expected returns the number of items in the file, 0 if unknown. The number is exact only if the items were
+// counted after a save.
 func (r *Reader) Expected() int64 { return r.image.Items }
 
 // Flushed tells whether clients flushed everything while the file was in use. The items of older generations

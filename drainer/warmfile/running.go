@@ -7,7 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Live is the layout of the file of a running memcached. It judges slots that may change while package export
+// Live is the layout of the file of a running memcached, and judges slots that may change while package export
 // reads them.
 type Live struct {
 	image      Image
@@ -66,7 +66,7 @@ func stateFlags(state uint64) uint16 { return uint16(state >> 48) }
 // Accessed returns the last access, in seconds of memcached's own clock.
 func (h Head) Accessed() uint32 { return uint32(h.Times) }
 
-// Settled returns the parts of State and Class that change only with the item. It leaves out whether the item
+// Settled returns the parts of State and Class that change only with the item. Settled leaves out whether the item
 // was read, and its LRU.
 func (h Head) Settled() (state, class uint64) {
 	return h.State &^ (uint64(flagFetched|flagActive) << 48), h.Class & (0xff<<8 | classMask)

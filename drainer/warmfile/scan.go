@@ -34,7 +34,7 @@ func (s *scan) fail(reason Reason, offset int64, format string, args ...any) boo
 	return false
 }
 
-// page yields the items of one used page. It returns false when the scan is over: after an error, or when the
+// page yields the items of one used page, and returns false when the scan is over: after an error, or when the
 // consumer wants no more.
 func (s *scan) page(offset int64, b []byte) bool {
 	if now := s.Reader.now().Unix(); now != s.now {
@@ -159,7 +159,7 @@ func (s *scan) header(slot []byte, flags uint16, class uint8) (header, *Error) {
 	return h, nil
 }
 
-// fill sets all of the item but its value. It returns false when the scan is over.
+// fill sets all of the item but its value, and returns false when the scan is over.
 func (s *scan) fill(offset int64, slot []byte, flags uint16, h header) bool {
 	nkey := int(slot[offKeyLen])
 	accessed := u32(slot, offTime)

@@ -151,8 +151,8 @@ type configuration[T any] interface {
 	WithResourceVersion(version string) *T
 }
 
-// extracted is the part of an object that we have applied. It takes most of the time of a comparison, so
-// it is made when it is needed first.
+// extracted is the part of an object that we have applied. To extract takes most of the time of a comparison, and
+// is done when the part is first needed.
 func extracted[P, AC any](extract func(P, string) (AC, error), object P) func() (AC, error) {
 	return sync.OnceValues(func() (AC, error) { return extract(object, cachev1alpha1.ManagedBy) })
 }

@@ -57,9 +57,9 @@ func BindingRecheck(b *status.Binding) time.Duration {
 	return 0
 }
 
-// apply writes the Secret that spec.binding asks for, with these servers, or deletes the one that
-// status names. It needs rights that a person gives, to Secrets of these names. If a right or a
-// Secret is missing, the returned binding says so, and no other step waits.
+// apply writes the Secret that spec.binding asks for, with these servers, or deletes the one that status names.
+// apply needs rights that a person gives, to Secrets of these names. If a right or a Secret is missing, the
+// returned binding says so, and no other step waits.
 func (b *Bindings) apply(
 	ctx context.Context, a access, c *cachev1alpha1.Memcached, servers []string, now time.Time,
 ) (*status.Binding, error) {

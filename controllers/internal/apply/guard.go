@@ -75,8 +75,8 @@ func (r *run) liveForSize(ctx context.Context) (*observe.View, error) {
 	return r.liveWithKnown(ctx, observe.Known{NoStatefulSet: true, NoJobs: r.first, List: r.listMade})
 }
 
-// lookForMembers adds to the live read the claims that members below replicas would use. It refuses
-// if a claim is another owner's, or if the cache can't see it.
+// lookForMembers adds to the live read the claims that members below replicas would use. lookForMembers refuses if
+// a claim is another owner's, or if the cache can't see it.
 func (r *run) lookForMembers(ctx context.Context, live *observe.View, replicas int32) error {
 	if err := r.Reader.LookForMembers(ctx, r.cluster, live, max(replicas, live.StatefulSet.Replicas)); err != nil {
 		return err

@@ -43,7 +43,7 @@ func (r *run) statefulSetSize(ctx context.Context, a action.ApplyStatefulSet, de
 	return write.Worse(denied, err)
 }
 
-// deploymentSize is statefulSetSize for a Deployment. It tells whether the size was written.
+// deploymentSize is statefulSetSize for a Deployment, and tells whether the size was written.
 func (r *run) deploymentSize(ctx context.Context, present *appsv1.Deployment, replicas int32, denied error) (written bool, err error) {
 	if present == nil || !read.Denied(denied) || ptr.Deref(present.Spec.Replicas, 1) == replicas {
 		return false, denied

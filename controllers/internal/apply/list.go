@@ -138,9 +138,9 @@ func (r *run) tellMember(ctx context.Context, a action.TellMember) error {
 	return write.ApartIf(!told, err) // it names no member to clients
 }
 
-// tell writes the version of a list or a table on a pod that has another version, with more
-// annotations. It remembers the resourceVersion of the pod that it wrote to, so it doesn't write
-// again before the cache has the write. A pod that replaces it is told when the cache has it.
+// tell writes the version of a list or a table on a pod that has another version, with more annotations. tell
+// remembers the resourceVersion of the pod that it wrote to, so it doesn't write again before the cache has the
+// write. A pod that replaces it is told when the cache has it.
 func (r *run) tell(ctx context.Context, pods []corev1.Pod, ref action.PodRef, annotation string, version int64, more map[string]string) error {
 	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.UID == ref.UID })
 	number := strconv.FormatInt(version, 10)

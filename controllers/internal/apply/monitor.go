@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// monitorInterval is how often a ServiceMonitor is checked. It is not watched, because its kind may
+// monitorInterval is how often a ServiceMonitor is checked. A ServiceMonitor is not watched, because its kind may
 // be missing, or be added later.
 const monitorInterval = 5 * time.Minute
 
@@ -36,9 +36,8 @@ func MonitorRecheck(m status.Monitoring) time.Duration {
 	return 0
 }
 
-// apply writes the ServiceMonitor, or deletes the one that status names. It returns the state; with
-// an error it returns the last known one. If another owner's object has the name, the error is an
-// identity.NameTakenError.
+// apply writes the ServiceMonitor, or deletes the one that status names. apply returns the state; with an error it
+// returns the last known one. If another owner's object has the name, the error is an identity.NameTakenError.
 func (m *Monitors) apply(ctx context.Context, a access, c *cachev1alpha1.Memcached, now time.Time) (status.Monitoring, error) {
 	desired := build.ServiceMonitor(c)
 	if desired == nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // A table says that all routers had acknowledged the table before only if they were asked about
-// exactly that table, and only if all routers that may serve have answered. It names the operator
-// that wrote it.
+// exactly that table, and only if all routers that may serve have answered. A table names the operator that wrote
+// it.
 func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 	now := contract.NumberTime(10_000)
 	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()

@@ -69,8 +69,7 @@ func NewLogs[T comparable](o LogOptions[T]) *Logs[T] {
 // Start asks until the context ends.
 func (l *Logs[T]) Start(ctx context.Context) error { return l.sampler.Start(ctx) }
 
-// Want replaces the pods of an owner that are asked from now on. It returns what is known, by the
-// pod's UID.
+// Want replaces the pods of an owner that are asked from now on, and returns what is known, by the pod's UID.
 func (l *Logs[T]) Want(owner types.NamespacedName, pods ...*corev1.Pod) map[types.UID]T {
 	if l == nil {
 		return nil

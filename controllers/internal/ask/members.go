@@ -71,8 +71,8 @@ func NewMembers(read MemoryReader, changed func(cluster types.NamespacedName)) *
 // Start asks until the context ends.
 func (m *Members) Start(ctx context.Context) error { return m.sampler.Start(ctx) }
 
-// Want replaces the members of a cluster that are asked from now on, each at its port. It
-// returns the answer of each, by the pod's UID.
+// Want replaces the members of a cluster that are asked from now on, each at its port, and returns the answer of
+// each, by the pod's UID.
 func (m *Members) Want(cluster types.NamespacedName, port func(*corev1.Pod) int32, now time.Time, pods ...*corev1.Pod) map[types.UID]Answer {
 	targets := make([]memoryTarget, 0, len(pods))
 	for _, pod := range pods {

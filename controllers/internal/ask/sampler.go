@@ -13,9 +13,9 @@ import (
 
 // samplerOptions are those of a sampler of targets T that answer with a V.
 type samplerOptions[T, V comparable] struct {
-	// Ask a target. It has to return when the context ends.
+	// Ask asks a target, and has to return when the context ends.
 	Ask func(ctx context.Context, target T) (V, error)
-	// Changed is called when there is news of a cluster. It must not block.
+	// Changed is called when there is news of a cluster. Changed must not block.
 	Changed func(cluster types.NamespacedName)
 	// Timeout of a question.
 	Timeout time.Duration

@@ -80,9 +80,8 @@ func reachedHost(c *cachev1alpha1.Memcached, ordinal int32, stable bool) string 
 	return podHost(c, ordinal)
 }
 
-// MemberService is the Service of one member. It also routes to a pod that isn't ready: drainers
-// wait for survivors, and no other pod could answer. unlisted is the value of AnnotationUnlisted;
-// empty for none.
+// MemberService is the Service of one member. The Service also routes to a pod that isn't ready: drainers wait for
+// survivors, and no other pod could answer. unlisted is the value of AnnotationUnlisted; empty for none.
 func MemberService(c *cachev1alpha1.Memcached, ports Ports, ordinal int32, unlisted string) *coreac.ServiceApplyConfiguration {
 	selector := Selector(c)
 	selector[appsv1.StatefulSetPodNameLabel] = PodName(c.Name, ordinal)

@@ -75,8 +75,7 @@ func Labels(c *cachev1alpha1.Memcached, component string) map[string]string {
 	}
 }
 
-// Selector selects the members' pods. It must never change, because a StatefulSet's selector is
-// immutable.
+// Selector selects the members' pods. The selector must never change, because a StatefulSet's is immutable.
 func Selector(c *cachev1alpha1.Memcached) map[string]string {
 	return map[string]string{
 		cachev1alpha1.LabelName:      cachev1alpha1.AppName,
@@ -103,8 +102,8 @@ func ClaimCluster(claim string) (string, bool) {
 // asideInfix stands between a claim's name and the hash of its UID.
 const asideInfix = "-aside-"
 
-// AsideName is the name of the claim that takes over the volume of a member's claim. It depends on
-// the claim's UID, so a later claim of the same name has another aside name.
+// AsideName is the name of the claim that takes over the volume of a member's claim. The name depends on the
+// claim's UID, so a later claim of the same name has another aside name.
 func AsideName(cluster string, ordinal int32, uid types.UID) string {
 	return ClaimName(cluster, ordinal) + asideInfix + hash(string(uid))
 }

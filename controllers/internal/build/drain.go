@@ -150,9 +150,8 @@ func drainPod(c *cachev1alpha1.Memcached, o Options, claim string, args contract
 	return spec
 }
 
-// movingPod is a drainer's pod without its container. It runs where the members could run, unless
-// its template says otherwise, and mounts only those of their Secrets that it needs to connect to
-// them.
+// movingPod is a drainer's pod without its container. movingPod runs where the members could run, unless its
+// template says otherwise, and mounts only those of their Secrets that it needs to connect to them.
 func movingPod(c *cachev1alpha1.Memcached, o Options) corev1.PodSpec {
 	t := drainersTemplate(c)
 	secrets, _ := secretVolumes(c, false)

@@ -43,8 +43,8 @@ func MetricsPort(c *cachev1alpha1.Memcached) int32 {
 	}
 }
 
-// ServiceMonitor is for the members; nil if the spec asks for none. It has no field that the
-// server sets, so that it can be compared with the live one.
+// ServiceMonitor is for the members; nil if the spec asks for none. The object has no field that the server sets,
+// so that it can be compared with the live one.
 func ServiceMonitor(c *cachev1alpha1.Memcached) *unstructured.Unstructured {
 	if c.Spec.Metrics == nil || c.Spec.Metrics.ServiceMonitor == nil {
 		return nil

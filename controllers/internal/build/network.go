@@ -10,9 +10,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// NetworkPolicy says who may reach the members: drainers, routers and clients reach memcached, clients
-// also discovery, movers the supervisors, monitoring the metrics, and the operator the state of
-// certificates. It is nil if the spec asks for none.
+// NetworkPolicy says who may reach the members: drainers, routers and clients reach memcached, clients also
+// discovery, movers the supervisors, monitoring the metrics, and the operator the state of certificates.
+// NetworkPolicy is nil if the spec asks for none.
 func NetworkPolicy(c *cachev1alpha1.Memcached, o Options, ports Ports) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if given == nil {

@@ -201,9 +201,9 @@ func spread(t *cachev1alpha1.PodTemplate, pods map[string]string, over []string)
 	return constraints
 }
 
-// graceSeconds is the spec's grace period, or else the time that a save may take: half a minute,
-// and the time to write all of memory to a slow disk (16 MiB/s). It is nil if members save nothing;
-// then the API server sets the default.
+// graceSeconds is the spec's grace period, or else the time that a save may take: half a minute, and the time to
+// write all of memory to a slow disk (16 MiB/s). graceSeconds is nil if members save nothing; then the API server
+// sets the default.
 func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	if given := c.Spec.PodTemplate.TerminationGracePeriodSeconds; given != nil {
 		return given
@@ -234,10 +234,9 @@ func writingSecurity(t *cachev1alpha1.PodTemplate, o Options) *corev1.PodSecurit
 	return security
 }
 
-// securityContext is shared by members and drainers, so that drainers can read the members' files.
-// It has the spec's fields, and our default for each field that is left out. Root is allowed if the
-// spec asks for it. A platform that assigns users gives all pods of a namespace the same user, and
-// refuses any other.
+// securityContext is shared by members and drainers, so that drainers can read the members' files. securityContext
+// has the spec's fields, and our default for each field that is left out. Root is allowed if the spec asks for it.
+// A platform that assigns users gives all pods of a namespace the same user, and refuses any other.
 func securityContext(t *cachev1alpha1.PodTemplate, o Options) *corev1.PodSecurityContext {
 	security := &corev1.PodSecurityContext{}
 	if given := t.SecurityContext; given != nil {

@@ -160,7 +160,7 @@ func RouterTableText(t *contract.RingTable) string {
 }
 
 // RouterTableNumber is the number of the table in a ConfigMap; 0 if there is none, or if no
-// operator can have written it by now. It is made like the version of a list.
+// operator can have written it by now. The number is made like the version of a list.
 func RouterTableNumber(config *corev1.ConfigMap, now time.Time) int64 {
 	t := parsedTable(config)
 	if t == nil {
@@ -210,8 +210,8 @@ func RouterBudget(c *cachev1alpha1.Memcached) *policyac.PodDisruptionBudgetApply
 			WithSelector(metaac.LabelSelector().WithMatchLabels(routerSelector(c))))
 }
 
-// RouterPolicy says who may reach the routers: the clients of spec.networkPolicy their port, monitoring
-// the metrics, and the operator the state. It is nil if the spec asks for none.
+// RouterPolicy says who may reach the routers: the clients of spec.networkPolicy their port, monitoring the
+// metrics, and the operator the state. RouterPolicy is nil if the spec asks for none.
 func RouterPolicy(c *cachev1alpha1.Memcached, o Options) *networkingac.NetworkPolicyApplyConfiguration {
 	given := c.Spec.NetworkPolicy
 	if c.Spec.Router == nil || given == nil {

@@ -24,8 +24,8 @@ func (r *Reader) observeClaims(ctx context.Context, o *State) (err error) {
 	return err
 }
 
-// AddUnlabelledClaim adds a claim that a live search has found and that gets no label, so that the
-// plan knows it. It reads once more which claims are obstructed.
+// AddUnlabelledClaim adds a claim that a live search has found and that gets no label, so that the plan knows it.
+// AddUnlabelledClaim reads once more which claims are obstructed.
 func (r *Reader) AddUnlabelledClaim(o *State, uid types.UID) {
 	for i := range o.Found.Unlabelled {
 		if c := &o.Found.Unlabelled[i]; c.UID == uid {

@@ -126,9 +126,8 @@ func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	return nil
 }
 
-// LookForMembers looks for the claims of the members below replicas by their names, because the
-// StatefulSet uses claims with these names and any labels. It returns an error if another owner
-// controls one.
+// LookForMembers looks for the claims of the members below replicas by their names, because the StatefulSet uses
+// claims with these names and any labels. LookForMembers returns an error if another owner controls one.
 func (r *Reader) LookForMembers(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, replicas int32) error {
 	var names []string
 	for ; v.members < replicas; v.members++ {

@@ -1,5 +1,5 @@
 // Package observe reads a cluster and everything that belongs to it: from the cache to plan, and
-// live before steps that can't be undone. It translates what it reads for package plan, and writes
+// live before steps that can't be undone. Package observe translates what it reads for package plan, and writes
 // nothing.
 package observe
 
@@ -116,7 +116,7 @@ type State struct {
 	NamespaceTerminating bool
 
 	Claims []corev1.PersistentVolumeClaim
-	// Where says where the volumes are that were read live, by the claim's UID.
+	// Where has the places of the volumes that were read live, by the claim's UID.
 	Where map[types.UID]claims.Where
 	// Jobs drain, Moves move items.
 	Jobs, Moves []batchv1.Job
@@ -291,7 +291,7 @@ func (r *Reader) observePods(ctx context.Context, key client.ObjectKey, o *State
 	return nil
 }
 
-// observeNamespace tells whether the namespace is terminating. It reads the namespace only if the
+// observeNamespace tells whether the namespace is terminating. observeNamespace reads the namespace only if the
 // Memcached or a claim without a receipt is being deleted.
 func (r *Reader) observeNamespace(ctx context.Context, o *State) (bool, error) {
 	ends := o.Cluster.DeletionTimestamp != nil ||

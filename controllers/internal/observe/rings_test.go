@@ -98,8 +98,8 @@ func TestRecordIsBelievedWhereItCanBeTrue(t *testing.T) {
 	}
 }
 
-// follow plans until no items have to be moved, and writes the list and the moved serials. It
-// returns how many moves there were, and the last record.
+// follow plans until no items have to be moved, and writes the list and the moved serials. follow returns how many
+// moves there were, and the last record.
 func follow(t *testing.T, o *State) (moved int, record ring.Record) {
 	t.Helper()
 	for range 10 {

@@ -11,7 +11,7 @@ import (
 )
 
 // Obstructions remembers the obstruction of each claim, by its UID, so that a claim whose steps are
-// refused doesn't take the turn of another claim. No watch reports the end of an obstruction. It is
+// refused doesn't take the turn of another claim. No watch reports the end of an obstruction. An obstruction is
 // known until a step succeeds, or for remembersRefusal after the time to try again.
 type Obstructions struct {
 	kept Of[map[types.UID]claims.Obstruction]

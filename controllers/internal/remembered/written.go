@@ -9,9 +9,9 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Written remembers our last write of each Memcached, as the API server answered it. The next
-// reconcile may come before the cache has the write. It would start from an older object, and its
-// writes would be refused.
+// Written remembers our last write of each Memcached, as the API server answered it. The next reconcile may come
+// before the cache has the write. Without Written, that reconcile would start from an older object, and its writes
+// would be refused.
 type Written struct{ kept Of[lastWrite] }
 
 type lastWrite struct {

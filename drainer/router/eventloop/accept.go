@@ -217,7 +217,7 @@ func (g *greeting) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// carried is a connection that goroutines carry. It counts until it is closed.
+// carried is a connection that goroutines carry, and counts until it is closed.
 type carried struct {
 	net.Conn
 	of     *Clients

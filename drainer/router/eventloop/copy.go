@@ -77,7 +77,7 @@ func fromLoopNow(w io.Writer, near *net.UnixConn) error {
 	return err
 }
 
-// Wait waits until a socket has something to read, or has ended, and needs no buffer meanwhile. It returns at
+// Wait waits until a socket has something to read, or has ended, and needs no buffer meanwhile. Wait returns at
 // once for a connection that is not a socket.
 func Wait(conn net.Conn) error {
 	socket, ok := conn.(syscall.Conn)

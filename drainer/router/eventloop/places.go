@@ -11,8 +11,8 @@ import (
 // asks one member for the keys of two loses values in a ring change, which deletes at one what it has stored
 // at the other, and later returns old values.
 //
-// It can't be known which of two names leads to the wrong address. So neither member is asked until the names
-// have had time to change. If they still lead to one address, it belongs to the member that was there first.
+// Nothing tells which of two names leads to the wrong address. So neither member is asked until the names have had
+// time to change. If they still lead to one address, it belongs to the member that was there first.
 type Places struct {
 	mu sync.Mutex
 	by map[*Holder]place

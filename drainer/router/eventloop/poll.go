@@ -35,7 +35,7 @@ type Poller struct {
 	ended  bool
 }
 
-// New returns a Poller. It only works on Linux.
+// New returns a Poller, which only works on Linux.
 func New() (*Poller, error) {
 	kernel, err := newEpoll()
 	if err != nil {
@@ -44,7 +44,7 @@ func New() (*Poller, error) {
 	return &Poller{epoll: kernel}, nil
 }
 
-// Post runs f in the loop. It returns false after the loop's end.
+// Post runs f in the loop, and returns false after the loop's end.
 func (p *Poller) Post(f func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

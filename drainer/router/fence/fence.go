@@ -1,6 +1,6 @@
 // Package fence has the tables that a router is given: the members, who owns a key before and after a ring
-// change, and which requests began with which table. It tells a router whether the others have gone on
-// without it.
+// change, and which requests began with which table. A Fence tells a router whether the others have gone on without
+// it.
 //
 // A router may be cut off from the operator, which writes its tables, while the other routers go through a
 // ring change. They can't tell it, but it has to reach the members to serve a key. So each router stores the
@@ -107,7 +107,7 @@ type watched struct {
 	stop  func()
 }
 
-// New returns the fence of a router with that table. It looks at no member before Begin, nor after the end of
+// New returns the fence of a router with that table. The fence looks at no member before Begin, nor after the end of
 // serving.
 func New(serving context.Context, config Config, t *Table) *Fence {
 	f := &Fence{config: config, serving: serving, read: t, news: make(chan struct{}, 1)}
@@ -370,8 +370,8 @@ func (f *Fence) wait(ctx context.Context, end time.Time, done func() bool) {
 	}
 }
 
-// Ready returns why clients should use another router; nil if they can use this one. It also returns nil if
-// only the table's time is over: that may be so for all routers.
+// Ready returns why clients should use another router; nil if they can use this one. The end of the table's time
+// alone is no reason: it may have come for all routers.
 func (f *Fence) Ready() error {
 	if f == nil {
 		return nil

@@ -207,8 +207,8 @@ func TestATableAfterOneThatWasMissedLeavesARouterBehindAtOnce(t *testing.T) {
 	})
 }
 
-// A router that has just started takes a table at once if all routers had acknowledged the previous one. That
-// one may be hours old, so the numbers don't show it.
+// A router that has just started takes a table at once if all routers had acknowledged the previous one. The
+// previous table may be hours old, so the numbers don't show it.
 func TestARouterThatHasJustStartedTakesTheTableAfterOneThatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)
@@ -274,7 +274,7 @@ func unless(is bool, why string) error {
 	return errors.New(why)
 }
 
-// Whatever clients do to the item, no fence takes it for a table's number, and the number is soon restored.
+// Clients may do anything to the item: no fence takes it for a table's number, and the number is soon restored.
 func TestNoClientsNumberLeavesARouterBehind(t *testing.T) {
 	t.Parallel()
 	all := start(t, 2)

@@ -63,7 +63,7 @@ func (f *Fence) done(w *watched, round int) {
 	}
 }
 
-// look reads a member's number, and updates it to the table's. It returns the connection.
+// look reads a member's number, and updates it to the table's. look returns the connection.
 func (f *Fence) look(ctx context.Context, c *memcache.Conn, address string, t *Table) (*memcache.Conn, error) {
 	looking, cancel := context.WithTimeout(ctx, f.config.LookTimeout)
 	defer cancel()

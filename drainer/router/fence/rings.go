@@ -16,7 +16,7 @@ type Ring struct {
 	Owner   routing.Owner
 }
 
-// Table is a contract.RingTable whose rings are ready for use. It is immutable.
+// Table is a contract.RingTable whose rings are ready for use, and is immutable.
 type Table struct {
 	// Number grows with each table.
 	Number int64
