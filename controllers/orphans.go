@@ -39,7 +39,7 @@ type orphans struct {
 	Events     events.EventRecorder
 	Clock      clock.PassiveClock
 
-	said remembered.Of[time.Time]
+	said remembered.ByObject[time.Time]
 }
 
 const (

@@ -66,7 +66,7 @@ type StatefulSetDrainReconciler struct {
 	obstructed remembered.Obstructions
 	looked     observe.Looked
 	notCreated read.MissingPods
-	woken      remembered.Of[observe.Woken]
+	woken      remembered.ByObject[observe.Woken]
 	made       remembered.Matches
 	dryRuns    apply.DryRuns
 	refused    remembered.Refusals

@@ -12,8 +12,8 @@ import (
 // Installations remembers since when the annotations of each object about its installations of the
 // operator have not changed, and what its status was given to say about them.
 type Installations struct {
-	kept Of[annotations]
-	told Of[told]
+	kept ByObject[annotations]
+	told ByObject[told]
 }
 
 // told is what a status was given to say about an object's installation.

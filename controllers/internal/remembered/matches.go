@@ -11,7 +11,7 @@ import (
 // Matches remembers which objects were found to be as the spec wants them, with the versions of
 // object and spec. The comparison takes most of a reconcile's time, because it extracts the fields
 // that we have applied.
-type Matches struct{ kept Of[map[string]match] }
+type Matches struct{ kept ByObject[map[string]match] }
 
 // match has the versions that were compared.
 type match struct {

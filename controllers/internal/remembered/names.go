@@ -11,7 +11,7 @@ import (
 // that has lost its label just like one that is gone; a live read by name tells the difference. A
 // name is kept until the API server has said that no object has it.
 type Names struct {
-	kept Of[map[string]map[string]struct{}]
+	kept ByObject[map[string]map[string]struct{}]
 }
 
 // mostNames is how many names of a kind are remembered for a Memcached: more than it can have

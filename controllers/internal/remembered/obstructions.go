@@ -14,8 +14,8 @@ import (
 // refused doesn't take the turn of another claim. No watch reports the end of an obstruction. An obstruction is
 // known until a step succeeds, or for remembersRefusal after the time to try again.
 type Obstructions struct {
-	kept Of[map[types.UID]claims.Obstruction]
-	made Of[map[types.UID]jobs]
+	kept ByObject[map[types.UID]claims.Obstruction]
+	made ByObject[map[types.UID]jobs]
 }
 
 // jobs are the Jobs in a row that were made for a claim, and that the operator has not deleted itself.

@@ -10,7 +10,7 @@ import (
 const maxRefusals = 8
 
 // Refusals remembers since when every reconcile of a Memcached has refused a step.
-type Refusals struct{ kept Of[refusal] }
+type Refusals struct{ kept ByObject[refusal] }
 
 type refusal struct {
 	// first is when the first step was refused. since has when each refusal began, by its message,

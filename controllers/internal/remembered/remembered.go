@@ -12,15 +12,15 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Of keeps a T for each Memcached. Its zero value is ready to use, and safe for concurrent use.
-type Of[T any] struct {
+// ByObject keeps a T for each object. Its zero value is ready to use, and safe for concurrent use.
+type ByObject[T any] struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]T
 }
 
-// Use calls do with the T of a Memcached, at first its zero value. do may change it, and must not
+// Use calls do with the T of an object, at first its zero value. do may change it, and must not
 // block, because other reconciles wait.
-func (m *Of[T]) Use(key client.ObjectKey, do func(*T)) {
+func (m *ByObject[T]) Use(key client.ObjectKey, do func(*T)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	kept := m.of[key]
@@ -31,8 +31,8 @@ func (m *Of[T]) Use(key client.ObjectKey, do func(*T)) {
 	m.of[key] = kept
 }
 
-// Forget a Memcached that is gone.
-func (m *Of[T]) Forget(key client.ObjectKey) {
+// Forget forgets an object that is gone.
+func (m *ByObject[T]) Forget(key client.ObjectKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, key)
@@ -40,7 +40,7 @@ func (m *Of[T]) Forget(key client.ObjectKey) {
 
 // Answers remembers an answer of the API server about each Memcached, if no watch reports when it
 // changes, so that not every reconcile asks again.
-type Answers[T any] struct{ kept Of[answer[T]] }
+type Answers[T any] struct{ kept ByObject[answer[T]] }
 
 type answer[T any] struct {
 	cluster    types.UID
@@ -64,5 +64,5 @@ func (a *Answers[T]) Note(c *cachev1alpha1.Memcached, now time.Time, said T) {
 	a.kept.Use(client.ObjectKeyFromObject(c), func(last *answer[T]) { *last = answer[T]{c.UID, c.Generation, now, said} })
 }
 
-// Forget a Memcached that is gone.
+// Forget forgets an object that is gone.
 func (a *Answers[T]) Forget(key client.ObjectKey) { a.kept.Forget(key) }

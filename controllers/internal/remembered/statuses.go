@@ -22,7 +22,7 @@ const detailInterval = 2 * time.Second
 const callersInterval = 30 * time.Second
 
 // Statuses remembers since when details of a status have been waiting to be written.
-type Statuses struct{ kept Of[statusTimes] }
+type Statuses struct{ kept ByObject[statusTimes] }
 
 type statusTimes struct {
 	// details is since when a detail has been waiting to be written.

@@ -12,7 +12,7 @@ import (
 // Written remembers our last write of each Memcached, as the API server answered it. The next reconcile may come
 // before the cache has the write. Without Written, that reconcile would start from an older object, and its writes
 // would be refused.
-type Written struct{ kept Of[lastWrite] }
+type Written struct{ kept ByObject[lastWrite] }
 
 type lastWrite struct {
 	// object is the Memcached that was written; nil once the cache has it. at is when it was

@@ -75,7 +75,7 @@ type lack struct {
 // controllers only leave events. These are read when a pod has been missing for a while. They are not
 // watched, because a cluster has many.
 type MissingPods struct {
-	kept remembered.Of[map[types.UID]lack]
+	kept remembered.ByObject[map[types.UID]lack]
 }
 
 // Why the owners' pods are missing, by the owner's UID, and when to look again; 0 for

@@ -24,7 +24,7 @@ import (
 // DryRuns has the API server check the template of each StatefulSetDrain before its first drain, by a
 // dry run of a Job. An answer is remembered until the Job would differ; a refused Job is tried again,
 // because a quota or a policy may change. Its zero value is ready to use.
-type DryRuns struct{ kept remembered.Of[dryRun] }
+type DryRuns struct{ kept remembered.ByObject[dryRun] }
 
 type dryRun struct {
 	owner types.UID

@@ -80,7 +80,7 @@ func TestTheEndReleasesAClaimThatHasLostItsLabel(t *testing.T) {
 			clock := testingclock.NewFakePassiveClock(now)
 			reader := &observe.Reader{
 				Cache: c, Objects: c, Live: c, Clock: clock, Unlabelled: &read.UnlabelledClaims{Cache: withFinalizer{of: c}}, Seen: &remembered.Names{},
-				Obstructed: &remembered.Obstructions{}, Looked: &observe.Looked{}, NotCreated: &read.MissingPods{}, Woken: &remembered.Of[observe.Woken]{},
+				Obstructed: &remembered.Obstructions{}, Looked: &observe.Looked{}, NotCreated: &read.MissingPods{}, Woken: &remembered.ByObject[observe.Woken]{},
 				See: func(client.ObjectKey, types.UID, string) observe.Seen { return observe.Seen{Known: true, Set: set} },
 			}
 			applier := &Applier{Client: c, Reader: reader, Events: &events.FakeRecorder{}, Clock: clock, Made: &remembered.Matches{}}

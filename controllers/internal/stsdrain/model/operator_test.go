@@ -105,8 +105,8 @@ func (m *model) reconcile(from *state, f fault, check func(before, after *state)
 var errUnlocked = errors.New("a write has no lock")
 
 // reader reads as the operator does that remembers what the state says.
-func (m *model) reader(from *state, s *server) (*observe.Reader, *remembered.Of[observe.Woken]) {
-	woken, obstructed := &remembered.Of[observe.Woken]{}, &remembered.Obstructions{}
+func (m *model) reader(from *state, s *server) (*observe.Reader, *remembered.ByObject[observe.Woken]) {
+	woken, obstructed := &remembered.ByObject[observe.Woken]{}, &remembered.Obstructions{}
 	woken.Use(key, func(w *observe.Woken) { *w = observe.Woken{By: from.drain().UID, Ordinals: from.woken} })
 	for uid, why := range from.obstructed {
 		obstructed.Note(key, uid, why)

@@ -23,7 +23,7 @@ import (
 
 // Looked remembers what was looked for, so that not every reconcile reads live. Its zero value is ready
 // to use.
-type Looked struct{ kept remembered.Of[looked] }
+type Looked struct{ kept remembered.ByObject[looked] }
 
 type looked struct {
 	owner types.UID

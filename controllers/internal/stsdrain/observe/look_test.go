@@ -40,7 +40,7 @@ func readerOf(t *testing.T, d *cachev1alpha1.StatefulSetDrain, set *appsv1.State
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(d, set).Build()
 	return &Reader{
 		Cache: c, Objects: c, Live: c, Clock: testingclock.NewFakePassiveClock(time.Unix(1700000000, 0)), Seen: &remembered.Names{},
-		Obstructed: &remembered.Obstructions{}, Looked: &Looked{}, NotCreated: &read.MissingPods{}, Woken: &remembered.Of[Woken]{},
+		Obstructed: &remembered.Obstructions{}, Looked: &Looked{}, NotCreated: &read.MissingPods{}, Woken: &remembered.ByObject[Woken]{},
 		See: func(client.ObjectKey, types.UID, string) Seen {
 			return Seen{Known: true, Set: set, Pods: *pods}
 		},

@@ -47,7 +47,7 @@ type Reader struct {
 	Obstructed *remembered.Obstructions
 	Looked     *Looked
 	NotCreated *read.MissingPods
-	Woken      *remembered.Of[Woken]
+	Woken      *remembered.ByObject[Woken]
 	Progress   *ask.Logs[Progress]
 }
 
