@@ -242,27 +242,26 @@ func section(b *strings.Builder, path string, s *schema, written map[string]stri
 	}
 	slices.Sort(names)
 	told := map[string]string{}
-	var objects []string // their sections say what they mean
+	needed := !strings.HasPrefix(path, "status") // of a person
+	var objects []string                         // that are required. The sections of all objects follow
 	for _, name := range names {
 		f := s.Properties[name]
-		what, meaning := kind(name, f, slices.Contains(s.Required, name)), meaning(name, f)
+		what, meaning := kind(name, f, needed && slices.Contains(s.Required, name)), meaning(name, f)
 		if below, of := inner(path, name, f); of == nil {
 			meaning += messages(name, f, told)
 		} else {
 			link := "#" + anchor.Replace(strings.ToLower(below))
 			if what = fmt.Sprintf("[%s](%s)", what, link); of == f {
-				object := fmt.Sprintf("[`%s`](%s)", name, link)
 				if slices.Contains(s.Required, name) {
-					object += " (required)"
+					objects = append(objects, fmt.Sprintf("[`%s`](%s)", name, link))
 				}
-				objects = append(objects, object)
 				continue
 			}
 		}
 		fmt.Fprintf(b, "- `%s` (%s)%s\n", name, what, meaning)
 	}
 	if len(objects) > 0 {
-		fmt.Fprintf(b, "\nObjects: %s\n", strings.Join(objects, ", "))
+		fmt.Fprintf(b, "\nRequired: %s\n", strings.Join(objects, ", "))
 	}
 	for _, name := range names {
 		if below, of := inner(path, name, s.Properties[name]); of != nil {
