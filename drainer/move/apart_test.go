@@ -61,8 +61,8 @@ func TestNothingIsMovedWhileTwoNamesLeadToOneMember(t *testing.T) {
 	}
 }
 
-// A connection may break in a move, and the name of its server lead to another member by then. Whatever is on its way
-// is neither stored there nor deleted there: the move ends, and the next one begins with all places anew.
+// A connection may break in a move, and the name of its server lead to another member by then. No item is stored or
+// deleted there: the move ends, and the next one begins with all places anew.
 func TestAMoveEndsIfANameComesToLeadToAnotherMember(t *testing.T) {
 	t.Parallel()
 	const here, there = "127.0.0.1", "127.0.0.2"

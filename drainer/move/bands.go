@@ -53,8 +53,8 @@ func (e *Engine) roomForAll(used int64) bool {
 	return true
 }
 
-// oldestFirst tells whether the most recently used items of a running member have to come last, so that they
-// are not evicted by later ones. That is so if owners may be short of room and evict.
+// oldestFirst tells whether the most recently used items of a running member have to come last, so that they are
+// not evicted by later ones: if owners may be short of room and evict.
 func (e *Engine) oldestFirst(l *runningMember) bool {
 	if l.leaving != nil {
 		return !e.roomForAll(l.leaving.taken) && e.evict()

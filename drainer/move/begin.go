@@ -86,7 +86,7 @@ func (l *runningMember) start(ctx context.Context, atMost time.Duration) (begun 
 	}
 }
 
-// hear looks whether the move is told to begin. It returns an error if that takes too long.
+// hear looks whether the move is told to begin. hear returns an error if that takes too long.
 func (s *starting) hear(now time.Time, l *runningMember) error {
 	says, leases := s.says()
 	switch {

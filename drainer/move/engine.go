@@ -356,8 +356,7 @@ func (e *Engine) pause(ctx context.Context, d time.Duration) error {
 	return pace.Sleep(ctx, d)
 }
 
-// expiresSoon tells whether the item expires too soon to be added. It reads the clock only for items that
-// expire.
+// expiresSoon tells whether the item expires too soon to be added. The clock is read only for items that expire.
 func (e *Engine) expiresSoon(it *item.Item) bool {
 	return e.SkipExpiringWithin > 0 && it.ExpireAt != 0 &&
 		it.ExpireAt <= time.Now().Add(e.SkipExpiringWithin).Unix()
@@ -415,8 +414,8 @@ func (e *Engine) firstRefusal() string {
 	return "no reason given"
 }
 
-// countEvictions compares the survivors' counters with those at the start. It leaves out a survivor that no
-// longer answers; the items are counted anyway.
+// countEvictions compares the survivors' counters with those at the start. A survivor that no longer answers is
+// left out; the items are counted anyway.
 func (e *Engine) countEvictions(ctx context.Context, r *contract.Receipt) {
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -19,7 +19,7 @@ const (
 	parts     = 2 // one is read while the other is yielded
 )
 
-// fetcher reads the items of a list from one memcached. It reads ahead, in parts whose memory is reused.
+// fetcher reads the items of a list from one memcached. A fetcher reads ahead, in parts whose memory is reused.
 type fetcher struct {
 	// Ask calls do with a connection to memcached, and repeats it until it succeeds.
 	Ask func(ctx context.Context, do func(*memcache.Conn) error) error
@@ -127,7 +127,7 @@ type listed struct {
 	hasTextForm          bool
 }
 
-// reset makes the part empty. It frees the memory of a value that was larger than a part.
+// reset makes the part empty, and frees the memory of a value that was larger than a part.
 func (p *listPart) reset() {
 	p.listed, p.keys, p.size = p.listed[:0], p.keys[:0], 0
 	if cap(p.values) > 2*partBytes {
@@ -157,7 +157,7 @@ func (f *fetcher) fetch(ctx context.Context, p *listPart) error {
 	})
 }
 
-// ask writes the requests. It leaves out keys that can't be asked for.
+// ask writes the requests, except for keys that can't be asked for.
 func (p *listPart) ask() {
 	p.request, p.items = p.request[:0], p.items[:0]
 	from := 0

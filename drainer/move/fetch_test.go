@@ -146,7 +146,7 @@ func TestEachListedItemHasItsOutcome(t *testing.T) {
 	}
 }
 
-// It ends when the consumer stops, and with the list's error.
+// The reading ends when the consumer stops, and with the list's error.
 func TestTheReadingEnds(t *testing.T) {
 	m := memcachedtest.Start(t)
 	var entries []Entry

@@ -22,10 +22,10 @@ const (
 	keyMoved
 	// keyPresent means that its new owner has a newer value. The old one is deleted.
 	keyPresent
-	// keyGone means that neither owner has it. It was deleted, evicted, or has expired.
+	// keyGone means that neither owner has the item: it was deleted, evicted, or has expired.
 	keyGone
-	// keyOutdated means that a client has marked the item, or is about to store it anew. It is still at its old
-	// owner.
+	// keyOutdated means that a client has marked the item, or is about to store it anew. The item is still at its
+	// old owner.
 	keyOutdated
 	// keyRefused means that its new owner doesn't accept it.
 	keyRefused

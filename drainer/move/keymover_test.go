@@ -375,7 +375,7 @@ func TestItemsStoredAfterAFlushAreMoved(t *testing.T) {
 	}
 }
 
-// However many owners there are, a pass has a handful of connections to the member, and takes little memory.
+// A pass has a handful of connections to the member, and takes little memory, for any number of owners.
 func TestAPassToManyOwnersIsBounded(t *testing.T) {
 	old := memcachedtest.Start(t, "-m", "512")
 	var to []string

@@ -36,7 +36,7 @@ const (
 )
 
 // BenchmarkLate measures on loopback what an application loses in a scaling: moves that follow clients, and moves
-// that begin when the list changes. It takes up to a minute and a half for each row: -bench Late -benchtime 1x.
+// that begin when the list changes. Each row takes up to a minute and a half: -bench Late -benchtime 1x.
 func BenchmarkLate(b *testing.B) {
 	spread := make([]time.Duration, lateProcesses)
 	for i := range spread {

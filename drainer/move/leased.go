@@ -17,9 +17,9 @@ import (
 )
 
 // leased moves the keys of a running member as routers do during a ring change: each under its lease, so that
-// no client of a router misses a key or sees an older value. It is for clusters that only routers use: other
-// clients would take a lease for a value. Streams and listings only say which keys there are; the item is
-// read under the lease.
+// no client of a router misses a key or sees an older value. Leases are for clusters that only routers use: other
+// clients would take a lease for a value. Streams and listings only say which keys there are; the item is read
+// under the lease.
 type leased struct {
 	l *runningMember
 	e *Engine

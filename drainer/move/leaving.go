@@ -23,7 +23,7 @@ const (
 	lateShare = 4
 )
 
-// leaving is a member that is on no ring any more, and that clients with an old list still call. It stays
+// leaving is a member that is on no ring any more, and that clients with an old list still call. The member stays
 // until no client does, or until its patience is over. Items that they store there meanwhile are moved, too.
 type leaving struct {
 	l      *runningMember
@@ -38,9 +38,9 @@ type leaving struct {
 	empty atomic.Bool
 }
 
-// MoveFromLeaving moves all items of a running member that is none of the Servers. It ends when a pass has
-// found nothing and no client has called the member for five seconds, or when patience is over, counted from
-// the first item. If patience is 0, it doesn't wait for clients.
+// MoveFromLeaving moves all items of a running member that is none of the Servers. The move ends when a pass has
+// found nothing and no client has called the member for five seconds, or when patience is over, counted from the
+// first item. If patience is 0, it doesn't wait for clients.
 func (e *Engine) MoveFromLeaving(ctx context.Context, source routing.Server, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(source, nowhere, scratch)
 	l.leaving, l.patience = &leaving{l: l, report: e.report}, patience
@@ -74,8 +74,8 @@ func (v *leaving) anotherPass(ctx context.Context, passes int, took time.Duratio
 }
 
 // settle waits, for at least rest, until there is a reason for another pass, and enough clients have followed: the
-// last pass has found items, or clients have stored some since. It ends when no client calls any more, or, when
-// patience is over, with a last pass.
+// last pass has found items, or clients have stored some since. The settling ends when no client calls any more,
+// or, when patience is over, with a last pass.
 func (v *leaving) settle(ctx context.Context, last found, rest time.Duration) (more bool, err error) {
 	if !v.settling {
 		v.settling = true
@@ -137,9 +137,8 @@ func (e *Engine) checkLeaving(ctx context.Context, l *runningMember) error {
 	return e.isNoServer(ctx, l)
 }
 
-// isNoServer returns an error if the member's process is a server's. It compares the counters of both.
-// Counters only grow, so if both are one process, the server's counters are between those of the member
-// before and after.
+// isNoServer returns an error if the member's process is a server's. The counters of both are compared. Counters
+// only grow, so if both are one process, the server's counters are between those of the member before and after.
 func (e *Engine) isNoServer(ctx context.Context, l *runningMember) error {
 	before, err := l.usage(ctx, &l.watch)
 	if err != nil {
@@ -165,8 +164,8 @@ func (e *Engine) isNoServer(ctx context.Context, l *runningMember) error {
 	return err
 }
 
-// compareAgain looks three times more at a server whose counters fit. It returns an error unless one look shows
-// that the processes differ.
+// compareAgain looks three times more at a server whose counters fit. compareAgain returns an error unless one look
+// shows that the processes differ.
 func (l *runningMember) compareAgain(ctx context.Context, server routing.Server) error {
 	k := l.link(server)
 	defer k.close()

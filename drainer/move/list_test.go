@@ -117,7 +117,7 @@ func TestAListingTakesNoMemoryForEachItem(t *testing.T) {
 	}
 }
 
-// Whatever the line, the result is a possible key or an error.
+// The result for any line is a possible key or an error.
 func FuzzParseEntry(f *testing.F) {
 	f.Add([]byte("key=a%3Ab exp=-1 la=1000 cas=5 fetch=no cls=1 size=62"))
 	f.Add([]byte("OK"))

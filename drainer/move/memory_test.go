@@ -46,8 +46,8 @@ func standstill(read *atomic.Int64) {
 	}
 }
 
-// Whatever a survivor does, the drain waits for it and does not read ahead: items without an outcome stay
-// within batchMemory.
+// A survivor may do anything: the drain waits and does not read ahead: items without an outcome stay within
+// batchMemory.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const n, size = 8000, 10000

@@ -4,8 +4,8 @@ import "hash/maphash"
 
 // once tells which keys a pass has had already. A client may store an item anew during the pass, so that the
 // pass finds both copies. If both were moved at the same time, one of them would find that the member doesn't
-// have the item any more, because the other was deleted there after its owner had it. That would look as if a
-// client had deleted the item. So the second copy waits for the next pass.
+// have the item any more, because the other was deleted there after its owner had it. The missing copy would look
+// deleted by a client. So the second copy waits for the next pass.
 //
 // once is a Bloom filter whose bits for a key are all in one word (Putze, Sanders, Singler: Cache-, Hash- and
 // Space-Efficient Bloom Filters, 2007). A key that is mistaken for another also waits for the next pass,

@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// It may have moved items of a running member, or replayed them.
+// A drainer that was stopped may have moved items of a running member, or replayed them.
 func TestADrainerThatWasStoppedDoesNotCallItselfADrain(t *testing.T) {
 	r := Failed("source", fmt.Errorf("read: %w", context.Canceled))
 	const want = "a signal ended the drainer before the source was read to its end"

@@ -30,7 +30,7 @@ func watchRequests(conn *memcache.Conn) (*watchedRequests, error) {
 	return &watchedRequests{conn: conn}, nil
 }
 
-// Next waits for the next request. It returns the key, valid until the next call, and the number that "stats
+// Next waits for the next request, and returns the key, valid until the next call, and the number that "stats
 // conns" gives the connection.
 func (r *watchedRequests) Next() (key []byte, conn int, err error) {
 	for {

@@ -70,7 +70,7 @@ func TestAMemcachedThatRefusesToLog(t *testing.T) {
 	}
 }
 
-// What is no line of a request is skipped.
+// Lines about anything else are skipped.
 func TestOnlyLinesOfRequestsHaveAKey(t *testing.T) {
 	for line, want := range map[string]string{
 		"ts=1795860657.8 gid=5 type=item_get key=key%3A1 status=found clsid=6 cfd=17 size=200": "key:1",

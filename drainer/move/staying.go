@@ -62,7 +62,7 @@ func (s *staying) lastPasses(last found) (more bool, err error) {
 }
 
 // settle waits, for at least rest, until clients have asked for items of others, and enough clients have followed.
-// It ends when no client does any more, and the last pass, which began after that, has found nothing.
+// The settling ends when no client does any more, and the last pass, which began after that, has found nothing.
 func (s *staying) settle(ctx context.Context, l *runningMember, rest time.Duration, last found) (more bool, err error) {
 	l.closeLinks()
 	if !l.settles {
@@ -97,8 +97,8 @@ func (s *staying) settle(ctx context.Context, l *runningMember, rest time.Durati
 	}
 }
 
-// pause returns the time without a pass after a pass that took took. It is short: until the next pass, the owner
-// has an older value of a key that a client stores by the old list.
+// pause returns the time without a pass after a pass that took took. The rest is short: until the next pass, the
+// owner has an older value of a key that a client stores by the old list.
 func (l *runningMember) pause(took time.Duration) time.Duration {
 	if time.Since(l.until.Add(-l.patience)) >= eagerFor {
 		took *= lateShare
