@@ -443,7 +443,7 @@ func TestLogLinesAreShort(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, it gets a stream only for a request, after a login.
+// A client gets a stream only for a request, after a login.
 func FuzzGreet(f *testing.F) {
 	dir := f.TempDir()
 	file := filepath.Join(dir, "auth")

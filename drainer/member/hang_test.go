@@ -248,7 +248,7 @@ func TestAMemcachedThatHangsAtItsEndIsKilledAndKeepsItsItems(t *testing.T) {
 	}
 }
 
-// Whatever its clients do, a memcached that works isn't killed.
+// A memcached that works isn't killed, whatever its clients do.
 func TestABusyMemcachedIsNotKilled(t *testing.T) {
 	const told = "it refuses connections"
 	for name, args := range map[string][]string{

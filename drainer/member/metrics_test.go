@@ -80,7 +80,7 @@ func measured(t *testing.T, c contract.Connection, dir string, args ...string) (
 	return fmt.Sprintf("127.0.0.1:%d", member.Port), member.MetricsPort, drainertest.Start(t, member.Args()...)
 }
 
-// However memcached is reached, and whether it keeps its items, its metrics are what it answers to stats.
+// A memcached's metrics are its answers to stats, by TLS or not, with items or without.
 func TestAMembersMetricsAreMemcachedsStatistics(t *testing.T) {
 	t.Parallel()
 	secured := memcachedtest.NewSecured(t).Connection()

@@ -100,8 +100,7 @@ func stepIn() {
 	}
 }
 
-// Whatever makes memcached start cold, the member's items are restored, and the volume is as before: one
-// file.
+// The member's items are restored after each cause of a cold start, and the volume is as before: one file.
 func TestAMemberThatStartsColdComesBackWithItsItems(t *testing.T) {
 	meta := func(change func(data []byte) []byte) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {

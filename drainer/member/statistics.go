@@ -9,8 +9,8 @@ import (
 )
 
 // memcached's statistics have the names, labels and types that Prometheus' own memcached_exporter gives them, so
-// that dashboards and alerts for it work, even where another type would suit a value better. What a memcached
-// doesn't count has no series.
+// that dashboards and alerts for it work, even where another type would suit a value better. There is no series for
+// what a memcached doesn't count.
 //
 // Source: github.com/prometheus/memcached_exporter, pkg/exporter/exporter.go.
 

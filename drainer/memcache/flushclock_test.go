@@ -2,8 +2,8 @@ package memcache
 
 import "testing"
 
-// However the seconds of the machine's clock and of two servers' clocks fall, an item that was used at one
-// server before the other was flushed counts as flushed. It doesn't if it was used five seconds later.
+// An item that was used at one server before the other was flushed counts as flushed, at any offset of the seconds
+// of the machine's clock and of the two servers'. It doesn't if it was used five seconds later.
 func TestAFlushIsKnownByClocksOfWholeSeconds(t *testing.T) {
 	const tenth, second = 1, 10
 	seconds := func(tenths int64) int64 { return tenths / second }

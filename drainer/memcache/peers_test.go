@@ -97,7 +97,7 @@ func TestPeersOfAServerThatSaysAnything(t *testing.T) {
 	}
 }
 
-// Whatever a server answers, a bounded number of addresses is kept.
+// A bounded number of addresses is kept, for any answer of a server.
 func TestPeersWithoutEnd(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -79,7 +79,7 @@ func attacks() []string {
 	return append(all, strings.Repeat("mg k v P"+strings.Repeat("p", 2000)+"\r\n", 20))
 }
 
-// Whatever a client sends, the others get the answers to their own requests, and the connection to the member
+// A client may send anything: the others get the answers to their own requests, and the connection to the member
 // does not break.
 func TestNoOtherClientHearsOfAMalformedRequest(t *testing.T) {
 	t.Parallel()

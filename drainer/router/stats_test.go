@@ -166,7 +166,7 @@ func TestBinaryStatsHaveTheKindsOfText(t *testing.T) {
 	compare("slabs")
 }
 
-// What many members answer takes no memory beyond their sums.
+// Answers of many members take no memory beyond their sums.
 func TestTheStatsOfManyMembersTakeLittleMemory(t *testing.T) {
 	var hosts []string
 	for i := range 255 { // all are the same memcached

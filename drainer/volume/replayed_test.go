@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// Whatever is in place of the marks of a replay, or happens to them, a member saves at its end. Only a
+// A member saves at its end, with any file in place of a replay's marks, and after any damage to them. Only a
 // generation whose marks may be lost is removed, with all older ones.
 func TestMarksVetoNoSave(t *testing.T) {
 	dir := savedMember(t)

@@ -300,7 +300,7 @@ func sent(t *testing.T, from, b []byte) (data int) {
 	return 0
 }
 
-// Whatever a client sends, a member gets requests in this one form, as many as the router expects answers to,
+// A client may send anything: a member gets requests in this one form, as many as the router expects answers to,
 // each followed by the announced data.
 func FuzzForward(f *testing.F) {
 	for _, text := range []string{

@@ -22,8 +22,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// A webhook chooses the code of its denial; many choose none. Whatever the code is, only the drain waits whose
-// Job is denied.
+// A webhook chooses the code of its denial; many choose none. Only the drain waits whose Job is denied, for each
+// code of the API server.
 func TestADrainWhoseJobAWebhookDeniesHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t)
 	w.storageCluster(apitest.MakeMemcached(name), 3)

@@ -189,8 +189,8 @@ func (m *served) holds() (items, bytes int64) {
 	return 0, 0
 }
 
-// The plugin asks real members through the API server. What it says that members get is what they then have more, when each
-// item of the leaving member is at the member where its client looks for it.
+// The plugin asks real members through the API server. Members then have as much more as it says that they get,
+// when each item of the leaving member is at the member where its client looks for it.
 func TestThePlanOfRealItemsIsWithinATwentieth(t *testing.T) {
 	tier.Second(t, "TestAForecastIsWithinATwentiethOfWhatMoves")
 	w := newWorld(t)

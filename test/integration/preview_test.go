@@ -69,7 +69,7 @@ func (w *world) podUIDs(n int) (uids []types.UID) {
 	return uids
 }
 
-// What the plugin says before a change is what the operator does.
+// The operator does what the plugin says before a change.
 func TestThePlanThatIsShownIsWhatHappens(t *testing.T) {
 	w := newWorld(t)
 	p := w.withPlugin()

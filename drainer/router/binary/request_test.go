@@ -18,8 +18,8 @@ func header24(opcode byte, key, extras, body int) string {
 	return string(append(b, make([]byte, 12)...))
 }
 
-// Whatever a client sends, the loop gets whole lines and data blocks, each of which it reads as one request
-// about the client's key.
+// A client may send anything: the loop gets whole lines and data blocks, and reads each as one request about the
+// client's key.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(header24(0x00, 1, 0, 1) + "a"))
 	f.Add([]byte(header24(0x01, 1, 8, 14) + "\x00\x00\x00\x07\xff\xff\xff\xffavalue" + header24(0x0a, 0, 0, 0)))

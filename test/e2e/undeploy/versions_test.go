@@ -80,7 +80,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// withoutOperator removes an operator that is deployed. What it returns does so at the end, with the test's Memcached.
+// withoutOperator removes an operator that is deployed. The returned function does so at the end, with the test's
+// Memcached.
 func withoutOperator(t *testing.T) (end func()) {
 	t.Helper()
 	undeployed := func() {
