@@ -137,6 +137,25 @@ func TestTheLastLinesSayWhatFailedAndWhere(t *testing.T) {
 	}
 }
 
+func TestTheLastLinesNameEachTargetThatFailed(t *testing.T) {
+	makefile, targets := "", []string{"-at-once=2"}
+	for _, name := range []string{"one", "two", "three"} {
+		makefile += name + ":\n\t@for i in 1 2 3 4 5 6 7 8 9; do echo \"--- FAIL: Test$$i (0.1s)\"; done; exit 1\n"
+		targets = append(targets, name)
+	}
+	cmd, out := testrun(t, folder(t, makefile), targets...)
+	if err := cmd.Run(); err == nil {
+		t.Error("a failure is not said")
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	last := strings.Join(lines[max(0, len(lines)-10):], "\n")
+	for _, want := range []string{"3 failed", "FAILED one: logs/one.log", "FAILED two: logs/two.log", "FAILED three: logs/three.log", "Test1 (logs/three.log:1)"} {
+		if !strings.Contains(last, want) {
+			t.Errorf("no %q in:\n%s", want, last)
+		}
+	}
+}
+
 func TestARunWhoseTimeIsOverEndsWithWhatPassed(t *testing.T) {
 	dir := folder(t, "quick:\n\t@true\n"+hangs)
 	cmd, out := testrun(t, dir, "-within=1s", "hang", "quick")
