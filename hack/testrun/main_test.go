@@ -156,6 +156,37 @@ func TestTheLastLinesNameEachTargetThatFailed(t *testing.T) {
 	}
 }
 
+func TestAMountOfAKilledRunGoes(t *testing.T) {
+	if os.Getuid() != 0 {
+		tier.Needs(t, "root, who may mount", os.ErrPermission)
+	}
+	dir := folder(t, "hang:\n\t@mkdir \"$$TMPDIR/a disk\" && mount -t tmpfs none \"$$TMPDIR/a disk\" && echo $$$$ >pid.new && mv pid.new pid; exec sleep 86400\n")
+	// As where the folder for temporary files is a link.
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Join(dir, "scratch"), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hack", "scratch.sh"), []byte("#!/bin/sh\necho "+link+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _ := testrun(t, dir, "hang")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := pidIn(t, filepath.Join(dir, "pid"))
+	t.Cleanup(func() { // if the run doesn't
+		disks, _ := filepath.Glob(filepath.Join(dir, "scratch", "*", "a disk"))
+		for _, disk := range disks {
+			_ = syscall.Unmount(disk, syscall.MNT_DETACH)
+		}
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	left(t, dir, pid)
+}
+
 func TestARunWhoseTimeIsOverEndsWithWhatPassed(t *testing.T) {
 	dir := folder(t, "quick:\n\t@true\n"+hangs)
 	cmd, out := testrun(t, dir, "-within=1s", "hang", "quick")
