@@ -49,7 +49,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(2)
 	}
-	r.all(rotated(flag.Args(), *from), *atOnce, *within)
+	targets := rotated(flag.Args(), *from)
+	if *from != "" && len(targets) > 0 {
+		fmt.Printf("%s begins with %s\n", *from, targets[0])
+	}
+	r.all(targets, *atOnce, *within)
 	os.Exit(r.report())
 }
 
