@@ -161,6 +161,9 @@ RUN ?=
 TEST_TIMEOUT ?= 30m
 # Tests are linked without what only a debugger reads: linking is a good part of their CPU time. make lint vets them.
 TEST_FLAGS := -ldflags='-s -w' -vet=off -count=1 -timeout=$(TEST_TIMEOUT) $(if $(RUN),-run='^$(subst /,$$/^,$(RUN))$$' -v)
+# HALF=1 and HALF=2 have each second test of a folder.
+HALF ?=
+half_of = $(if $(HALF),-run="$$(hack/half.sh $(1) $(HALF))")
 GO_TEST := go test $(TEST_FLAGS)
 # The same with each test's output, and once more at the end that of those that failed.
 GO_TEST_ALL := $(GOTESTSUM) --format=standard-verbose --hide-summary=skipped -- $(TEST_FLAGS)
@@ -188,14 +191,33 @@ test: test-needs ## Show every promise once, on real parts, in twelve minutes; i
 	$(TESTRUN) --at-once=2 $(if $(filter skip,$(E2E)),,test-e2e) test-unit test-integration test-scale
 	@cat $(TEST_COUNTS)
 
-# The parts of make test-all. The explorations of the models take hours.
-ALL := all-member all-router all-move all-controllers all-integration all-crashpoints all-scale all-e2e all-chaos \
-  all-cluster-down all-versions all-arm64 all-properties all-router-pause all-model all-fuzz all-router-model
+# The parts of make test-all, each of at most a quarter of an hour on two idle cores. Those of a real cluster are last.
+ALL := all-model all-router-model all-fuzz all-properties all-member all-router all-router-pause all-move all-controllers \
+  all-versions all-arm64 all-integration-1 all-integration-2 all-crashpoints all-scale \
+  all-e2e-1 all-e2e-2 all-chaos all-undeploy all-release all-upgrade all-cluster-down
+# PARTS=model,fuzz runs these.
+PARTS ?=
+COMMA := ,
+CHOSEN = $(if $(PARTS),$(addprefix all-,$(patsubst all-%,%,$(subst $(COMMA), ,$(PARTS)))),$(ALL))
+ifneq ($(filter-out $(ALL),$(CHOSEN)),)
+$(error there is no $(filter-out $(ALL),$(CHOSEN)); PARTS are of $(ALL:all-%=%))
+endif
 
 # WITHIN=25m ends it after that time, and FROM=TEXT chooses the part that it begins with.
 .PHONY: test-all
-test-all: test-needs ## Run everything: further modes, seeds, orders, libraries, versions, long explorations: hours (WITHIN=25m FROM=…)
-	TESTS=all $(TESTRUN) $(if $(WITHIN),--within=$(WITHIN)) $(if $(FROM),--from=$(FROM)) $(ALL)
+test-all: test-all-needs ## Run everything: further modes, seeds, orders, libraries, versions, long explorations: hours, or PARTS=… WITHIN=25m FROM=…
+	TESTS=all $(TESTRUN) $(if $(WITHIN),--within=$(WITHIN)) $(if $(FROM),--from=$(FROM)) $(CHOSEN)
+
+# Compiled packages are kept, linked tests are not.
+COMPILE_TESTS := go list -test -export
+
+.PHONY: test-all-needs
+test-all-needs: test-needs $(KUSTOMIZE) $(SYFT) ## Make what the parts of test-all need, before their time counts
+	hack/packages.sh $(E2E_PACKAGES) $(ARM64_PACKAGES) $(STATE_PACKAGES)
+	$(MAKE) memcacheds SUITES="$(VERSION_SUITES)"
+	hack/prometheus.sh $(BIN)/prometheus-debian prometheus
+	$(COMPILE_TESTS) ./... >/dev/null
+	GOARCH=arm64 $(COMPILE_TESTS) $(ARM64) >/dev/null
 
 # Packages of the drainer that are parts of their own.
 MEMBER_PACKAGES := /(member|start|volume|snapshot|warmfile|export|oracle)($$|/)
@@ -210,11 +232,19 @@ all-move:
 	$(MAKE) test-unit PACKAGES="$$(go list ./drainer/... | grep -vE '$(MEMBER_PACKAGES)|$(ROUTER_PACKAGES)' | xargs)"
 all-controllers:
 	$(MAKE) test-unit PACKAGES="$(filter-out ./drainer/...,$(UNIT))"
-all-integration: test-integration
+all-integration-1 all-integration-2:
+	$(MAKE) test-integration HALF=$(@:all-integration-%=%)
 all-crashpoints: test-crashpoints
 all-scale: test-scale
-all-e2e: test-e2e
-all-chaos: chaos
+all-e2e-1 all-e2e-2:
+	$(MAKE) test-e2e HALF=$(@:all-e2e-%=%)
+all-chaos:
+	$(MAKE) chaos MINUTES=8
+all-undeploy: test-undeploy
+all-release:
+	$(MAKE) test-e2e RUN=TestAReleaseWorksFromItsFilesAlone
+all-upgrade:
+	$(MAKE) test-e2e RUN=TestAnUpgradeFromTheCommitBeforeUnderAScalingLosesNothing
 all-cluster-down: test-cluster-down
 all-versions: test-versions
 all-arm64: test-arm64
@@ -222,7 +252,8 @@ all-properties: test-properties
 all-router-pause: test-router-pause
 all-model: test-model
 all-fuzz: fuzz
-all-router-model: test-router-model
+all-router-model:
+	$(MAKE) test-router-model SCENARIOS=24
 
 .PHONY: alerts
 alerts: ## Check the alert rules by promtool: each fires when it should, and is silent when not
@@ -296,16 +327,20 @@ PROPERTIES := TestNothingIs|TestWhatever|TestEveryCopyIsWhole|TestASaveKilledAtA
 test-properties: test-packages ## Let clients and servers do anything while items move, with 200 seeds: PROPERTY_SEEDS=…
 	PROPERTY_SEEDS=$(PROPERTY_SEEDS) TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} $(GO_TEST) -run '$(PROPERTIES)' ./drainer/cli/ ./drainer/move/ ./drainer/export/ ./drainer/member/
 
+# How many of the scenarios, chosen at random. 0: all, which takes hours.
+SCENARIOS ?= 0
+
 .PHONY: test-router-model
-test-router-model: $(GOTESTSUM) ## Explore a ring change of routers with more going on: hours, several gigabytes
-	$(GO_TEST_ALL) -timeout=10h -run TestARingChangeShowsNoOldValueAndNoMiss ./drainer/ringchange/ -change.long | $(TEST_SUMMARY)
+test-router-model: $(GOTESTSUM) ## Explore a ring change of routers with more going on: hours, several gigabytes (SCENARIOS=24 of 384)
+	$(GO_TEST_ALL) -timeout=10h -run TestARingChangeShowsNoOldValueAndNoMiss ./drainer/ringchange/ \
+	  -change.long -change.pick=$(SCENARIOS) | $(TEST_SUMMARY)
 
 .PHONY: test-router-pause
 test-router-pause: test-packages memcacheds ## Take two routers through ring changes under load, one five seconds behind the other
 	$(GO_TEST) -run TestARingChangeThroughTwoRoutersIsNotSeen ./drainer/router/ -router.pause=5s
 
 # How long each fuzz test runs.
-FUZZTIME ?= 30s
+FUZZTIME ?= 20s
 
 .PHONY: fuzz
 fuzz: ## Fuzz all that parses what others wrote, each for FUZZTIME
@@ -325,16 +360,18 @@ test-versions: ## Run the reader's, the writer's and the router's tests on Debia
 	done
 
 # What reads memory that others wrote, and numbers of other sizes: the rest of the drainer is the same on each platform.
+ARM64 := ./drainer/warmfile ./drainer/routing ./drainer/wire
+ARM64_PACKAGES := qemu-user-static
 .PHONY: test-arm64
 test-arm64: ## Run the tests of the warm file, of rings and of the protocols on linux/arm64, by Debian's qemu-user
-	hack/packages.sh qemu-user-static
+	hack/packages.sh $(ARM64_PACKAGES)
 	@# memcached and the client libraries are this machine's.
-	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} GOARCH=arm64 $(GO_TEST) -exec=qemu-aarch64-static ./drainer/warmfile ./drainer/routing ./drainer/wire
+	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} GOARCH=arm64 $(GO_TEST) -exec=qemu-aarch64-static $(ARM64)
 
 .PHONY: test-integration
 test-integration: kubernetes clients $(BIN)/kubectl-mc $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane (RUN=TestName)
 	@# Garbage collection would take a tenth of the API server's CPU time.
-	GOGC=400 $(GO_TEST_ALL) ./test/integration | $(TEST_SUMMARY)
+	GOGC=400 $(GO_TEST_ALL) $(call half_of,test/integration) ./test/integration | $(TEST_SUMMARY)
 
 .PHONY: test-crashpoints
 test-crashpoints: kubernetes $(GOTESTSUM) ## Let every write of the operator fail in every way: a quarter of an hour (SEED=… of how writes fail in make test)
@@ -365,25 +402,30 @@ bench-drainer: build ## Measure the drainer beside what bounds it: ten minutes (
 	go build -o $(BIN)/bench ./test/bench
 	$(BIN)/bench -drainer=$(BIN)/drainer $(BENCH_FLAGS)
 
+# The libraries and programs of docs/guides.
+E2E_PACKAGES := python3-django ruby-activesupport php-cli php-memcached netcat-openbsd
 # Not empty, if tests that make releases run.
-MAKES_RELEASES = $(and $(filter all,$(TESTS)),$(if $(RUN),$(findstring undeploy,$(RUN_IN)),all))
+MAKES_RELEASES = $(and $(filter all,$(TESTS)),$(if $(RUN),$(findstring undeploy,$(RUN_IN)),$(if $(HALF),,all)))
 
 # The cluster stays up: make cluster-down removes it. `make test` does, unless one was up before.
 .PHONY: test-e2e
 test-e2e: test-packages clients $(BIN)/chart $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library (RUN=TestName)
-	@# The libraries and programs of docs/guides.
-	$(if $(filter all,$(TESTS)),hack/packages.sh python3-django ruby-activesupport php-cli php-memcached netcat-openbsd)
+	$(if $(filter all,$(TESTS)),hack/packages.sh $(E2E_PACKAGES))
 	$(if $(MAKES_RELEASES),$(MAKE) $(KUSTOMIZE) $(SYFT))
 	$(if $(filter all,$(TESTS)),hack/prometheus.sh $(BIN)/prometheus-debian prometheus)
 	$(MAKE) cluster-deploy NODES=2
 ifneq ($(RUN),)
 	$(ON_CLUSTER) $(GO_TEST_ALL) $(addprefix ./,$(RUN_IN)) | $(TEST_SUMMARY)
 else
-	$(ON_CLUSTER) $(GO_TEST_ALL) -parallel=8 ./test/e2e | $(TEST_SUMMARY)
-	$(if $(filter all,$(TESTS)),$(ON_CLUSTER) go run ./test/chaos --seed=$(SEED) --deeds=32)
-	$(if $(filter all,$(TESTS)),$(ON_CLUSTER) go run ./test/chaos --seed=$(SEED) --deeds=32 --routers)
-	$(ON_CLUSTER) $(GO_TEST_ALL) ./test/e2e/undeploy | $(TEST_SUMMARY)
+	$(ON_CLUSTER) $(GO_TEST_ALL) $(call half_of,test/e2e) -parallel=8 ./test/e2e | $(TEST_SUMMARY)
+	$(if $(HALF),,$(ON_CLUSTER) $(GO_TEST_ALL) ./test/e2e/undeploy | $(TEST_SUMMARY))
 endif
+
+.PHONY: test-undeploy
+test-undeploy: $(BIN)/chart $(GOTESTSUM) ## Remove the operator from a real cluster in each phase of a drain
+	$(MAKE) cluster-deploy NODES=2
+	@# Parts of their own make releases.
+	$(ON_CLUSTER) $(GO_TEST_ALL) -skip='^(TestARelease|TestAnUpgrade)' ./test/e2e/undeploy | $(TEST_SUMMARY)
 
 .PHONY: draw-panels
 draw-panels: ## Draw panels of the dashboard for the docs, from the data of a test on a real cluster
@@ -461,9 +503,11 @@ cluster-status: $(BIN)/cluster ## Show which of its programs run, and where thei
 cluster-down: $(BIN)/cluster ## Remove it: processes, network, mounts, directories
 	@$(BIN)/cluster down --root=$(CURDIR)
 
+STATE_PACKAGES := iproute2 iptables
+
 .PHONY: test-cluster-down
 test-cluster-down: ## Bring a cluster up and remove it: the machine has to be as it was (removes one that is up)
-	hack/packages.sh iproute2 iptables
+	hack/packages.sh $(STATE_PACKAGES)
 	$(MAKE) cluster-down
 	hack/machine-state.sh save $(BIN)/machine-before.txt
 	$(MAKE) cluster-up NODES=2

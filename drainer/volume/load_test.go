@@ -33,6 +33,9 @@ func TestKilledUnderLoad(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			m := startMember(t, append([]string{"-m", "400"}, args...)...)
+			if version := m.Version(); moving && crashesInPageMoves(version) {
+				t.Skipf("memcached %s crashes when it moves a slab page", version)
+			}
 			m.writeManifest(Manifest{State: Running, Image: m.image()})
 			var writers []*loadWriter
 			var answered atomic.Int64
@@ -48,6 +51,11 @@ func TestKilledUnderLoad(t *testing.T) {
 				moment *= 2 + rand.Int64N(2)
 			}
 			wait.For(t, fmt.Sprintf("%d operations", moment), func() error {
+				select {
+				case <-m.Ended():
+					t.Fatalf("memcached ended by itself after %d operations", answered.Load())
+				default:
+				}
 				if n := answered.Load(); n < moment {
 					return fmt.Errorf("there were %d", n)
 				}
@@ -67,6 +75,13 @@ func TestKilledUnderLoad(t *testing.T) {
 			}
 		})
 	}
+}
+
+// crashesInPageMoves is memcached#1269, which names these versions. Debian's trixie has 1.6.38.
+func crashesInPageMoves(version string) bool {
+	var patch int
+	_, err := fmt.Sscanf(version, "1.6.%d", &patch)
+	return err == nil && patch >= 35 && patch <= 40
 }
 
 // loadWriter writes its own keys, one request at a time, until the server is gone.

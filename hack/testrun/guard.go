@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -93,8 +95,42 @@ func cleanUp(sessions []int, scratch string, cluster bool) error {
 			errs = append(errs, fmt.Errorf("make cluster-down: %w\n%s", err, out))
 		}
 	}
-	return errors.Join(append(errs, os.RemoveAll(scratch))...)
+	return errors.Join(append(errs, unmountBelow(scratch), os.RemoveAll(scratch))...)
 }
+
+// unmountBelow unmounts what a killed test has mounted in the folder, the last mounted first.
+func unmountBelow(folder string) error {
+	// The kernel names mounts by their real paths.
+	real, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return err
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var points []string
+	for line := range strings.Lines(string(mounts)) {
+		// proc_pid_mountinfo(5): ID PARENT DEVICE ROOT POINT …, where a space and the like are \ooo.
+		if fields := strings.Fields(line); len(fields) > 4 {
+			points = append(points, octal.ReplaceAllStringFunc(fields[4], func(s string) string {
+				code, _ := strconv.ParseUint(s[1:], 8, 8)
+				return string([]byte{byte(code)})
+			}))
+		}
+	}
+	var errs []error
+	for _, point := range slices.Backward(points) {
+		if strings.HasPrefix(point, real+"/") {
+			if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil {
+				errs = append(errs, fmt.Errorf("unmount %s: %w", point, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var octal = regexp.MustCompile(`\\[0-3][0-7]{2}`)
 
 // process is a process that runs.
 type process struct {

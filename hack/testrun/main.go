@@ -49,7 +49,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(2)
 	}
-	r.all(rotated(flag.Args(), *from), *atOnce, *within)
+	targets := rotated(flag.Args(), *from)
+	if *from != "" && len(targets) > 0 {
+		fmt.Printf("%s begins with %s\n", *from, targets[0])
+	}
+	r.all(targets, *atOnce, *within)
 	os.Exit(r.report())
 }
 
@@ -253,26 +257,39 @@ func (r *run) report() int {
 		}
 	}
 	fmt.Printf("%d passed, %d failed in %.0f s; logs are in %s\n", good, bad, time.Since(r.began).Seconds(), r.logs)
-	const most = 8
-	var lines []string
-	for _, res := range r.results {
-		if res.outcome == failed {
-			lines = append(lines, fmt.Sprintf("FAILED %s: %s", res.target, res.log))
-			for _, f := range res.failed {
-				lines = append(lines, "  "+f)
-			}
-		}
-	}
-	lines = append(lines, r.trouble...)
-	for i, line := range lines {
-		if i == most && len(lines) > most+1 {
-			fmt.Printf("  and %d lines more\n", len(lines)-most)
-			break
-		}
+	for _, line := range append(r.failures(), r.trouble...) {
 		fmt.Println(line)
 	}
 	if code == 0 && bad+len(r.trouble) > 0 {
 		code = 1
 	}
 	return code
+}
+
+// most bounds the lines of failures, so that all are seen at once. Each failed target has its line in any case.
+const most = 8
+
+// failures returns a line for each target that failed, with some lines of what failed in it.
+func (r *run) failures() (lines []string) {
+	targets := 0
+	for _, res := range r.results {
+		if res.outcome == failed {
+			targets++
+		}
+	}
+	for _, res := range r.results {
+		if res.outcome != failed {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("FAILED %s: %s", res.target, res.log))
+		details := max(0, most/targets-1)
+		for i, f := range res.failed {
+			if i == details && len(res.failed) > details+1 {
+				lines[len(lines)-1] += fmt.Sprintf(", and %d lines more", len(res.failed)-details)
+				break
+			}
+			lines = append(lines, "  "+f)
+		}
+	}
+	return lines
 }

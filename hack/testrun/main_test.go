@@ -137,6 +137,56 @@ func TestTheLastLinesSayWhatFailedAndWhere(t *testing.T) {
 	}
 }
 
+func TestTheLastLinesNameEachTargetThatFailed(t *testing.T) {
+	makefile, targets := "", []string{"-at-once=2"}
+	for _, name := range []string{"one", "two", "three"} {
+		makefile += name + ":\n\t@for i in 1 2 3 4 5 6 7 8 9; do echo \"--- FAIL: Test$$i (0.1s)\"; done; exit 1\n"
+		targets = append(targets, name)
+	}
+	cmd, out := testrun(t, folder(t, makefile), targets...)
+	if err := cmd.Run(); err == nil {
+		t.Error("a failure is not said")
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	last := strings.Join(lines[max(0, len(lines)-10):], "\n")
+	for _, want := range []string{"3 failed", "FAILED one: logs/one.log", "FAILED two: logs/two.log", "FAILED three: logs/three.log", "Test1 (logs/three.log:1)"} {
+		if !strings.Contains(last, want) {
+			t.Errorf("no %q in:\n%s", want, last)
+		}
+	}
+}
+
+func TestAMountOfAKilledRunGoes(t *testing.T) {
+	if os.Getuid() != 0 {
+		tier.Needs(t, "root, who may mount", os.ErrPermission)
+	}
+	dir := folder(t, "hang:\n\t@mkdir \"$$TMPDIR/a disk\" && mount -t tmpfs none \"$$TMPDIR/a disk\" && echo $$$$ >pid.new && mv pid.new pid; exec sleep 86400\n")
+	// As where the folder for temporary files is a link.
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Join(dir, "scratch"), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hack", "scratch.sh"), []byte("#!/bin/sh\necho "+link+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _ := testrun(t, dir, "hang")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := pidIn(t, filepath.Join(dir, "pid"))
+	t.Cleanup(func() { // if the run doesn't
+		disks, _ := filepath.Glob(filepath.Join(dir, "scratch", "*", "a disk"))
+		for _, disk := range disks {
+			_ = syscall.Unmount(disk, syscall.MNT_DETACH)
+		}
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	left(t, dir, pid)
+}
+
 func TestARunWhoseTimeIsOverEndsWithWhatPassed(t *testing.T) {
 	dir := folder(t, "quick:\n\t@true\n"+hangs)
 	cmd, out := testrun(t, dir, "-within=1s", "hang", "quick")

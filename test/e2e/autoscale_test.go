@@ -31,7 +31,7 @@ import (
 )
 
 // The autoscalers are the samples', and faster. They go by the metrics API, which this test serves, for the
-// pods that their targets' selectors select. A cluster has one such API.
+// pods that their targets' selectors select.
 func TestAutoscalers(t *testing.T) {
 	tier.Second(t, "TestAutoscalerScalesThroughDrains")
 	t.Parallel()
@@ -217,9 +217,14 @@ func (m *metricsServer) loadOf(namespace string) *atomic.Int64 {
 	return load.(*atomic.Int64)
 }
 
+// oneMetricsAPI is held by the test that serves it: a cluster has one.
+var oneMetricsAPI sync.Mutex
+
 // serveMetrics serves pods' metrics until the test ends. Its Service is in the fixture's namespace.
 func serveMetrics(f *fixture) *metricsServer {
 	f.Helper()
+	oneMetricsAPI.Lock()
+	f.Cleanup(oneMetricsAPI.Unlock)
 	m := &metricsServer{fixture: f}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, status := m.metrics(r.URL)

@@ -261,6 +261,24 @@ func (s *Server) run() {
 // Address returns HOST:PORT.
 func (s *Server) Address() string { return "127.0.0.1:" + strconv.Itoa(s.Port) }
 
+// Version returns what it says its version is, such as "1.6.18".
+func (s *Server) Version() string {
+	s.tb.Helper()
+	c, err := s.reach(s.tb.Context())
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	defer c.Close()
+	version, err := c.Version()
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return version
+}
+
+// Ended is closed when the process has ended.
+func (s *Server) Ended() <-chan struct{} { return s.done }
+
 // PID returns the process id.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 

@@ -23,7 +23,8 @@ import (
 const socket = "socket"
 
 // arguments returns the arguments with which memcached resumes from a file: those in .meta, each in the form
-// in which it is compared. Listing needs the crawler; the maintainer, which would occupy the crawler, is off.
+// in which it is compared. Listing needs the crawler; the maintainer, which would occupy the crawler, is off. So is the
+// mover of slab pages: it gives items that it moves another time of their last access, and may evict some.
 //
 // Source: memcached's memcached.c, _mc_meta_load_cb.
 func arguments(image *warmfile.Image) []string { return argumentsIn(image, 1) }
@@ -37,7 +38,7 @@ func argumentsIn(image *warmfile.Image, unit int) []string {
 		"-n", strconv.Itoa(image.ChunkSize),
 		"-I", strconv.Itoa(image.ItemSizeMax),
 	}
-	options := []string{"no_lru_maintainer", "lru_crawler"}
+	options := []string{"no_lru_maintainer", "lru_crawler", "slab_automove=0"}
 	if image.SlabChunkMax != image.SlabPageSize/2 {
 		options = append(options, "slab_chunk_max="+strconv.Itoa(image.SlabChunkMax/unit))
 	}

@@ -1,8 +1,13 @@
 package host
 
 import (
+	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -61,6 +66,24 @@ func TestMountsUnderADirectory(t *testing.T) {
 	}
 	if len(all) != 4 || all[1].kind != "cgroup" || all[1].options != "rw,pids" {
 		t.Errorf("want the cgroup mount with its options, got %+v", all)
+	}
+}
+
+func TestMountsAreFoundThroughALink(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may mount")
+	}
+	link, disk := filepath.Join(t.TempDir(), "link"), t.TempDir()
+	if err := errors.Join(os.Symlink(filepath.Dir(disk), link), syscall.Mount("none", disk, "tmpfs", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	if err := UnmountUnder(link); err != nil {
+		t.Fatal(err)
+	}
+	all, err := mounts()
+	if err != nil || slices.ContainsFunc(all, func(m mount) bool { return m.point == disk }) {
+		t.Errorf("%s is still mounted: %v", disk, err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,6 +60,12 @@ func UnmountUnder(directories ...string) error {
 	all, err := mounts()
 	if err != nil {
 		return err
+	}
+	// The kernel names mounts by their real paths.
+	for _, directory := range directories {
+		if real, err := filepath.EvalSymlinks(directory); err == nil && real != directory {
+			directories = append(slices.Clone(directories), real)
+		}
 	}
 	var failed []error
 	for i := len(all) - 1; i >= 0; i-- {
