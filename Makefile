@@ -268,7 +268,7 @@ $(CLIENTS)/node_modules: $(wildcard test/clients/elasticache/*)
 	cd $(CLIENTS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-UNIT := ./api/... ./cmd/... ./controllers/... ./drainer/... ./hack/testrun ./test/chaos ./test/continuity ./test/internal/... ./test/invariants ./test/statefulsets/... ./test/tied ./test/tier ./version
+UNIT := ./api/... ./cmd/... ./controllers/... ./drainer/... ./hack/testrun ./test/argocd ./test/chaos ./test/continuity ./test/internal/... ./test/invariants ./test/statefulsets/... ./test/tied ./test/tier ./version
 # Folders of the test that RUN names.
 RUN_IN = $(sort $(dir $(shell git grep --untracked -lE '^func $(firstword $(subst /, ,$(RUN)))\>' -- api cmd controllers drainer hack test version)))
 PACKAGES ?= $(if $(RUN),$(addprefix ./,$(RUN_IN)),$(UNIT))
