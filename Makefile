@@ -559,5 +559,5 @@ build-installer: manifests $(KUSTOMIZE) ## Write dist/install.yaml: all of it in
 ##@ Release
 
 .PHONY: release
-release: $(BIN)/image $(BIN)/bundle $(KUSTOMIZE) $(SYFT) ## Make a release in bin/release: VERSION=v1.2.3, REGISTRY=registry.example.com/team; the same commit gives the same bytes
-	KUSTOMIZE=$(KUSTOMIZE) SYFT=$(SYFT) hack/release.sh $(VERSION)
+release: $(BIN)/image $(BIN)/bundle $(KUSTOMIZE) $(SYFT) ## Make a release in bin/release: VERSION=v1.2.3, REGISTRY=registry.example.com/team, MEMCACHED_IMG=…@sha256:…; the same commit gives the same bytes
+	KUSTOMIZE=$(KUSTOMIZE) SYFT=$(SYFT) MEMCACHED_IMG="$(MEMCACHED_IMG)" hack/release.sh $(VERSION)
