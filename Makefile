@@ -299,7 +299,7 @@ $(CLIENTS)/node_modules: $(wildcard test/clients/elasticache/*)
 	cd $(CLIENTS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-UNIT := ./api/... ./cmd/... ./controllers/... ./drainer/... ./hack/testrun ./test/chaos ./test/continuity ./test/internal/... ./test/invariants ./test/statefulsets/... ./test/tied ./test/tier ./version
+UNIT := ./api/... ./cmd/... ./controllers/... ./drainer/... ./hack/testrun ./test/argocd ./test/chaos ./test/continuity ./test/internal/... ./test/invariants ./test/statefulsets/... ./test/tied ./test/tier ./version
 # Folders of the test that RUN names.
 RUN_IN = $(sort $(dir $(shell git grep --untracked -lE '^func $(firstword $(subst /, ,$(RUN)))\>' -- api cmd controllers drainer hack test version)))
 PACKAGES ?= $(if $(RUN),$(addprefix ./,$(RUN_IN)),$(UNIT))
@@ -603,5 +603,5 @@ build-installer: manifests $(KUSTOMIZE) ## Write dist/install.yaml: all of it in
 ##@ Release
 
 .PHONY: release
-release: $(BIN)/image $(BIN)/bundle $(KUSTOMIZE) $(SYFT) ## Make a release in bin/release: VERSION=v1.2.3, REGISTRY=registry.example.com/team; the same commit gives the same bytes
-	KUSTOMIZE=$(KUSTOMIZE) SYFT=$(SYFT) hack/release.sh $(VERSION)
+release: $(BIN)/image $(BIN)/bundle $(KUSTOMIZE) $(SYFT) ## Make a release in bin/release: VERSION=v1.2.3, REGISTRY=registry.example.com/team, MEMCACHED_IMG=…@sha256:…; the same commit gives the same bytes
+	KUSTOMIZE=$(KUSTOMIZE) SYFT=$(SYFT) MEMCACHED_IMG="$(MEMCACHED_IMG)" hack/release.sh $(VERSION)

@@ -39,8 +39,7 @@ patches:
       metadata: {name: memcached-operator-manager}
       spec:
         template:
-          metadata:
-            annotations: {example.com/image-content: "$content"}
+          ${content:+metadata: {annotations: {example.com/image-content: "$content"\}\}}
           spec:
             containers:
               - name: manager

@@ -2,7 +2,8 @@
 # Makes a release, VERSION (v1.2.3), in bin/release/VERSION: images, manifests, the chart, and what proves where they
 # come from. The same commit gives the same bytes: a second run compares.
 #   hack/release.sh VERSION
-# REGISTRY is where the image will be, by default example.com, and DOWNLOADS where the plugin's archives will be
+# REGISTRY is where the image will be, by default example.com, MEMCACHED_IMG the members' image, best by its digest
+# (docker.io/library/memcached@sha256:…), and DOWNLOADS where the plugin's archives will be
 # (hack/plugin.sh). If COSIGN_KEY is set, cosign signs the checksums. KUSTOMIZE and SYFT are the tools' paths: make release
 # sets them.
 set -euo pipefail
@@ -55,11 +56,11 @@ echo "manifests and chart"
 for of in default:install namespaced:install-namespaced; do
   # kustomize takes only relative paths of a folder two levels deep.
   rm -rf bin/release-manifests
-  CONFIG=${of%%:*} hack/overlay.sh bin/release-manifests "$pinned"
+  CONFIG=${of%%:*} hack/overlay.sh bin/release-manifests "$pinned" "${MEMCACHED_IMG:-}"
   "$KUSTOMIZE" build bin/release-manifests >"$new/${of##*:}.yaml"
 done
 rm -rf bin/release-manifests
-bin/image chart --name="$image" --digest="$digest" --version="$version" --chart=charts/$name --output="$new/$name-${version#v}.tgz"
+bin/image chart --name="$image" --digest="$digest" --memcached="${MEMCACHED_IMG:-}" --version="$version" --chart=charts/$name --output="$new/$name-${version#v}.tgz"
 bin/image chart-layout --chart="$new/$name-${version#v}.tgz" --output="$new/$name-chart-$version.oci.tar" >"$work/chart-digest"
 
 echo "OLM bundle"
@@ -88,6 +89,7 @@ before=$(git describe --tags --abbrev=0 --match='v*' "HEAD^" 2>/dev/null || true
 } >"$new/NOTES.md"
 
 subjects=$(cd "$new" && sha256sum -- *.tar *.tgz *.tar.gz *.yaml | awk '{printf "%s{\"name\": \"%s\", \"digest\": {\"sha256\": \"%s\"}}", (NR > 1 ? ",\n    " : ""), $2, $1}')
+members=${MEMCACHED_IMG:+", \"membersImage\": \"$MEMCACHED_IMG\""}
 # https://slsa.dev/spec/v1.0/provenance, in a statement of https://in-toto.io/Statement/v1.
 cat >"$new/provenance.intoto.json" <<EOF
 {
@@ -99,7 +101,7 @@ cat >"$new/provenance.intoto.json" <<EOF
   "predicate": {
     "buildDefinition": {
       "buildType": "https://example.com/memcached-operator/hack/release.sh",
-      "externalParameters": {"version": "$version", "image": "$image"},
+      "externalParameters": {"version": "$version", "image": "$image"$members},
       "internalParameters": {"go": "$(go env GOVERSION)"},
       "resolvedDependencies": [{"uri": "git+https://example.com/memcached-operator", "digest": {"gitCommit": "$commit"}}]
     },

@@ -204,7 +204,7 @@ const (
 	ReasonPodPresent     = "PodPresent"     // the leaving member's pod is still there
 	ReasonInTurn         = "InTurn"         // another drain or a move comes first
 	ReasonHibernating    = "Hibernating"    // no member runs that could take items
-	ReasonHeld           = "Held"           // annotation cache.example.com/drain=hold
+	ReasonHeld           = "Held"           // AnnotationDrain is hold
 	ReasonReceiptInvalid = "ReceiptInvalid" // the receipt doesn't add up, or is missing
 	ReasonJobFailed      = "JobFailed"      // the Job gave up without a receipt
 	ReasonSettingAside   = "SettingAside"   // the volume is bound to another claim

@@ -12,8 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// Group is the API's. The keys of labels, annotations and finalizers begin with it, too. docs/development.md tells how to
+// build with another one.
+const Group = "cache.example.com"
+
 // GroupVersion of this package's types.
-var GroupVersion = schema.GroupVersion{Group: "cache.example.com", Version: "v1alpha1"}
+var GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &Memcached{}, &MemcachedList{}, &StatefulSetDrain{}, &StatefulSetDrainList{})

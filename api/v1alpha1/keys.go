@@ -12,12 +12,12 @@ const MaxSize = 512
 // Pods are the exception. They are selected by LabelName and LabelComponent, which are in the
 // selector of their StatefulSet and can't change: a pod that loses them is no longer a member, and
 // Kubernetes replaces it.
-const LabelCluster = "cache.example.com/cluster"
+const LabelCluster = Group + "/cluster"
 
 // LabelStatefulSetDrain is on the claims that a StatefulSetDrain protects, has set aside or has found
 // left over, and on its Jobs and their pods; its value is the StatefulSetDrain's name. The cache of
 // StatefulSetDrains has only objects with this label. Like LabelCluster it proves nothing.
-const LabelStatefulSetDrain = "cache.example.com/statefulsetdrain"
+const LabelStatefulSetDrain = Group + "/statefulsetdrain"
 
 // More labels of these objects, for people and other tools.
 const (
@@ -41,10 +41,10 @@ const (
 const (
 	// OwnerFinalizer lets the operator stop drains and remove the claims' finalizers
 	// before a deleted Memcached disappears.
-	OwnerFinalizer = "cache.example.com/cluster"
+	OwnerFinalizer = Group + "/cluster"
 	// ClaimFinalizer keeps a member's claim, from its creation, until a receipt proves
 	// that nothing on its volume would be lost.
-	ClaimFinalizer = "cache.example.com/drain"
+	ClaimFinalizer = Group + "/drain"
 )
 
 // MaxAnnotation is the longest value, in bytes, of the annotations below that are
@@ -55,77 +55,77 @@ const MaxAnnotation = 128
 // Annotations on Memcacheds and StatefulSetDrains.
 const (
 	// AnnotationOperator names the installation of the operator that manages the object.
-	AnnotationOperator = "cache.example.com/operator"
+	AnnotationOperator = Group + "/operator"
 	// AnnotationOtherOperator is another installation's question whether that installation is
 	// running, and the answer (package installation, JSON).
-	AnnotationOtherOperator = "cache.example.com/other-operator"
+	AnnotationOtherOperator = Group + "/other-operator"
 )
 
 // Annotations on members' pods, and on the EndpointSlice NAME-list.
 const (
 	// AnnotationList, on a pod, is the clients' list in the format of ElastiCache's discovery
 	// protocol (contract.List). The kubelet updates the supervisor's file with it at once.
-	AnnotationList = "cache.example.com/list"
+	AnnotationList = Group + "/list"
 	// AnnotationListVersion is the version of the list on a pod or a slice. It grows with each
 	// change.
-	AnnotationListVersion = "cache.example.com/list-version"
+	AnnotationListVersion = Group + "/list-version"
 	// AnnotationListPorts, on the slice, is a hash of the list's ports if some members have other
 	// ports than the slice, while members are replaced for a new port.
-	AnnotationListPorts = "cache.example.com/list-ports"
+	AnnotationListPorts = Group + "/list-ports"
 )
 
 // AnnotationTable is the number, on a router's pod, of the newest table of the rings. Because the
 // annotation changes the pod, the kubelet updates the mounted ConfigMap with the table at once.
-const AnnotationTable = "cache.example.com/table"
+const AnnotationTable = Group + "/table"
 
 // AnnotationUnlisted is the time (RFC 3339), on the Service of a member, since which the member is
 // neither on the clients' list nor running. The Service is deleted some time later.
-const AnnotationUnlisted = "cache.example.com/unlisted"
+const AnnotationUnlisted = Group + "/unlisted"
 
 // Annotations on claims.
 const (
 	// AnnotationLeaving is the leaving mark: the time (RFC 3339) at which the member was told to
 	// leave while others stay. From then on its values may be old, so the volume never becomes a
 	// member's again.
-	AnnotationLeaving = "cache.example.com/leaving-since"
+	AnnotationLeaving = Group + "/leaving-since"
 	// AnnotationLeft, beside the leaving mark, is the number of the mark: marks that are written
 	// later have higher numbers. The time tells no order, because replicas' clocks differ.
-	AnnotationLeft = "cache.example.com/left"
+	AnnotationLeft = Group + "/left"
 	// AnnotationPolicy, beside the leaving mark, is the decision about the volume: the value of
 	// spec.drain.policy when the member was told to leave and, after a comma, Release if
 	// spec.drain.onUnrecoverable was Release. A later change of the spec doesn't affect this
 	// volume.
-	AnnotationPolicy = "cache.example.com/policy"
+	AnnotationPolicy = Group + "/policy"
 	// AnnotationNeverStarted, beside the leaving mark: the member's first pod had not
 	// started a container by then, so the volume is empty.
-	AnnotationNeverStarted = "cache.example.com/never-started"
+	AnnotationNeverStarted = Group + "/never-started"
 	// AnnotationUnmoved, beside the leaving mark: the member was lost before its items
 	// were moved.
-	AnnotationUnmoved = "cache.example.com/unmoved"
+	AnnotationUnmoved = Group + "/unmoved"
 	// AnnotationProtected, on a claim of a StatefulSet's member, is the UID of the StatefulSetDrain
 	// that saw the claim while its ordinal was wanted. Only such claims are drained by themselves: a
 	// volumeClaimTemplate may give the finalizer to any claim.
-	AnnotationProtected = "cache.example.com/protected"
+	AnnotationProtected = Group + "/protected"
 	// AnnotationAdopted: the claim existed before the member that uses it. Its volume may have more
 	// data than a cache, so it is deleted only after a drain, or if a person says so.
-	AnnotationAdopted = "cache.example.com/adopted"
+	AnnotationAdopted = Group + "/adopted"
 	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
-	AnnotationReceipt = "cache.example.com/receipt"
+	AnnotationReceipt = Group + "/receipt"
 	// AnnotationAsideOf, on a claim that took over the volume of another claim, is the UID of that
 	// claim.
-	AnnotationAsideOf = "cache.example.com/aside-of"
+	AnnotationAsideOf = Group + "/aside-of"
 	// AnnotationDrain is set by a person: DrainSkip, DrainRetry or DrainHold.
-	AnnotationDrain = "cache.example.com/drain"
+	AnnotationDrain = Group + "/drain"
 	// AnnotationMoved, on a member's claim, is the serial of the ring by which the member's items
 	// were last moved. On a claim that took over a volume it is the serial of the last ring by
 	// which clients stored items there.
-	AnnotationMoved = "cache.example.com/moved"
+	AnnotationMoved = Group + "/moved"
 	// AnnotationMove is set by a person on a member's claim: MoveRetry or MoveSkip. The operator
 	// removes the annotation when it has acted on it.
-	AnnotationMove = "cache.example.com/move"
+	AnnotationMove = Group + "/move"
 	// AnnotationAttempts is how many attempts of a drain or a move failed in a row, and the UID of
 	// the Job of the last one: N/UID.
-	AnnotationAttempts = "cache.example.com/attempts"
+	AnnotationAttempts = Group + "/attempts"
 )
 
 // Values of AnnotationMove.
@@ -138,7 +138,7 @@ const (
 
 // AnnotationRing is the record of the ring (package ring, JSON), on the ConfigMap with the
 // clients' list.
-const AnnotationRing = "cache.example.com/ring"
+const AnnotationRing = Group + "/ring"
 
 // Values of AnnotationDrain.
 const (
@@ -156,41 +156,41 @@ const (
 	// AnnotationDrainer, on the Job of a drain or a move, is a hash of its pod template without the
 	// drainer's arguments. If the template would differ now, and no pod of the Job has run, the Job
 	// is replaced.
-	AnnotationDrainer = "cache.example.com/drainer"
+	AnnotationDrainer = Group + "/drainer"
 	// AnnotationStatefulSet, on the Job of a StatefulSetDrain, tells the state of the StatefulSet for which it was made:
 	// its UID and generation.
-	AnnotationStatefulSet = "cache.example.com/statefulset"
+	AnnotationStatefulSet = Group + "/statefulset"
 	// AnnotationPorts, on the same Jobs, is a hash of the members' ports when the Job was created.
 	// If the ports have changed, the Job is replaced, because it would not reach the members.
-	AnnotationPorts = "cache.example.com/ports"
+	AnnotationPorts = Group + "/ports"
 	// AnnotationContainer, on the Job of a StatefulSetDrain and its pods, is the name of the drainer's
 	// container, because admission may put others before it.
-	AnnotationContainer = "cache.example.com/container"
+	AnnotationContainer = Group + "/container"
 	// AnnotationClaimUID is the UID of the claim that the Job drains.
-	AnnotationClaimUID = "cache.example.com/claim-uid"
+	AnnotationClaimUID = Group + "/claim-uid"
 	// AnnotationClaims, on the Job of a StatefulSetDrain and its pods, has the UIDs of all claims that
 	// the Job drains, separated by commas.
-	AnnotationClaims = "cache.example.com/claims"
+	AnnotationClaims = Group + "/claims"
 	// AnnotationSurvivors is the number of survivors that the Job adds items to: the
 	// ordinals below it. N+M stands for M ordinals from N on.
-	AnnotationSurvivors = "cache.example.com/survivors"
+	AnnotationSurvivors = Group + "/survivors"
 	// AnnotationTarget, on a move's Job, names the ring by which it moves items.
-	AnnotationTarget = "cache.example.com/target"
+	AnnotationTarget = Group + "/target"
 	// AnnotationBegin, on a move's Job and its pods, names the same ring. On a pod of a prepared
 	// move it is empty until the move may begin; the kubelet updates the drainer's file with it at
 	// once.
-	AnnotationBegin = "cache.example.com/begin"
+	AnnotationBegin = Group + "/begin"
 )
 
 // AnnotationWake on a StatefulSet that a StatefulSetDrain names, is a number that grows. Each change
 // wakes the StatefulSet's controller, which does not watch claims: a member whose old claim is gone
 // can be created now. It is all that the operator writes to the StatefulSet.
-const AnnotationWake = "cache.example.com/wake"
+const AnnotationWake = Group + "/wake"
 
 // AnnotationApplied is a hash, on each object that the operator applies, of the configuration that
 // it sent, because admission may have changed the object.
-const AnnotationApplied = "cache.example.com/applied"
+const AnnotationApplied = Group + "/applied"
 
 // AnnotationTemplate says, on the StatefulSet or the Deployment, which specification its template
 // was made from, and whether an upgrade of the operator is replacing its pods.
-const AnnotationTemplate = "cache.example.com/template"
+const AnnotationTemplate = Group + "/template"

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -205,72 +204,6 @@ func TestEachReasonOfADrainerIsInTheRunbook(t *testing.T) {
 	for _, reason := range reasons {
 		if !strings.Contains(table, "`"+reason+"`") {
 			t.Errorf("docs/runbook.md, section DrainFailed does not explain the drainer's %s", reason)
-		}
-	}
-}
-
-// anchors returns the anchors of a page's headings, as GitHub makes them.
-func anchors(page string) map[string]bool {
-	all := map[string]bool{}
-	page = regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(page, "")
-	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
-		anchor := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
-		all[strings.ReplaceAll(anchor, " ", "-")] = true
-	}
-	return all
-}
-
-// pages returns the README and the pages of the docs, by their paths.
-func pages(t *testing.T) map[string]string {
-	t.Helper()
-	paths, texts := []string{"../../README.md"}, map[string]string{}
-	for _, pattern := range []string{"../../docs/*.md", "../../docs/design/*.md", "../../docs/guides/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) < 5 {
-			t.Fatalf("found the pages %v only: %v", found, err)
-		}
-		paths = append(paths, found...)
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts[path] = string(text)
-	}
-	return texts
-}
-
-// TestTheFilesThatTheDocsNameExist: a source file is named from the root, or from the folder with the packages.
-func TestTheFilesThatTheDocsNameExist(t *testing.T) {
-	for page, text := range pages(t) {
-		for _, file := range regexp.MustCompile("`([a-z0-9_./-]+/[a-z0-9_]+\\.go)`").FindAllStringSubmatch(text, -1) {
-			if !slices.ContainsFunc([]string{"../..", "../../controllers/internal", "../../drainer"}, func(folder string) bool {
-				_, err := os.Stat(filepath.Join(folder, file[1]))
-				return err == nil
-			}) {
-				t.Errorf("%s names %s, which is not there", page, file[1])
-			}
-		}
-	}
-}
-
-func TestTheLinksOfTheDocsLeadSomewhere(t *testing.T) {
-	for page, text := range pages(t) {
-		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
-			path, anchor, _ := strings.Cut(link[1], "#")
-			if strings.Contains(path, "://") {
-				continue
-			}
-			target := page
-			if path != "" {
-				target = filepath.Join(filepath.Dir(page), path)
-			}
-			if _, err := os.Stat(target); err != nil {
-				t.Errorf("%s links to %s, which is not there", page, link[1])
-			} else if to, err := os.ReadFile(target); anchor != "" && (err != nil || !anchors(string(to))[anchor]) {
-				t.Errorf("%s links to %s, which has no such section", page, link[1])
-			}
 		}
 	}
 }

@@ -1,4 +1,5 @@
--- Argo CD's health of a Memcached: in argocd-cm, under resource.customizations.health.cache.example.com_Memcached.
+-- Argo CD's health of a Memcached or a StatefulSetDrain: in argocd-cm, under
+-- resource.customizations.health.cache.example.com_Memcached, and _StatefulSetDrain.
 local hs = { status = "Progressing", message = "waiting for the operator" }
 if obj.spec ~= nil and obj.spec.paused then
   hs = { status = "Suspended", message = "spec.paused is true" }

@@ -180,9 +180,9 @@ func writeLayout(output string, entry mutate.IndexAddendum) (string, error) {
 	return digest.String(), os.WriteFile(output, content, 0o644)
 }
 
-// chartPackage writes a chart as helm package does, with a release's version and the digest of its image. The
-// same content gives the same bytes; helm would write today's time into them.
-func chartPackage(chart, version, imageName, digest, output string) error {
+// chartPackage writes a chart as helm package does, with a release's version and the digest of its image, and with the
+// members' image if it is not empty. The same content gives the same bytes; helm would write today's time into them.
+func chartPackage(chart, version, imageName, digest, memcached, output string) error {
 	var files []file
 	root, err := os.OpenRoot(chart)
 	if err != nil {
@@ -207,6 +207,9 @@ func chartPackage(chart, version, imageName, digest, output string) error {
 			err = errors.Join(err, setLine(&files[i], "version: ", strings.TrimPrefix(version, "v")), setLine(&files[i], "appVersion: ", version))
 		case "values.yaml":
 			err = errors.Join(err, setLine(&files[i], "  repository: ", repository), setLine(&files[i], "  digest: ", digest))
+			if memcached != "" {
+				err = errors.Join(err, setLine(&files[i], "memcachedImage: ", memcached))
+			}
 		}
 	}
 	if err != nil {

@@ -74,14 +74,14 @@ func TestAChartsPackageHasTheVersionAndTheImage(t *testing.T) {
 	dir := t.TempDir()
 	output, again := filepath.Join(dir, "chart.tgz"), filepath.Join(dir, "again.tgz")
 	for _, file := range []string{output, again} {
-		if err := chartPackage("../../charts/memcached-operator", "v1.2.3", imageName, digest, file); err != nil {
+		if err := chartPackage("../../charts/memcached-operator", "v1.2.3", imageName, digest, "docker.io/library/memcached@"+digest, file); err != nil {
 			t.Fatal(err)
 		}
 	}
 	same(t, output, again)
 	for file, lines := range map[string][]string{
 		"Chart.yaml":  {"version: 1.2.3\n", "appVersion: v1.2.3\n"},
-		"values.yaml": {"  repository: registry.example.com/team/memcached-operator\n", "  digest: " + digest + "\n"},
+		"values.yaml": {"  repository: registry.example.com/team/memcached-operator\n", "  digest: " + digest + "\n", "memcachedImage: docker.io/library/memcached@" + digest + "\n"},
 	} {
 		text, err := exec.Command("tar", "-xzOf", output, "memcached-operator/"+file).Output()
 		if err != nil {

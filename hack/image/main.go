@@ -9,7 +9,7 @@
 // A release has layouts, and a chart that names the first one's digest, which this prints:
 //
 //	image layout       --name NAME --binaries FOLDER --output FILE
-//	image chart        --name NAME --digest DIGEST --version VERSION --chart FOLDER --output FILE
+//	image chart        --name NAME --digest DIGEST [--memcached NAME] --version VERSION --chart FOLDER --output FILE
 //	image chart-layout --chart FILE --output FILE
 package main
 
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	case "layout":
 		return printed(operatorLayout(o.name, o.binaries, o.output))
 	case "chart":
-		return chartPackage(o.chart, o.version, o.name, o.digest, o.output)
+		return chartPackage(o.chart, o.version, o.name, o.digest, o.memcached, o.output)
 	case "chart-layout":
 		return printed(chartLayout(o.chart, o.output))
 	case "program":
@@ -76,6 +76,7 @@ func run(ctx context.Context, args []string) error {
 type options struct {
 	name, output, program, manager, drainer string
 	binaries, chart, version, digest        string
+	memcached                               string
 }
 
 func (o *options) parse(args []string) error {
@@ -89,6 +90,7 @@ func (o *options) parse(args []string) error {
 	flags.StringVar(&o.chart, "chart", "", "chart: its folder; chart-layout: its package")
 	flags.StringVar(&o.version, "version", "", "chart: the release's version, v1.2.3")
 	flags.StringVar(&o.digest, "digest", "", "chart: of the operator's image")
+	flags.StringVar(&o.memcached, "memcached", "", "chart: the members' image, if not the chart's own")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}

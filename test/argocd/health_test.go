@@ -1,61 +1,10 @@
-// Package argocd runs the health script of Argo CD as Argo CD does: by gopher-lua, with the object as obj.
 package argocd
 
 import (
-	"os"
 	"testing"
 
-	lua "github.com/yuin/gopher-lua"
 	"sigs.k8s.io/yaml"
 )
-
-// table makes a Lua value of one that was read from JSON.
-func table(l *lua.LState, value any) lua.LValue {
-	switch value := value.(type) {
-	case map[string]any:
-		t := l.NewTable()
-		for k, v := range value {
-			t.RawSetString(k, table(l, v))
-		}
-		return t
-	case []any:
-		t := l.NewTable()
-		for _, v := range value {
-			t.Append(table(l, v))
-		}
-		return t
-	case string:
-		return lua.LString(value)
-	case bool:
-		return lua.LBool(value)
-	case float64:
-		return lua.LNumber(value)
-	}
-	return lua.LNil
-}
-
-func health(t *testing.T, object string) (status, message string) {
-	t.Helper()
-	script, err := os.ReadFile("../../config/argocd/health.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var value map[string]any
-	if err := yaml.Unmarshal([]byte(object), &value); err != nil {
-		t.Fatal(err)
-	}
-	l := lua.NewState()
-	defer l.Close()
-	l.SetGlobal("obj", table(l, value))
-	if err := l.DoString(string(script)); err != nil {
-		t.Fatal(err)
-	}
-	result, ok := l.Get(-1).(*lua.LTable)
-	if !ok {
-		t.Fatalf("it returns %v", l.Get(-1))
-	}
-	return result.RawGetString("status").String(), result.RawGetString("message").String()
-}
 
 func TestArgoCDSeesTheHealthOfACluster(t *testing.T) {
 	const settled = "metadata: {generation: 3}\nstatus:\n  observedGeneration: 3\n  conditions:\n"
@@ -73,7 +22,14 @@ func TestArgoCDSeesTheHealthOfACluster(t *testing.T) {
 		"deleted, and stuck":  {settled + "  - {type: Ready, status: 'False', reason: Deleting, message: m}\n  - {type: Degraded, status: 'True', reason: KeptByFinalizer, message: a foreign finalizer}", "Degraded", "KeptByFinalizer: a foreign finalizer"},
 		"without Ready":       {settled + "  - {type: Available, status: 'True', reason: Ready, message: m}", "Progressing", "waiting for the operator"},
 	} {
-		if status, message := health(t, test.object); status != test.status || message != test.message {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(test.object), &object); err != nil {
+			t.Fatal(err)
+		}
+		status, message, err := Health(object)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if status != test.status || message != test.message {
 			t.Errorf("%s: %s, %q; want %s, %q", name, status, message, test.status, test.message)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// guide is a page of docs/guides. A paragraph that ends in a file's name tells where the next block is saved.
-// Blocks of sh have the commands that people run.
+// guide is a page of docs/guides, or getting-started. A paragraph that ends in a file's name tells where the next block
+// is saved. Blocks of sh have the commands that people run.
 type guide struct {
 	name  string
 	files map[string]string
@@ -32,6 +32,7 @@ const manifest = "cache.yaml"
 var (
 	block = regexp.MustCompile("(?ms)^([^\n]*)\n+```([a-z]*)\n(.*?)^```$")
 	saved = regexp.MustCompile("`([^`]+)`:$")
+	inPod = regexp.MustCompile(`kubectl run [^\n]* -- `)
 )
 
 func guides(t *testing.T) (all []guide) {
@@ -40,7 +41,7 @@ func guides(t *testing.T) (all []guide) {
 	if err != nil || len(pages) < 7 {
 		t.Fatalf("guides: %v, %v", pages, err)
 	}
-	for _, page := range pages {
+	for _, page := range append(pages, "../../docs/getting-started.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -90,6 +91,8 @@ func TestTheCommandsOfEachGuideWork(t *testing.T) {
 			}
 			environment := append(os.Environ(), "KUBECONFIG="+f.ownKubeconfig(dir), "PATH="+debianPath(t))
 			for _, commands := range g.run {
+				// There is no registry: what a pod would run is run as in a pod.
+				commands := inPod.ReplaceAllString(commands, "")
 				cmd := f.asInAPod("bash", "-euo", "pipefail", "-c", commands)
 				cmd.Dir, cmd.Env = dir, environment
 				out, err := cmd.CombinedOutput()

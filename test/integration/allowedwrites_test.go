@@ -53,7 +53,7 @@ func strayWrites(writes []operator.Write) (stray []string) {
 func covers(allowed, field string) bool {
 	key, isMap := strings.CutPrefix(field, allowed)
 	if strings.HasSuffix(allowed, ".") {
-		return isMap && (strings.HasPrefix(key, cachev1alpha1.GroupVersion.Group+"/") || key == cachev1alpha1.LabelManagedBy)
+		return isMap && (strings.HasPrefix(key, cachev1alpha1.Group+"/") || key == cachev1alpha1.LabelManagedBy)
 	}
 	return isMap && (key == "" || strings.HasPrefix(key, "."))
 }

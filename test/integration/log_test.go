@@ -84,7 +84,7 @@ func TestANamespaceThatIsBeingDeletedIsNoErrorInTheLog(t *testing.T) {
 	m := w.memcached()
 	allow := w.denyAs(admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{admissionv1.Delete},
-		Rule:       admissionv1.Rule{APIGroups: []string{cachev1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"memcacheds"}},
+		Rule:       admissionv1.Rule{APIGroups: []string{cachev1alpha1.Group}, APIVersions: []string{"*"}, Resources: []string{"memcacheds"}},
 	}, "it goes last", func() error { return admin.Delete(t.Context(), m, dry) })
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 	if err := admin.Delete(t.Context(), namespace); err != nil {

@@ -24,7 +24,7 @@ func TestClustersKeepTheirModeWhenTheDefaultChanges(t *testing.T) {
 	crd := &unstructured.Unstructured{}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")
 	crd.SetKind("CustomResourceDefinition")
-	if err := admin.Get(t.Context(), client.ObjectKey{Name: "memcacheds." + cachev1alpha1.GroupVersion.Group}, crd); err != nil {
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: "memcacheds." + cachev1alpha1.Group}, crd); err != nil {
 		t.Fatal(err)
 	}
 	const group = "before.example.com"

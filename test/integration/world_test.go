@@ -27,6 +27,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/test/argocd"
 	"example.com/memcached-operator/test/internal/operator"
 	"example.com/memcached-operator/test/wait"
 )
@@ -99,7 +100,8 @@ func newSerialNamespace(t *testing.T) *world {
 	return w
 }
 
-// keptItsPromises replays all changes in the namespace, and checks every invariant for every step.
+// keptItsPromises replays all changes in the namespace, and checks every invariant for every step, and Argo CD's health
+// for every status.
 func (w *world) keptItsPromises() {
 	w.Helper()
 	defer recorder.Forget(w.namespace)
@@ -116,6 +118,11 @@ func (w *world) keptItsPromises() {
 	}
 	for _, what := range broken {
 		w.Error(what)
+	}
+	for _, object := range recorder.Objects(w.namespace) {
+		if err := argocd.Check(object); err != nil {
+			w.Errorf("revision %s of %s: %v", object.GetResourceVersion(), object.GetName(), err)
+		}
 	}
 	for _, write := range strayWrites(w.journal.Writes()) {
 		w.Errorf("a StatefulSetDrain's operator may not write this: %s", write)

@@ -238,6 +238,16 @@ func (r *Recorder) Check(namespace, cluster string) (broken []string, steps int,
 	return broken, len(history), err
 }
 
+// Objects returns each object of a namespace as it was after each of its changes.
+func (r *Recorder) Objects(namespace string) (all []client.Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.changes[namespace] {
+		all = append(all, c.object)
+	}
+	return all
+}
+
 // Forget removes the record of a namespace.
 func (r *Recorder) Forget(namespace string) {
 	r.mu.Lock()

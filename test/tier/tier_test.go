@@ -105,6 +105,30 @@ func second(n ast.Node) (shownBy string, ok bool) {
 	return shownBy, err == nil
 }
 
+// Pages tell of tests in more places than the tables that the tests below read.
+func TestTheTestsThatTheDocsNameExist(t *testing.T) {
+	s := read(t)
+	pages := []string{"../../README.md"}
+	for _, pattern := range []string{"../../docs/*.md", "../../docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) < 5 {
+			t.Fatalf("found the pages %v only: %v", found, err)
+		}
+		pages = append(pages, found...)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1) {
+			if _, is := s.tests[name]; !is {
+				t.Errorf("%s names %s, which is no test", page, name)
+			}
+		}
+	}
+}
+
 // The first tier must show what the second shows, by a test that exists.
 func TestEachTestOfTheSecondTierNamesOneOfTheFirst(t *testing.T) {
 	s := read(t)

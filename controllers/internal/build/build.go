@@ -213,7 +213,7 @@ func owner(c *cachev1alpha1.Memcached) *metaac.OwnerReferenceApplyConfiguration 
 // IsMemcached tells whether the owner is a Memcached of any version.
 func IsMemcached(ref *metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	return err == nil && gv.Group == cachev1alpha1.GroupVersion.Group && ref.Kind == "Memcached"
+	return err == nil && gv.Group == cachev1alpha1.Group && ref.Kind == "Memcached"
 }
 
 // ownerReference is like owner, for objects that are created, not applied.

@@ -3,6 +3,7 @@ package claims
 import (
 	"fmt"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 )
 
@@ -111,7 +112,7 @@ func (w *Work) ReturnVolume(f *Facts, c *Claim) {
 }
 
 func (d *decision) orSkip() string {
-	return "annotate the claim with cache.example.com/drain=skip to give its " + d.Names.data() + " up"
+	return "annotate the claim with " + cachev1alpha1.AnnotationDrain + "=skip to give its " + d.Names.data() + " up"
 }
 
 // setAside deletes the claim, and the others of its unit: from then on their volumes are set aside like

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 )
 
@@ -139,7 +140,7 @@ func (d *decision) begin(state DrainState, slots int) DrainState {
 	d.Do(d.clearRetry(c)...) // the drain is about to start anyway
 	switch {
 	case c.Request == Hold:
-		return state.is(Held, HeldByRequest, "remove the annotation cache.example.com/drain=hold to start the drain")
+		return state.is(Held, HeldByRequest, "remove the annotation "+cachev1alpha1.AnnotationDrain+"=hold to start the drain")
 	case d.MemberExists(c):
 		return state.is(d.shutsDown())
 	case d.Survivors.Count == 0:
@@ -199,7 +200,7 @@ func (d *decision) follow(state DrainState) DrainState {
 		if job.PodKept {
 			d.DeleteJob(job, "a person holds its claim, and the Job would go on when its pod ends")
 		}
-		return state.is(Held, HeldByRequest, "the last attempt failed: "+message+"; it is tried again when you remove the annotation cache.example.com/drain=hold")
+		return state.is(Held, HeldByRequest, "the last attempt failed: "+message+"; it is tried again when you remove the annotation "+cachev1alpha1.AnnotationDrain+"=hold")
 	}
 	o := d.Follow(d.Now, &a)
 	state.RetryAt = o.RetryAt
@@ -208,7 +209,7 @@ func (d *decision) follow(state DrainState) DrainState {
 
 func (d *decision) wayOut() string {
 	return "the claim is kept: see the drainer's log, then annotate the claim with " +
-		"cache.example.com/drain=retry, or =skip to give its " + d.Names.data() + " up"
+		cachev1alpha1.AnnotationDrain + "=retry, or =skip to give its " + d.Names.data() + " up"
 }
 
 // clearRetry takes a person's request for a retry off each claim that has it.

@@ -45,7 +45,7 @@ func foreignFinalizer(finalizer string) bool {
 	switch {
 	case !qualified:
 		return finalizer != metav1.FinalizerDeleteDependents && finalizer != metav1.FinalizerOrphanDependents
-	case domain == cachev1alpha1.GroupVersion.Group:
+	case domain == cachev1alpha1.Group:
 		return false
 	}
 	return domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !strings.HasSuffix(domain, ".k8s.io")

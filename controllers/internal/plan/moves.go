@@ -236,7 +236,7 @@ func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *cl
 }
 
 const moveWayOut = "its items stay where they are: see the Job's log, then annotate the claim with " +
-	"cache.example.com/move=retry, or =skip to leave them there; routing.moves: Off ends all moves"
+	cachev1alpha1.AnnotationMove + "=retry, or =skip to leave them there; routing.moves: Off ends all moves"
 
 // allWait tells what every move waits for: what moveWaits says, drains that come first, leases,
 // and members that aren't ready.

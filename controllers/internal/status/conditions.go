@@ -134,13 +134,13 @@ func wayOut(in *Input) string {
 		return fmt.Sprintf("claim %s is not drained: take what you need from its volume, then delete the claim, unless it is being deleted already",
 			build.ClaimName(in.Cluster.Name, in.Plan.Replicas))
 	case d.Phase == claims.Held:
-		return fmt.Sprintf("a person holds the drain of claim %s: remove the annotation cache.example.com/drain=hold from the claim, "+
-			"or set it to skip to give its items up", d.Claim.Name)
+		return fmt.Sprintf("a person holds the drain of claim %s: remove the annotation %s=hold from the claim, "+
+			"or set it to skip to give its items up", d.Claim.Name, cachev1alpha1.AnnotationDrain)
 	case d.Reason == claims.InTheWay || d.Reason == claims.ClaimDeleted:
 		return fmt.Sprintf("claim %s: %s", d.Claim.Name, d.Message) // waiting for another attempt would not help
 	}
 	return fmt.Sprintf("the drain of claim %s failed (%s): see the drainer's log, then annotate the claim with "+
-		"cache.example.com/drain=retry, or =skip to give its items up", d.Claim.Name, claims.Bound(d.Reason, claims.MaxReason))
+		"%s=retry, or =skip to give its items up", d.Claim.Name, claims.Bound(d.Reason, claims.MaxReason), cachev1alpha1.AnnotationDrain)
 }
 
 // stuck tells whether the claim that blocks the size needs a person.

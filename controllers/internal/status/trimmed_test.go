@@ -7,9 +7,11 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/trim"
+	"example.com/memcached-operator/test/argocd"
 )
 
-// compute is Compute with pods as the cache has them, because production never has untrimmed pods.
+// compute is Compute with pods as the cache has them, because production never has untrimmed pods. Argo CD's health has
+// to follow from each status.
 func compute(t *testing.T, in *Input) cachev1alpha1.MemcachedStatus {
 	t.Helper()
 	for i := range in.Pods {
@@ -19,5 +21,11 @@ func compute(t *testing.T, in *Input) cachev1alpha1.MemcachedStatus {
 		}
 		in.Pods[i] = *trimmed.(*corev1.Pod)
 	}
-	return Compute(in)
+	s := Compute(in)
+	written := in.Cluster.DeepCopy()
+	written.Status = s
+	if err := argocd.Check(written); err != nil {
+		t.Error(err)
+	}
+	return s
 }

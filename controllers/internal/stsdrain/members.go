@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 )
@@ -223,7 +224,7 @@ func (m *members) leftOver(c *claims.Claim) {
 		return
 	case c.Deleting:
 		m.DeletedClaims = append(m.DeletedClaims, claims.DeletedClaim{Claim: c.Ref(), Message: "it was deleted, and was not drained: " +
-			"its member was not wanted when it was first seen; annotate it with cache.example.com/drain=retry to drain it, or =skip to give its data up"})
+			"its member was not wanted when it was first seen; annotate it with " + cachev1alpha1.AnnotationDrain + "=retry to drain it, or =skip to give its data up"})
 	}
 	m.LeftOver = append(m.LeftOver, c.Ref())
 	if !c.Labelled && m.step(c, action.Label{Claim: c.Ref()}) {
@@ -247,7 +248,7 @@ func (m *members) deleted(c *claims.Claim) {
 		m.step(c, action.ReleaseClaim{Claim: c.Ref(), Why: action.BySkip})
 	default:
 		m.DeletedClaims = append(m.DeletedClaims, claims.DeletedClaim{Claim: c.Ref(), Message: fmt.Sprintf("it was deleted, and not all of member %d were: "+
-			"delete %s, too, and the volumes of all are set aside; or annotate it with cache.example.com/drain=skip to give its data up", c.Ordinal, strings.Join(kept, ", "))})
+			"delete %s, too, and the volumes of all are set aside; or annotate it with %s=skip to give its data up", c.Ordinal, strings.Join(kept, ", "), cachev1alpha1.AnnotationDrain)})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
+	"example.com/memcached-operator/test/argocd"
 )
 
 var now = time.Unix(1_000_000, 0)
@@ -30,6 +31,17 @@ func input(changes ...func(*stsdrain.StatusInput)) *stsdrain.StatusInput {
 		change(in)
 	}
 	return in
+}
+
+// compute is ComputeStatus. Argo CD's health has to follow from each status.
+func compute(t *testing.T, in *stsdrain.StatusInput) cachev1alpha1.StatefulSetDrainStatus {
+	t.Helper()
+	written := in.Drain.DeepCopy()
+	written.Status = stsdrain.ComputeStatus(in)
+	if err := argocd.Check(written); err != nil {
+		t.Error(err)
+	}
+	return written.Status
 }
 
 // drains adds the drain of member 3.
@@ -119,7 +131,7 @@ func TestEachConditionSaysWhatMattersMost(t *testing.T) {
 		"Kubernetes does not scale": {input(func(in *stsdrain.StatusInput) { in.Plan.Stalled = "member 0 is not ready" }), []string{
 			"Degraded=True MembersNotReady: member 0 is not ready", "Progressing=False AsWanted: ", "Ready=False MembersNotReady: member 0 is not ready"}},
 	} {
-		s := stsdrain.ComputeStatus(test.in)
+		s := compute(t, test.in)
 		var got []string
 		for _, c := range s.Conditions {
 			got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
@@ -142,11 +154,11 @@ func TestAStatusThatIsComputedAgainStays(t *testing.T) {
 			return input(drains(func(d *claims.DrainState) { d.Phase, d.Why = claims.Releasing, action.ByReceipt }))
 		},
 	} {
-		first := stsdrain.ComputeStatus(in())
+		first := compute(t, in())
 		again := in()
 		again.Drain.Status = first
 		again.Rows.Now = now.Add(time.Hour)
-		if diff := cmp.Diff(first, stsdrain.ComputeStatus(again)); diff != "" {
+		if diff := cmp.Diff(first, compute(t, again)); diff != "" {
 			t.Errorf("%s: -first +second:\n%s", what, diff)
 		}
 	}
@@ -154,14 +166,14 @@ func TestAStatusThatIsComputedAgainStays(t *testing.T) {
 
 func TestProgressIsTheSumOfWhatDrainersCount(t *testing.T) {
 	in := input(phase(claims.Draining, "", ""), func(in *stsdrain.StatusInput) { in.Progress = map[types.UID]stsdrain.Count{"uid": {Done: 1, Total: 4}} })
-	s := stsdrain.ComputeStatus(in)
+	s := compute(t, in)
 	if s.Progress != "25%" || s.Draining != 1 || s.Drains[0].Done != 1 || s.Drains[0].Total != 4 || s.Drains[0].Phase != cachev1alpha1.DrainAdding {
 		t.Errorf("%+v", s)
 	}
 }
 
 func TestADrainThatEndsLeavesItsMessage(t *testing.T) {
-	s := stsdrain.ComputeStatus(input(drains(func(d *claims.DrainState) {
+	s := compute(t, input(drains(func(d *claims.DrainState) {
 		d.Phase, d.Why, d.Claim.Receipt = claims.Releasing, action.ByReceipt, &action.Receipt{Message: "3 moved"}
 	})))
 	if len(s.LastDrains) != 1 || s.LastDrains[0].Message != "3 moved" || s.LastDrains[0].Result != "Drained" || s.LastDrains[0].Duration.Duration != time.Minute {
@@ -173,10 +185,10 @@ func TestAMemberThatReturnsTwiceHasTheTimeOfTheLastReturn(t *testing.T) {
 	returned := func(in *stsdrain.StatusInput) {
 		in.Returned = []action.ClaimRef{{Name: "data-queue-2", Ordinal: 2}, {Name: "log-queue-2", Ordinal: 2}}
 	}
-	first := stsdrain.ComputeStatus(input(returned))
+	first := compute(t, input(returned))
 	again := input(returned)
 	again.Drain.Status, again.Rows.Now = first, now.Add(time.Hour)
-	s := stsdrain.ComputeStatus(again)
+	s := compute(t, again)
 	if len(s.LastDrains) != 1 || !s.LastDrains[0].EndedAt.Time.Equal(now.Add(time.Hour)) {
 		t.Errorf("%+v", s.LastDrains)
 	}
@@ -210,7 +222,7 @@ func TestARowNamesSixteenClaimsAtMost(t *testing.T) {
 	for _, c := range in.Plan.Facts.Claims {
 		in.Plan.Drains = append(in.Plan.Drains, claims.DrainState{Claim: c, Phase: claims.Releasing, Why: action.ByReceipt})
 	}
-	s := stsdrain.ComputeStatus(in)
+	s := compute(t, in)
 	const most = 16
 	if len(s.Drains) != 1 || len(s.Drains[0].Claims) != most || len(s.LastDrains) != 1 || len(s.LastDrains[0].Claims) != most {
 		t.Errorf("%+v, %+v", s.Drains, s.LastDrains)

@@ -65,7 +65,7 @@ func jobConditions(all []batchv1.JobCondition) []batchv1.JobCondition {
 
 // droppedMark is an annotation on cached objects whose content was dropped. On a live object it has
 // the same effect, which does no harm.
-const droppedMark = "cache.example.com/content-dropped"
+const droppedMark = cachev1alpha1.Group + "/content-dropped"
 
 // maxContent bounds the spec that is kept of an object, and the list of fields that the operator
 // has set, in encoded bytes. Larger objects are read live.

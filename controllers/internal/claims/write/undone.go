@@ -85,7 +85,7 @@ func differs(what string, raw json.RawMessage, answer map[string]string) (lacks 
 	}
 	if sent == nil { // all keys were to go; others may have been added since
 		for key := range answer {
-			if strings.HasPrefix(key, cachev1alpha1.GroupVersion.Group+"/") {
+			if strings.HasPrefix(key, cachev1alpha1.Group+"/") {
 				lacks = append(lacks, what+" "+key)
 			}
 		}
