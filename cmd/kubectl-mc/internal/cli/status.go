@@ -1,15 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,10 +32,15 @@ type statusFlags struct {
 	line map[string]string
 	// heard has the ends of drainers' logs, so that a bar doesn't go back if one can't be read for a moment.
 	heard map[types.UID][]string
+	// shown are the last lines on the terminal, troubled is the last trouble with the API server.
+	shown    []string
+	troubled string
+	// lacks has the rights that were said to lack.
+	lacks map[string]bool
 }
 
 func newStatus(c *command) *cobra.Command {
-	f := &statusFlags{command: c, line: map[string]string{}, heard: map[types.UID][]string{}}
+	f := &statusFlags{command: c, line: map[string]string{}, heard: map[types.UID][]string{}, lacks: map[string]bool{}}
 	cmd := &cobra.Command{
 		Use: "status [NAME]", Short: "Show members, ring, drains, moves, and what waits for what",
 		Long: `Show members with their items, memory, hit ratio and connections; the ring; drains and
@@ -71,12 +79,19 @@ func (f *statusFlags) run(ctx context.Context, args []string) error {
 		return errors.New("--watch has no --output: run kubectl mc status -o again and again")
 	}
 	for {
-		if err := f.again(ctx, s, args); err != nil {
+		err := f.again(ctx, s, args)
+		if err != nil && !passes(err) && ctx.Err() == nil {
 			return err
+		}
+		if err != nil && ctx.Err() == nil {
+			err = f.trouble(err)
+		}
+		if err == nil && ctx.Err() != nil {
+			return nil // a person has interrupted it
 		}
 		select {
 		case <-ctx.Done():
-			return nil // a person has interrupted it
+			return nil
 		case <-time.After(f.interval):
 		}
 	}
@@ -89,17 +104,43 @@ func (f *statusFlags) objects(ctx context.Context, s *kube.Session, args []strin
 		return []client.Object{object}, err
 	}
 	clusters, err := s.Memcacheds(ctx, f.everywhere)
-	if err != nil {
+	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	for i := range clusters {
 		objects = append(objects, &clusters[i])
 	}
-	drains, err := s.StatefulSetDrains(ctx, f.everywhere)
+	drains, drainsErr := s.StatefulSetDrains(ctx, f.everywhere)
 	for i := range drains {
 		objects = append(objects, &drains[i])
 	}
-	return objects, err
+	if err != nil && drainsErr != nil || drainsErr != nil && !apierrors.IsForbidden(drainsErr) {
+		return nil, errors.Join(err, drainsErr)
+	}
+	if lacks := cmp.Or(err, drainsErr); lacks != nil && !f.lacks[lacks.Error()] {
+		f.lacks[lacks.Error()] = true
+		fmt.Fprintln(f.io.ErrOut, "warning:", lacks)
+	}
+	return objects, nil
+}
+
+// passes tells whether an error passes when the API server answers again.
+func passes(err error) bool {
+	return errors.As(err, new(*kube.Silent)) || errors.As(err, new(net.Error)) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// trouble says below the last state why there is no newer one.
+func (f *statusFlags) trouble(err error) error {
+	if _, height, is := terminal(f.io.Out); is {
+		lines := append(slices.Clone(f.shown), f.style().Warn("this is no longer new: "+err.Error()))
+		return f.draw(lines[max(0, len(lines)-height+1):])
+	}
+	if f.troubled != err.Error() {
+		f.troubled = err.Error()
+		fmt.Fprintln(f.io.ErrOut, "warning:", err)
+	}
+	return nil
 }
 
 func (f *statusFlags) once(ctx context.Context, s *kube.Session, args []string) error {
@@ -220,11 +261,20 @@ func (f *statusFlags) again(ctx context.Context, s *kube.Session, args []string)
 	if len(lines) > height-1 {
 		lines = append(lines[:max(0, height-2)], "…")
 	}
+	f.shown, f.troubled = lines, ""
+	return f.draw(lines)
+}
+
+// draw shows the lines on the terminal, from its upper left. The cursor stays below them, and nothing has to be restored.
+func (f *statusFlags) draw(lines []string) error {
 	for i := range lines {
 		lines[i] = screen.Plain(lines[i])
 	}
+	if len(lines) > 0 && lines[len(lines)-1] != "" {
+		lines = append(slices.Clone(lines), "")
+	}
 	const home, clearLine, clearBelow = "\x1b[H", "\x1b[K\r\n", "\x1b[J"
-	_, err = fmt.Fprint(f.io.Out, home, strings.Join(lines, clearLine), clearBelow)
+	_, err := fmt.Fprint(f.io.Out, home, strings.Join(lines, clearLine), clearBelow)
 	return err
 }
 

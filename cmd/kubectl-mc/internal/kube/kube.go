@@ -21,6 +21,7 @@ import (
 // Session is a connection to an API server, and the namespace that names are in.
 type Session struct {
 	client.Client
+	// Config is for port-forwards, which have bounds of their own.
 	Config    *rest.Config
 	Clients   kubernetes.Interface
 	Namespace string
@@ -34,6 +35,7 @@ func Open(flags genericclioptions.RESTClientGetter) (*Session, error) {
 	}
 	config.QPS, config.Burst = 50, 100
 	s := &Session{Config: config}
+	config = bound(config)
 	if s.Namespace, _, err = flags.ToRawKubeConfigLoader().Namespace(); err != nil {
 		return nil, err
 	}
