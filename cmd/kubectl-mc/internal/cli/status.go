@@ -78,16 +78,16 @@ func (f *statusFlags) run(ctx context.Context, args []string) error {
 	if f.format != "" {
 		return errors.New("--watch has no --output: run kubectl mc status -o again and again")
 	}
-	for {
+	for begun := false; ; begun = true {
 		err := f.again(ctx, s, args)
-		if err != nil && !passes(err) && ctx.Err() == nil {
-			return err
-		}
-		if err != nil && ctx.Err() == nil {
+		if begun && passes(err) {
 			err = f.trouble(err)
 		}
-		if err == nil && ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil // a person has interrupted it
+		case err != nil:
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -132,8 +132,8 @@ func passes(err error) bool {
 
 // trouble says below the last state why there is no newer one.
 func (f *statusFlags) trouble(err error) error {
-	if _, height, is := terminal(f.io.Out); is {
-		lines := append(slices.Clone(f.shown), f.style().Warn("this is no longer new: "+err.Error()))
+	if width, height, is := terminal(f.io.Out); is {
+		lines := screen.Fold(append(slices.Clone(f.shown), f.style().Warn("this is no longer new: "+err.Error())), width)
 		return f.draw(lines[max(0, len(lines)-height+1):])
 	}
 	if f.troubled != err.Error() {

@@ -221,7 +221,7 @@ func (c *Cluster) lines(width, most int, style Style, now time.Time) []string {
 	for i := range c.Work {
 		lines = append(lines, c.Work[i].lines(width)...)
 	}
-	if c.Unheard != "" {
+	if c.Unheard != "" && c.Unasked == "" { // one line says it, if nothing can be asked
 		lines = append(lines, style.dim("bars may be missing: "+c.Unheard))
 	}
 	for _, w := range c.Waits {
@@ -231,7 +231,7 @@ func (c *Cluster) lines(width, most int, style Style, now time.Time) []string {
 	for _, a := range c.Advice {
 		lines = append(lines, "", style.dim("advice "+a.Reason), "  "+a.Message)
 	}
-	return fold(lines, width)
+	return Fold(lines, width)
 }
 
 // leftOut are the columns of members that are left out if a terminal is too narrow, the first one first.

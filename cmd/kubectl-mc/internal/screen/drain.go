@@ -45,7 +45,7 @@ func DrainLines(d *cachev1alpha1.StatefulSetDrain, width int, style Style, now t
 	if len(s.LeftOver) > 0 {
 		lines = append(lines, "", "left over: "+strings.Join(s.LeftOver, ", "))
 	}
-	return fold(lines, width)
+	return Fold(lines, width)
 }
 
 // Receipts are the last drains of a Memcached, newest first.
