@@ -23,6 +23,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/cmd/kubectl-mc/internal/kube"
 	"example.com/memcached-operator/cmd/kubectl-mc/internal/screen"
+	"example.com/memcached-operator/controllers"
 )
 
 func TestEachCommandHasAPlaceInTheDocsAndAnExample(t *testing.T) {
@@ -139,6 +140,33 @@ func TestOtherManagersOfAFieldAreNamed(t *testing.T) {
 	} {
 		if got, err := otherManagers(managed, []byte(patch)); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %q, %v", patch, got, err)
+		}
+	}
+}
+
+// Scripts rely on these codes.
+func TestAPlanEndsWithTheDocumentedCode(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "kubectl-mc.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocked := &controllers.Reason{Reason: "WaitingForDrain"}
+	for _, test := range []struct {
+		forecast controllers.Forecast
+		code     int
+		words    string
+	}{
+		{controllers.Forecast{}, 0, "0: done."},
+		{controllers.Forecast{Lost: controllers.Holds{Items: 1}, Blocked: blocked}, 3, "3: items would be given up."},
+		{controllers.Forecast{Evicted: controllers.Holds{Bytes: 1}}, 3, "3: items would be given up."},
+		{controllers.Forecast{Blocked: blocked}, 4, "4: something has to happen first."},
+	} {
+		code := 0
+		if coded := (*exit)(nil); errors.As(ends(&test.forecast), &coded) {
+			code = coded.code
+		}
+		if code != test.code || !strings.Contains(string(text), test.words) {
+			t.Errorf("%+v ends with %d, want %d; the docs say %q: %v", test.forecast, code, test.code, test.words, strings.Contains(string(text), test.words))
 		}
 	}
 }
