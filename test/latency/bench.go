@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/internal/harness"
@@ -45,6 +46,8 @@ type scaleDown struct {
 	// at is when the event of each moment arrived.
 	at [moments]time.Time
 	written
+	// planned is what kubectl mc plan says before it, took what the receipt says after it; 0 if that is not known.
+	planned, took time.Duration
 }
 
 // written counts the operator's writes.
@@ -54,6 +57,8 @@ type written struct{ all, events int }
 type bench struct {
 	kube      client.WithWatch
 	namespace string
+	// items is how many the cluster holds.
+	items int
 }
 
 // leaving is a member that leaves, and how its drain is recognized.
@@ -131,6 +136,7 @@ func (b *bench) fill(ctx context.Context, items int) error {
 		}
 		addresses[server] = pod.Status.PodIP + ":11211"
 	}
+	b.items = items
 	a, err := app.New(string(mc.Spec.Routing.Client), mc.Status.Servers, func(server string) string { return addresses[server] })
 	if err != nil {
 		return err
@@ -167,7 +173,39 @@ func (b *bench) scaleCluster(ctx context.Context, size int) (scaleDown, error) {
 	if err != nil {
 		return scaleDown{}, err
 	}
-	return b.measure(ctx, mc, size, l, b.settle)
+	planned, err := b.planned(ctx, mc, size)
+	if err != nil {
+		return scaleDown{}, err
+	}
+	one, err := b.measure(ctx, mc, size, l, b.settle)
+	if err != nil {
+		return one, err
+	}
+	one.planned = planned
+	if mc, err = b.memcached(ctx); err != nil {
+		return one, err
+	}
+	for _, r := range mc.Status.LastDrains {
+		if r.Duration != nil && r.Claim == fmt.Sprintf("data-%s-%d", clusterName, size) {
+			one.took = r.Duration.Duration
+		}
+	}
+	return one, nil
+}
+
+// planned is how long kubectl mc plan would say that it takes. Members hold about equal parts.
+func (b *bench) planned(ctx context.Context, mc *cachev1alpha1.Memcached, size int) (time.Duration, error) {
+	holds := map[string]controllers.Holds{}
+	for i := range size + 1 {
+		holds[fmt.Sprintf("%s-%d", clusterName, i)] = controllers.Holds{Items: int64(b.items / (size + 1))}
+	}
+	after := mc.DeepCopy()
+	after.Spec.Size = ptr.To(int32(size))
+	f, err := controllers.Preview(ctx, b.kube, mc, after, holds, nil)
+	if err != nil || f.Takes == nil {
+		return 0, err
+	}
+	return f.Takes.Duration, nil
 }
 
 // measure scales the object down to size and notes when each event arrives.

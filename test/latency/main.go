@@ -97,6 +97,20 @@ func between(from, to moment) func(*scaleDown) float64 {
 	}
 }
 
+// seconds are NaN if they are not known.
+func seconds(d time.Duration) float64 {
+	if d <= 0 {
+		return math.NaN()
+	}
+	return d.Seconds()
+}
+
+// apart is the greater by the smaller of what the plan said and what it took. The plan has whole seconds.
+func apart(s *scaleDown) float64 {
+	said, took := seconds(s.planned), math.Max(1, math.Round(seconds(s.took)))
+	return math.Max(said/took, took/said)
+}
+
 var rows = []row{
 	{"scaled → member's pod gone, s", between(scaled, podGone), 0},
 	{"pod gone → Job created, s", between(podGone, jobCreated), 0},
@@ -105,6 +119,9 @@ var rows = []row{
 	{"drainer ended → claim gone, s", between(drainerEnded, claimGone), 1.4},
 	{"Job Complete → claim gone, s", between(jobComplete, claimGone), 0},
 	{"scaled → claim gone, s", between(scaled, claimGone), 0},
+	{"the receipt's duration, s", func(s *scaleDown) float64 { return seconds(s.took) }, 0},
+	{"what kubectl mc plan said of it, s", func(s *scaleDown) float64 { return seconds(s.planned) }, 0},
+	{"how many times as much the one is as the other", apart, 2},
 	{"API writes of the operator", func(s *scaleDown) float64 { return float64(s.all) }, 15},
 	{"events among these", func(s *scaleDown) float64 { return float64(s.events) }, 0},
 }

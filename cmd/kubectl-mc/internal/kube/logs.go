@@ -35,6 +35,8 @@ var programs = map[string]bool{"memcached": true, "drainer": true, "router": tru
 const (
 	// mostLog bounds what is read of a container's log, in bytes.
 	mostLog = 4 << 20
+	// longest is how much is shown of a line, in bytes.
+	longest = 64 << 10
 	// page is how many objects are read at once.
 	page = 500
 )
@@ -77,28 +79,46 @@ func (s *Session) Logs(ctx context.Context, pod *corev1.Pod, since time.Time, tr
 }
 
 func (s *Session) log(ctx context.Context, pod *corev1.Pod, container string, since time.Time) (lines []Line, err error) {
-	options := &corev1.PodLogOptions{Container: container, Timestamps: true, SinceTime: &metav1.Time{Time: since}, LimitBytes: ptr.To[int64](mostLog)}
+	options := &corev1.PodLogOptions{LimitBytes: ptr.To[int64](mostLog)}
+	err = s.read(ctx, pod, container, since, options, func(l Line) { lines = append(lines, l) })
+	return lines, err
+}
+
+// Follow gives each line of the log since then to show, until the container or ctx ends.
+func (s *Session) Follow(ctx context.Context, pod *corev1.Pod, container string, since time.Time, show func(Line)) error {
+	return s.read(ctx, pod, container, since, &corev1.PodLogOptions{Follow: true}, show)
+}
+
+// From is what lines of the log are from.
+func From(pod *corev1.Pod, container string) string { return pod.Name + "/" + container }
+
+func (s *Session) read(ctx context.Context, pod *corev1.Pod, container string, since time.Time, options *corev1.PodLogOptions, each func(Line)) error {
+	options.Container, options.Timestamps, options.SinceTime = container, true, &metav1.Time{Time: since}
 	stream, err := s.Clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer stream.Close()
-	in := bufio.NewReader(io.LimitReader(stream, mostLog))
-	for {
-		text, err := in.ReadString('\n')
-		if stamp, rest, found := strings.Cut(strings.TrimRight(text, "\r\n"), " "); found {
+	var bounded io.Reader = stream
+	if !options.Follow {
+		bounded = io.LimitReader(stream, mostLog)
+	}
+	in := bufio.NewReaderSize(bounded, longest)
+	for within := false; ; {
+		text, more, err := in.ReadLine() // a line's part that is too long is left out
+		if stamp, rest, found := strings.Cut(string(text), " "); found && !within {
 			if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
-				line := Line{At: at, From: pod.Name + "/" + container, Text: rest}
+				line := Line{At: at, From: From(pod, container), Text: rest}
 				if programs[container] {
 					line.Program = container
 				}
-				lines = append(lines, line)
+				each(line)
 			}
 		}
-		if err == io.EOF {
-			return lines, nil
+		if within = more; err == io.EOF {
+			return nil
 		} else if err != nil {
-			return lines, err
+			return err
 		}
 	}
 }

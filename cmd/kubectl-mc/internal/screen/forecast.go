@@ -27,7 +27,7 @@ func Forecast(f *controllers.Forecast, width int, style Style) []string {
 	if r := f.Blocked; r != nil {
 		l.add(style.paint(yellow, "blocked  "), "%s: %s", r.Reason, r.Message)
 	}
-	return fold(l.lines, width)
+	return Fold(l.lines, width)
 }
 
 type forecastLines struct {

@@ -26,7 +26,11 @@ func (s Style) paint(code, text string) string {
 }
 
 func (s Style) bold(text string) string { return s.paint(boldCode, text) }
-func (s Style) dim(text string) string  { return s.paint(dimCode, text) }
+
+// Warn colours what a person should not overlook.
+func (s Style) Warn(text string) string { return s.paint(yellow, text) }
+
+func (s Style) dim(text string) string { return s.paint(dimCode, text) }
 
 func (s Style) phase(p cachev1alpha1.Phase) string {
 	switch p {
@@ -120,9 +124,9 @@ func Table(rows [][]string) []string {
 	return lines
 }
 
-// fold breaks the lines at blanks, so that none has more than width columns. 0 breaks none. A line that is broken goes on at its
+// Fold breaks the lines at blanks, so that none has more than width columns. 0 breaks none. A line that is broken goes on at its
 // own indent.
-func fold(lines []string, width int) (folded []string) {
+func Fold(lines []string, width int) (folded []string) {
 	for _, line := range lines {
 		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
 		for width > 0 && columns(line) > width {
