@@ -78,8 +78,9 @@ type claim struct {
 	exists, finalizer, deleting, leaving bool
 	// protected: the claim has Kubernetes' own finalizer, so a pod may use it.
 	protected bool
-	// pending: an aside claim that is not bound yet.
+	// pending: an aside claim that is not bound yet. carries: its marks are not carried over yet.
 	pending    bool
+	carries    bool
 	generation int8
 	// of is the generation of the claim whose volume it takes over; 0 for none.
 	of int8
