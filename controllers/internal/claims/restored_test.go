@@ -171,3 +171,30 @@ func TestASkipOfAnAsideClaimIsAboutItsFirstClaimToo(t *testing.T) {
 		}
 	}
 }
+
+// The receipt is on the claim before anything goes. The Job goes when its pod has ended.
+func TestAReleasedClaimsJobGoesWhenItsPodHasEnded(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		job   claims.Job
+		claim *claims.Claim
+		want  []string
+	}{
+		"a receipt comes":         {claims.Job{PodEnds: true}, left(), []string{"record the receipt of claim data-2"}},
+		"its pod is about to end": {claims.Job{PodEnds: true}, left(receipt("uid-2")), []string{"delete claim data-2: Drained", "release claim data-2: Drained"}},
+		"it has ended":            {claims.Job{}, left(receipt("uid-2")), []string{"delete claim data-2: Drained", "release claim data-2: Drained", "delete Job drain: its claim is released: Drained"}},
+		"a person gives it up":    {claims.Job{PodEnds: true}, left(requested(claims.Skip)), []string{"delete claim data-2: Skipped", "release claim data-2: Skipped", "delete Job drain: its claim is released: Skipped"}},
+	} {
+		job := test.job
+		job.Name, job.UID, job.ClaimUID, job.State, job.Receipt = "drain", "job", "uid-2", claims.JobComplete, &action.Receipt{Source: "uid-2"}
+		f := &claims.Facts{Now: noon, Claims: []claims.Claim{*test.claim}, Jobs: []claims.Job{job}}
+		_, w := decide(f, false)
+		var steps []string
+		for _, a := range w.Actions {
+			steps = append(steps, a.String())
+		}
+		if diff := cmp.Diff(test.want, steps); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", what, diff)
+		}
+	}
+}

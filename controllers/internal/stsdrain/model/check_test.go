@@ -190,8 +190,13 @@ func (m *model) drainerBegins(before *state, p *corev1.Pod) (wrong []string) {
 		}
 	}
 	mounts := volumesOf(p)
+	for _, v := range mounts {
+		if is := before.volumes[v]; is.restored && !slices.ContainsFunc(mounts, func(v string) bool { return before.volumes[v].asked }) {
+			wrong = append(wrong, fmt.Sprintf("only a person's word: the drain of volume %s begins, whose claim came from a backup", v))
+		}
+	}
 	for v, is := range before.volumes {
-		if is.full && is.kept && !is.given && !slices.Contains(mounts, v) && is.member == before.volumes[mounts[0]].member {
+		if is.restored == before.volumes[mounts[0]].restored && is.full && is.kept && !is.given && !slices.Contains(mounts, v) && is.member == before.volumes[mounts[0]].member {
 			wrong = append(wrong, fmt.Sprintf("all or none: the drainer has %v, and not volume %s of the same member", mounts, v))
 		}
 	}
@@ -241,7 +246,7 @@ func (m *model) atRest(s *state, r *reconciled) (wrong []string) {
 		if !strings.Contains(says, claim.Name) && !none {
 			wrong = append(wrong, fmt.Sprintf("a person is named: claim %s has data, nothing drains it, and status doesn't name it", claim.Name))
 		}
-		if ready && !none {
+		if ready && !none && !is.restored {
 			wrong = append(wrong, fmt.Sprintf("a person is named: claim %s has data, nothing drains it, and Ready is True", claim.Name))
 		}
 	}
