@@ -23,8 +23,8 @@ type generation struct {
 	ordinal       int32
 	aside, marked bool
 	left          int64
-	// replaced: the claim was deleted, and another one has its mark.
-	replaced bool
+	// replaced: the claim was deleted, and another one has its mark. restored: a backup has brought it back.
+	replaced, restored bool
 }
 
 // Together folds the claims of each unit into one. The units are in the order of their first claims;
@@ -33,7 +33,7 @@ type generation struct {
 // volume. All others of that kind are alone.
 func Together(all []Claim) (units []Claim, of map[types.UID][]Claim) {
 	key := func(c *Claim) generation {
-		return generation{c.Ordinal, c.Aside, !c.LeavingSince.IsZero(), c.Left, false}
+		return generation{c.Ordinal, c.Aside, !c.LeavingSince.IsZero(), c.Left, false, c.Restored}
 	}
 	groups := grouped(all, key)
 	if mixed := groups; slices.ContainsFunc(slices.Collect(maps.Values(mixed)), sameTemplate) {

@@ -126,16 +126,12 @@ func (m *members) deletedLast() (order []int) {
 func (o *Observed) protectedBeside(c *claims.Claim) bool {
 	beside, unmarked := false, true
 	for i := range o.Claims {
-		if p := &o.Claims[i]; p.Ordinal == c.Ordinal && !p.Aside && p.UID != c.UID && takesUp(p, c) {
+		if p := &o.Claims[i]; p.Ordinal == c.Ordinal && !p.Aside && p.UID != c.UID && p.Protected && p.Restored == c.Restored {
 			beside, unmarked = true, unmarked && p.LeavingSince.IsZero() && !p.Deleting
 		}
 	}
 	return beside && unmarked
 }
-
-// takesUp tells whether another claim of the member is drained only together with this one, because p is protected. A claim
-// that a backup has brought back is drained only with others that it has brought back.
-func takesUp(p, c *claims.Claim) bool { return p.Protected && (!c.Restored || p.Restored) }
 
 func (m *members) toDrain(c *claims.Claim) bool {
 	terms := m.terms()
@@ -193,7 +189,7 @@ func goes(c *claims.Claim) bool { return c.Deleting && !c.Finalizer }
 // set aside, or a backup has brought it back with its mark and without our finalizer. A person's retry about one claim
 // of its unit takes all of them up.
 func (m *members) left(now *Observed, c *claims.Claim) {
-	takenUp := m.NothingDeparts == "" && !c.Unnoted && slices.ContainsFunc(now.Unit(c.UID), func(p claims.Claim) bool { return takesUp(&p, c) || p.Request == claims.Retry })
+	takenUp := m.NothingDeparts == "" && !c.Unnoted && slices.ContainsFunc(now.Unit(c.UID), func(p claims.Claim) bool { return p.Protected || p.Request == claims.Retry })
 	switch {
 	case goes(c):
 	case !takenUp || c.Request == claims.Skip:

@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -36,7 +37,8 @@ func (m *model) people(s *state) (all []event) {
 	}
 	if m.onlyBack {
 		for _, c := range s.claims() {
-			if !s.mounts(c.Name) {
+			v := s.volume(c.Spec.VolumeName) // a backup is not restored within a hand-over
+			if v != nil && v.Spec.ClaimRef.UID == c.UID && !s.mounts(c.Name) && s.claimWith(types.UID(c.Annotations[cachev1alpha1.AnnotationAsideOf])) == nil {
 				all = append(all, event{"a backup brings claim " + c.Name + " back", func(to *state) { to.bringBack(c) }})
 			}
 			if c.Annotations[cachev1alpha1.AnnotationDrain] == "" && !strings.HasSuffix(c.Name, "-0") {
@@ -136,6 +138,7 @@ func (s *state) bringBack(c *corev1.PersistentVolumeClaim) {
 		back.Finalizers = append(back.Finalizers, trim.PVCProtection)
 	}
 	s.put(back)
+	s.awake = true // a controller that waits for the claim looks again, later and later
 	if v := s.volume(c.Spec.VolumeName); v != nil && v.Spec.ClaimRef.UID == c.UID {
 		change(s, v, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = back.UID })
 	}
