@@ -43,6 +43,7 @@ const (
 	countFailure
 	skipAside
 	carryOver
+	noteRestored
 	beginMove
 	verbs
 )
@@ -67,7 +68,7 @@ func (v verb) String() string {
 		"drain claim", "record the receipt of claim", "clear the retry of claim", "delete the Job of claim", "delete claim",
 		"set aside claim", "reserve the volume of claim", "create a claim beside claim", "return the volume of claim", "release claim",
 		"write the clients' list", "move the items of the member of claim", "record as moved the member of claim",
-		"clear the move's retry of claim", "write the status", "count the failure of claim", "annotate with skip claim", "carry the marks over to claim",
+		"clear the move's retry of claim", "write the status", "count the failure of claim", "annotate with skip claim", "carry the marks over to claim", "note as restored claim",
 		"begin to move the items of the member of claim",
 	}[v]
 }
@@ -513,6 +514,7 @@ func claimWords(i int8, c *claim) pvc.Claim {
 	if c.of != 0 {
 		out.First, out.Fresh = claimUIDs[i][c.of], c.carries
 	}
+	out.Adopted, out.Restored = c.restored, c.restored
 	if c.leaving {
 		out.LeavingSince, out.Left = c.leftAt(), c.number()
 		out.Decided, out.Policy = true, pvc.DrainPolicy(c.policy)
@@ -600,6 +602,8 @@ func (m *model) claimAction(v *sight, planned action.Action) step {
 		return v.claimStep(skipAside, a.Claim)
 	case action.CarryOver:
 		return v.claimStep(carryOver, a.Claim)
+	case action.NoteRestored: // the first claim has gone with the namespace
+		return v.claimStep(noteRestored, a.Claim)
 	case action.ReserveVolume:
 		return v.claimStep(reserveVolume, a.Claim)
 	case action.CreateAside:
@@ -806,6 +810,15 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 			return refused
 		}
 		c.carries = false
+	case noteRestored:
+		words := claimWords(a.ordinal, c)
+		switch {
+		case !c.carries:
+			return nothing
+		case pvc.MayNoteRestored(&m.words(&s.live).Facts, &words) != nil:
+			return refused
+		}
+		c.carries, c.restored, c.request, c.receipt, c.counted = false, true, hold, noReceipt, 0
 	case recordMoved, clearMoving:
 		return c.noteMoved(a, &s.live.list)
 	case recordReceipt:
