@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -346,7 +347,8 @@ func drained(claims []metav1.PartialObjectMetadata) map[types.UID]bool {
 // keepVolume makes the volume outlive a claim that was not drained and is deleted with its finalizer,
 // unless a person has given its items up.
 func (o *UninstallOptions) keepVolume(ctx context.Context, claim *metav1.PartialObjectMetadata) error {
-	if claim.DeletionTimestamp == nil || claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
+	givenUp := claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip && !read.MarksOfAnother(claim)
+	if claim.DeletionTimestamp == nil || givenUp {
 		return nil
 	}
 	whole := &corev1.PersistentVolumeClaim{}

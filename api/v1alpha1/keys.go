@@ -107,10 +107,17 @@ const (
 	// volumeClaimTemplate may give the finalizer to any claim.
 	AnnotationProtected = Group + "/protected"
 	// AnnotationAdopted: the claim existed before the member that uses it. Its volume may have more
-	// data than a cache, so it is deleted only after a drain, or if a person says so.
+	// data than a cache, so it is deleted only after a drain, or if a person says so. With the value
+	// AdoptedRestored, a backup has brought the claim back after its member left.
 	AnnotationAdopted = Group + "/adopted"
 	// AnnotationReceipt is the receipt of the drain (package contract, JSON).
 	AnnotationReceipt = Group + "/receipt"
+	// AnnotationClaimUID, beside the leaving mark and beside AnnotationProtected, is the UID of the
+	// claim that they are about. A backup brings them back on a claim with another UID. On a claim
+	// that is to take over a volume it is first the UID of the claim whose marks it carries.
+	//
+	// On the Job of a drain and its pod it is the UID of the claim that the Job drains.
+	AnnotationClaimUID = Group + "/claim-uid"
 	// AnnotationAsideOf, on a claim that took over the volume of another claim, is the UID of that
 	// claim.
 	AnnotationAsideOf = Group + "/aside-of"
@@ -126,6 +133,12 @@ const (
 	// AnnotationAttempts is how many attempts of a drain or a move failed in a row, and the UID of
 	// the Job of the last one: N/UID.
 	AnnotationAttempts = Group + "/attempts"
+)
+
+// Values of AnnotationAdopted.
+const (
+	AdoptedUnlabelled = "true"
+	AdoptedRestored   = "restored"
 )
 
 // Values of AnnotationMove.
@@ -166,8 +179,6 @@ const (
 	// AnnotationContainer, on the Job of a StatefulSetDrain and its pods, is the name of the drainer's
 	// container, because admission may put others before it.
 	AnnotationContainer = Group + "/container"
-	// AnnotationClaimUID is the UID of the claim that the Job drains.
-	AnnotationClaimUID = Group + "/claim-uid"
 	// AnnotationClaims, on the Job of a StatefulSetDrain and its pods, has the UIDs of all claims that
 	// the Job drains, separated by commas.
 	AnnotationClaims = Group + "/claims"

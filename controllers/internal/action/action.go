@@ -207,9 +207,17 @@ type (
 		Claim ClaimRef
 		Size  int64
 	}
-	// SkipAside annotates an aside claim with a skip, because a person has skipped the claim whose
-	// volume it was to take over.
-	SkipAside struct{ Claim ClaimRef }
+	// CarryOver notes on the aside claim that the marks that it was made with, those of the claim From,
+	// are its own now.
+	CarryOver struct{ Claim, From ClaimRef }
+	// SkipToo annotates a claim of a hand-over with a skip, because a person has skipped the other one.
+	SkipToo struct{ Claim ClaimRef }
+	// NoteRestored notes that a backup has brought the claim back: what is on it is about another claim,
+	// and only a person knows whether its data is wanted. Hold: its drain waits for that person.
+	NoteRestored struct {
+		Claim ClaimRef
+		Hold  bool
+	}
 	// ReleaseClaim removes the claim's finalizer.
 	ReleaseClaim struct {
 		Claim ClaimRef
@@ -358,7 +366,11 @@ func (a ReserveVolume) kind() Kind {
 func (a CreateAside) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 func (a ReturnVolume) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 func (a GrowClaim) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
-func (a SkipAside) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a CarryOver) kind() Kind    { return Kind{Class: Claim, Claim: a.From.unit(), ReadsAgain: true} }
+func (a NoteRestored) kind() Kind {
+	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
+}
+func (a SkipToo) kind() Kind      { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 func (a ReleaseClaim) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
 
 func (AddOwnerFinalizer) String() string    { return "add the cluster's finalizer" }
@@ -434,7 +446,11 @@ func (a ReturnVolume) String() string {
 func (a GrowClaim) String() string {
 	return fmt.Sprintf("grow claim %s to %d bytes", a.Claim.Name, a.Size)
 }
-func (a SkipAside) String() string { return "annotate claim " + a.Claim.Name + " with skip" }
+func (a CarryOver) String() string {
+	return fmt.Sprintf("carry the marks of claim %s over to claim %s", a.From.Name, a.Claim.Name)
+}
+func (a NoteRestored) String() string { return "note that claim " + a.Claim.Name + " was restored" }
+func (a SkipToo) String() string      { return "annotate claim " + a.Claim.Name + " with skip" }
 func (a ReleaseClaim) String() string {
 	return fmt.Sprintf("release claim %s: %s", a.Claim.Name, a.Why)
 }

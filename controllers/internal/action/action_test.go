@@ -17,7 +17,7 @@ func TestStepsDependOnThoseOfTheirClaim(t *testing.T) {
 		action.CountFailure{Claim: ref}, action.ClearRetry{Claim: ref}, action.CreateMove{Claim: ref}, action.BeginMove{Claim: ref},
 		action.RecordMoved{Claim: ref}, action.ClearMoveRetry{Claim: ref}, action.DeleteJob{ClaimUID: "uid-2"}, action.DeleteClaim{Claim: ref},
 		action.SetAside{Claim: ref}, action.ReserveVolume{Claim: ref}, action.CreateAside{Claim: ref}, action.ReturnVolume{Claim: ref},
-		action.SkipAside{Claim: ref}, action.GrowClaim{Claim: ref}, action.ReleaseClaim{Claim: ref},
+		action.SkipToo{Claim: ref}, action.CarryOver{From: ref}, action.NoteRestored{Claim: ref}, action.GrowClaim{Claim: ref}, action.ReleaseClaim{Claim: ref},
 	} {
 		if got := action.KindOf(step).Claim; got != types.UID("uid-2") {
 			t.Errorf("%T is about claim %q", step, got)

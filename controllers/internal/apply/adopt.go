@@ -75,8 +75,8 @@ func (a *Applier) adoptClaim(ctx context.Context, cluster *cachev1alpha1.Memcach
 			return identity.NameTaken(c)
 		}
 		metav1.SetMetaDataLabel(&c.ObjectMeta, cachev1alpha1.LabelCluster, cluster.Name)
-		if !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) { // a claim with the finalizer was the cluster's before
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAdopted, "true")
+		if _, is := c.Annotations[cachev1alpha1.AnnotationAdopted]; !is && !controllerutil.ContainsFinalizer(c, cachev1alpha1.ClaimFinalizer) {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAdopted, cachev1alpha1.AdoptedUnlabelled) // with the finalizer it was the cluster's before
 		}
 		if kept && c.DeletionTimestamp == nil {
 			controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)

@@ -65,9 +65,11 @@ func MayHandOver(live *Facts, c *Claim, movesNow string) error {
 	var refused error
 	live.anyOf(c, func(c *Claim) bool {
 		bound := live.anyClaim(func(a *Claim) bool {
-			return a.Aside && a.UID != c.UID && a.Volume == c.Volume && a.Finalizer && !a.Deleting && !a.Pending
+			return a.Aside && a.UID != c.UID && a.Volume == c.Volume && a.Finalizer && !a.Deleting && !a.Pending && !a.Fresh
 		})
 		switch {
+		case live.anyClaim(c.isFirstOf):
+			refused = fmt.Errorf("the marks of claim %s are not carried over yet", c.Name)
 		case !bound:
 			refused = fmt.Errorf("no other claim is bound to volume %s yet", c.Volume)
 		case !c.Deleting:
@@ -78,18 +80,20 @@ func MayHandOver(live *Facts, c *Claim, movesNow string) error {
 	return refused
 }
 
-// MaySkipAside is asked before a claim that waits for a volume is annotated with a skip: a person
-// has skipped the claim that has the volume. It needs Claims.
-func MaySkipAside(live *Facts, c *Claim) error {
+// MaySkipToo is asked before a claim of a hand-over is annotated with a skip: a person has skipped the
+// other claim, which has the volume and is being deleted. It needs Claims.
+func MaySkipToo(live *Facts, c *Claim) error {
 	given := live.anyClaim(func(s *Claim) bool {
-		return s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == Skip
+		hands := c.Aside && c.Pending || c.HasVolumeToHandOver() && s.Aside && !s.Pending
+		return hands && s.UID != c.UID && s.Volume == c.Volume && s.Deleting && s.Request == Skip
 	})
-	return unless(given && c.Aside && c.Pending, "no person has given up the claim whose volume claim %s is to take over", c.Name)
+	return unless(given, "no person has given up the volume of claim %s", c.Name)
 }
 
 // HandOver releases the claim as soon as the volume is bound to the claim that takes it over. Until
 // then both claims wait. aside is nil for the claim that takes over. movesNow is as in Given.
 func (w *Work) HandOver(f *Facts, c, aside *Claim, movesNow string) (DrainPhase, string, string) {
+	w.carryOver(f, c)
 	switch {
 	case aside == nil:
 		return Waiting, SettingAside, fmt.Sprintf("it takes over volume %s", c.Volume)
@@ -140,6 +144,8 @@ func (d *decision) setAsideDeleted() (DrainPhase, string, string) {
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is gone: " + d.orSkip()
 	case Elsewhere:
 		return Failed, ClaimDeleted, "it was deleted before its drain, and its volume " + c.Volume + " is bound to another claim, or to none: " + d.orSkip()
+	case NoneYet:
+		return Failed, ClaimDeleted, "another claim of its member was deleted, and it has no volume yet: delete it, too; or " + d.orSkip()
 	case Promised:
 		return Waiting, SettingAside, fmt.Sprintf("it was deleted while it takes over volume %s, which is set aside once more then", c.Volume)
 	case Here, Reserved:
@@ -165,11 +171,31 @@ func (d *decision) setAsideDeleted() (DrainPhase, string, string) {
 // claim would wait for the volume forever. The aside claim is released first.
 func (d *decision) skipAside(aside *Claim) (DrainPhase, string, string) {
 	d.each(aside, func(a *Claim, ref action.ClaimRef) {
-		if a.Request != Skip && MaySkipAside(d.Facts, a) == nil {
-			d.Do(action.SkipAside{Claim: ref})
+		if a.Request != Skip && MaySkipToo(d.Facts, a) == nil {
+			d.Do(action.SkipToo{Claim: ref})
 		}
 	})
 	return Waiting, SettingAside, "claim " + aside.Name + ", which was to take over its volume, is released first"
+}
+
+// skipFirst applies a person's skip of a deleted aside claim that has the volume to the claim that it took the
+// volume from, because that claim would wait for another skip. It tells whether there is such a claim.
+func (d *decision) skipFirst() (is bool) {
+	d.anyOf(d.c, func(aside *Claim) bool {
+		if !aside.Aside || !aside.Deleting || aside.Request != Skip {
+			return false
+		}
+		for i := range d.Claims {
+			d.each(&d.Claims[i], func(first *Claim, ref action.ClaimRef) {
+				if first.UID != aside.UID && first.Volume == aside.Volume && first.Request != Skip && MaySkipToo(d.Facts, first) == nil {
+					d.Do(action.SkipToo{Claim: ref})
+					is = true
+				}
+			})
+		}
+		return false
+	})
+	return is
 }
 
 // setAsideForReturn sets a volume aside if its drain waits for a person and its member is to

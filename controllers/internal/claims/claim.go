@@ -7,6 +7,7 @@
 //	unit.go        the claims of one member           end.go         the owner or the namespace goes
 //	release.go     when a claim is released          aside.go       how a volume gets another claim
 //	drain.go       Decide: each claim's next step    retry.go       what failed or was refused, and is tried again
+//	restored.go    marks that are another claim's
 package claims
 
 import (
@@ -62,8 +63,14 @@ type Claim struct {
 	Created, DeletedAt time.Time
 	// Adopted: the claim existed before its member, so its volume may have more data than a cache.
 	Adopted bool
-	// Aside: the claim takes over the volume of a deleted claim of this ordinal.
+	// Restored: a backup has brought the claim back after its member left. Unnoted: the operator has not
+	// noted that yet, so what was written on the claim is about another one.
+	Restored, Unnoted bool
+	// Aside: the claim takes over the volume of a deleted claim of this ordinal. First is the UID of that
+	// claim. Fresh: its marks are those of the first claim, until they are carried over.
 	Aside bool
+	First types.UID
+	Fresh bool
 	// Deleting: the claim has a deletionTimestamp, so no pod can mount it any more.
 	Deleting bool
 	// InUse: a pod that is bound to a node mounts the claim. Kubernetes says so only for a claim
@@ -129,6 +136,8 @@ const (
 	Gone
 	// Forbidden: the operator may not read volumes.
 	Forbidden
+	// NoneYet: the claim has no volume yet, and a backup may fill it when a pod mounts it.
+	NoneYet
 )
 
 // Ref names the claim.
@@ -181,7 +190,7 @@ func (c *Claim) WhyNotSetAside() string {
 		return "its volume " + c.Volume + " is gone"
 	case Elsewhere, Reserved:
 		return "its volume " + c.Volume + " was bound to another claim"
-	case NotLookedAt, Forbidden, Here, Promised:
+	case NotLookedAt, Forbidden, NoneYet, Here, Promised:
 	}
 	return "the operator has no right to set its volume " + c.Volume + " aside"
 }
@@ -226,15 +235,18 @@ func (n Names) policy() string      { return cmp.Or(n.Policy, "spec.drain.policy
 func (n Names) noSurvivors() string { return cmp.Or(n.NoSurvivors, "the cluster hibernates") }
 
 // PolicyFor is the policy for the claim of a departed member. The decision written when the member
-// left overrides the present spec; a person who asks for a retry wants the claim drained.
+// left overrides the present spec; a person who asks for a retry wants the claim drained. What a backup
+// has brought back, no policy deletes.
 func (t *Terms) PolicyFor(c *Claim) DrainPolicy {
-	switch {
-	case c.Request == Retry && !c.LeavingSince.IsZero():
-		return Drain
-	case c.Decided:
-		return c.Policy
+	policy := t.Policy
+	if c.Decided {
+		policy = c.Policy
 	}
-	return t.Policy
+	switch {
+	case c.Request == Retry && !c.LeavingSince.IsZero(), policy == Delete && c.Restored:
+		return Drain
+	}
+	return policy
 }
 
 // ToDrain tells whether the claim's volume is to be drained after its member has left.

@@ -92,6 +92,8 @@ func (d *decision) drain(slots int) DrainState {
 	}
 	continues := d.DrainContinues(c)
 	switch why, release := d.reasonToRelease(d.Terms, c); {
+	case why == action.BySkip && d.skipFirst():
+		return state.is(Waiting, SettingAside, "the claim that it took its volume from is given up, too")
 	case release && d.MemberExists(c):
 		return state.is(d.shutsDown())
 	case why == action.ByPolicyRetain && !c.Aside && !c.Deleting && d.keepsMemberAway(c):
@@ -139,6 +141,10 @@ func (d *decision) begin(state DrainState, slots int) DrainState {
 	}
 	d.Do(d.clearRetry(c)...) // the drain is about to start anyway
 	switch {
+	case c.Request == Hold && c.Restored:
+		d.noteRestored(c)
+		return state.is(Held, HeldByRequest, "a backup has brought it back, so its data may be old: annotate it with cache.example.com/drain=retry to drain it, "+
+			"or =skip to give its "+d.Names.data()+" up")
 	case c.Request == Hold:
 		return state.is(Held, HeldByRequest, "remove the annotation "+cachev1alpha1.AnnotationDrain+"=hold to start the drain")
 	case d.MemberExists(c):
@@ -234,6 +240,8 @@ func MayDrain(live *Facts, c *Claim, ref action.ClaimRef, parallelism int32) err
 		return fmt.Errorf("claim %s is being deleted", ref.Name)
 	case c.LeavingSince.IsZero():
 		return fmt.Errorf("claim %s is a member's", ref.Name)
+	case c.Unnoted || c.Fresh:
+		return fmt.Errorf("what is written on claim %s is about another claim", ref.Name)
 	case !c.Finalizer:
 		return fmt.Errorf("claim %s lacks the finalizer", ref.Name)
 	}

@@ -45,6 +45,9 @@ type Job struct {
 	// PodKept: the Job's drainer failed, and another container keeps its pod running. When that pod
 	// ends, Kubernetes starts the next one, until the Job is gone.
 	PodKept bool
+	// PodEnds: the drainer has left a good receipt, and its pod ends by itself in a moment. The API server
+	// removes a pod that has ended at once; of another one, its kubelet has to report the end first.
+	PodEnds bool
 	// Receipt is of the Job's last pod; ReceiptErr says why there is none.
 	Receipt    *action.Receipt
 	ReceiptErr error

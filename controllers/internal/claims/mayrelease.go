@@ -19,6 +19,9 @@ func ReleasableBy(t *Terms, c *Claim, why action.Release) error {
 	case action.BySkip:
 		return unless(c.Request == Skip, "claim %s is not annotated with a skip", c.Name)
 	case action.NeverBound:
+		if c.Restored && !c.Deleting {
+			return fmt.Errorf("a backup has brought claim %s back, and may fill its volume when a pod mounts it", c.Name)
+		}
 		return unless(c.Volume == "", "claim %s is bound to a volume", c.Name)
 	case action.ByNamespace:
 		return unless(t.NamespaceTerminating, "the namespace of claim %s is not terminating", c.Name)
@@ -123,5 +126,8 @@ func (d *decision) release(why action.Release) {
 			d.Do(action.ReleaseClaim{Claim: ref, Why: why})
 		}
 	})
+	if d.job != nil && d.job.PodEnds && why == action.ByReceipt {
+		return // the pod's end starts the next reconcile
+	}
 	d.DeleteJob(d.job, "its claim is released: "+string(why))
 }

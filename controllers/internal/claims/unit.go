@@ -14,8 +14,8 @@ import (
 // A member of a StatefulSet may have several claims, one of each claim template. They are drained
 // together, or none is, so they are one unit: Together folds them into one Claim, for which the rules
 // of a single claim hold, and each step about it becomes a step about each claim. One claim leads: its
-// UID is the unit's, it has receipt and attempts, and it is deleted and released last. Claims that are
-// not bound have nothing to drain, so each is alone. A Memcached's claims are all alone.
+// UID is the unit's, it has receipt and attempts, and it is deleted and released last. Claims that were
+// never bound have nothing to drain, so each is alone. A Memcached's claims are all alone.
 
 // generation is what claims of one unit have in common: a member may leave, return and leave again
 // before its first volumes are drained.
@@ -23,8 +23,8 @@ type generation struct {
 	ordinal       int32
 	aside, marked bool
 	left          int64
-	// replaced: the claim was deleted, and another one has its mark.
-	replaced bool
+	// replaced: the claim was deleted, and another one has its mark. restored: a backup has brought it back.
+	replaced, restored bool
 }
 
 // Together folds the claims of each unit into one. The units are in the order of their first claims;
@@ -33,7 +33,7 @@ type generation struct {
 // volume. All others of that kind are alone.
 func Together(all []Claim) (units []Claim, of map[types.UID][]Claim) {
 	key := func(c *Claim) generation {
-		return generation{c.Ordinal, c.Aside, !c.LeavingSince.IsZero(), c.Left, false}
+		return generation{c.Ordinal, c.Aside, !c.LeavingSince.IsZero(), c.Left, false, c.Restored}
 	}
 	groups := grouped(all, key)
 	if mixed := groups; slices.ContainsFunc(slices.Collect(maps.Values(mixed)), sameTemplate) {
@@ -51,7 +51,7 @@ func Together(all []Claim) (units []Claim, of map[types.UID][]Claim) {
 		c := &all[i]
 		group := groups[key(c)]
 		switch {
-		case c.Volume == "", len(group) == 1, sameTemplate(group):
+		case !c.Joins(), len(group) == 1, sameTemplate(group):
 			units = append(units, *c)
 		case !folded[key(c)]:
 			folded[key(c)] = true
@@ -62,11 +62,14 @@ func Together(all []Claim) (units []Claim, of map[types.UID][]Claim) {
 	return units, of
 }
 
-// grouped has the bound claims by their keys, in the order of their templates.
+// Joins tells whether the claim belongs to a unit: it has data, or a backup may bring some when a pod mounts it.
+func (c *Claim) Joins() bool { return c.Volume != "" || c.Restored && !c.Deleting }
+
+// grouped has the claims of units by their keys, in the order of their templates.
 func grouped(all []Claim, key func(*Claim) generation) map[generation][]Claim {
 	groups := map[generation][]Claim{}
 	for i := range all {
-		if c := &all[i]; c.Volume != "" {
+		if c := &all[i]; c.Joins() {
 			groups[key(c)] = append(groups[key(c)], *c)
 		}
 	}
@@ -101,6 +104,7 @@ func fold(unit []Claim) Claim {
 		out.OwnedBySet = out.OwnedBySet && c.OwnedBySet
 		out.OwnedByPod = out.OwnedByPod || c.OwnedByPod
 		out.Adopted = out.Adopted || c.Adopted
+		out.Restored, out.Unnoted, out.Fresh = out.Restored || c.Restored, out.Unnoted || c.Unnoted, out.Fresh || c.Fresh
 		out.InUse = out.InUse || c.InUse
 		out.Pending = out.Pending || c.Pending
 		if out.LeavingSince.IsZero() {
@@ -122,7 +126,7 @@ func fold(unit []Claim) Claim {
 }
 
 // distance orders the places of volumes: the farther one counts for both.
-var distance = map[Where]int{Here: 0, Reserved: 1, Promised: 2, Elsewhere: 3, Gone: 4, Forbidden: 5, NotLookedAt: 6}
+var distance = map[Where]int{Here: 0, Reserved: 1, Promised: 2, Elsewhere: 3, Gone: 4, Forbidden: 5, NoneYet: 6, NotLookedAt: 7}
 
 // both is what persons ask for a unit if they ask this for two of its claims: only a skip has to be
 // on all.

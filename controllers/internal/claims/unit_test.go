@@ -35,7 +35,14 @@ func anyClaim(r *rand.Rand, ordinal int32, template string, aside bool) claims.C
 		c.LeavingSince, c.Left = time.Unix(1000, 0), 7
 	}
 	if aside {
+		c.First, c.Fresh = c.UID, r.IntN(3) == 0
 		c.Name, c.UID, c.AsideName, c.Aside, c.Pending = c.AsideName, c.UID+"-aside", name+"-next", true, r.IntN(2) > 0
+	}
+	if r.IntN(6) == 0 && !c.Fresh {
+		c.Restored, c.Unnoted = true, r.IntN(2) == 0
+		if c.Unnoted {
+			c.Request = claims.Hold
+		}
 	}
 	if r.IntN(4) == 0 {
 		c.Receipt = &action.Receipt{Source: string(c.UID)}
@@ -121,6 +128,7 @@ func twice(f *claims.Facts) *claims.Facts {
 		c.Receipt = receipt(c.Receipt)
 		both.Claims = append(both.Claims, c)
 		c.Name, c.UID, c.Template, c.Volume, c.AsideName, c.Receipt = other(c.Name), types.UID(other(string(c.UID))), "logs", other(c.Volume), other(c.AsideName), nil
+		c.First = types.UID(other(string(c.First)))
 		both.Claims = append(both.Claims, c)
 	}
 	for i := range both.Jobs {
@@ -174,8 +182,9 @@ func TestEachStepAboutAUnitIsAStepAboutEachOfItsClaims(t *testing.T) {
 		leadsLast(t, seed, workOfBoth.Actions)
 	}
 	for _, kind := range []any{
-		action.SetAside{}, action.ReserveVolume{}, action.CreateAside{}, action.SkipAside{}, action.ReturnVolume{}, action.CreateDrain{}, action.RecordReceipt{},
+		action.SetAside{}, action.ReserveVolume{}, action.CreateAside{}, action.SkipToo{}, action.ReturnVolume{}, action.CreateDrain{}, action.RecordReceipt{},
 		action.CountFailure{}, action.ClearRetry{}, action.DeleteClaim{}, action.ReleaseClaim{}, action.DeleteJob{}, action.AddClaimFinalizer{},
+		action.CarryOver{}, action.NoteRestored{},
 	} {
 		if kinds[fmt.Sprintf("%T", kind)] == 0 {
 			t.Errorf("no seed plans a %T: the test proves nothing about it", kind)

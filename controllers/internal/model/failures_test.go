@@ -114,7 +114,7 @@ func restore(ctx context.Context, c client.Client, before, after *unstructured.U
 func (v verb) whenWriteFails(f failure) outcome {
 	onClaim, withoutLock, onlyOnce := false, false, false
 	switch v {
-	case addClaimFinalizer, markLeaving, countFailure, skipAside, recordMoved, clearMoving, recordReceipt, clearRetry, releaseClaim:
+	case addClaimFinalizer, markLeaving, countFailure, skipAside, carryOver, noteRestored, recordMoved, clearMoving, recordReceipt, clearRetry, releaseClaim:
 		onClaim = true
 	case applyMembers, writeList, beginMove:
 		withoutLock = true

@@ -196,6 +196,15 @@ func (w *world) claim(i int8, c *claim) *corev1.PersistentVolumeClaim {
 	if c.of != 0 {
 		annotate(cachev1alpha1.AnnotationAsideOf, string(claimUIDs[i][c.of]))
 	}
+	if c.restored {
+		annotate(cachev1alpha1.AnnotationAdopted, cachev1alpha1.AdoptedRestored)
+	}
+	switch {
+	case c.carries:
+		annotate(cachev1alpha1.AnnotationClaimUID, string(claimUIDs[i][c.of]))
+	case c.leaving:
+		annotate(cachev1alpha1.AnnotationClaimUID, string(claimUIDs[i][c.generation]))
+	}
 	if r := receipts[i][c.generation][c.receipt]; r != nil {
 		annotate(cachev1alpha1.AnnotationReceipt, marshal(r))
 	}
@@ -389,7 +398,11 @@ func (m *model) actionOnClaim(s *state, a step) action.Action {
 	case returnVolume:
 		return action.ReturnVolume{Claim: ref, Volume: volume, From: to}
 	case skipAside:
-		return action.SkipAside{Claim: ref}
+		return action.SkipToo{Claim: ref}
+	case carryOver:
+		return action.CarryOver{Claim: ref}
+	case noteRestored:
+		return action.NoteRestored{Claim: ref, Hold: true}
 	case createMove:
 		return action.CreateMove{Claim: ref, Target: m.nameOf(a.target), Members: int32(a.target.size), Lost: a.target.without(), Prepared: a.argument == isPrepared}
 	case beginMove:

@@ -42,6 +42,8 @@ const (
 	noteServers
 	countFailure
 	skipAside
+	carryOver
+	noteRestored
 	beginMove
 	verbs
 )
@@ -66,7 +68,7 @@ func (v verb) String() string {
 		"drain claim", "record the receipt of claim", "clear the retry of claim", "delete the Job of claim", "delete claim",
 		"set aside claim", "reserve the volume of claim", "create a claim beside claim", "return the volume of claim", "release claim",
 		"write the clients' list", "move the items of the member of claim", "record as moved the member of claim",
-		"clear the move's retry of claim", "write the status", "count the failure of claim", "annotate with skip claim",
+		"clear the move's retry of claim", "write the status", "count the failure of claim", "annotate with skip claim", "carry the marks over to claim", "note as restored claim",
 		"begin to move the items of the member of claim",
 	}[v]
 }
@@ -342,6 +344,7 @@ func (m *model) observed(v *sight) *plan.Observed {
 			m.tell(o, v, i, &v.seen.jobs[i][slot])
 		}
 	}
+	pvc.NoteLost(o.Claims)
 	return o
 }
 
@@ -508,6 +511,10 @@ func claimWords(i int8, c *claim) pvc.Claim {
 		Receipt: known[i][c.generation][c.receipt],
 		Request: planRequests[c.request], Moved: int64(c.moved), MoveRequest: planRequests[c.moving],
 	}
+	if c.of != 0 {
+		out.First, out.Fresh = claimUIDs[i][c.of], c.carries
+	}
+	out.Adopted, out.Restored = c.restored, c.restored
 	if c.leaving {
 		out.LeavingSince, out.Left = c.leftAt(), c.number()
 		out.Decided, out.Policy = true, pvc.DrainPolicy(c.policy)
@@ -591,8 +598,12 @@ func (m *model) claimAction(v *sight, planned action.Action) step {
 		return v.claimStep(clearRetry, a.Claim)
 	case action.SetAside:
 		return v.claimStep(setAside, a.Claim)
-	case action.SkipAside:
+	case action.SkipToo:
 		return v.claimStep(skipAside, a.Claim)
+	case action.CarryOver:
+		return v.claimStep(carryOver, a.Claim)
+	case action.NoteRestored: // the first claim has gone with the namespace
+		return v.claimStep(noteRestored, a.Claim)
 	case action.ReserveVolume:
 		return v.claimStep(reserveVolume, a.Claim)
 	case action.CreateAside:
@@ -786,10 +797,28 @@ func (m *model) changeClaim(s *state, c *claim, a step) outcome {
 		c.counted = a.argument
 	case skipAside:
 		words := claimWords(a.ordinal, c)
-		if pvc.MaySkipAside(&m.words(&s.live).Facts, &words) != nil {
+		if pvc.MaySkipToo(&m.words(&s.live).Facts, &words) != nil {
 			return refused
 		}
 		c.request = skip
+	case carryOver:
+		words := claimWords(a.ordinal, c)
+		switch {
+		case !c.carries:
+			return nothing
+		case pvc.MayCarryOver(&m.words(&s.live).Facts, &words) != nil:
+			return refused
+		}
+		c.carries = false
+	case noteRestored:
+		words := claimWords(a.ordinal, c)
+		switch {
+		case !c.carries:
+			return nothing
+		case pvc.MayNoteRestored(&m.words(&s.live).Facts, &words) != nil:
+			return refused
+		}
+		c.carries, c.restored, c.request, c.receipt, c.counted = false, true, hold, noReceipt, 0
 	case recordMoved, clearMoving:
 		return c.noteMoved(a, &s.live.list)
 	case recordReceipt:
@@ -900,7 +929,7 @@ func (m *model) createAside(s *state, a step, c *claim) outcome {
 		asked = noRequest
 	}
 	*free(s.live.claims[i][1:]) = claim{
-		exists: true, finalizer: true, protected: true, leaving: true, pending: true,
+		exists: true, finalizer: true, protected: true, leaving: true, pending: true, carries: true,
 		generation: s.nextGeneration(i), of: c.generation, volume: c.volume, request: asked, left: s.departureOf(i, c), fresh: c.fresh,
 		moved: a.target.serial, policy: policy,
 	}

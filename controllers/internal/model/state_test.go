@@ -78,8 +78,11 @@ type claim struct {
 	exists, finalizer, deleting, leaving bool
 	// protected: the claim has Kubernetes' own finalizer, so a pod may use it.
 	protected bool
-	// pending: an aside claim that is not bound yet.
+	// pending: an aside claim that is not bound yet. carries: its marks are not carried over yet. restored: the
+	// operator took it for one that a backup has brought back.
 	pending    bool
+	carries    bool
+	restored   bool
 	generation int8
 	// of is the generation of the claim whose volume it takes over; 0 for none.
 	of int8

@@ -374,13 +374,16 @@ func (o *State) withoutList() plan.Observed {
 	in := plan.Observed{Facts: claims.Facts{Now: o.Now}, Cluster: o.planCluster(), StatefulSet: planStatefulSet(o.StatefulSet)}
 	for i := range o.Claims {
 		if c, ok := PlanClaim(o.Cluster.Name, &o.Claims[i]); ok {
-			c.Where = o.Where[c.UID]
+			if where, looked := o.Where[c.UID]; looked {
+				c.Where = where
+			}
 			if c.LeavingSince.IsZero() && !c.Adopted {
 				c.NotStartedYet = neverStarted(o.Pods, o.Cluster.Name, c.Ordinal, &o.Claims[i], o.Now)
 			}
 			in.Claims = append(in.Claims, c)
 		}
 	}
+	claims.NoteLost(in.Claims)
 	return in
 }
 

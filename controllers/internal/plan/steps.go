@@ -81,7 +81,7 @@ var steps = []step{
 	{"members", (*decisions).applyMembers, []action.Action{action.ApplyNetworkPolicy{}, action.WriteBinding{}, action.ApplyStatefulSet{}, action.ApplyBudget{}, action.ApplyServiceMonitor{}},
 		"after marks, list and table: no member ends that clients are still told of"},
 	{"old addresses", func(d *decisions) claims.Work { return d.retired }, []action.Action{action.RetireMemberService{}, action.DeleteMemberService{}}, "a name goes when its member has gone"},
-	{"volumes", func(d *decisions) claims.Work { return d.volumes }, []action.Action{action.ReserveVolume{}, action.CreateAside{}, action.SetAside{}, action.SkipAside{}, action.ReturnVolume{},
+	{"volumes", func(d *decisions) claims.Work { return d.volumes }, []action.Action{action.ReserveVolume{}, action.CreateAside{}, action.CarryOver{}, action.SetAside{}, action.SkipToo{}, action.NoteRestored{}, action.ReturnVolume{},
 		action.CreateDrain{}, action.RecordReceipt{}, action.CountFailure{}, action.ClearRetry{}, action.DeleteClaim{}, action.ReleaseClaim{}, action.DeleteJob{}, action.AddClaimFinalizer{}},
 		"after the members: a volume is drained into those that stay"},
 	{"moves", func(d *decisions) claims.Work { return d.moves }, []action.Action{action.CreateMove{}, action.RecordMoved{}, action.CountFailure{}, action.ClearMoveRetry{}, action.DeleteJob{}},

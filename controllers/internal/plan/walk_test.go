@@ -257,8 +257,10 @@ func (w *walk) actOnClaim(planned action.Action, change func(action.ClaimRef, fu
 		return w.bind(a.Claim, a.Volume, reference{a.Claim.Name, a.Claim.UID}, func(c *claims.Claim) error {
 			return claims.MayReturn(c, w.volumes[a.Volume].uid != "")
 		})
-	case action.SkipAside:
+	case action.SkipToo:
 		return change(a.Claim, func(c *claims.Claim) { c.Request = claims.Skip })
+	case action.CarryOver:
+		return change(a.Claim, func(c *claims.Claim) { c.Fresh = c.Fresh && claims.MayCarryOver(&w.Facts, c) != nil })
 	case action.CreateAside:
 		return w.createAside(a)
 	}
@@ -300,7 +302,7 @@ func (w *walk) createAside(a action.CreateAside) bool {
 		return false
 	}
 	aside := claims.Claim{
-		Name: a.To, UID: w.newUID(), Ordinal: of.Ordinal, Finalizer: true, Aside: true, Volume: of.Volume, Pending: true, InUse: true,
+		Name: a.To, UID: w.newUID(), Ordinal: of.Ordinal, Finalizer: true, Aside: true, First: of.UID, Fresh: true, Volume: of.Volume, Pending: true, InUse: true,
 		LeavingSince: of.LeavingSince, Left: of.Left, Decided: of.Decided, Policy: of.Policy, Request: of.Request, Moved: a.StoredBy,
 	}
 	aside.AsideName = "aside-of-" + string(aside.UID)

@@ -73,6 +73,8 @@ func MaySetAside(live *Observed, claim types.UID) error {
 // its member was, or a person asks for its drain, or it has a departed member's volume. It needs Set and Claims.
 func MayProtect(live *Observed, c *claims.Claim) error {
 	switch {
+	case c.Unnoted && !live.wanted().Has(c.Ordinal):
+		return fmt.Errorf("a backup has brought claim %s back, and that is not noted on it yet", c.Name)
 	case c.Aside:
 		return nil
 	case c.Deleting:

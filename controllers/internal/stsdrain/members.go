@@ -61,10 +61,10 @@ func (m *members) decide() {
 			switch {
 			case m.goesWithSet(c) && c.Finalizer:
 				m.releaseWithSet(c)
-			case c.Deleting:
+			case c.Deleting && !c.Restored:
 			case c.Protected && terms.ToDrain(unit):
 				m.protect(c)
-			case !c.Protected && !m.Wanted.Has(c.Ordinal) && terms.PolicyFor(unit) != claims.Retain:
+			case !c.Protected && (c.Deleting || !m.Wanted.Has(c.Ordinal)) && terms.PolicyFor(unit) != claims.Retain:
 				m.left(now, c)
 			}
 		}
@@ -99,7 +99,7 @@ func (m *members) partlyProtected() map[int32]bool {
 	partly := map[int32]bool{}
 	for i := range m.after {
 		c := &m.after[i]
-		if c.Protected || c.Aside || c.Deleting || c.Volume == "" || c.Request == claims.Skip || m.Wanted.Has(c.Ordinal) || m.NothingDeparts != "" || !m.protectedBeside(c) {
+		if c.Protected || c.Aside || c.Deleting || !c.Joins() || c.Unnoted || c.Request == claims.Skip || m.Wanted.Has(c.Ordinal) || m.NothingDeparts != "" || !m.protectedBeside(c) {
 			continue
 		}
 		partly[c.Ordinal] = true
@@ -127,7 +127,7 @@ func (m *members) deletedLast() (order []int) {
 func (o *Observed) protectedBeside(c *claims.Claim) bool {
 	beside, unmarked := false, true
 	for i := range o.Claims {
-		if p := &o.Claims[i]; p.Ordinal == c.Ordinal && !p.Aside && p.UID != c.UID && p.Protected {
+		if p := &o.Claims[i]; p.Ordinal == c.Ordinal && !p.Aside && p.UID != c.UID && p.Protected && p.Restored == c.Restored {
 			beside, unmarked = true, unmarked && p.LeavingSince.IsZero() && !p.Deleting
 		}
 	}
@@ -190,7 +190,7 @@ func goes(c *claims.Claim) bool { return c.Deleting && !c.Finalizer }
 // set aside, or a backup has brought it back with its mark and without our finalizer. A person's retry about one claim
 // of its unit takes all of them up.
 func (m *members) left(now *Observed, c *claims.Claim) {
-	takenUp := m.NothingDeparts == "" && slices.ContainsFunc(now.Unit(c.UID), func(p claims.Claim) bool { return p.Protected || p.Request == claims.Retry })
+	takenUp := m.NothingDeparts == "" && !c.Unnoted && slices.ContainsFunc(now.Unit(c.UID), func(p claims.Claim) bool { return p.Protected || p.Request == claims.Retry })
 	switch {
 	case goes(c):
 	case !takenUp || c.Request == claims.Skip:
@@ -227,6 +227,9 @@ func (m *members) leftOver(c *claims.Claim) {
 			"its member was not wanted when it was first seen; annotate it with " + cachev1alpha1.AnnotationDrain + "=retry to drain it, or =skip to give its data up"})
 	}
 	m.LeftOver = append(m.LeftOver, c.Ref())
+	if c.Unnoted && m.step(c, action.NoteRestored{Claim: c.Ref()}) {
+		return // labelled by the next plan
+	}
 	if !c.Labelled && m.step(c, action.Label{Claim: c.Ref()}) {
 		c.Labelled = true
 	}

@@ -57,6 +57,7 @@ var (
 		cachev1alpha1.AnnotationUnmoved:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationAdopted:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationProtected:    cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationClaimUID:     cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationReceipt:      max(contract.MaxReceiptBytes, stsdrain.MaxRecord),
 		cachev1alpha1.AnnotationAsideOf:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationDrain:        cachev1alpha1.MaxAnnotation,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -17,8 +18,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/trim"
 )
 
-// Claim translates a claim for the plan, without its receipt and without what only one kind of owner
-// writes on it. asideName names the claim that takes over its volume.
+// Claim translates a claim for the plan, without its receipt, which names the claim itself, and without what
+// only one kind of owner writes on it. asideName names the claim that takes over its volume.
 func Claim(c *corev1.PersistentVolumeClaim, ordinal int32, aside bool, asideName string) claims.Claim {
 	out := claims.Claim{
 		Name:      c.Name,
@@ -26,6 +27,7 @@ func Claim(c *corev1.PersistentVolumeClaim, ordinal int32, aside bool, asideName
 		Ordinal:   ordinal,
 		Finalizer: slices.Contains(c.Finalizers, cachev1alpha1.ClaimFinalizer),
 		Aside:     aside,
+		First:     types.UID(c.Annotations[cachev1alpha1.AnnotationAsideOf]),
 		Deleting:  c.DeletionTimestamp != nil,
 		InUse:     slices.Contains(c.Finalizers, trim.PVCProtection),
 		Volume:    c.Spec.VolumeName,
@@ -36,7 +38,8 @@ func Claim(c *corev1.PersistentVolumeClaim, ordinal int32, aside bool, asideName
 	if c.Status.Phase == corev1.ClaimBound {
 		out.Asked, out.Capacity = c.Spec.Resources.Requests.Storage().Value(), c.Status.Capacity.Storage().Value()
 	}
-	_, out.Adopted = c.Annotations[cachev1alpha1.AnnotationAdopted]
+	adopted, is := c.Annotations[cachev1alpha1.AnnotationAdopted]
+	out.Adopted, out.Restored = is, adopted == cachev1alpha1.AdoptedRestored
 	out.NeverStarted = c.Annotations[cachev1alpha1.AnnotationNeverStarted] != ""
 	_, out.Unmoved = c.Annotations[cachev1alpha1.AnnotationUnmoved]
 	out.Attempts = attempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
@@ -45,7 +48,36 @@ func Claim(c *corev1.PersistentVolumeClaim, ordinal int32, aside bool, asideName
 		out.Left = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationLeft])
 		out.Policy, out.ReleaseUnreadable, out.Decided = decided(c.Annotations[cachev1alpha1.AnnotationPolicy])
 	}
+	if of, is := writtenFor(c); is {
+		out.WrittenFor(of)
+	}
+	if out.Restored && out.Volume == "" {
+		out.Where = claims.NoneYet
+	}
 	return out
+}
+
+// MarksOfAnother tells whether what is written on the claim is about another one: a backup has brought it back.
+func MarksOfAnother(c metav1.Object) bool {
+	is := claims.Claim{UID: c.GetUID(), First: types.UID(c.GetAnnotations()[cachev1alpha1.AnnotationAsideOf])}
+	is.Aside = is.First != ""
+	if of, has := writtenFor(c); has {
+		is.WrittenFor(of)
+	}
+	return is.Unnoted
+}
+
+// writtenFor is the UID that the marks on the claim name; false if it has none.
+func writtenFor(c metav1.Object) (of types.UID, is bool) {
+	text, is := c.GetAnnotations()[cachev1alpha1.AnnotationClaimUID]
+	for _, mark := range []string{cachev1alpha1.AnnotationLeaving, cachev1alpha1.AnnotationProtected} {
+		_, has := c.GetAnnotations()[mark]
+		is = is || has
+	}
+	if len(text) > identity.MaxUID {
+		text = ""
+	}
+	return types.UID(text), is
 }
 
 // Policy translates a policy; false for an unknown word.

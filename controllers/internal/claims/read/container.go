@@ -88,6 +88,14 @@ func PodEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// podEnds tells whether all containers of the pod have ended, and its phase doesn't say so yet.
+func podEnds(pod *corev1.Pod) bool {
+	containers := pod.Status.ContainerStatuses
+	runs := func(c corev1.ContainerStatus) bool { return c.State.Terminated == nil }
+	return !PodEnded(pod) && pod.DeletionTimestamp == nil && len(containers) > 0 &&
+		!slices.ContainsFunc(containers, runs) && !slices.ContainsFunc(pod.Status.InitContainerStatuses, runs)
+}
+
 // abandoned returns the Job's pod whose drainer failed, and that another container keeps running; or nil.
 // Neither that pod nor its Job ends by itself. A pod that was told to end ends by itself, and so does a
 // pod whose only sidecars are native ones (init containers).

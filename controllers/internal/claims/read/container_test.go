@@ -3,7 +3,9 @@ package read
 import (
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
@@ -35,6 +37,38 @@ func TestTheDrainerIsTheContainerThatItsOwnerNames(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: got the container that ended with %d, want %d", what, got, test.want)
+		}
+	}
+}
+
+// The API server removes a pod that has ended at once. Of one that is about to end by itself, its kubelet reports the end first.
+func TestAJobWithAGoodReceiptTellsWhetherItsPodIsAboutToEnd(t *testing.T) {
+	const uid = "uid-2"
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "drain", UID: "drain", Annotations: map[string]string{
+		cachev1alpha1.AnnotationClaimUID: uid, cachev1alpha1.AnnotationSurvivors: "2",
+	}}}
+	good := `{"version":1,"source":"uid-2","complete":true}`
+	beside := func(state corev1.ContainerState) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: "mesh", State: state}
+	}
+	running, over := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	for what, test := range map[string]struct {
+		message string
+		change  func(*corev1.Pod)
+		want    bool
+	}{
+		"its containers have ended":   {good, func(*corev1.Pod) {}, true},
+		"it has ended":                {good, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
+		"another container runs":      {good, func(p *corev1.Pod) { p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, beside(running)) }, false},
+		"another one has ended, too":  {good, func(p *corev1.Pod) { p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, beside(over)) }, true},
+		"a native sidecar runs":       {good, func(p *corev1.Pod) { p.Status.InitContainerStatuses = []corev1.ContainerStatus{beside(running)} }, false},
+		"it is being deleted":         {good, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, false},
+		"the receipt does not add up": {`{"version":1,"source":"another","complete":true}`, func(*corev1.Pod) {}, false},
+	} {
+		pod := ended("drain", 1, 0, test.message)
+		test.change(&pod)
+		if got := memcachedDrainers.Job(job, []corev1.Pod{pod}).PodEnds; got != test.want {
+			t.Errorf("%s: %t", what, got)
 		}
 	}
 }

@@ -154,6 +154,7 @@ func (o *Owner) Job(job *batchv1.Job, pods []corev1.Pod) claims.Job {
 	o.failAbandoned(&out, job, pods)
 	if receipt := o.goodReceipt(job, pods); out.State == claims.JobActive && receipt != nil {
 		out.State, out.Receipt = claims.JobComplete, receipt
+		out.PodEnds = slices.ContainsFunc(pods, func(p corev1.Pod) bool { return metav1.IsControlledBy(&p, job) && podEnds(&p) })
 	}
 	if out.State == claims.JobActive || out.Receipt != nil || !out.Ended.IsZero() {
 		return out

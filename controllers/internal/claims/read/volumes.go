@@ -19,6 +19,9 @@ const VolumeInterval = 30 * time.Second
 
 // Where tells where the claim's volume is, by a live read of the volume.
 func (r *Reader) Where(ctx context.Context, c *corev1.PersistentVolumeClaim, p *claims.Claim) (claims.Where, error) {
+	if p.Volume == "" {
+		return p.Where, nil
+	}
 	volume, err := r.Volume(ctx, p.Volume)
 	switch {
 	case apierrors.IsForbidden(err):

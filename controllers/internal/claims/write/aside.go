@@ -108,7 +108,8 @@ func (w *Writer) createAside(ctx context.Context, a action.CreateAside) error {
 		return err
 	}
 	labels, annotations := w.Rules.Aside(a, claim)
-	aside := AsideClaim(claim, a.To, mark, labels, annotations)
+	is, _ := w.Reader.Claim(claim)
+	aside := AsideClaim(claim, &is, a.To, mark, labels, annotations)
 	if err := w.Create(ctx, aside); apierrors.IsAlreadyExists(err) {
 		return w.asideExists(ctx, aside)
 	} else if err != nil {
@@ -146,8 +147,8 @@ func (w *Writer) asideExists(ctx context.Context, aside *corev1.PersistentVolume
 	return w.exists(ctx, "claim", aside.Name, live, ours)
 }
 
-// skipAside applies a person's skip to the claim that was to take the volume over.
-func (w *Writer) skipAside(ctx context.Context, a action.SkipAside) error {
+// skipToo applies a person's skip of one claim of a hand-over to the other one.
+func (w *Writer) skipToo(ctx context.Context, a action.SkipToo) error {
 	found, err := w.Reader.LiveClaims(ctx)
 	if err != nil {
 		return err
@@ -157,7 +158,7 @@ func (w *Writer) skipAside(ctx context.Context, a action.SkipAside) error {
 		if err != nil {
 			return err
 		}
-		if err := claims.MaySkipAside(&claims.Facts{Claims: found.Claims}, live); err != nil {
+		if err := claims.MaySkipToo(&claims.Facts{Claims: found.Claims}, live); err != nil {
 			return read.RefusedBy(err)
 		}
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip)
@@ -203,10 +204,10 @@ func (w *Writer) claimToSetAside(ctx context.Context, ref action.ClaimRef) (*cor
 }
 
 // AsideClaim is the claim that takes over the volume of a claim that is being deleted. From the
-// start it has a leaving mark, the first claim's own or else the given one, and a person's request.
-// more are other annotations.
-func AsideClaim(claim *corev1.PersistentVolumeClaim, name string, mark, labels, more map[string]string) *corev1.PersistentVolumeClaim {
-	annotations := map[string]string{cachev1alpha1.AnnotationAsideOf: string(claim.UID)}
+// start it has a leaving mark, the first claim's own or else the given one, and a person's request. They
+// are those of the first claim, is, until they are carried over. more are other annotations.
+func AsideClaim(claim *corev1.PersistentVolumeClaim, is *claims.Claim, name string, mark, labels, more map[string]string) *corev1.PersistentVolumeClaim {
+	annotations := map[string]string{cachev1alpha1.AnnotationAsideOf: string(claim.UID), cachev1alpha1.AnnotationClaimUID: string(claim.UID)}
 	maps.Copy(annotations, more)
 	if _, marked := claim.Annotations[cachev1alpha1.AnnotationLeaving]; marked {
 		mark = map[string]string{}
@@ -217,12 +218,15 @@ func AsideClaim(claim *corev1.PersistentVolumeClaim, name string, mark, labels, 
 		}
 	}
 	maps.Copy(annotations, mark)
-	if adopted, ok := claim.Annotations[cachev1alpha1.AnnotationAdopted]; ok {
-		annotations[cachev1alpha1.AnnotationAdopted] = adopted
+	switch {
+	case is.Restored:
+		annotations[cachev1alpha1.AnnotationAdopted] = cachev1alpha1.AdoptedRestored
+	case is.Adopted:
+		annotations[cachev1alpha1.AnnotationAdopted] = cachev1alpha1.AdoptedUnlabelled
 	}
 	// A retry is not needed, because a new claim is drained from the start.
-	if request, ok := claim.Annotations[cachev1alpha1.AnnotationDrain]; ok && request != cachev1alpha1.DrainRetry {
-		annotations[cachev1alpha1.AnnotationDrain] = request
+	if is.KeptByAPerson() {
+		annotations[cachev1alpha1.AnnotationDrain] = string(is.Request)
 	}
 	spec := claim.Spec.DeepCopy()
 	// These fields choose or fill a new volume, but this volume exists.

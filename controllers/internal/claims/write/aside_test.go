@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims/read"
 )
 
 func TestAsideClaimAsksForTheVolumeAndCarriesWhatWasAskedFor(t *testing.T) {
@@ -27,6 +28,7 @@ func TestAsideClaimAsksForTheVolumeAndCarriesWhatWasAskedFor(t *testing.T) {
 			map[string]string{
 				cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold,
 				cachev1alpha1.AnnotationReceipt: "{}", cachev1alpha1.AnnotationLeft: "3", cachev1alpha1.AnnotationPolicy: "Retain",
+				cachev1alpha1.AnnotationClaimUID: "uid",
 			},
 			map[string]string{
 				cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold,
@@ -34,13 +36,24 @@ func TestAsideClaimAsksForTheVolumeAndCarriesWhatWasAskedFor(t *testing.T) {
 			},
 		},
 		"a retry is due anyway": {
-			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainRetry},
+			map[string]string{
+				cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationClaimUID: "uid", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainRetry,
+			},
 			map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationMoved: "5"},
+		},
+		"one that a backup has brought back": {
+			map[string]string{
+				cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationClaimUID: "another", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainSkip,
+			},
+			map[string]string{
+				cachev1alpha1.AnnotationLeaving: "2026-01-01T00:00:00Z", cachev1alpha1.AnnotationMoved: "5", cachev1alpha1.AnnotationDrain: cachev1alpha1.DrainHold,
+				cachev1alpha1.AnnotationAdopted: cachev1alpha1.AdoptedRestored,
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.want[cachev1alpha1.AnnotationAsideOf] = "uid"
-			got := AsideClaim(&corev1.PersistentVolumeClaim{
+			test.want[cachev1alpha1.AnnotationAsideOf], test.want[cachev1alpha1.AnnotationClaimUID] = "uid", "uid"
+			had := &corev1.PersistentVolumeClaim{
 				ObjectMeta: metav1.ObjectMeta{
 					Name: "data-cache-2", Namespace: "shop", UID: "uid", Labels: labels, Annotations: test.had,
 					Finalizers: []string{cachev1alpha1.ClaimFinalizer, "kubernetes.io/pvc-protection"},
@@ -49,7 +62,9 @@ func TestAsideClaimAsksForTheVolumeAndCarriesWhatWasAskedFor(t *testing.T) {
 					VolumeName: "pv", StorageClassName: ptr.To("fast"), Selector: &metav1.LabelSelector{},
 					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				},
-			}, "data-cache-2-aside-0", LeavingMark(7, now, "Drain"), labels, map[string]string{cachev1alpha1.AnnotationMoved: "5"})
+			}
+			is := read.Claim(had, 2, false, "")
+			got := AsideClaim(had, &is, "data-cache-2-aside-0", LeavingMark(7, now, "Drain"), labels, map[string]string{cachev1alpha1.AnnotationMoved: "5"})
 			want := &corev1.PersistentVolumeClaim{
 				ObjectMeta: metav1.ObjectMeta{
 					Name: "data-cache-2-aside-0", Namespace: "shop", Labels: labels, Annotations: test.want,

@@ -77,6 +77,7 @@ func LeavingMark(number int64, now time.Time, decision string) map[string]string
 func (w *Writer) Mark(ctx context.Context, ref action.ClaimRef, number int64, more func(*corev1.PersistentVolumeClaim)) (after *corev1.PersistentVolumeClaim, err error) {
 	now := w.Now.UTC().Truncate(time.Second)
 	mark := LeavingMark(number, now, w.Rules.Decision())
+	mark[cachev1alpha1.AnnotationClaimUID] = string(ref.UID)
 	before := false
 	var is *corev1.PersistentVolumeClaim
 	marked, err := w.Annotate(ctx, ref, func(c *corev1.PersistentVolumeClaim) error {

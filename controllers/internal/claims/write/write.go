@@ -5,7 +5,7 @@
 //	steps.go       a plan's steps, in order       claim.go       annotations and finalizers of claims
 //	release.go     delete and release a claim     aside.go       give a volume to another claim
 //	job.go         Jobs                           log.go         logs each write
-//	owner.go       the finalizer of an owner
+//	owner.go       the finalizer of an owner       restored.go    whose marks are on a claim
 package write
 
 import (
@@ -107,8 +107,12 @@ func (w *Writer) Take(ctx context.Context, step action.Action) (known bool, err 
 		err = w.createAside(ctx, a)
 	case action.ReturnVolume:
 		err = w.returnVolume(ctx, a)
-	case action.SkipAside:
-		err = w.skipAside(ctx, a)
+	case action.CarryOver:
+		err = w.carryOver(ctx, a)
+	case action.NoteRestored:
+		err = w.noteRestored(ctx, a)
+	case action.SkipToo:
+		err = w.skipToo(ctx, a)
 	case action.ReleaseClaim:
 		err = w.releaseClaim(ctx, a)
 	default:

@@ -159,8 +159,9 @@ func (r *run) protect(ctx context.Context, ref action.ClaimRef) error {
 		if err := stsdrain.MayProtect(&v.Observed, &live); err != nil {
 			return read.RefusedBy(err)
 		}
-		if !live.Protected && stsdrain.Uses(&v.Observed, &live) { // what a person said of a claim that was left over
+		if !live.Protected && stsdrain.Uses(&v.Observed, &live) { // what a person said of a claim that was left over, and where it came from
 			forgetRequest(c)
+			delete(c.Annotations, cachev1alpha1.AnnotationAdopted)
 		}
 		r.own(c)
 		return nil
@@ -175,6 +176,7 @@ func (r *run) own(c *corev1.PersistentVolumeClaim) {
 	}
 	c.Labels[cachev1alpha1.LabelStatefulSetDrain] = r.state.Drain.Name
 	metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationProtected, string(r.state.Drain.UID))
+	write.OwnMarks(c)
 	if c.DeletionTimestamp == nil { // the API server refuses another one then
 		controllerutil.AddFinalizer(c, cachev1alpha1.ClaimFinalizer)
 	}
@@ -186,6 +188,7 @@ func (r *run) disown(c *corev1.PersistentVolumeClaim) {
 	keys := []string{cachev1alpha1.AnnotationProtected, cachev1alpha1.AnnotationReceipt, cachev1alpha1.AnnotationAttempts}
 	if is, _ := r.state.Reader.Claim(c); !is.Aside {
 		keys = append(keys, ofMark()...)
+		keys = append(keys, cachev1alpha1.AnnotationClaimUID)
 	}
 	for _, key := range keys {
 		delete(c.Annotations, key)

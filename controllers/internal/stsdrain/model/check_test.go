@@ -50,6 +50,12 @@ func (m *model) check(before, after *state) (wrong []string) {
 			now.Annotations[cachev1alpha1.AnnotationProtected] != "" && now.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
 			wrong = append(wrong, fmt.Sprintf("a request is about one departure: claim %s is protected as a member's, and is skipped", c.Name))
 		}
+		if own := string(c.UID); now != nil && set != nil && !is.Aside && is.Ordinal < *set.Spec.Replicas &&
+			c.Annotations[cachev1alpha1.AnnotationClaimUID] != own && now.Annotations[cachev1alpha1.AnnotationClaimUID] == own {
+			v := after.volumes[c.Spec.VolumeName]
+			v.restored = false // the member's now
+			after.volumes[c.Spec.VolumeName] = v
+		}
 		_, was := c.Annotations[cachev1alpha1.AnnotationLeaving]
 		if request := c.Annotations[cachev1alpha1.AnnotationDrain]; was && now != nil && now.Annotations[cachev1alpha1.AnnotationLeaving] == "" &&
 			request != cachev1alpha1.DrainHold && now.Annotations[cachev1alpha1.AnnotationDrain] != "" && before.drain() != nil && before.drain().DeletionTimestamp == nil {
@@ -190,8 +196,13 @@ func (m *model) drainerBegins(before *state, p *corev1.Pod) (wrong []string) {
 		}
 	}
 	mounts := volumesOf(p)
+	for _, v := range mounts {
+		if is := before.volumes[v]; is.restored && !slices.ContainsFunc(mounts, func(v string) bool { return before.volumes[v].asked }) {
+			wrong = append(wrong, fmt.Sprintf("only a person's word: the drain of volume %s begins, whose claim came from a backup", v))
+		}
+	}
 	for v, is := range before.volumes {
-		if is.full && is.kept && !is.given && !slices.Contains(mounts, v) && is.member == before.volumes[mounts[0]].member {
+		if is.restored == before.volumes[mounts[0]].restored && is.full && is.kept && !is.given && !slices.Contains(mounts, v) && is.member == before.volumes[mounts[0]].member {
 			wrong = append(wrong, fmt.Sprintf("all or none: the drainer has %v, and not volume %s of the same member", mounts, v))
 		}
 	}
@@ -241,7 +252,7 @@ func (m *model) atRest(s *state, r *reconciled) (wrong []string) {
 		if !strings.Contains(says, claim.Name) && !none {
 			wrong = append(wrong, fmt.Sprintf("a person is named: claim %s has data, nothing drains it, and status doesn't name it", claim.Name))
 		}
-		if ready && !none {
+		if ready && !none && claim.Annotations[cachev1alpha1.AnnotationAdopted] != cachev1alpha1.AdoptedRestored { // those are left over
 			wrong = append(wrong, fmt.Sprintf("a person is named: claim %s has data, nothing drains it, and Ready is True", claim.Name))
 		}
 	}

@@ -34,9 +34,9 @@ type Options struct {
 	// unprotected: the StatefulSetDrain is new.
 	unprotected bool
 	// least is the smallest number of members that people want. onlyScale: people only scale. onlyAgain: they scale, delete
-	// the StatefulSetDrain, make it again, and retry.
-	least                int32
-	onlyScale, onlyAgain bool
+	// the StatefulSetDrain, make it again, and retry. onlyBack: they scale, bring claims back from a backup, and retry.
+	least                          int32
+	onlyScale, onlyAgain, onlyBack bool
 	// budget is how many deeds, faults and races one history has at most.
 	budget
 }

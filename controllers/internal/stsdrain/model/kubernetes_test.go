@@ -205,7 +205,7 @@ func (s *state) start(pod *corev1.Pod) {
 		volumes = append(volumes, c.Spec.VolumeName)
 		is := s.volumes[c.Spec.VolumeName]
 		if _, member := isMember(pod); member {
-			is.full, is.member = true, pod.UID
+			is.full, is.member, is.restored = true, pod.UID, false
 		} else {
 			is.begun = true
 		}

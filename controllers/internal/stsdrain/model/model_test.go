@@ -17,7 +17,7 @@ import (
 var inFirstTier = []string{
 	"a deed, a fault", "two scalings, a race, one stays", "two claims, a scaling, a fault", "two claims, a deed", "Kubernetes deletes two claims, a scaling",
 	"claims are retained, and Kubernetes deletes them, a deed", "claims go with the StatefulSet, a deed", "no right to volumes, a deed", "an image that does not exist, a deed",
-	"a new StatefulSetDrain, a deed",
+	"a new StatefulSetDrain, a deed", "claims come back from a backup, two deeds",
 }
 
 // explorations are all explorations by name.
@@ -36,11 +36,15 @@ func explorations() map[string]Options {
 		"no right to volumes, a deed":                              {templates: one, noVolumes: true, budget: budget{deeds: 1}},
 		"an image that does not exist, a deed":                     {templates: one, image: noImage, badTemplates: true, budget: budget{deeds: 1}},
 		"a new StatefulSetDrain, a deed":                           {templates: one, unprotected: true, budget: budget{deeds: 1}},
+		"claims come back from a backup, two deeds":                {templates: one, least: 1, onlyBack: true, budget: budget{deeds: 2}},
 
 		"two deeds":                                                   {templates: one, budget: budget{deeds: 2}},
 		"two scalings, a race, one stays":                             {templates: one, least: 1, onlyScale: true, budget: budget{deeds: 2, races: 1}},
 		"four scalings, one stays":                                    {templates: one, least: 1, onlyScale: true, budget: budget{deeds: 4}},
 		"a StatefulSetDrain is made again, four deeds":                {templates: one, least: 1, onlyAgain: true, budget: budget{deeds: 4}},
+		"claims come back from a backup, four deeds":                  {templates: one, least: 1, onlyBack: true, budget: budget{deeds: 4}},
+		"two claims come back from a backup, three deeds":             {templates: two, least: 1, onlyBack: true, budget: budget{deeds: 3}},
+		"claims come back from a backup, three deeds, a fault":        {templates: one, least: 1, onlyBack: true, budget: budget{deeds: 3, faults: 1}},
 		"two deeds, policies change":                                  {templates: one, policies: true, budget: budget{deeds: 2}},
 		"two scalings, a fault":                                       {templates: one, onlyScale: true, budget: budget{deeds: 2, faults: 1}},
 		"two scalings, a race":                                        {templates: one, onlyScale: true, budget: budget{deeds: 2, races: 1}},

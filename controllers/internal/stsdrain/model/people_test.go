@@ -2,14 +2,18 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/trim"
 )
 
 // mostMembers are in the StatefulSet at the beginning: one stays, one leaves and returns.
@@ -29,6 +33,18 @@ func (m *model) people(s *state) (all []event) {
 		}
 	}
 	if m.onlyScale {
+		return all
+	}
+	if m.onlyBack {
+		for _, c := range s.claims() {
+			v := s.volume(c.Spec.VolumeName) // a backup is not restored within a hand-over
+			if v != nil && v.Spec.ClaimRef.UID == c.UID && !s.mounts(c.Name) && s.claimWith(types.UID(c.Annotations[cachev1alpha1.AnnotationAsideOf])) == nil {
+				all = append(all, event{"a backup brings claim " + c.Name + " back", func(to *state) { to.bringBack(c) }})
+			}
+			if c.Annotations[cachev1alpha1.AnnotationDrain] == "" && !strings.HasSuffix(c.Name, "-0") {
+				all = append(all, requested(c, cachev1alpha1.DrainRetry))
+			}
+		}
 		return all
 	}
 	if drain == nil && !s.ending() {
@@ -96,7 +112,40 @@ func requested(c *corev1.PersistentVolumeClaim, request string) event {
 				delete(c.Annotations, cachev1alpha1.AnnotationDrain)
 			}
 		})
+		if is, there := to.volumes[c.Spec.VolumeName]; there && request == cachev1alpha1.DrainRetry {
+			is.asked = true
+			to.volumes[c.Spec.VolumeName] = is
+		}
 	}}
+}
+
+// mounts tells whether a pod or a Job names the claim.
+func (s *state) mounts(claim string) bool {
+	names := func(spec *corev1.PodSpec) bool {
+		return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
+		})
+	}
+	return slices.ContainsFunc(s.pods(), func(p *corev1.Pod) bool { return names(&p.Spec) }) ||
+		slices.ContainsFunc(s.jobs(), func(j *batchv1.Job) bool { return names(&j.Spec.Template.Spec) })
+}
+
+// bringBack brings a claim back with another UID, and with all that was written on it.
+func (s *state) bringBack(c *corev1.PersistentVolumeClaim) {
+	back := c.DeepCopy()
+	back.UID, back.DeletionTimestamp, back.OwnerReferences, back.CreationTimestamp = nextUID("c", s), nil, nil, justNow
+	if !slices.Contains(back.Finalizers, trim.PVCProtection) {
+		back.Finalizers = append(back.Finalizers, trim.PVCProtection)
+	}
+	s.put(back)
+	s.awake = true // a controller that waits for the claim looks again, later and later
+	if v := s.volume(c.Spec.VolumeName); v != nil && v.Spec.ClaimRef.UID == c.UID {
+		change(s, v, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = back.UID })
+	}
+	if is, there := s.volumes[c.Spec.VolumeName]; there {
+		is.restored, is.asked = true, false
+		s.volumes[c.Spec.VolumeName] = is
+	}
 }
 
 // faults has what may go wrong outside the operator.

@@ -204,6 +204,7 @@ func (s *State) Input(refused string) stsdrain.Observed {
 		Set:     set(s.Drain, s.Set),
 		Foreign: s.Foreign, Others: s.Others, Woken: s.Woken,
 	}
+	claims.NoteLost(in.Claims)
 	in.Drain.NamespaceTerminating = s.Terminating
 	in.Drain.TemplateRefused = refused
 	in.Pods, in.Ready = Ordinals(s.Drain.Spec.StatefulSetName, s.Set, s.Members)

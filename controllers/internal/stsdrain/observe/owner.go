@@ -92,7 +92,7 @@ func planClaim(d *cachev1alpha1.StatefulSetDrain, c *corev1.PersistentVolumeClai
 		return claims.Claim{}, false
 	}
 	out := read.Claim(c, is.Ordinal, is.Aside, stsdrain.AsideName(stsdrain.ClaimNameOf(d.Spec.StatefulSetName, is.Template, is.Ordinal), c.UID))
-	out.Template, out.Protected = is.Template, Ours(d, c) || left(d, c)
+	out.Template, out.Protected = is.Template, !out.Unnoted && (Ours(d, c) || left(d, c))
 	out.Created = c.CreationTimestamp.Time
 	if c.DeletionTimestamp != nil {
 		out.DeletedAt = c.DeletionTimestamp.Time
