@@ -22,7 +22,7 @@ type Asker interface {
 	Version() (string, error)
 }
 
-// SlabPageSize, in bytes, is fixed in every memcached that maps a file. "stats settings" doesn't have it.
+// SlabPageSize is in bytes, and fixed in every memcached that maps a file. "stats settings" doesn't have it.
 const SlabPageSize = 1 << 20
 
 // Ask fills the image with what .meta would contain if the running memcached saved now. The memcached is
