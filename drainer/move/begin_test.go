@@ -2,6 +2,7 @@ package move
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -173,6 +175,7 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 				beside = f.servers[0].Dial()
 			}
 			client := follow(t, member.Dial(), owner, beside, key, stays)
+			supervise(t, member.Dial())
 			items := member.Items(t)
 			file := filepath.Join(t.TempDir(), "begin")
 			e.Begin = &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
@@ -211,6 +214,24 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// supervise asks for the member's item with the list, as its supervisor does.
+func supervise(t *testing.T, conn *memcache.Conn) {
+	var done sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	done.Go(func() {
+		for pace.Sleep(ctx, 100*time.Millisecond) == nil {
+			if _, err := conn.CAS([]byte(contract.ListKey)); err != nil && ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		done.Wait()
+	})
 }
 
 // If a member that stays logs no requests, nothing tells which clients are late, and the move begins when it is told.

@@ -46,14 +46,17 @@ type clients struct {
 	perOther float64
 	// share is the share of the requests that was late when the last pass began, 1 before the first.
 	share float64
-	// looks are the last ones, the newest last.
-	looks []look
+	// looks are the last ones, the newest last. before is how long no client had called before the first of them.
+	looks  []look
+	before time.Duration
 }
 
 // look is the number of requests in a period, and of others that clients make whether or not they have followed.
 type look struct {
 	took             time.Duration
 	requests, others float64
+	// unseen means that this is a time in which clients may have called.
+	unseen bool
 }
 
 // seen is the time that a look counts for.
@@ -86,6 +89,12 @@ func (c *clients) measure() {
 	if c.perOther = 0; others > requests/mostPerOther {
 		c.perOther = requests / others
 	}
+}
+
+// unseen is called after a time in which clients may have called.
+func (c *clients) unseen() {
+	c.add(look{unseen: true})
+	c.before = 0
 }
 
 // forget is called when requests can't be counted any more.
@@ -156,8 +165,11 @@ func (c *clients) recent() (rate, share float64) {
 // it, and make their requests elsewhere. If they make none at all, they may only be stopped for a moment.
 func (c *clients) silent() bool {
 	silence, others, i := time.Duration(0), 0.0, len(c.looks)-1
-	for ; i >= 0 && c.looks[i].requests == 0; i-- {
+	for ; i >= 0 && c.looks[i].requests == 0 && !c.looks[i].unseen; i-- {
 		silence, others = silence+c.looks[i].seen(), others+c.looks[i].others
+	}
+	if i < 0 {
+		silence += c.before
 	}
 	before, requests := time.Duration(0), 0.0
 	for ; i >= 0 && before < quietFor; i-- {

@@ -84,7 +84,7 @@ func TestClientsThatAreStoppedHaveNotGone(t *testing.T) {
 	c := &clients{}
 	others := func(period time.Duration, requests, others float64) {
 		for range period / lookEvery {
-			c.add(look{lookEvery, requests, others})
+			c.add(look{took: lookEvery, requests: requests, others: others})
 		}
 	}
 	others(measureFor, 10, 20)
@@ -173,6 +173,26 @@ func TestSilenceIsAsShortAsTheRateAllows(t *testing.T) {
 				t.Errorf("clients that make no other requests are not silent after %s", quietFor)
 			}
 		})
+	}
+}
+
+// The silence that counts may have begun before the first look. It ends with a time in which clients may have called.
+func TestSilenceEndsWhereClientsAreNotSeen(t *testing.T) {
+	c := &clients{before: quietFor}
+	if !c.silent() {
+		t.Error("not silent, although no client has called for so long")
+	}
+	c.unseen()
+	if c.silent() {
+		t.Error("silent, although clients may have called since")
+	}
+	looks(c, quietFor-lookEvery, 0)
+	if c.silent() {
+		t.Error("silent too early")
+	}
+	looks(c, lookEvery, 0)
+	if !c.silent() {
+		t.Error("not silent, although no client has called since")
 	}
 }
 

@@ -227,6 +227,9 @@ const atOnce = 3
 // until that pass is due.
 func (l *runningMember) anotherPass(ctx context.Context, passes int, last found) (more bool, err error) {
 	took := time.Since(l.passBegan)
+	if l.leaving == nil && passes > 0 && last == some {
+		l.clients.unseen()
+	}
 	defer func() {
 		l.demand.pause()
 		if more && passes > 0 {
