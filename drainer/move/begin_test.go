@@ -208,7 +208,6 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 				}
 				return nil
 			})
-			client.end()
 			if r := <-done; r.Reason != "" || r.Found < items || r.Settled != leaves {
 				t.Errorf("%+v", r)
 			}
@@ -216,15 +215,17 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 	}
 }
 
-// supervise asks for the member's item with the list, as its supervisor does.
+// supervise asks for the member's own items, as its supervisor and routers do.
 func supervise(t *testing.T, conn *memcache.Conn) {
 	var done sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	done.Go(func() {
 		for pace.Sleep(ctx, 100*time.Millisecond) == nil {
-			if _, err := conn.CAS([]byte(contract.ListKey)); err != nil && ctx.Err() == nil {
-				t.Error(err)
-				return
+			for _, key := range []string{contract.ListKey, contract.RingNumberKey} {
+				if _, err := conn.CAS([]byte(key)); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
 			}
 		}
 	})

@@ -238,8 +238,7 @@ func (l *runningMember) logRequests(ctx context.Context) (*requestLog, error) {
 				r.mu.Unlock()
 				return
 			}
-			// Supervisors and routers ask for the member's own items.
-			r.note(l.owner.Owner(key) != l.self && !contract.IsMembersOwn(key), caller)
+			r.note(l.moves(key), caller)
 		}
 	}()
 	return r, nil
