@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
@@ -71,6 +73,8 @@ type StatefulSetDrainReconciler struct {
 	dryRuns    apply.DryRuns
 	refused    remembered.Refusals
 	statuses   remembered.Statuses
+	// returned are claims whose members have returned, until a status says so.
+	returned remembered.Of[[]action.ClaimRef]
 }
 
 // +kubebuilder:rbac:groups=cache.example.com,resources=statefulsetdrains,verbs=get;list;watch;patch
@@ -159,6 +163,7 @@ func (r *StatefulSetDrainReconciler) forget(key client.ObjectKey) {
 	r.dryRuns.Forget(key)
 	r.refused.Forget(key)
 	r.statuses.Forget(key)
+	r.returned.Forget(key)
 }
 
 // ending ends this reconcile.
@@ -177,9 +182,14 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 	if done.FinalizerRemoved {
 		return nil
 	}
-	end := r.ending()
+	end, key := r.ending(), client.ObjectKeyFromObject(s.Drain)
+	var returned []action.ClaimRef
+	r.returned.Use(key, func(kept *[]action.ClaimRef) {
+		*kept = append(*kept, done.Returned...)
+		returned = slices.Clone(*kept)
+	})
 	input := &stsdrain.StatusInput{
-		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), Returned: done.Returned, OtherOperator: r.installed().other(s.Drain),
+		Drain: s.Drain, Observed: in, Plan: p, Progress: counts(s), Returned: returned, OtherOperator: r.installed().other(s.Drain),
 		Rows: claims.Rows{Now: s.Now, Marked: done.Marked, Started: s.Started(), Waits: s.Waits, Member: s.Member},
 	}
 	if !passes(applyErr) {
@@ -195,6 +205,9 @@ func (r *StatefulSetDrainReconciler) writeStatus(ctx context.Context, s *observe
 	s.AtMost(input.Again())
 	written, wait, err := end.write(ctx, before, s.Drain, remembered.DrainChange(&before.Status, &s.Drain.Status))
 	s.AtMost(wait)
+	if err == nil && wait == 0 {
+		r.returned.Forget(key)
+	}
 	if !written {
 		return err
 	}

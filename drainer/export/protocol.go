@@ -36,11 +36,21 @@ type Hello struct {
 	Version string `json:"version"`
 	// Expected is roughly how many items others own.
 	Expected int64 `json:"expected"`
+	// Silence is when a client last called, nil if that is not known.
+	Silence *Silence `json:"silence,omitempty"`
+}
+
+// Silence is a time in which no client called memcached.
+type Silence struct {
+	// Commands is how many commands memcached had counted (memcache.ClientCommands) at its end.
+	Commands int64 `json:"commands"`
+	// Seconds is how long ago it began.
+	Seconds float64 `json:"seconds"`
 }
 
 // End is sent at the end of a pass.
 type End struct {
-	// Items is how many items were sent; Asked is how many of them memcached was asked for.
+	// Items is how many items were sent; Asked is for how many keys memcached was asked.
 	Items int64 `json:"items"`
 	Asked int64 `json:"asked"`
 	// Complete means that every item that existed from the beginning of the pass to its end was sent.

@@ -36,6 +36,8 @@ type Server struct {
 	// VerifyClients means that the mover must have a certificate, as memcached's clients must.
 	VerifyClients bool
 	Logf          func(format string, args ...any)
+	// Silence, if not nil, returns the silence of memcached's clients; nil if that is not known.
+	Silence func() *Silence
 
 	mu     sync.Mutex
 	newest context.CancelFunc
@@ -199,7 +201,11 @@ func (s *Server) stream(ctx context.Context, request *Request, conn net.Conn, r 
 		return errors.Join(err, write(conn, "SERVER_ERROR "+strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
 	defer st.close()
-	hello, err := json.Marshal(Hello{Version: st.image.Version, Expected: st.survey.expected})
+	answer := Hello{Version: st.image.Version, Expected: st.survey.expected}
+	if s.Silence != nil {
+		answer.Silence = s.Silence()
+	}
+	hello, err := json.Marshal(answer)
 	if err != nil {
 		return err
 	}

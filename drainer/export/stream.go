@@ -307,6 +307,7 @@ func (s *stream) askFor(asks []ask, keys []byte, from int) error {
 		var v *memcache.Value
 		if err = s.asked.SetReadDeadline(time.Now().Add(s.patience)); err == nil {
 			v, err = s.asked.Fetched()
+			s.end.Asked++
 		}
 		if err == nil && v != nil {
 			err = s.answered(keys[starts[i]:a.end], a.expireAt, asked, v)
@@ -329,7 +330,6 @@ func (s *stream) answered(key []byte, expireAt, asked int64, v *memcache.Value) 
 	}
 	s.batch.Records = AppendItem(s.batch.Records, &it)
 	s.batch.Items++
-	s.end.Asked++
 	if len(s.batch.Records) < shipBytes {
 		return nil
 	}

@@ -32,6 +32,7 @@ func (s *supervisor) export(ctx context.Context, address string) {
 		Memcached:     export.Memcached{Dialer: s.Dialer, Address: address, PID: s.child.pid, Path: s.path(contract.WarmFile), Command: s.Command},
 		VerifyClients: s.verifiesClients(),
 		Logf:          s.std.Logf,
+		Silence:       s.silence.now,
 	}
 	server.Serve(ctx, listener)
 }

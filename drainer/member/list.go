@@ -144,19 +144,13 @@ func (l *list) setItem(text string) error {
 	if err := l.conn.SetDeadline(time.Now().Add(lookPeriod)); err != nil {
 		return err
 	}
-	// This request doesn't count as a client's command. A mover waits until there are none.
+	// This request doesn't count as a client's command. A mover waits until there are none. It knows by the CAS how
+	// often the item is set.
 	cas, err := l.conn.CAS([]byte(contract.ListKey))
 	if err != nil || cas != 0 && cas == l.keptCAS && text == l.kept {
 		return err
 	}
-	v, err := l.conn.Get([]byte(contract.ListKey))
-	if err == nil && v != nil && string(v.Data) == text {
-		l.kept, l.keptCAS = text, v.CAS
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+	l.s.silence.asks()
 	if err := l.conn.Send(fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", contract.ListKey, len(text), text)); err != nil {
 		return err
 	}
@@ -164,6 +158,11 @@ func (l *list) setItem(text string) error {
 	if err == nil && string(answer) != "STORED" {
 		err = fmt.Errorf("memcached answers %.80q", answer)
 	}
+	if err != nil {
+		return err
+	}
+	l.kept = text
+	l.keptCAS, err = l.conn.CAS([]byte(contract.ListKey))
 	return err
 }
 

@@ -63,6 +63,7 @@ type supervisor struct {
 	asked       time.Time
 	termination termination
 	pulse       pulse
+	silence     silence
 	// unstarted means that memcached never began to serve and was killed.
 	unstarted atomic.Bool
 	// unfit says why a memcached that runs would never restart from its file.

@@ -120,7 +120,7 @@ func (w *watch) look(ctx context.Context) (err error) {
 	if w.last != nil {
 		*image = *w.last
 	}
-	if err := image.Ask(w.conn, w.s.child.pid, w.s.path(contract.WarmFile), w.s.Command); err != nil {
+	if err := image.Ask(overheard{w.conn, &w.s.silence}, w.s.child.pid, w.s.path(contract.WarmFile), w.s.Command); err != nil {
 		return err
 	}
 	w.complained = false

@@ -41,6 +41,9 @@ func (d *Deletions) Append(key []byte, cas uint64) error {
 // succeeded.
 type Deleted struct{ Changed, Missing []int }
 
+// Len is the number of deletes.
+func (d *Deletions) Len() int64 { return int64(d.n) }
+
 // Delete sends the run and reads the answers.
 func (c *Conn) Delete(d *Deletions) (Deleted, error) {
 	if d.n == 0 {

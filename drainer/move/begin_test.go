@@ -2,6 +2,7 @@ package move
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -173,6 +175,7 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 				beside = f.servers[0].Dial()
 			}
 			client := follow(t, member.Dial(), owner, beside, key, stays)
+			supervise(t, member.Dial())
 			items := member.Items(t)
 			file := filepath.Join(t.TempDir(), "begin")
 			e.Begin = &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
@@ -205,12 +208,31 @@ func TestItemsStayUntilTheirClientHasFollowed(t *testing.T) {
 				}
 				return nil
 			})
-			client.end()
 			if r := <-done; r.Reason != "" || r.Found < items || r.Settled != leaves {
 				t.Errorf("%+v", r)
 			}
 		})
 	}
+}
+
+// supervise asks for the member's own items, as its supervisor and routers do.
+func supervise(t *testing.T, conn *memcache.Conn) {
+	var done sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	done.Go(func() {
+		for pace.Sleep(ctx, 100*time.Millisecond) == nil {
+			for _, key := range []string{contract.ListKey, contract.RingNumberKey} {
+				if _, err := conn.CAS([]byte(key)); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		done.Wait()
+	})
 }
 
 // If a member that stays logs no requests, nothing tells which clients are late, and the move begins when it is told.

@@ -2,6 +2,7 @@ package move
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -13,7 +14,7 @@ const (
 	// stopped, and no request shows that no client calls.
 	mostSeen = 2 * lookEvery
 	// mostLooks bounds the looks that are remembered.
-	mostLooks = 400
+	mostLooks = 600
 	// measureFor is how long requests are counted before clients are told of a new list.
 	measureFor = time.Second
 	// fewest is the number of requests a second below which no client is waited for.
@@ -25,6 +26,10 @@ const (
 	longestWindow  = 5 * time.Second
 	// mostPerOther is the largest number of requests to one other request that these can tell of.
 	mostPerOther = 20
+	// The late share falls if fewer requests were late in the second half of fallsWithin than in the first, by more than
+	// chance standard deviations.
+	fallsWithin = 10 * time.Second
+	chance      = 2.5
 	// leastShare is the smallest share that can halve.
 	leastShare = 1.0 / 64
 	// No client calls any more if there was no request in the time in which quietRequests were to be expected, and
@@ -44,16 +49,21 @@ type clients struct {
 	// perOther is how many of these requests there were to one other request, 0 if that is not known. A client that
 	// is stopped for a moment makes neither.
 	perOther float64
-	// share is the share of the requests that was late when the last pass began, 1 before the first.
+	// share is the share of the requests that was late when the last pass began, 1 before the first. moved means that
+	// there was one.
 	share float64
-	// looks are the last ones, the newest last.
-	looks []look
+	moved bool
+	// looks are the last ones, the newest last. before is how long no client had called before the first of them.
+	looks  []look
+	before time.Duration
 }
 
 // look is the number of requests in a period, and of others that clients make whether or not they have followed.
 type look struct {
 	took             time.Duration
 	requests, others float64
+	// unseen means that this is a time in which clients may have called.
+	unseen bool
 }
 
 // seen is the time that a look counts for.
@@ -88,6 +98,12 @@ func (c *clients) measure() {
 	}
 }
 
+// unseen is called after a time in which clients may have called.
+func (c *clients) unseen() {
+	c.add(look{unseen: true})
+	c.before = 0
+}
+
 // forget is called when requests can't be counted any more.
 func (c *clients) forget() { *c = clients{} }
 
@@ -117,7 +133,8 @@ func (c *clients) late(size float64) (share float64, ok bool) {
 }
 
 // followed tells whether items may be moved now, and why: half of the requests that were late when the last pass
-// began go elsewhere, or none is late.
+// began go elsewhere, or none is late; or, after the first pass, clients follow one after another. A key that some of
+// these delete would otherwise come back with a later pass.
 func (c *clients) followed() (why string, is bool) {
 	if !c.judged() {
 		return fmt.Sprintf("fewer than %d requests a second for its items are known of", fewest), true
@@ -126,11 +143,34 @@ func (c *clients) followed() (why string, is bool) {
 		return "no request is late", true
 	}
 	share, ok := c.late(c.share)
+	if c.moved && c.falls() {
+		return fmt.Sprintf("%.0f%% of the requests are late, and fewer from second to second", 100*share), true
+	}
 	return fmt.Sprintf("%.0f%% of the requests are late", 100*share), ok && share <= c.share/2
+}
+
+// falls tells whether the share of the requests that is late has fallen lately, by more than chance.
+func (c *clients) falls() bool {
+	seen := time.Duration(0)
+	var requests, expected [2]float64 // in the second half, and in the first
+	for i := range slices.Backward(c.looks) {
+		half := int(2 * seen / fallsWithin)
+		if half >= len(requests) {
+			break
+		}
+		l := &c.looks[i]
+		seen, requests[half], expected[half] = seen+l.seen(), requests[half]+l.requests, expected[half]+c.expected(l)
+	}
+	if seen < fallsWithin || expected[1] == 0 {
+		return false
+	}
+	before := requests[1] * expected[0] / expected[1]
+	return before-requests[0] > chance*math.Sqrt(before+requests[0])
 }
 
 // passes is called when a pass begins.
 func (c *clients) passes() {
+	c.moved = true
 	if c.judged() {
 		share, _ := c.late(c.share)
 		c.share = max(leastShare, share)
@@ -156,8 +196,11 @@ func (c *clients) recent() (rate, share float64) {
 // it, and make their requests elsewhere. If they make none at all, they may only be stopped for a moment.
 func (c *clients) silent() bool {
 	silence, others, i := time.Duration(0), 0.0, len(c.looks)-1
-	for ; i >= 0 && c.looks[i].requests == 0; i-- {
+	for ; i >= 0 && c.looks[i].requests == 0 && !c.looks[i].unseen; i-- {
 		silence, others = silence+c.looks[i].seen(), others+c.looks[i].others
+	}
+	if i < 0 {
+		silence += c.before
 	}
 	before, requests := time.Duration(0), 0.0
 	for ; i >= 0 && before < quietFor; i-- {

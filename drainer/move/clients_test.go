@@ -84,7 +84,7 @@ func TestClientsThatAreStoppedHaveNotGone(t *testing.T) {
 	c := &clients{}
 	others := func(period time.Duration, requests, others float64) {
 		for range period / lookEvery {
-			c.add(look{lookEvery, requests, others})
+			c.add(look{took: lookEvery, requests: requests, others: others})
 		}
 	}
 	others(measureFor, 10, 20)
@@ -112,12 +112,13 @@ func TestAProcessThatWasStoppedSeesNoClientGo(t *testing.T) {
 	}
 }
 
-// Each further pass waits until the share of the requests that is late has halved again.
+// Each further pass waits until the share of the requests that is late has halved again, if few clients follow in
+// between.
 func TestPassesFollowWhenTheLateShareHalves(t *testing.T) {
 	c := told(1000)
 	passes := []float64{}
 	for rate := 1000.0; rate >= 0; rate -= 10 {
-		looks(c, time.Second, rate)
+		looks(c, fallsWithin, rate)
 		if _, followed := c.followed(); followed && c.share > leastShare {
 			c.passes()
 			passes = append(passes, rate)
@@ -128,6 +129,30 @@ func TestPassesFollowWhenTheLateShareHalves(t *testing.T) {
 	}
 	if _, followed := c.followed(); !followed {
 		t.Error("none is late, and no pass follows")
+	}
+}
+
+// While clients follow one after another, passes do, too, from the first one on.
+func TestPassesFollowOneAnotherWhileClientsFollow(t *testing.T) {
+	c := told(1000)
+	looks(c, fallsWithin, 1000)
+	for rate := 1000.0; rate > 500; rate -= 20 {
+		if _, followed := c.followed(); followed {
+			t.Fatalf("%.0f of 1,000 requests a second are late, and the first pass begins", rate)
+		}
+		looks(c, time.Second, rate)
+	}
+	looks(c, time.Second, 480)
+	for rate := 480.0; rate > 200; rate -= 20 {
+		if why, followed := c.followed(); !followed {
+			t.Fatalf("%.0f of 1,000 requests a second are late, 20 fewer each second: %s", rate, why)
+		}
+		c.passes()
+		looks(c, time.Second, rate)
+	}
+	looks(c, fallsWithin, 200)
+	if why, followed := c.followed(); followed {
+		t.Errorf("no more clients follow: %s", why)
 	}
 }
 
@@ -173,6 +198,26 @@ func TestSilenceIsAsShortAsTheRateAllows(t *testing.T) {
 				t.Errorf("clients that make no other requests are not silent after %s", quietFor)
 			}
 		})
+	}
+}
+
+// The silence that counts may have begun before the first look. It ends with a time in which clients may have called.
+func TestSilenceEndsWhereClientsAreNotSeen(t *testing.T) {
+	c := &clients{before: quietFor}
+	if !c.silent() {
+		t.Error("not silent, although no client has called for so long")
+	}
+	c.unseen()
+	if c.silent() {
+		t.Error("silent, although clients may have called since")
+	}
+	looks(c, quietFor-lookEvery, 0)
+	if c.silent() {
+		t.Error("silent too early")
+	}
+	looks(c, lookEvery, 0)
+	if !c.silent() {
+		t.Error("not silent, although no client has called since")
 	}
 }
 

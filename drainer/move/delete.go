@@ -90,6 +90,7 @@ func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, mis
 	if err != nil {
 		return append(changed, there...), nil
 	}
+	l.demand.own.Add(l.run.Len())
 	deleted, err := conn.Delete(&l.run)
 	if err != nil {
 		l.deleter.close()
@@ -114,6 +115,7 @@ func (l *remover) resolve(ctx context.Context, it *misplaced) error {
 	for range changesFollowed {
 		var now *memcache.Value
 		err := l.ask(ctx, &l.deleter, func(c *memcache.Conn) (err error) {
+			l.demand.own.Add(1)
 			now, err = c.Get(it.Key)
 			return err
 		})
@@ -160,6 +162,7 @@ func (l *remover) deleteOne(ctx context.Context, it *misplaced, cas uint64) (don
 	}
 	var deleted memcache.Deleted
 	err = l.ask(ctx, &l.deleter, func(c *memcache.Conn) (err error) {
+		l.demand.own.Add(d.Len())
 		if deleted, err = c.Delete(&d); err != nil {
 			it.tried = true
 		}

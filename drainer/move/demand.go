@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/memcache"
 )
 
@@ -16,6 +19,11 @@ import (
 type demand struct {
 	l   *runningMember
 	now counters
+	// own is how many commands of ours the member has counted since it was last read.
+	own atomic.Int64
+	// list is the CAS of the leaving member's item with the list, and lists how often its supervisor has stored it.
+	list  uint64
+	lists int64
 	// log is nil at a leaving member, and while no requests are counted. whole is the time of the first look that
 	// pending is from: commands of which the log has said nothing yet.
 	log     *requestLog
@@ -24,6 +32,13 @@ type demand struct {
 	// owners are some of those that get a leaving member's items, and called is how many commands they had.
 	owners []link
 	called int64
+}
+
+// hear is told how long no client had called before the first look.
+func (d *demand) hear(s *export.Silence) {
+	if d.l.leaving != nil && d.now.at.IsZero() {
+		d.now.commands, d.l.clients.before = s.Commands, time.Duration(s.Seconds*float64(time.Second))
+	}
 }
 
 // mostOwners bounds them.
@@ -38,7 +53,11 @@ func (d *demand) resume(ctx context.Context) (known bool, err error) {
 			return false, ctx.Err()
 		}
 	}
+	before := d.now.commands
 	d.now, err = d.l.counters(ctx)
+	if own := d.own.Swap(0); d.l.leaving != nil && err == nil && d.now.commands != before+own {
+		d.l.clients.unseen()
+	}
 	d.pending, d.whole = 0, d.now.at
 	for i := range d.l.servers {
 		if d.l.leaving != nil && len(d.owners) < mostOwners && (d.l.lost == nil || !d.l.lost[i]) {
@@ -61,7 +80,7 @@ func (d *demand) atOwners(ctx context.Context) (n float64) {
 		if err == nil {
 			var stats map[string]string
 			if stats, err = conn.Stats(""); err == nil {
-				commands, err = commandsOf(stats)
+				commands, err = memcache.ClientCommands(stats)
 			}
 		}
 		if err != nil {
@@ -97,7 +116,9 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 	if d.now, err = d.l.counters(ctx); err != nil {
 		return l, false, false, err
 	}
-	d.pending += float64(max(0, d.now.commands-before)) // less if the counters were reset
+	if n := d.now.commands - before; n >= -1 { // less if the counters were reset, one less as withoutLists says
+		d.pending += float64(n)
+	}
 	share := 1.0
 	if d.l.leaving != nil {
 		l.others = d.pending + d.atOwners(ctx)
@@ -110,11 +131,11 @@ func (d *demand) look(ctx context.Context) (l look, known, lost bool, err error)
 			return l, false, ended || late, nil
 		}
 	}
-	l.took, l.requests = d.now.at.Sub(d.whole), d.pending*share
+	l.took, l.requests = d.now.at.Sub(d.whole), max(0, d.pending*share)
 	if d.l.leaving == nil {
 		l.others = d.pending - l.requests
 	}
-	d.pending, d.whole = 0, d.now.at
+	d.pending, d.whole = min(0, d.pending), d.now.at
 	return l, true, false, nil
 }
 
@@ -127,22 +148,6 @@ type counters struct {
 	linked string
 }
 
-// clientCommands are the counters of commands with which clients use caches. They leave out the commands of
-// the supervisor and of monitoring: "me", "version", "mn" and "stats".
-var clientCommands = []string{"cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "delete_hits", "delete_misses", "incr_hits", "incr_misses", "decr_hits", "decr_misses"}
-
-// commandsOf returns the number of clients' commands.
-func commandsOf(stats map[string]string) (sum int64, err error) {
-	for _, name := range clientCommands {
-		n, err := strconv.ParseInt(stats[name], 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%w to stats: %s=%q", memcache.ErrProtocol, name, stats[name])
-		}
-		sum += n
-	}
-	return sum, nil
-}
-
 // counters reads the counters. Between two passes the mover itself sends no command that counts.
 func (l *runningMember) counters(ctx context.Context) (now counters, err error) {
 	restarted := false
@@ -152,10 +157,13 @@ func (l *runningMember) counters(ctx context.Context) (now counters, err error) 
 			return err
 		}
 		now = counters{at: time.Now(), linked: stats["total_items"]}
-		if now.commands, err = commandsOf(stats); err != nil {
+		if now.commands, err = memcache.ClientCommands(stats); err != nil {
 			return err
 		}
-		now.missed, _ = strconv.ParseInt(stats["delete_misses"], 10, 64) // commandsOf has read it
+		if now.commands, err = l.withoutLists(c, now.commands); err != nil {
+			return err
+		}
+		now.missed, _ = strconv.ParseInt(stats["delete_misses"], 10, 64) // ClientCommands has read it
 		restarted, err = l.isAnother(stats)
 		return err
 	})
@@ -163,6 +171,23 @@ func (l *runningMember) counters(ctx context.Context) (now counters, err error) 
 		err = &sourceError{l.member.String(), errRestarted}
 	}
 	return now, err
+}
+
+// withoutLists returns the commands of a leaving member without those of its supervisor, which stores the list when it
+// changes. The last one of these may be missing in the commands, which were counted before.
+func (l *runningMember) withoutLists(c *memcache.Conn, commands int64) (int64, error) {
+	if l.leaving == nil {
+		return commands, nil
+	}
+	d := &l.demand
+	cas, err := c.CAS([]byte(contract.ListKey))
+	if err == nil && cas != d.list {
+		if cas != 0 && !d.now.at.IsZero() {
+			d.lists++
+		}
+		d.list = cas
+	}
+	return commands - d.lists, err
 }
 
 // requestLog counts the requests that a member logs.
@@ -212,7 +237,7 @@ func (l *runningMember) logRequests(ctx context.Context) (*requestLog, error) {
 				r.mu.Unlock()
 				return
 			}
-			r.note(l.owner.Owner(key) != l.self, caller)
+			r.note(l.moves(key), caller)
 		}
 	}()
 	return r, nil

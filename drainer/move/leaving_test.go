@@ -1,6 +1,7 @@
 package move
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,8 +17,10 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/internal/drainertest"
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/tier"
@@ -246,6 +249,16 @@ func TestReadsCountAsCallsAndStatisticsDoNot(t *testing.T) {
 			t.Errorf("%s counts as a call: %t", command, counts)
 		}
 	}
+	// The supervisor of a leaving member stores the list.
+	p.l.leaving = &leaving{l: p.l}
+	p.l.demand.now = look()
+	for range 3 {
+		before := look()
+		p.member.Raw().Must("STORED", "set "+contract.ListKey+" 0 0 1", []byte("x"))
+		if now := look(); now.commands != before.commands {
+			t.Errorf("%d commands, %d before the list was stored", now.commands, before.commands)
+		}
+	}
 }
 
 // A client that only reads is waited for, too. A client that only asks for statistics, as the supervisor and
@@ -298,6 +311,70 @@ func TestAClientWhoCallsEveryOtherSecond(t *testing.T) {
 	})
 	if r := f.leave(9 * time.Second); r.Settled || r.Reason != "" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// settleAfter moves the items of a leaving member that no client has called for a minute when the mover comes. It
+// returns how long the mover has seen no client since. during is called when a pass begins.
+func settleAfter(t *testing.T, during func(f *leavingMember)) (seen time.Duration) {
+	t.Helper()
+	f := newLeavingMember(t, 100, false)
+	silence := func() *export.Silence {
+		stats, err := f.member.Dial().Stats("")
+		if err != nil {
+			t.Error(err)
+		}
+		n, err := memcache.ClientCommands(stats)
+		if err != nil {
+			t.Error(err)
+		}
+		return &export.Silence{Commands: n, Seconds: 60}
+	}
+	address := memcachedtest.Between(t, exportingAfter(t, f.mapped, silence), func(sent []byte) bool {
+		if bytes.Contains(sent, []byte(export.Pass)) {
+			during(f)
+		}
+		return true
+	})
+	f.export = &Export{Address: address, Client: "gomemcache"}
+	e := f.engine()
+	l := e.runningMember(drainertest.MustParse(t, []string{f.member.Address()})[0], nowhere, t.TempDir())
+	l.leaving, l.patience = &leaving{l: l, report: e.report}, wait.Long
+	e.Source = l
+	r := e.Run(t.Context())
+	f.check(r)
+	if !r.Settled {
+		t.Errorf("%+v", r)
+	}
+	for i := range l.clients.looks {
+		if seen += l.clients.looks[i].seen(); l.clients.looks[i].unseen {
+			seen = 0
+		}
+	}
+	return seen
+}
+
+// A member that no client called before the mover came, nor while its items were moved, is not waited for.
+func TestTheSilenceBeforeTheMoverCounts(t *testing.T) {
+	t.Parallel()
+	if seen := settleAfter(t, func(*leavingMember) {}); seen >= quietFor {
+		t.Errorf("the mover has waited until it saw no client for %s", seen)
+	}
+}
+
+// A client may have called during a pass. It is waited for.
+func TestTheSilenceBeforeAPassEndsWithIt(t *testing.T) {
+	t.Parallel()
+	var once sync.Once
+	seen := settleAfter(t, func(f *leavingMember) {
+		once.Do(func() {
+			if _, err := ask(f.member.Dial(), "get nothing\r\n"); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	if seen < quietFor {
+		t.Errorf("the mover has left when it saw no client for %s, although one had called while items were moved", seen)
 	}
 }
 

@@ -228,6 +228,9 @@ const atOnce = 3
 // until that pass is due.
 func (l *runningMember) anotherPass(ctx context.Context, passes int, last found) (more bool, err error) {
 	took := time.Since(l.passBegan)
+	if l.leaving == nil && passes > 0 && last == some {
+		l.clients.unseen()
+	}
 	defer func() {
 		l.demand.pause()
 		if more && passes > 0 {
@@ -368,7 +371,7 @@ func (l *runningMember) list(ctx context.Context) (list *List, err error) {
 		list, err = ListItems(ctx, func(ctx context.Context) (*memcache.Conn, error) {
 			return l.dialer.Dial(ctx, l.member.Address())
 		}, l.scratch, l.longest, func(e *Entry) bool {
-			return l.owner.Owner(e.Key) != l.self && !contract.IsMembersOwn(e.Key) && (l.leased == nil || !l.leased.leavesOut(e.Key))
+			return l.moves(e.Key) && (l.leased == nil || !l.leased.leavesOut(e.Key))
 		})
 		if errors.As(err, &file) {
 			return nil // the member has answered
@@ -454,6 +457,11 @@ func (l *runningMember) ours(at int64) int64 {
 		return 0
 	}
 	return at - item.Ahead(-l.behind.Load(), 0)
+}
+
+// moves tells whether the key's item moves. The member's own items, which supervisors and routers ask for, don't.
+func (l *runningMember) moves(key []byte) bool {
+	return l.owner.Owner(key) != l.self && !contract.IsMembersOwn(key)
 }
 
 // isLost tells whether the key's owner is lost.

@@ -103,7 +103,11 @@ func (l *runningMember) open(ctx context.Context) (*export.Stream, error) {
 	}
 	d := l.dialer
 	d.Settled = false // the member was asked already
-	return export.Open(ctx, d, l.Address, &r, l.timeout)
+	s, err := export.Open(ctx, d, l.Address, &r, l.timeout)
+	if err == nil && s.Silence != nil {
+		l.demand.hear(s.Silence)
+	}
+	return s, err
 }
 
 // streamedPass moves the items of one pass of the stream, and tells whether an owner refused some.
@@ -115,7 +119,9 @@ func (l *runningMember) streamedPass(ctx context.Context, s *export.Stream, yiel
 		return false, err
 	}
 	l.once.Begin(s.Expected)
-	return l.pass(ctx, l.misplaced(s.Items()), yield)
+	rejected, err = l.pass(ctx, l.misplaced(s.Items()), yield)
+	l.demand.own.Add(s.Asked)
+	return rejected, err
 }
 
 // misplaced yields the items of the stream, with times by our clock.

@@ -28,11 +28,17 @@ import (
 // exporting streams the items of a member, as its supervisor does, and returns the address.
 func exporting(t testing.TB, m *memcachedtest.Mapped) (address string) {
 	t.Helper()
+	return exportingAfter(t, m, nil)
+}
+
+// exportingAfter does that for a supervisor that tells of a silence.
+func exportingAfter(t testing.TB, m *memcachedtest.Mapped, silence func() *export.Silence) (address string) {
+	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &export.Server{Memcached: export.Memcached{Address: m.Address(), PID: m.PID(), Path: m.Path, Command: m.Args}, Logf: t.Logf}
+	s := &export.Server{Memcached: export.Memcached{Address: m.Address(), PID: m.PID(), Path: m.Path, Command: m.Args}, Logf: t.Logf, Silence: silence}
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() { s.Serve(ctx, listener) })

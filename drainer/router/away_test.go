@@ -3,8 +3,10 @@ package router_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -15,9 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
+	"example.com/memcached-operator/drainer/routing"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -224,7 +230,7 @@ func TestAFailedReadIsAMissOrAnErrorAsTheOptionSays(t *testing.T) {
 	all[0].Kill()
 	wait.For(t, "the member to be away", func() error {
 		for _, c := range []*conversation{lenient, strict, change} {
-			if got := c.ask("mg " + away + " v\r\n"); !strings.HasPrefix(got, "SERVER_ERROR") {
+			if got := c.ask("touch " + away + " 0\r\n"); !strings.HasPrefix(got, "SERVER_ERROR") {
 				return fmt.Errorf("%q", got)
 			}
 		}
@@ -243,8 +249,18 @@ func TestAFailedReadIsAMissOrAnErrorAsTheOptionSays(t *testing.T) {
 			strict.want(text, want[1])
 		}
 	}
-	for _, text := range []string{"set " + away + " 0 0 1\r\ny\r\n", "touch " + away + " 0\r\n", "delete " + away + "\r\n", "mg " + away + " v\r\n", "incr " + away + " 1\r\n"} {
+	for _, text := range []string{"set " + away + " 0 0 1\r\ny\r\n", "touch " + away + " 0\r\n", "delete " + away + "\r\n", "md " + away + "\r\n", "incr " + away + " 1\r\n"} {
 		lenient.want(text, failed) // a write gets the error
+	}
+	for _, flags := range []string{" v", "", " v q", " t f v O7 k", " k v O7 q", " v N30", " T0"} {
+		// What the member that is there answers if it has no such item, of the other key.
+		missing := here + "-missing"
+		for rings.Owner.Owner([]byte(missing)) != 1 {
+			missing += "-"
+		}
+		want := strings.ReplaceAll(lenient.ask("mg "+missing+strings.TrimSuffix(flags, " N30")+"\r\n"), missing, away)
+		lenient.want("mg "+away+flags+"\r\n", want)
+		strict.want("mg "+away+flags+"\r\n", failed)
 	}
 	// In a ring change both of its owners would have to answer that they don't have it.
 	change.want("get "+away+" "+here+"\r\n", hit+"END\r\n")
@@ -258,4 +274,93 @@ func TestAFailedReadIsAMissOrAnErrorAsTheOptionSays(t *testing.T) {
 			t.Errorf("%s: %v", kind, got)
 		}
 	}
+}
+
+// silentPlace is an address at which connections are accepted, and nothing is answered.
+func silentPlace(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+// fullPlace is an address whose SYNs are dropped, because nothing takes the connections that were made.
+func fullPlace(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		err = errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
+	for {
+		conn, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
+		if err != nil {
+			return address
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+}
+
+// However a member is away, reads of its keys are misses, in each protocol, without waiting until the router gives it up.
+func TestAReadIsAMissHoweverItsMemberIsAway(t *testing.T) {
+	t.Parallel()
+	const key = "key"
+	missed := func(t *testing.T, address string) {
+		t.Helper()
+		binary := dial(t, address)
+		binary.say(packet{opcode: 0x00, key: key}.bytes())
+		dial(t, address).want("get "+key+" "+key+"\r\ngats 0 "+key+"\r\nmg "+key+" v k O7\r\nmg "+key+" v q\r\n", "END\r\nEND\r\nEN k"+key+" O7\r\n")
+		if got, err := readPacket(binary.r); err != nil || got.status != 1 {
+			t.Errorf("a binary get: %v, %v", got, err)
+		}
+	}
+	at := func(t *testing.T, address string, dialer memcache.Dialer) {
+		t.Helper()
+		server, err := routing.ParseServer(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := []routing.Server{server}
+		owner, err := routing.New("gomemcache", list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		missed(t, launch(t, router.Config{Dialer: dialer, ConnectTimeout: wait.Long, Table: &router.Table{New: router.Ring{Owner: owner, Servers: list}}}).address)
+	}
+	t.Run("refused", func(t *testing.T) {
+		at(t, fmt.Sprintf("127.0.0.1:%d", memcachedtest.FreePort(t)), memcache.Dialer{})
+	})
+	t.Run("dropped", func(t *testing.T) { at(t, fullPlace(t), memcache.Dialer{}) })
+	t.Run("never answers", func(t *testing.T) { at(t, silentPlace(t), memcache.Dialer{}) })
+	t.Run("never ends the handshake", func(t *testing.T) {
+		at(t, silentPlace(t), memcache.Dialer{Connection: memcachedtest.NewSecured(t).Connection()})
+	})
+	t.Run("stopped", func(t *testing.T) {
+		all := members(t, 1)
+		var log lines
+		r := start(t, router.Config{MemberTimeout: time.Minute, Loops: 1, Logf: log.logf}, all...)
+		other := dial(t, r.address)
+		other.want("set "+key+" 0 0 1\r\nx\r\n", "STORED\r\n")
+		all[0].Signal(syscall.SIGSTOP)
+		defer all[0].Signal(syscall.SIGCONT)
+		other.say("set " + key + " 0 0 1\r\ny\r\nget " + key + "\r\n")
+		missed(t, r.address)
+		if n := log.failed(all[0]); n > 0 {
+			t.Error("the member was given up")
+		}
+		all[0].Signal(syscall.SIGCONT)
+		other.want("", "STORED\r\nEND\r\n") // the read was answered while the write waited
+		other.want("get "+key+"\r\n", "VALUE "+key+" 0 1\r\ny\r\nEND\r\n")
+	})
 }

@@ -580,7 +580,10 @@ func (c *client) forward(r *wire.Request, data []byte) bool {
 	}
 	s := c.loop.slot()
 	s.verb, s.kind, s.quiet = r.Verb, wire.KindOf(r.Verb), r.Quiet
-	s.lenient = c.binary && r.Verb == wire.MetaGet && r.Has('v') && !c.loop.router.config.ReadErrors
+	s.lenient = r.Verb == wire.MetaGet && (!c.binary || r.Has('v')) && !c.loop.router.config.ReadErrors
+	if s.lenient && (r.Has('k') || r.Has('O')) {
+		s.absent = r.AppendMiss(s.absent[:0])
+	}
 	if s.echo = r.Echo(); s.echo.On() {
 		s.key = append(s.key[:0], r.Key...)
 	}

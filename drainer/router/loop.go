@@ -228,7 +228,7 @@ func (l *loop) slot() *slot {
 		l.free = s.next
 		l.spare--
 	}
-	*s = slot{key: s.key[:0], began: l.now}
+	*s = slot{key: s.key[:0], absent: s.absent[:0], began: l.now}
 	return s
 }
 
@@ -253,6 +253,10 @@ func (l *loop) answered(s *slot) {
 		j := s.job
 		l.release(s)
 		j.heard()
+		return
+	}
+	if s.stands {
+		l.release(s)
 		return
 	}
 	state := l.table.State

@@ -61,8 +61,8 @@ type Config struct {
 	Linger time.Duration
 	// DrainTimeout bounds how long it then waits for answers.
 	DrainTimeout time.Duration
-	// ReadErrors means that a key of a classic or binary read gets an error, which ends the read, if its
-	// member can't be asked or answers with an error. Otherwise the key is a miss.
+	// ReadErrors means that a read of a key gets an error, which ends a classic read, if its member can't be
+	// asked or answers with an error. Otherwise the key is a miss.
 	ReadErrors bool
 	// Slow is the duration from which requests are logged. Requests with an error of a member are logged,
 	// too. Each loop logs at most one a second; 0 logs none.

@@ -16,6 +16,8 @@ type slot struct {
 	kind   wire.Kind
 	// key is the key as it was sent to the member, for a classic read and a meta command with an echo.
 	key []byte
+	// absent is the answer to a meta read if there is no item; empty if it repeats nothing of the request.
+	absent []byte
 	// echo says where the answer repeats the key.
 	echo wire.Echo
 	// began is in nanoseconds of the loop's clock.
@@ -40,6 +42,7 @@ type slot struct {
 	started bool // a part of it has been sent
 	done    bool
 	pending bool // a member has yet to answer it
+	stands  bool // for a request whose client has its answer already
 
 	// job is set if this is a step of it; then there is no client.
 	job *job
@@ -52,7 +55,7 @@ const slotBytes = int(unsafe.Sizeof(slot{}))
 
 // memory is how many bytes the slot takes. They count in loop.held while its client waits: one silent member
 // holds up all later answers, even those that have no bytes to keep.
-func (s *slot) memory() int { return slotBytes + cap(s.key) }
+func (s *slot) memory() int { return slotBytes + cap(s.key) + cap(s.absent) }
 
 // begin is called with the first line of an answer.
 func (s *slot) begin(a *wire.Answer) {
@@ -130,6 +133,10 @@ func (s *slot) miss() {
 	case s.more:
 	case s.kind == wire.Values:
 		s.emit([]byte(wire.AnswerEnd))
+	case s.quiet:
+		s.hidden = true
+	case len(s.absent) > 0:
+		s.emit(s.absent)
 	default:
 		s.emit([]byte(wire.AnswerMiss))
 	}

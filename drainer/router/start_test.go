@@ -58,9 +58,9 @@ func launch(t testing.TB, config router.Config) *running {
 	if config.Loops == 0 {
 		config.Loops = 2
 	}
-	// A busy machine delays members; a test of the router's patience sets its own.
+	// A busy machine delays members; a test of the router's patience sets its own. Reads wait for an eighth of it.
 	if config.MemberTimeout == 0 {
-		config.MemberTimeout = time.Minute
+		config.MemberTimeout = 8 * time.Minute
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = time.Minute

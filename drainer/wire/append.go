@@ -86,6 +86,23 @@ func (r *Request) AppendRead(dst, key []byte) []byte {
 	return append(dst, '\r', '\n')
 }
 
+// AppendMiss appends the answer to mg if there is no item.
+func (r *Request) AppendMiss(b []byte) []byte {
+	b = append(b, "EN"...)
+	for flag, flags := next(r.flags); len(flag) > 0; flag, flags = next(flags) {
+		switch flag[0] {
+		case 'O':
+			b = append(append(b, ' '), flag...)
+		case 'k':
+			b = append(append(b, " k"...), r.Key...)
+			if r.Binary {
+				b = append(b, " b"...)
+			}
+		}
+	}
+	return append(b, "\r\n"...)
+}
+
 // Echo says where in an answer the router inserts a key in base64. Members are not asked for it: they return
 // the key decoded, with its line ends, if another command than ms has made the item.
 type Echo struct {

@@ -60,4 +60,7 @@ func TestRunsAreChosenByName(t *testing.T) {
 	if _, err := choose("another", "3 to 2", "spread", "zipf"); err == nil || !strings.Contains(err.Error(), "plain StatefulSet") {
 		t.Errorf("an unknown system: %v", err)
 	}
+	if _, err := choose("operator", "3 to 2", "spread", "random"); err == nil || !strings.Contains(err.Error(), "uniform nor zipf") {
+		t.Errorf("an unknown load: %v", err)
+	}
 }

@@ -21,6 +21,15 @@ import (
 	"example.com/memcached-operator/test/internal/harness"
 )
 
+const usage = `It measures each chosen event of each chosen system, for each list and each load, and prints a row for each: about
+two minutes, and as long as the list is late. Each of the flags that choose takes several names, with commas between
+them. One row, and the restarts through routers:
+
+  make bench-continuity CONTINUITY_FLAGS='--events="3 to 2" --systems=operator --lists="60 s late" --loads=uniform'
+  make bench-continuity CONTINUITY_FLAGS='--events="another memory,SIGKILL,node drained" --systems="operator with routers"'
+
+`
+
 // options of all runs.
 type options struct {
 	keys, valueSize, rate int
@@ -44,6 +53,10 @@ func main() {
 	events := flag.String("events", strings.Join(names(events()), ","), "What happens to them.")
 	lists := flag.String("lists", strings.Join(names(followings()), ","), "When the application follows the list.")
 	loads := flag.String("loads", "uniform,zipf", "How the keys are asked for.")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	deployed.QuietLogs()
 	harness.Main("continuity", func(ctx context.Context) error {
@@ -116,6 +129,9 @@ func choose(systemNames, eventNames, lists, loads string) (runs []one, err error
 		return nil, err
 	}
 	for _, load := range strings.Split(loads, ",") {
+		if load != "uniform" && load != "zipf" {
+			return nil, fmt.Errorf("%q is neither uniform nor zipf", load)
+		}
 		for _, e := range chosenEvents {
 			for _, list := range chosenLists {
 				if list.name != atOnce && !e.changesList {

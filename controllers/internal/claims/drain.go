@@ -124,7 +124,7 @@ func (d *decision) drain(slots int) DrainState {
 }
 
 func (d *decision) shutsDown() (phase DrainPhase, reason, message string) {
-	return Waiting, PodPresent, fmt.Sprintf("member %d is still shutting down", d.c.Ordinal)
+	return Waiting, PodPresent, d.ShutsDown(d.c.Ordinal)
 }
 
 // begin starts the drain of a claim that has no Job, as soon as nothing forbids it.
@@ -133,11 +133,14 @@ func (d *decision) begin(state DrainState, slots int) DrainState {
 	lacks := ""
 	d.each(c, func(c *Claim, _ action.ClaimRef) {
 		if !c.Finalizer {
-			lacks = c.Name
+			lacks = fmt.Sprintf("claim %s lacks the finalizer: the drain starts when the API server takes it", c.Name)
+			if why, is := d.RefusedNow(c); is {
+				lacks += ", which it refused: " + why.Why
+			}
 		}
 	})
 	if lacks != "" { // as MayDrain
-		return state.is(Waiting, Refused, fmt.Sprintf("claim %s lacks the finalizer: the drain starts when the API server takes it", lacks))
+		return state.is(Waiting, Refused, lacks)
 	}
 	d.Do(d.clearRetry(c)...) // the drain is about to start anyway
 	switch {
@@ -172,7 +175,7 @@ func (d *decision) begin(state DrainState, slots int) DrainState {
 func (f *Facts) Unmounted(c *Claim) (reason, message string) {
 	switch {
 	case f.MemberExists(c):
-		return PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal)
+		return PodPresent, f.ShutsDown(c.Ordinal)
 	case slices.Contains(f.ClaimsWithDrainerPod, c.UID):
 		return InTurn, "the pod of an earlier drain of this claim is still there"
 	}

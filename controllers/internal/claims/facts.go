@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,6 +16,8 @@ type Facts struct {
 	Now time.Time
 	// Pods has the ordinals of the member pods that exist, in any phase.
 	Pods []int32
+	// NotEnded has why Kubernetes can't delete the pods of members that are to go, by their ordinals.
+	NotEnded map[int32]string
 	// Claims in any order. Units has the claims of units that have several (Together).
 	Claims []Claim
 	Units  map[types.UID][]Claim
@@ -56,6 +59,14 @@ func (f *Facts) PodExists(ordinal int32) bool { return slices.Contains(f.Pods, o
 // MemberExists tells whether the pod of the claim's member still exists. A pod never uses an aside
 // claim.
 func (f *Facts) MemberExists(c *Claim) bool { return !c.Aside && f.PodExists(c.Ordinal) }
+
+// ShutsDown says that the pod of a member that is to go still exists.
+func (f *Facts) ShutsDown(ordinal int32) string {
+	if why := f.NotEnded[ordinal]; why != "" {
+		return fmt.Sprintf("member %d is not shut down: %s", ordinal, why)
+	}
+	return fmt.Sprintf("member %d is still shutting down", ordinal)
+}
 
 // LowestMarked returns the claim with a leaving mark that has the lowest ordinal, or nil.
 // It leaves out aside claims, which block no member.

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,7 +20,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/status"
 )
 
-// observeCreation finds out why pods are missing. If none is, it reads nothing.
+// observeCreation finds out why pods are missing, and why others are still there. If none is, it reads nothing.
 func (r *Reader) observeCreation(ctx context.Context, o *State) {
 	var owners []*read.PodOwner
 	if owner := membersWithoutPods(o.StatefulSet, o.Pods); owner != nil {
@@ -32,7 +33,19 @@ func (r *Reader) observeCreation(ctx context.Context, o *State) {
 			about[job.UID] = identity.ClaimUID(job)
 		}
 	}
-	reasons, again := r.NotCreated.Why(ctx, r.Live, client.ObjectKeyFromObject(o.Cluster), owners, r.Clock.Now())
+	undeletes, undeleted := read.OwnerOfUndeleted(o.StatefulSet, func(yield func(*corev1.Pod) bool) {
+		for i := range o.Pods {
+			if !yield(&o.Pods[i]) {
+				return
+			}
+		}
+	}, build.PodOrdinal)
+	asked := owners
+	if undeletes != nil {
+		asked = append(slices.Clone(owners), undeletes)
+	}
+	reasons, again := r.NotCreated.Why(ctx, r.Live, client.ObjectKeyFromObject(o.Cluster), asked, r.Clock.Now())
+	o.NotEnded = read.NotEnded(undeletes, undeleted, reasons)
 	o.Waits.AtMost(again)
 	for _, owner := range owners {
 		reason, claim := reasons[owner.UID], about[owner.UID]

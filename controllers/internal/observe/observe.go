@@ -143,6 +143,8 @@ type State struct {
 	// drainers' pods that it can't create, by the claim's UID.
 	NotCreated         *status.NotCreated
 	DrainersNotCreated map[types.UID]claims.Wait
+	// NotEnded has why Kubernetes can't delete the pods of members that are to go, by their ordinals.
+	NotEnded map[int32]string
 	// Refused is a step that this reconcile refused, or nil.
 	Refused *status.Refusal
 	// GrowthRefused is why the API server refuses to let volumes grow; empty if it
@@ -391,7 +393,7 @@ func (o *State) withoutList() plan.Observed {
 func (o *State) Input() plan.Observed {
 	in := o.withoutList()
 	in.Room = o.Room
-	in.Obstructed = o.Obstructed
+	in.Obstructed, in.NotEnded = o.Obstructed, o.NotEnded
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
 	for i := range o.Pods {
 		if ordinal, ok := build.PodOrdinal(o.Cluster.Name, o.Pods[i].Name); ok {

@@ -45,7 +45,8 @@ type Change struct {
 	Urgent bool
 	// Counts: a drainer is at work, and counts.
 	Counts bool
-	// Callers: a leaving member waits for its last client, or moves for clients that are late.
+	// Callers: a leaving member waits for its last client, or moves for clients that are late. They also do between
+	// two of their waits, when what clients have stored meanwhile is moved.
 	Callers bool
 }
 
@@ -80,8 +81,8 @@ func ClusterChange(before, after *cachev1alpha1.MemcachedStatus) Change {
 			!equality.Semantic.DeepEqual(before.LastDrains, after.LastDrains) || leaving(before) > leaving(after) || advises(before, after) ||
 			// The other conditions change with the phase, or are details.
 			differ(before.Conditions, after.Conditions, cachev1alpha1.ConditionReady, cachev1alpha1.ConditionAvailable, cachev1alpha1.ConditionDegraded),
-		Counts:  moving(after),
-		Callers: waitsForClients(before) && waitsForClients(after),
+		Counts:  moving(after) && !waitsForClients(before),
+		Callers: waitsForClients(before) && (waitsForClients(after) || moving(after) || after.Moving > 0),
 	}
 }
 

@@ -107,7 +107,22 @@ func TestLateClientsAreWrittenNowAndThen(t *testing.T) {
 	if got := s.Due(key, ClusterChange(late(44), late(43)), now); got != callersInterval {
 		t.Errorf("of members that stay, it waits %s, want %s", got, callersInterval)
 	}
-	if got := s.Due(key, ClusterChange(late(1), late(0)), now); got != detailInterval {
+	if got := s.Due(key, ClusterChange(late(1), &cachev1alpha1.MemcachedStatus{}), now); got != detailInterval {
 		t.Errorf("when no client is late any more, it waits %s, want %s", got, detailInterval)
+	}
+	// What late clients store is moved in between; then none of them waits.
+	pass := &cachev1alpha1.MemcachedStatus{Drains: []cachev1alpha1.DrainStatus{{Phase: cachev1alpha1.DrainLeaving, ItemsDone: 7}}}
+	for name, change := range map[string][2]*cachev1alpha1.MemcachedStatus{
+		"a leaving member":       {called("44 a second"), pass},
+		"members that stay":      {late(44), late(0)},
+		"a leaving one, changed": {called("44 a second"), called("43 a second")},
+	} {
+		var s Statuses
+		s.Note(key, now)
+		for since := time.Duration(0); since < callersInterval; since += ask.ProgressInterval {
+			if got, want := s.Due(key, ClusterChange(change[0], change[1]), now.Add(since)), callersInterval-since; got != want {
+				t.Errorf("%s, %s later: it waits %s, want %s", name, since, got, want)
+			}
+		}
 	}
 }

@@ -118,7 +118,22 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case in.RollOutWaits != "":
 		return condition(kind, false, cachev1alpha1.ReasonWaitingForTurn, "%s", in.RollOutWaits)
 	}
-	return condition(kind, false, cachev1alpha1.ReasonAsWanted, "the cluster is as wanted")
+	return condition(kind, false, cachev1alpha1.ReasonAsWanted, "%s", asWanted(in, s))
+}
+
+// asWanted says that the members are as wanted, and what else is not.
+func asWanted(in *Input, s *cachev1alpha1.MemcachedStatus) string {
+	var rest []string
+	if n := len(s.Drains); n > 0 {
+		rest = append(rest, fmt.Sprintf("claims to be drained: %d (%s)", n, progressLine(s.Drains)))
+	}
+	if n := len(in.Plan.Moves); n > 0 {
+		rest = append(rest, fmt.Sprintf("members whose items are to be moved: %d", n))
+	}
+	if len(rest) == 0 {
+		return "the cluster is as wanted"
+	}
+	return "the members are as wanted; " + strings.Join(rest, "; ")
 }
 
 // blockedByVolume says which claim blocks the size, why, and what a person can do.

@@ -93,7 +93,7 @@ func (o *Observed) given(p *Plan) *claims.Given {
 		Terms: &terms, Parallelism: o.Drain.Parallelism, Wanted: p.Wanted, Survivors: p.Wanted, AsideFirst: true,
 		Leaves: func(c *claims.Claim) (phase claims.DrainPhase, reason, message string) {
 			if o.MemberExists(c) && !p.Wanted.Has(c.Ordinal) {
-				return claims.Leaving, claims.PodPresent, fmt.Sprintf("member %d is still shutting down", c.Ordinal)
+				return claims.Leaving, claims.PodPresent, o.ShutsDown(c.Ordinal)
 			}
 			return "", "", ""
 		},

@@ -2,6 +2,7 @@ package stsdrain_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,6 +81,29 @@ func TestTheClaimsOfAStatefulSet(t *testing.T) {
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", what, diff)
+		}
+	}
+}
+
+// A wait says why Kubernetes can't end the member, and why a claim gets no finalizer.
+func TestAWaitSaysWhatTheAPIServerDenies(t *testing.T) {
+	t.Parallel()
+	const denied = "delete Pod queue-2 in StatefulSet queue failed error: it is not allowed"
+	unheld := func(c *claims.Claim) { c.Finalizer = false }
+	for what, test := range map[string]struct {
+		o    *stsdrain.Observed
+		want string
+	}{
+		"the member ends":           {with(at(3), scaled(2), claim(2, marked)), "member 2 is still shutting down"},
+		"its end is denied":         {with(at(3), scaled(2), claim(2, marked), func(o *stsdrain.Observed) { o.NotEnded = map[int32]string{2: denied} }), "member 2 is not shut down: " + denied},
+		"the finalizer was refused": {with(at(3), two, scaled(2), gone(2), claim(2, marked), claim(5, marked), claim(5, unheld), refused("log-queue-2")), "claim log-queue-2 lacks the finalizer: the drain starts when the API server takes it, which it refused: a quota forbids it"},
+	} {
+		var got []string
+		for _, d := range stsdrain.Decide(test.o).Drains {
+			got = append(got, d.Message)
+		}
+		if !slices.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", what, got, test.want)
 		}
 	}
 }

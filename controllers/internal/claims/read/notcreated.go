@@ -1,14 +1,20 @@
 package read
 
 import (
+	"cmp"
 	"context"
+	"iter"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -24,17 +30,49 @@ const (
 	// maxLooks bounds how many owners' events one reconcile reads, maxEvents how many of
 	// each. The recorder allows an owner 25 at once.
 	maxLooks, maxEvents = 4, 128
-	// reasonFailedCreate is the reason of these events.
+	// The reasons of these events.
 	reasonFailedCreate = "FailedCreate"
+	reasonFailedDelete = "FailedDelete"
 )
 
-// PodOwner is an object whose controller should have created a pod, and has not.
+// PodOwner is an object whose controller should have created a pod, and has not; or deleted one.
 type PodOwner struct {
 	UID        types.UID
 	Kind, Name string
 	// Newest is when its last pod was created, or else the object itself. Older events
 	// don't count.
 	Newest time.Time
+	// Undeleted is the UID of the pod that it should have deleted, empty if a pod is missing.
+	Undeleted types.UID
+}
+
+// id is what is known by.
+func (o *PodOwner) id() types.UID { return cmp.Or(o.Undeleted, o.UID) }
+
+// OwnerOfUndeleted returns the StatefulSet, which may be nil, if it has one of these pods, and should have deleted it;
+// otherwise nil. Undeleted has the ordinals of all of them. The StatefulSet's controller begins with the highest one.
+func OwnerOfUndeleted(
+	set *appsv1.StatefulSet, pods iter.Seq[*corev1.Pod], ordinalOf func(set, pod string) (int32, bool),
+) (owner *PodOwner, undeleted []int32) {
+	if set == nil {
+		return nil, nil
+	}
+	start := int32(0)
+	if set.Spec.Ordinals != nil {
+		start = set.Spec.Ordinals.Start
+	}
+	end := start + ptr.Deref(set.Spec.Replicas, 1)
+	for pod := range pods {
+		ordinal, is := ordinalOf(set.Name, pod.Name)
+		if !is || pod.DeletionTimestamp != nil || start <= ordinal && ordinal < end || !metav1.IsControlledBy(pod, set) {
+			continue
+		}
+		if len(undeleted) == 0 || ordinal > slices.Max(undeleted) {
+			owner = &PodOwner{UID: set.UID, Kind: "StatefulSet", Name: set.Name, Newest: pod.CreationTimestamp.Time, Undeleted: pod.UID}
+		}
+		undeleted = append(undeleted, ordinal)
+	}
+	return owner, undeleted
 }
 
 // DrainerWithoutPod returns the Job, which has not ended, if it has no pod; otherwise nil.
@@ -54,6 +92,18 @@ func DrainerWithoutPod(job *batchv1.Job, pods []corev1.Pod) *PodOwner {
 		newest = later(newest, pod.CreationTimestamp.Time)
 	}
 	return &PodOwner{UID: job.UID, Kind: "Job", Name: job.Name, Newest: newest}
+}
+
+// NotEnded is why these members have not ended, as in claims.Facts.
+func NotEnded(owner *PodOwner, undeleted []int32, reasons map[types.UID]Lack) map[int32]string {
+	if owner == nil || reasons[owner.id()].Why == "" {
+		return nil
+	}
+	notEnded := map[int32]string{}
+	for _, ordinal := range undeleted {
+		notEnded[ordinal] = reasons[owner.id()].Why
+	}
+	return notEnded
 }
 
 // Lack is why an object lacks a pod.
@@ -78,7 +128,7 @@ type MissingPods struct {
 	kept remembered.ByObject[map[types.UID]lack]
 }
 
-// Why the owners' pods are missing, by the owner's UID, and when to look again; 0 for
+// Why the owners' pods are missing, or still there, by the owner's UID or that of the pod, and when to look again; 0 for
 // never. If no owner is given, live is not read; at most a few owners' events are read at
 // once.
 func (p *MissingPods) Why(
@@ -87,18 +137,18 @@ func (p *MissingPods) Why(
 	known, looks := p.remember(cluster, owners, now), 0
 	reasons = map[types.UID]Lack{}
 	for _, owner := range owners {
-		l, next := known[owner.UID], lookInterval
+		l, next := known[owner.id()], lookInterval
 		if due := later(l.Since.Add(missingAfter), l.looked.Add(lookInterval)); now.Before(due) || looks == maxLooks {
 			next = max(due.Sub(now), time.Second)
 		} else {
-			l.Why, l.looked = whyNotCreated(ctx, live, cluster.Namespace, owner), now
-			p.learn(cluster, owner.UID, l)
+			l.Why, l.looked = whyNot(ctx, live, cluster.Namespace, owner), now
+			p.learn(cluster, owner.id(), l)
 			looks++
 		}
 		if again == 0 || next < again {
 			again = next
 		}
-		reasons[owner.UID] = l.Lack
+		reasons[owner.id()] = l.Lack
 	}
 	return reasons, again
 }
@@ -115,11 +165,11 @@ func (p *MissingPods) remember(cluster client.ObjectKey, owners []*PodOwner, now
 	}
 	p.kept.Use(cluster, func(kept *map[types.UID]lack) {
 		for _, owner := range owners {
-			before, ok := (*kept)[owner.UID]
+			before, ok := (*kept)[owner.id()]
 			if !ok {
 				before.Since = now
 			}
-			known[owner.UID] = before
+			known[owner.id()] = before
 		}
 		*kept = maps.Clone(known)
 	})
@@ -131,14 +181,17 @@ func (p *MissingPods) learn(cluster client.ObjectKey, uid types.UID, l lack) {
 	p.kept.Use(cluster, func(kept *map[types.UID]lack) { (*kept)[uid] = l })
 }
 
-// whyNotCreated is the last refusal that the object's controller reported; empty for
-// none.
-func whyNotCreated(ctx context.Context, live client.Reader, namespace string, owner *PodOwner) string {
+// whyNot is the last refusal that the object's controller reported; empty for none.
+func whyNot(ctx context.Context, live client.Reader, namespace string, owner *PodOwner) string {
 	var events corev1.EventList
+	reason := reasonFailedCreate
+	if owner.Undeleted != "" {
+		reason = reasonFailedDelete
+	}
 	err := live.List(ctx, &events, client.InNamespace(namespace), client.Limit(maxEvents),
-		client.MatchingFields{"involvedObject.uid": string(owner.UID), "reason": reasonFailedCreate})
+		client.MatchingFields{"involvedObject.uid": string(owner.UID), "reason": reason})
 	if err != nil {
-		logf.FromContext(ctx).V(1).Info("Can't read why a pod is missing", "kind", owner.Kind, "name", owner.Name, "error", err.Error())
+		logf.FromContext(ctx).V(1).Info("Can't read why a pod is missing, or still there", "kind", owner.Kind, "name", owner.Name, "error", err.Error())
 		return ""
 	}
 	return lastFailure(events.Items, owner.Newest)

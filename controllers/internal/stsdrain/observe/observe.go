@@ -79,6 +79,8 @@ type State struct {
 	// Set is the StatefulSet; nil if there is none. Members are the pods of its selector.
 	Set     *appsv1.StatefulSet
 	Members []*corev1.Pod
+	// NotEnded has why Kubernetes can't delete those that are to go, by their ordinals.
+	NotEnded map[int32]string
 	// Reader reads its claims, Jobs and drainers' pods.
 	Reader  *read.Reader
 	Claims  []claims.Claim
@@ -182,7 +184,13 @@ func (r *Reader) drainers(ctx context.Context, s *State) {
 			of[job.UID] = identity.ClaimUID(job)
 		}
 	}
-	reasons, again := r.NotCreated.Why(ctx, r.Live, key, owners, s.Now)
+	undeletes, undeleted := read.OwnerOfUndeleted(s.Set, slices.Values(s.Members), stsdrain.PodOrdinal)
+	asked := owners
+	if undeletes != nil {
+		asked = append(slices.Clone(owners), undeletes)
+	}
+	reasons, again := r.NotCreated.Why(ctx, r.Live, key, asked, s.Now)
+	s.NotEnded = read.NotEnded(undeletes, undeleted, reasons)
 	refused := map[types.UID]claims.Wait{}
 	for _, owner := range owners {
 		if why := reasons[owner.UID]; why.Why != "" {
@@ -199,7 +207,7 @@ func (r *Reader) drainers(ctx context.Context, s *State) {
 // Input is what the plan depends on. refused says why the API server does not take the template.
 func (s *State) Input(refused string) stsdrain.Observed {
 	in := stsdrain.Observed{
-		Facts:   claims.Facts{Now: s.Now, Claims: slices.Clone(s.Claims), Obstructed: s.Obstructed},
+		Facts:   claims.Facts{Now: s.Now, Claims: slices.Clone(s.Claims), Obstructed: s.Obstructed, NotEnded: s.NotEnded},
 		Drain:   wants(s.Drain),
 		Set:     set(s.Drain, s.Set),
 		Foreign: s.Foreign, Others: s.Others, Woken: s.Woken,

@@ -1,0 +1,22 @@
+package memcache
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// clientCommands are the counters of commands with which clients use caches. They leave out the commands of
+// the supervisor and of monitoring: "me", "version", "mn" and "stats".
+var clientCommands = []string{"cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "delete_hits", "delete_misses", "incr_hits", "incr_misses", "decr_hits", "decr_misses"}
+
+// ClientCommands returns the number of clients' commands by a server's statistics.
+func ClientCommands(stats map[string]string) (sum int64, err error) {
+	for _, name := range clientCommands {
+		n, err := strconv.ParseInt(stats[name], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%w to stats: %s=%q", ErrProtocol, name, stats[name])
+		}
+		sum += n
+	}
+	return sum, nil
+}
