@@ -33,7 +33,7 @@ func TestADrainerThatIsToldToEndHasNotDrained(t *testing.T) {
 	}{
 		"it is evicted":        {"", evict},
 		"it is deleted":        {"", remove},
-		"its deadline is over": {"  activeDeadline: 10s\n", func(*fixture, *corev1.Pod) {}},
+		"its deadline is over": {"  activeDeadline: 30s\n", func(*fixture, *corev1.Pod) {}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
