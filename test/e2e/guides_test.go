@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/test/tier"
 )
 
-// guide is a page of docs/guides. A paragraph that ends in a file's name tells where the next block is saved.
-// Blocks of sh have the commands that people run.
+// guide is a page of docs/guides. A paragraph that ends in a file's name tells where the next block is saved. What
+// people run is in blocks of sh.
 type guide struct {
 	name  string
 	files map[string]string
