@@ -254,8 +254,9 @@ func (p *Population) classicStep(most int) {
 	ttl := []int64{0, 1, 1000, 100000}[p.r.IntN(4)]
 	set := func(value []byte) {
 		p.tb.Helper()
-		p.raw.Must("STORED", fmt.Sprintf("set %s %d %d %d", key, flags, ttl, len(value)), value)
-		p.expires[key] = p.after(ttl)
+		p.expires[key] = p.expiry(ttl, func() {
+			p.raw.Must("STORED", fmt.Sprintf("set %s %d %d %d", key, flags, ttl, len(value)), value)
+		})
 	}
 	set(value)
 	action := p.r.IntN(12)
@@ -270,8 +271,10 @@ func (p *Population) classicStep(most int) {
 			p.raw.Do(fmt.Sprintf("%s %s 0 0 %d", []string{"append", "prepend"}[p.r.IntN(2)], key, len(more)), more)
 		}
 	case 3:
-		if p.raw.Do("touch "+key+" 5000", nil) == "TOUCHED" {
-			p.expires[key] = p.after(5000)
+		there := false
+		at := p.expiry(5000, func() { there = p.raw.Do("touch "+key+" 5000", nil) == "TOUCHED" })
+		if there {
+			p.expires[key] = at
 		}
 	case 4:
 		set([]byte("999"))
@@ -284,13 +287,21 @@ func (p *Population) classicStep(most int) {
 	}
 }
 
-// after returns the time of the server's clock after so many seconds; 0 is never.
-func (p *Population) after(seconds int64) int64 {
+// expiry gives an item so many seconds, and returns when it expires, or a second earlier; 0 is never. It does so again
+// if the server's clock goes on by more meanwhile.
+func (p *Population) expiry(seconds int64, give func()) int64 {
 	p.tb.Helper()
 	if seconds == 0 {
+		give()
 		return 0
 	}
-	return p.stat("time") + seconds
+	for {
+		before := p.stat("time")
+		give()
+		if p.stat("time") <= before+1 {
+			return before + seconds
+		}
+	}
 }
 
 // movePage gives a page to another slab class, and waits until that is done: a move may lose items, which
