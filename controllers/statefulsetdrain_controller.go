@@ -74,7 +74,7 @@ type StatefulSetDrainReconciler struct {
 	refused    remembered.Refusals
 	statuses   remembered.Statuses
 	// returned are claims whose members have returned, until a status says so.
-	returned remembered.Of[[]action.ClaimRef]
+	returned remembered.ByObject[[]action.ClaimRef]
 }
 
 // +kubebuilder:rbac:groups=cache.example.com,resources=statefulsetdrains,verbs=get;list;watch;patch
