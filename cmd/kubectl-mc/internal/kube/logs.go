@@ -3,6 +3,7 @@ package kube
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -25,16 +25,20 @@ type Line struct {
 	// Event: it is an event.
 	Event bool
 	// Program is the operator's own container that wrote the line: memcached, drainer, router, install, manager;
-	// empty for an event and for other containers.
+	// empty for other containers. For an event it is manager, or empty if the event is not the operator's.
 	Program string
+	// Cut: it stands for older lines of a long log.
+	Cut bool
 }
 
 // programs are the containers that the operator makes, and its own.
 var programs = map[string]bool{"memcached": true, "drainer": true, "router": true, "install": true, "manager": true}
 
 const (
-	// mostLog bounds what is read of a container's log, in bytes.
+	// mostLog bounds what is kept of a container's log, in bytes.
 	mostLog = 4 << 20
+	// longestLine bounds a line, in bytes. The kubelet cuts lines at 16 KiB.
+	longestLine = 64 << 10
 	// page is how many objects are read at once.
 	page = 500
 )
@@ -76,31 +80,57 @@ func (s *Session) Logs(ctx context.Context, pod *corev1.Pod, since time.Time, tr
 	return lines
 }
 
-func (s *Session) log(ctx context.Context, pod *corev1.Pod, container string, since time.Time) (lines []Line, err error) {
-	options := &corev1.PodLogOptions{Container: container, Timestamps: true, SinceTime: &metav1.Time{Time: since}, LimitBytes: ptr.To[int64](mostLog)}
+// log reads all that the node has since then: it can give the oldest bytes, but not the newest.
+func (s *Session) log(ctx context.Context, pod *corev1.Pod, container string, since time.Time) ([]Line, error) {
+	options := &corev1.PodLogOptions{Container: container, Timestamps: true, SinceTime: &metav1.Time{Time: since}}
 	stream, err := s.Clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer stream.Close()
-	in := bufio.NewReader(io.LimitReader(stream, mostLog))
-	for {
-		text, err := in.ReadString('\n')
-		if stamp, rest, found := strings.Cut(strings.TrimRight(text, "\r\n"), " "); found {
-			if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
-				line := Line{At: at, From: pod.Name + "/" + container, Text: rest}
-				if programs[container] {
-					line.Program = container
-				}
-				lines = append(lines, line)
-			}
+	return newest(stream, pod.Name+"/"+container, container, mostLog)
+}
+
+// newest returns the lines of a log, of that many bytes at most. If there are more, the oldest are left out, and a line says so.
+func newest(log io.Reader, from, container string, most int) (lines []Line, err error) {
+	size, leftOut := 0, 0
+	for in := bufio.NewReaderSize(log, longestLine); err == nil; {
+		var text []byte
+		if text, err = in.ReadSlice('\n'); errors.Is(err, bufio.ErrBufferFull) {
+			err = nil // the rest of the line has no time, and is left out
 		}
-		if err == io.EOF {
-			return lines, nil
-		} else if err != nil {
-			return lines, err
+		line, is := lineOf(string(text), from, container)
+		if !is {
+			continue
+		}
+		lines, size = append(lines, line), size+len(line.Text)
+		for ; size > most && len(lines) > 1; leftOut++ {
+			lines, size = lines[1:], size-len(lines[0].Text)
 		}
 	}
+	if leftOut > 0 {
+		cut := lines[0]
+		cut.Text, cut.Cut = fmt.Sprintf("--- %d older lines of this log are left out ---", leftOut), true
+		lines = append([]Line{cut}, lines...)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return lines, err
+}
+
+// lineOf parses a line that begins with its time.
+func lineOf(text, from, container string) (line Line, is bool) {
+	stamp, rest, found := strings.Cut(strings.TrimRight(text, "\r\n"), " ")
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	if !found || err != nil {
+		return line, false
+	}
+	line = Line{At: at, From: from, Text: rest}
+	if programs[container] {
+		line.Program = container
+	}
+	return line, true
 }
 
 // Events returns the events about the objects with these names, since then.
@@ -123,7 +153,11 @@ func (s *Session) Events(ctx context.Context, namespace string, about func(name 
 				at = e.Series.LastObservedTime.Time
 			}
 			if about(e.Regarding.Name) && !at.Before(since) {
-				lines = append(lines, Line{At: at, From: e.Regarding.Kind + "/" + e.Regarding.Name, Text: strings.TrimSpace(e.Reason + " " + e.Note), Event: true})
+				line := Line{At: at, From: e.Regarding.Kind + "/" + e.Regarding.Name, Text: strings.TrimSpace(e.Reason + " " + e.Note), Event: true}
+				if e.ReportingController == cachev1alpha1.ManagedBy {
+					line.Program = "manager"
+				}
+				lines = append(lines, line)
 			}
 		}
 		if more = list.Continue; more == "" {
