@@ -207,6 +207,11 @@ type Progress struct {
 	// unknown, an estimate after a crash.
 	ItemsDone  int64 `json:"itemsDone"`
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
+	// Pass counts the lists of a running member's items that have been moved: each list is a pass. PassDone and
+	// PassTotal are the items of the present one. They are left out if the source is no running member.
+	Pass      int   `json:"pass,omitempty"`
+	PassDone  int64 `json:"passDone,omitempty"`
+	PassTotal int64 `json:"passTotal,omitempty"`
 	// BytesDone and BytesTotal are bytes of the source file.
 	BytesDone  int64 `json:"bytesDone"`
 	BytesTotal int64 `json:"bytesTotal,omitempty"`

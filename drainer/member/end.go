@@ -97,9 +97,6 @@ func (s *supervisor) dropSpare() {
 	}
 }
 
-// progressLogged is how often the log reports the progress of a save.
-const progressLogged = 10 * time.Second
-
 // finish brings the warm file to the disk and returns how memcached ended.
 func (s *supervisor) finish(status syscall.WaitStatus) (int, error) {
 	code := codeOf(status)
@@ -207,16 +204,12 @@ func (s *supervisor) saveOptions() volume.SaveOptions {
 // in case the member is killed, and to the log now and then.
 func (s *supervisor) progress() func(done, all int64) {
 	began := time.Now()
-	logged := began
+	logs := contract.LogWork(contract.WorkSaving, s.std.Logf)
 	return func(done, all int64) {
 		rate := int64(float64(done) / time.Since(began).Seconds())
 		// An error here doesn't matter: only the save counts.
 		_ = s.termination.saving(contract.Saving{SavedBytes: done, SaveBytes: all, BytesPerSecond: rate})
-		if time.Since(logged) < progressLogged {
-			return
-		}
-		logged = time.Now()
-		s.std.Logf("saving: %d of %d MiB are written, at %d MiB/s", done>>20, volume.Mebibytes(all), rate>>20)
+		logs(done, all)
 	}
 }
 

@@ -108,7 +108,9 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	}
 	defer notes.close()
 	r.s.std.Logf("replaying %s: about %d items", name, reader.Expected())
-	m := move.Replay{Source: replaySource(ctx, reader), Sending: notes.set, Dialer: r.s.Dialer, Address: r.address, Silence: maxSilence, Log: r.s.std.Err}
+	logs := contract.LogWork(contract.WorkReplaying, r.s.std.Logf)
+	m := move.Replay{Source: replaySource(ctx, reader), Sending: notes.set, Dialer: r.s.Dialer, Address: r.address, Silence: maxSilence, Log: r.s.std.Err,
+		Progress: func(p contract.Progress) { logs(p.ItemsDone, p.ItemsTotal) }}
 	receipt, err := m.Run(r.life, ctx)
 	if err != nil {
 		return false, err

@@ -377,6 +377,7 @@ func TestReplayIsToldOf(t *testing.T) {
 				})
 			}
 			expect(test.during)
+			member.WaitFor("replaying: ")
 			release()
 			member.WaitFor("replayed generation-1")
 			expect(test.after)

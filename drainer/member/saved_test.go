@@ -86,7 +86,7 @@ func TestSavedMemberRestartsWarm(t *testing.T) {
 		p = p.nextPod()
 		s := p.start("", "-m", "128")
 		drainertest.Check(t, "gomemcache", []string{s.Address()}, all)
-		if said := s.Err.String(); !strings.Contains(said, "the save is loaded") || strings.Contains(said, "replay") {
+		if said := s.Err.String(); !strings.Contains(said, "the save is loaded") || !strings.Contains(said, "loading: ") || strings.Contains(said, "replay") {
 			t.Errorf("it said %s", said)
 		}
 		newer := map[string]drainertest.Object{"written in round " + strconv.Itoa(round): {Value: []byte("v")}}

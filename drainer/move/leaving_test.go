@@ -409,6 +409,7 @@ func TestProgressOfALeavingMember(t *testing.T) {
 	if len(lines) > int(seconds)+6 || !strings.Contains(r.Out, `"phase":"Settling"`) {
 		t.Errorf("%d lines in %.1f s:\n%s", len(lines), seconds, r.Out)
 	}
+	checkPasses(t, lines)
 	var last contract.Progress
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Phase != contract.PhaseDone || last.ItemsDone != 100 {
 		t.Errorf("%s: %v", lines[len(lines)-1], err)
@@ -416,6 +417,46 @@ func TestProgressOfALeavingMember(t *testing.T) {
 	a.Patience = a.Deadline
 	if r := drainertest.Move(t, a); r.Code != contract.ExitUsage {
 		t.Errorf("patience as long as the deadline: exit code %d", r.Code)
+	}
+}
+
+// checkPasses checks that the share of a pass that is done never falls, and that there is one.
+func checkPasses(t *testing.T, lines []string) {
+	t.Helper()
+	var before contract.Progress
+	for _, line := range lines {
+		var p contract.Progress
+		if err := json.Unmarshal([]byte(line), &p); err != nil {
+			t.Fatal(err)
+		}
+		if p.Phase == contract.PhaseDone {
+			continue
+		}
+		if p.PassDone > p.PassTotal || p.Pass < before.Pass || p.Pass == before.Pass && p.PassDone*before.PassTotal < before.PassDone*p.PassTotal {
+			t.Errorf("pass %d with %d of %d items, after pass %d with %d of %d", p.Pass, p.PassDone, p.PassTotal, before.Pass, before.PassDone, before.PassTotal)
+		}
+		before = p
+	}
+	if before.Pass == 0 || before.PassDone == 0 {
+		t.Errorf("there is no pass: %q", lines)
+	}
+}
+
+// What a later pass finds doesn't take anything back of what an earlier one has done.
+func TestALaterPassIsCountedByItself(t *testing.T) {
+	done := int64(0)
+	l := &runningMember{done: func() int64 { return done }}
+	if p := l.listed(0); p != (pass{}) {
+		t.Errorf("before the first pass: %+v", p)
+	}
+	l.expect(1000)
+	done = 1010 // a stream has more than it estimated
+	if p := l.listed(done); p != (pass{1, 0, 1010}) {
+		t.Errorf("the first pass: %+v", p)
+	}
+	l.expect(50)
+	if p := l.listed(1020); p != (pass{2, 1010, 50}) {
+		t.Errorf("the second pass: %+v", p)
 	}
 }
 

@@ -7,20 +7,58 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
+// pass is a list of a running member's items that is being moved. before is how many items had an outcome when it
+// began.
+type pass struct {
+	number        int
+	before, total int64
+}
+
+// expect begins a pass over that many items.
+func (l *runningMember) expect(items int64) {
+	l.expected.Add(items)
+	next := pass{number: 1, before: l.done(), total: items}
+	if p := l.present.Load(); p != nil {
+		next.number += p.number
+	}
+	l.present.Store(&next)
+}
+
+// listed is the present pass, when that many items have an outcome. It may have more than were expected, because a stream
+// only estimates its items.
+func (l *runningMember) listed(done int64) pass {
+	p := pass{before: done}
+	if present := l.present.Load(); present != nil {
+		p = *present
+		p.before = min(p.before, done)
+		p.total = max(p.total, done-p.before)
+	}
+	return p
+}
+
+// done is how many items have an outcome.
+func (e *Engine) done() int64 {
+	done := e.skipped.Load()
+	for _, w := range e.writers {
+		done += w.Done()
+	}
+	return done
+}
+
 // report calls Progress with the present state.
 func (e *Engine) report() {
 	if e.Progress == nil {
 		return
 	}
-	done := e.skipped.Load()
-	for _, w := range e.writers {
-		done += w.Done()
-	}
+	done := e.done()
 	now := e.phase.Load().(running)
 	waitsFor, waiting, source := e.waits.Message()
 	member, live := e.Source.(*runningMember)
 	leaves := live && member.leaving != nil
-	late := 0.0
+	late, present := 0.0, pass{before: done}
+	if live {
+		present = member.listed(done)
+	}
 	if live && waitsFor == "" && now.Phase == contract.PhaseSettling {
 		waitsFor, waiting, late = member.waitsFor()
 	}
@@ -35,6 +73,9 @@ func (e *Engine) report() {
 		Phase:          now.Phase,
 		ItemsDone:      done,
 		ItemsTotal:     max(done, e.Source.Expected()),
+		Pass:           present.number,
+		PassDone:       done - present.before,
+		PassTotal:      present.total,
 		BytesDone:      e.bytesRead.Load(),
 		BytesTotal:     e.Source.Size(),
 		NothingLeft:    leaves && member.leaving.empty.Load(),

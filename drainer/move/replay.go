@@ -24,6 +24,8 @@ type Replay struct {
 	// Silence bounds how long the member may not answer.
 	Silence time.Duration
 	Log     io.Writer
+	// Progress is that of the Engine.
+	Progress func(contract.Progress)
 }
 
 // Run replays until all items have an outcome, or reading or ctx ends. When reading ends, it waits for the
@@ -34,7 +36,7 @@ func (r *Replay) Run(ctx, reading context.Context) (contract.Receipt, error) {
 		return contract.Receipt{}, fmt.Errorf("replay: %w", err)
 	}
 	e := Engine{Source: until(reading, r.Source), Owner: itself{}, Servers: []routing.Server{server}, Dialer: r.Dialer,
-		UnreachableTimeout: r.Silence, Log: r.Log, sending: r.Sending}
+		UnreachableTimeout: r.Silence, Log: r.Log, Progress: r.Progress, sending: r.Sending}
 	return e.Run(ctx), nil
 }
 

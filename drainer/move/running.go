@@ -80,6 +80,8 @@ type runningMember struct {
 	linked   string       // how many items it had stored, before a pass
 	behind   atomic.Int64 // seconds by which the member's clock is behind ours
 	expected atomic.Int64
+	present  atomic.Pointer[pass]
+	done     func() int64
 	reader   link // reads from the member
 	once     crawl.Once
 	earlier
@@ -274,7 +276,7 @@ func (l *runningMember) round(ctx context.Context, yield func(*item.Item) bool) 
 	if list.Len() == 0 {
 		return nothing, false, nil
 	}
-	l.expected.Add(list.Len())
+	l.expect(list.Len())
 	if l.leased != nil {
 		last, err := l.leased.listed(ctx, list)
 		return last, list.Cut() && last == some, err
@@ -337,7 +339,7 @@ func (e *Engine) runningMember(member routing.Server, self int, scratch string) 
 		dialer: e.Dialer, scratch: scratch, longest: longestList, timeout: e.UnreachableTimeout, limit: e.Limit, rest: firstRest,
 		waiting: e.waits.Set,
 		takes:   func(i int, flags uint64) bool { return e.writers[i].Takes(flags) },
-		settle:  e.settle, enter: e.beginPhase, watch: link{server: member, dialer: e.Dialer}, earlier: earlier{seed: maphash.MakeSeed()},
+		done:    e.done, settle: e.settle, enter: e.beginPhase, watch: link{server: member, dialer: e.Dialer}, earlier: earlier{seed: maphash.MakeSeed()},
 	}
 	l.demand.l = l
 	if e.Begin != nil {

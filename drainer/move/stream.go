@@ -40,7 +40,7 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 		return false, err
 	}
 	defer s.Close()
-	l.expected.Add(s.Expected)
+	l.expect(s.Expected)
 	last, incomplete := some, 0
 	for pass := 0; ; pass++ {
 		if more, err := l.anotherPass(ctx, pass, last); err != nil || !more {

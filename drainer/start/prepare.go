@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -127,7 +128,8 @@ func (f *Facts) do(ctx context.Context, m Member, d *Decision, step Step, o volu
 
 func load(ctx context.Context, m Member, logf func(string, ...any)) error {
 	begun := time.Now()
-	err := volume.Unpack(ctx, m.Volume, m.Memory, nil)
+	logs, done := contract.LogWork(contract.WorkLoading, logf), atomic.Int64{}
+	err := volume.Unpack(ctx, m.Volume, m.Memory, func(n, total int64) { logs(done.Add(n), total) })
 	switch {
 	case unrecoverable(err):
 		return &damagedSave{err}

@@ -197,7 +197,7 @@ func describe(h *snapshot.Header, dir string) error {
 // Unpack restores the warm file of the save in dir to the directory to, with its .meta and its manifest, and
 // checks each page. The warm file gets its name last: without that name, no file is there. done, which may be
 // nil, is called with the number of bytes that were read.
-func Unpack(ctx context.Context, dir, to string, done func(n int64)) error {
+func Unpack(ctx context.Context, dir, to string, progress func(n, total int64)) error {
 	s, err := openSave(dir)
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func Unpack(ctx context.Context, dir, to string, done func(n int64)) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(s.Expand(ctx, out, done), out.Close())
+	err = errors.Join(s.Expand(ctx, out, func(n int64) { progress(n, s.Used()) }), out.Close())
 	manifest, manifestErr := counted(s)
 	err = errors.Join(err, manifestErr)
 	for name, data := range map[string][]byte{contract.Manifest: manifest, contract.MetaFile: []byte(s.Meta)} {

@@ -34,7 +34,7 @@ func pack(t testing.TB, dir string) string {
 func unpack(t testing.TB, dir string) string {
 	t.Helper()
 	to := t.TempDir()
-	if err := Unpack(context.Background(), dir, to, nil); err != nil {
+	if err := Unpack(context.Background(), dir, to, func(int64, int64) {}); err != nil {
 		t.Fatal(err)
 	}
 	return to

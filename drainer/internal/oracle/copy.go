@@ -36,7 +36,7 @@ func (r *Reader) copyTo(ctx context.Context, work string) error {
 	in, err := os.Open(filepath.Join(r.dir, contract.WarmFile))
 	if errors.Is(err, os.ErrNotExist) {
 		r.done.Store(0)
-		return volume.Unpack(ctx, r.dir, work, func(n int64) { r.done.Add(n) })
+		return volume.Unpack(ctx, r.dir, work, func(n, _ int64) { r.done.Add(n) })
 	}
 	if err != nil {
 		return err

@@ -98,17 +98,27 @@ func newRoot(c *command) *cobra.Command {
 
 func (c *command) open() (*kube.Session, error) { return kube.Open(c.flags) }
 
-// agree asks a question, unless yes is given. Only the word yes, or y, agrees.
-func (c *command) agree(yes bool, question string) error {
+// agree asks a question, unless yes is given. Only the word yes, or y, agrees. An interrupt answers no.
+func (c *command) agree(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
 	}
 	fmt.Fprintf(c.io.ErrOut, "%s (yes/no) ", question)
-	answer, err := bufio.NewReader(c.io.In).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer == "yes" || answer == "y" {
+	answers := make(chan string, 1)
+	go func() {
+		answer, _ := bufio.NewReader(c.io.In).ReadString('\n')
+		answers <- answer
+	}()
+	answer := ""
+	select {
+	case answer = <-answers:
+	case <-ctx.Done():
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "yes", "y":
 		return nil
 	}
-	if err != nil {
+	if !strings.HasSuffix(answer, "\n") {
 		fmt.Fprintln(c.io.ErrOut)
 	}
 	return &exit{exitRefused, "nothing was changed; --yes answers without the question"}

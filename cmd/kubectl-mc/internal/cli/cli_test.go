@@ -2,14 +2,21 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -37,20 +44,28 @@ func TestEachCommandHasAPlaceInTheDocsAndAnExample(t *testing.T) {
 func TestOnlyYesAgrees(t *testing.T) {
 	for answer, agrees := range map[string]bool{"yes\n": true, "Y\n": true, "yes": true, "no\n": false, "\n": false, "": false, "yesterday\n": false} {
 		c := &command{io: genericiooptions.IOStreams{In: strings.NewReader(answer), ErrOut: &bytes.Buffer{}}}
-		if err := c.agree(false, "Go on?"); (err == nil) != agrees {
+		if err := c.agree(t.Context(), false, "Go on?"); (err == nil) != agrees {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}
 	c := &command{io: genericiooptions.IOStreams{In: strings.NewReader("no\n"), ErrOut: &bytes.Buffer{}}}
-	if err := c.agree(true, "Go on?"); err != nil {
+	if err := c.agree(t.Context(), true, "Go on?"); err != nil {
 		t.Errorf("--yes: %v", err)
+	}
+	never, _ := io.Pipe()
+	c = &command{io: genericiooptions.IOStreams{In: never, ErrOut: &bytes.Buffer{}}}
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	coded := (*exit)(nil)
+	if err := c.agree(interrupted, false, "Go on?"); !errors.As(err, &coded) || coded.code != exitRefused {
+		t.Errorf("an interrupt: %v", err)
 	}
 }
 
 func TestAnUnknownFormatIsRefused(t *testing.T) {
 	var errOut bytes.Buffer
-	io := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &errOut}
-	if code := Run([]string{"receipts", "cache", "--output=xml"}, io); code != exitFailed || !strings.Contains(errOut.String(), "xml") {
+	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &errOut}
+	if code := Run([]string{"receipts", "cache", "--output=xml"}, streams); code != exitFailed || !strings.Contains(errOut.String(), "xml") {
 		t.Errorf("it ended with %d: %s", code, &errOut)
 	}
 }
@@ -78,6 +93,52 @@ func TestAMessageDoesNotSteerTheTerminal(t *testing.T) {
 		}
 		if name == "status" && !strings.Contains(out.String(), "\x1b[1m") {
 			t.Errorf("%s has no colour: %q", name, out.String())
+		}
+	}
+}
+
+// An API server that hangs is named, after a bound.
+func TestAnAPIServerThatHangsIsNamed(t *testing.T) {
+	ends := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-ends:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() { close(ends); server.Close() })
+	for _, args := range [][]string{{"status"}, {"plan", "cache", "--size=2"}, {"logs", "cache"}, {"hold", "data-cache-2"}} {
+		var errOut bytes.Buffer
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &errOut}
+		args = append(args, "--server="+server.URL, "--kubeconfig="+os.DevNull, "--request-timeout=100ms")
+		if code := Run(args, streams); code != exitFailed || !strings.Contains(errOut.String(), strings.TrimPrefix(server.URL, "http://")+" has not answered for 100ms") {
+			t.Errorf("%v: it ended with %d: %s", args, code, &errOut)
+		}
+	}
+}
+
+func TestOtherManagersOfAFieldAreNamed(t *testing.T) {
+	entry := func(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	}
+	const size = `{"f:spec":{"f:size":{},"f:routing":{"f:client":{}}}}`
+	managed := []metav1.ManagedFieldsEntry{
+		entry("flux", metav1.ManagedFieldsOperationApply, size),
+		entry("kubectl-edit", metav1.ManagedFieldsOperationUpdate, size),
+		entry("kubectl", metav1.ManagedFieldsOperationApply, `{"f:spec":{"f:memory":{}}}`),
+		{Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "scale", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:size":{}}}`)}},
+		{Manager: "operator", Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(size)}},
+	}
+	const ends = ", and may set it back: change it there, too"
+	for patch, want := range map[string][]string{
+		`{"spec":{"size":2}}`:                                {"flux also manages spec.size" + ends, "kube-controller-manager also manages spec.size" + ends},
+		`{"spec":{"memory":null}}`:                           {"kubectl also manages spec.memory" + ends},
+		`{"spec":{"routing":{"client":"pymemcache"}}}`:       {"flux also manages spec.routing.client" + ends},
+		`{"spec":{"routing":{"patience":"1s"},"image":"a"}}`: nil,
+		`{}`: nil,
+	} {
+		if got, err := otherManagers(managed, []byte(patch)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v", patch, got, err)
 		}
 	}
 }

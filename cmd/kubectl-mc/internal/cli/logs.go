@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,13 +14,13 @@ import (
 )
 
 func newLogs(c *command) *cobra.Command {
-	since := time.Duration(0)
+	since, follow := time.Duration(0), false
 	cmd := &cobra.Command{
 		Use: "logs NAME", Short: "Show the logs and events of members, routers, drains, moves and the operator, by time",
 		Long: `Show what belongs to a scaling in one log, merged by time: events, the logs of members,
 routers, drains and moves that still have a pod, and the operator's lines about the object, where
 you may read them.`,
-		Example: "  kubectl mc logs cache\n  kubectl mc logs cache --since 10m",
+		Example: "  kubectl mc logs cache\n  kubectl mc logs cache --since 10m\n  kubectl mc logs cache -f --since 0s",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: c.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -33,17 +32,26 @@ you may read them.`,
 			if err != nil {
 				return err
 			}
-			logs := c.logs(ctx, s, owner, time.Now().Add(-since))
-			return c.print("", nil, func() (lines []string) {
-				for i := range logs {
-					lines = append(lines, logLine(&logs[i]))
-				}
-				return lines
-			})
+			began := time.Now().Add(-since)
+			logs := c.logs(ctx, s, owner, began)
+			if err := c.printLogs(logs); err != nil || !follow {
+				return err
+			}
+			return c.follow(ctx, s, owner, logs, began)
 		},
 	}
 	cmd.Flags().DurationVar(&since, "since", time.Hour, "how far back")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on showing what is logged, until interrupted")
 	return cmd
+}
+
+func (c *command) printLogs(logs []kube.Line) error {
+	return c.print("", nil, func() (lines []string) {
+		for i := range logs {
+			lines = append(lines, logLine(&logs[i]))
+		}
+		return lines
+	})
 }
 
 func logLine(l *kube.Line) string {
@@ -74,10 +82,9 @@ func (c *command) logs(ctx context.Context, s *kube.Session, owner client.Object
 				warn(err)
 			}
 		})
-		lines = append(lines, slices.DeleteFunc(all, func(l kube.Line) bool {
-			return !strings.Contains(l.Text, `"`+owner.GetName()+`"`) || !strings.Contains(l.Text, `"`+owner.GetNamespace()+`"`)
-		})...)
+		about := aboutOwner(owner)
+		lines = append(lines, slices.DeleteFunc(all, func(l kube.Line) bool { return !about(l) })...)
 	}
-	slices.SortStableFunc(lines, func(a, b kube.Line) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(lines, byTime)
 	return lines
 }

@@ -227,7 +227,7 @@ func newDelete(c *command) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			return c.atOwner(ctx, args[0], args[1], func(m *members.Members, o *owners, at owned) error {
-				if err := c.agree(yes, fmt.Sprintf("This deletes the item at member %s. Go on?", at.Member)); err != nil {
+				if err := c.agree(ctx, yes, fmt.Sprintf("This deletes the item at member %s. Go on?", at.Member)); err != nil {
 					return err
 				}
 				return c.changed(at)(m.Delete(ctx, o.m, at.pod, at.Key))

@@ -87,8 +87,14 @@ func (f *planFlags) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	// A merge patch has what changes and nothing else, so that other fields stay their managers'.
+	patch := client.MergeFrom(before)
+	text, err := patch.Data(change)
+	if err != nil {
+		return err
+	}
 	after := change.DeepCopy()
-	if err := s.Update(ctx, after, client.DryRunAll); err != nil { // with the resourceVersion that was read
+	if err := s.Patch(ctx, after, patch, client.DryRunAll); err != nil {
 		return fmt.Errorf("the API server refuses this change: %w", err)
 	}
 	keys, err := f.readKeys()
@@ -100,6 +106,13 @@ func (f *planFlags) run(ctx context.Context, name string) error {
 		return err
 	}
 	f.warnOfVersion(pods)
+	warnings, err := otherManagers(before.ManagedFields, text)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintln(f.io.ErrOut, "warning:", w)
+	}
 	holds := f.holds(ctx, s, before, pods)
 	forecast, err := controllers.Preview(ctx, s, before, after, holds, keys)
 	if err != nil {
@@ -112,11 +125,11 @@ func (f *planFlags) run(ctx context.Context, name string) error {
 	if !f.apply {
 		return ends(forecast)
 	}
-	if err := f.agree(f.yes, question(forecast)); err != nil {
+	if err := f.agree(ctx, f.yes, question(forecast)); err != nil {
 		return err
 	}
-	if err := s.Update(ctx, change); err != nil {
-		return err
+	if err := s.Patch(ctx, change, patch); err != nil {
+		return fmt.Errorf("make the change: %w", err)
 	}
 	fmt.Fprintf(f.io.ErrOut, "the change is made: kubectl mc status %s -w shows it\n", before.Name)
 	return nil

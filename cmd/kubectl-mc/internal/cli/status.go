@@ -1,15 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -26,10 +30,17 @@ type statusFlags struct {
 	format                 string
 	// line is the last one that was printed for an object, where the output is no terminal.
 	line map[string]string
+	// heard has the ends of drainers' logs, so that a bar doesn't go back if one can't be read for a moment.
+	heard map[types.UID][]string
+	// shown are the last lines on the terminal, troubled is the last trouble with the API server.
+	shown    []string
+	troubled string
+	// lacks has the rights that were said to lack.
+	lacks map[string]bool
 }
 
 func newStatus(c *command) *cobra.Command {
-	f := &statusFlags{command: c, line: map[string]string{}}
+	f := &statusFlags{command: c, line: map[string]string{}, heard: map[types.UID][]string{}, lacks: map[string]bool{}}
 	cmd := &cobra.Command{
 		Use: "status [NAME]", Short: "Show members, ring, drains, moves, and what waits for what",
 		Long: `Show members with their items, memory, hit ratio and connections; the ring; drains and
@@ -44,7 +55,7 @@ Members are asked for their numbers through a port-forward, with your rights.`,
 	}
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on showing it until interrupted; where the output is no terminal, a line for each change")
 	cmd.Flags().BoolVarP(&f.everywhere, "all-namespaces", "A", false, "show the clusters of all namespaces")
-	cmd.Flags().BoolVar(&f.ask, "ask", true, "ask the members for their numbers")
+	cmd.Flags().BoolVar(&f.ask, "ask", true, "ask the members for their numbers, and read in logs how far they and drainers are")
 	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "how often --watch looks")
 	addOutput(cmd, &f.format)
 	return cmd
@@ -68,12 +79,19 @@ func (f *statusFlags) run(ctx context.Context, args []string) error {
 		return errors.New("--watch has no --output: run kubectl mc status -o again and again")
 	}
 	for {
-		if err := f.again(ctx, s, args); err != nil {
+		err := f.again(ctx, s, args)
+		if err != nil && !passes(err) && ctx.Err() == nil {
 			return err
+		}
+		if err != nil && ctx.Err() == nil {
+			err = f.trouble(err)
+		}
+		if err == nil && ctx.Err() != nil {
+			return nil // a person has interrupted it
 		}
 		select {
 		case <-ctx.Done():
-			return nil // a person has interrupted it
+			return nil
 		case <-time.After(f.interval):
 		}
 	}
@@ -86,17 +104,43 @@ func (f *statusFlags) objects(ctx context.Context, s *kube.Session, args []strin
 		return []client.Object{object}, err
 	}
 	clusters, err := s.Memcacheds(ctx, f.everywhere)
-	if err != nil {
+	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	for i := range clusters {
 		objects = append(objects, &clusters[i])
 	}
-	drains, err := s.StatefulSetDrains(ctx, f.everywhere)
+	drains, drainsErr := s.StatefulSetDrains(ctx, f.everywhere)
 	for i := range drains {
 		objects = append(objects, &drains[i])
 	}
-	return objects, err
+	if err != nil && drainsErr != nil || drainsErr != nil && !apierrors.IsForbidden(drainsErr) {
+		return nil, errors.Join(err, drainsErr)
+	}
+	if lacks := cmp.Or(err, drainsErr); lacks != nil && !f.lacks[lacks.Error()] {
+		f.lacks[lacks.Error()] = true
+		fmt.Fprintln(f.io.ErrOut, "warning:", lacks)
+	}
+	return objects, nil
+}
+
+// passes tells whether an error passes when the API server answers again.
+func passes(err error) bool {
+	return errors.As(err, new(*kube.Silent)) || errors.As(err, new(net.Error)) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// trouble says below the last state why there is no newer one.
+func (f *statusFlags) trouble(err error) error {
+	if _, height, is := terminal(f.io.Out); is {
+		lines := append(slices.Clone(f.shown), f.style().Warn("this is no longer new: "+err.Error()))
+		return f.draw(lines[max(0, len(lines)-height+1):])
+	}
+	if f.troubled != err.Error() {
+		f.troubled = err.Error()
+		fmt.Fprintln(f.io.ErrOut, "warning:", err)
+	}
+	return nil
 }
 
 func (f *statusFlags) once(ctx context.Context, s *kube.Session, args []string) error {
@@ -108,12 +152,12 @@ func (f *statusFlags) once(ctx context.Context, s *kube.Session, args []string) 
 		fmt.Fprintln(f.io.ErrOut, "there is no Memcached and no StatefulSetDrain")
 		return nil
 	}
-	width, _, _ := terminal(f.io.Out)
+	width, _, _ := terminal(f.io.Out) // what has scrolled away can be scrolled back
 	shown := make([]any, len(objects))
 	var lines []string
 	for i, object := range objects {
 		var more []string
-		if shown[i], more, err = f.show(ctx, s, object, width); err != nil {
+		if shown[i], more, err = f.show(ctx, s, object, width, 0); err != nil {
 			return err
 		}
 		if i > 0 {
@@ -128,7 +172,7 @@ func (f *statusFlags) once(ctx context.Context, s *kube.Session, args []string) 
 }
 
 // show returns an object's view, and its lines.
-func (f *statusFlags) show(ctx context.Context, s *kube.Session, object client.Object, width int) (any, []string, error) {
+func (f *statusFlags) show(ctx context.Context, s *kube.Session, object client.Object, width, height int) (any, []string, error) {
 	now := time.Now()
 	switch o := object.(type) {
 	case *cachev1alpha1.Memcached:
@@ -136,7 +180,7 @@ func (f *statusFlags) show(ctx context.Context, s *kube.Session, object client.O
 		if err != nil {
 			return nil, nil, err
 		}
-		return view, view.Lines(width, f.style(), now), nil
+		return view, view.Lines(width, height, f.style(), now), nil
 	case *cachev1alpha1.StatefulSetDrain:
 		return o.Status, screen.DrainLines(o, width, f.style(), now), nil
 	}
@@ -145,15 +189,37 @@ func (f *statusFlags) show(ctx context.Context, s *kube.Session, object client.O
 
 // look reads what belongs to a Memcached, and asks its members.
 func (f *statusFlags) look(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, now time.Time) (*screen.Cluster, error) {
-	pods, err := s.Pods(ctx, m)
+	all, err := s.OwnPods(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	numbers, unasked := map[string]*members.Numbers(nil), ""
+	seen := &screen.Seen{Pods: kube.Members(all)}
 	if f.ask {
-		numbers, unasked = ask(ctx, s, m, pods)
+		seen.Numbers, seen.Unasked = ask(ctx, s, m, seen.Pods)
+		f.listen(ctx, s, all, seen)
 	}
-	return screen.Of(m, pods, numbers, unasked, now), nil
+	return screen.Of(m, seen, now), nil
+}
+
+// listen reads how far members and drainers are.
+func (f *statusFlags) listen(ctx context.Context, s *kube.Session, pods []corev1.Pod, seen *screen.Seen) {
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		return p.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentRouter
+	})
+	ends, err := s.Ends(ctx, pods)
+	if err != nil {
+		seen.Unheard = err.Error()
+	}
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Labels[cachev1alpha1.LabelComponent] != cachev1alpha1.ComponentMember {
+			if len(ends[i]) == 0 {
+				ends[i] = f.heard[pod.UID]
+			}
+			f.heard[pod.UID] = ends[i]
+		}
+		seen.Heard = append(seen.Heard, screen.Heard{Pod: pod, Lines: ends[i]})
+	}
 }
 
 // ask asks the members for their numbers. unasked is why some have not answered.
@@ -186,7 +252,7 @@ func (f *statusFlags) again(ctx context.Context, s *kube.Session, args []string)
 	}
 	var lines []string
 	for _, object := range objects {
-		_, more, err := f.show(ctx, s, object, width)
+		_, more, err := f.show(ctx, s, object, width, height/len(objects)-2)
 		if err != nil {
 			return err
 		}
@@ -195,11 +261,20 @@ func (f *statusFlags) again(ctx context.Context, s *kube.Session, args []string)
 	if len(lines) > height-1 {
 		lines = append(lines[:max(0, height-2)], "…")
 	}
+	f.shown, f.troubled = lines, ""
+	return f.draw(lines)
+}
+
+// draw shows the lines on the terminal, from its upper left. The cursor stays below them, and nothing has to be restored.
+func (f *statusFlags) draw(lines []string) error {
 	for i := range lines {
 		lines[i] = screen.Plain(lines[i])
 	}
+	if len(lines) > 0 && lines[len(lines)-1] != "" {
+		lines = append(slices.Clone(lines), "")
+	}
 	const home, clearLine, clearBelow = "\x1b[H", "\x1b[K\r\n", "\x1b[J"
-	_, err = fmt.Fprint(f.io.Out, home, strings.Join(lines, clearLine), clearBelow)
+	_, err := fmt.Fprint(f.io.Out, home, strings.Join(lines, clearLine), clearBelow)
 	return err
 }
 

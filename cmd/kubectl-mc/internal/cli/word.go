@@ -40,7 +40,7 @@ func newSkip(c *command) *cobra.Command {
 	return c.wordCommand("skip", "Give up what is on the claim's volume, or leave its member's items where they are", "  kubectl mc skip data-cache-2", func(ctx context.Context, w *word) error {
 		if w.drains() {
 			cost := w.cost()
-			if err := w.agree(w.yes, fmt.Sprintf("This gives up %s of claim %s for good, and the claim is released. Go on?", cost, w.claim.Name)); err != nil {
+			if err := w.agree(ctx, w.yes, fmt.Sprintf("This gives up %s of claim %s for good, and the claim is released. Go on?", cost, w.claim.Name)); err != nil {
 				return err
 			}
 			return w.say(ctx, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip, "claim "+w.claim.Name+" is released without a drain")
@@ -48,7 +48,7 @@ func newSkip(c *command) *cobra.Command {
 		if err := w.moves("skip"); err != nil {
 			return err
 		}
-		err := w.agree(w.yes, fmt.Sprintf("The items of the member of claim %s stay where clients don't look for them: they are misses, and may come back as old values. Go on?", w.claim.Name))
+		err := w.agree(ctx, w.yes, fmt.Sprintf("The items of the member of claim %s stay where clients don't look for them: they are misses, and may come back as old values. Go on?", w.claim.Name))
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func newRelease(c *command) *cobra.Command {
 		if !slices.Contains(w.claim.Finalizers, cachev1alpha1.ClaimFinalizer) {
 			return fmt.Errorf("claim %s has no finalizer of the operator", w.claim.Name)
 		}
-		if err := w.agree(w.yes, fmt.Sprintf("Nothing drains claim %s: without its finalizer, what is on its volume goes with it when it is deleted. Go on?", w.claim.Name)); err != nil {
+		if err := w.agree(ctx, w.yes, fmt.Sprintf("Nothing drains claim %s: without its finalizer, what is on its volume goes with it when it is deleted. Go on?", w.claim.Name)); err != nil {
 			return err
 		}
 		before := w.claim.DeepCopy()

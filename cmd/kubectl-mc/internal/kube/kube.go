@@ -21,6 +21,7 @@ import (
 // Session is a connection to an API server, and the namespace that names are in.
 type Session struct {
 	client.Client
+	// Config is for port-forwards, which have bounds of their own.
 	Config    *rest.Config
 	Clients   kubernetes.Interface
 	Namespace string
@@ -34,6 +35,7 @@ func Open(flags genericclioptions.RESTClientGetter) (*Session, error) {
 	}
 	config.QPS, config.Burst = 50, 100
 	s := &Session{Config: config}
+	config = bound(config)
 	if s.Namespace, _, err = flags.ToRawKubeConfigLoader().Namespace(); err != nil {
 		return nil, err
 	}
@@ -113,18 +115,22 @@ func (s *Session) within(everywhere bool) []client.ListOption {
 
 // Pods returns the members' pods of a Memcached.
 func (s *Session) Pods(ctx context.Context, m *cachev1alpha1.Memcached) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	err := s.List(ctx, &list, client.InNamespace(m.Namespace), client.MatchingLabels{
-		cachev1alpha1.LabelName: cachev1alpha1.AppName, cachev1alpha1.LabelInstance: m.Name,
-		cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMember,
+	all, err := s.OwnPods(ctx, m)
+	return Members(all), err
+}
+
+// Members are those of the pods that are members', in order.
+func Members(pods []corev1.Pod) []corev1.Pod {
+	pods = slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool {
+		return p.Labels[cachev1alpha1.LabelComponent] != cachev1alpha1.ComponentMember
 	})
-	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
+	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		if n := len(a.Name) - len(b.Name); n != 0 {
 			return n // cache-10 comes after cache-9
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	return list.Items, err
+	return pods
 }
 
 // Claim returns the claim of this name.

@@ -3,7 +3,6 @@ package kube
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -37,8 +36,8 @@ var programs = map[string]bool{"memcached": true, "drainer": true, "router": tru
 const (
 	// mostLog bounds what is kept of a container's log, in bytes.
 	mostLog = 4 << 20
-	// longestLine bounds a line, in bytes. The kubelet cuts lines at 16 KiB.
-	longestLine = 64 << 10
+	// longest is how much is shown of a line, in bytes.
+	longest = 64 << 10
 	// page is how many objects are read at once.
 	page = 500
 )
@@ -80,57 +79,70 @@ func (s *Session) Logs(ctx context.Context, pod *corev1.Pod, since time.Time, tr
 	return lines
 }
 
-// log reads all that the node has since then: it can give the oldest bytes, but not the newest.
+// log reads all that the node has since then, because it can give the oldest bytes, but not the newest.
 func (s *Session) log(ctx context.Context, pod *corev1.Pod, container string, since time.Time) ([]Line, error) {
-	options := &corev1.PodLogOptions{Container: container, Timestamps: true, SinceTime: &metav1.Time{Time: since}}
+	n := newest{most: mostLog}
+	err := s.read(ctx, pod, container, since, &corev1.PodLogOptions{}, n.add)
+	return n.all(), err
+}
+
+// newest keeps the newest lines of a log, of that many bytes at most.
+type newest struct {
+	most, size, leftOut int
+	lines               []Line
+}
+
+func (n *newest) add(l Line) {
+	n.lines, n.size = append(n.lines, l), n.size+len(l.Text)
+	for ; n.size > n.most && len(n.lines) > 1; n.leftOut++ {
+		n.size -= len(n.lines[0].Text)
+		n.lines = n.lines[1:]
+	}
+}
+
+// all are the lines. The first one says if there were older ones.
+func (n *newest) all() []Line {
+	if n.leftOut == 0 {
+		return n.lines
+	}
+	cut := n.lines[0]
+	cut.Text, cut.Cut = fmt.Sprintf("--- %d older lines of this log are left out ---", n.leftOut), true
+	return append([]Line{cut}, n.lines...)
+}
+
+// Follow gives each line of the log since then to show, until the container or ctx ends.
+func (s *Session) Follow(ctx context.Context, pod *corev1.Pod, container string, since time.Time, show func(Line)) error {
+	return s.read(ctx, pod, container, since, &corev1.PodLogOptions{Follow: true}, show)
+}
+
+// From is what lines of the log are from.
+func From(pod *corev1.Pod, container string) string { return pod.Name + "/" + container }
+
+func (s *Session) read(ctx context.Context, pod *corev1.Pod, container string, since time.Time, options *corev1.PodLogOptions, each func(Line)) error {
+	options.Container, options.Timestamps, options.SinceTime = container, true, &metav1.Time{Time: since}
 	stream, err := s.Clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer stream.Close()
-	return newest(stream, pod.Name+"/"+container, container, mostLog)
-}
-
-// newest returns the lines of a log, of that many bytes at most. If there are more, the oldest are left out, and a line says so.
-func newest(log io.Reader, from, container string, most int) (lines []Line, err error) {
-	size, leftOut := 0, 0
-	for in := bufio.NewReaderSize(log, longestLine); err == nil; {
-		var text []byte
-		if text, err = in.ReadSlice('\n'); errors.Is(err, bufio.ErrBufferFull) {
-			err = nil // the rest of the line has no time, and is left out
+	in := bufio.NewReaderSize(stream, longest)
+	for within := false; ; {
+		text, more, err := in.ReadLine() // a line's part that is too long is left out
+		if stamp, rest, found := strings.Cut(string(text), " "); found && !within {
+			if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
+				line := Line{At: at, From: From(pod, container), Text: rest}
+				if programs[container] {
+					line.Program = container
+				}
+				each(line)
+			}
 		}
-		line, is := lineOf(string(text), from, container)
-		if !is {
-			continue
-		}
-		lines, size = append(lines, line), size+len(line.Text)
-		for ; size > most && len(lines) > 1; leftOut++ {
-			lines, size = lines[1:], size-len(lines[0].Text)
+		if within = more; err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
 		}
 	}
-	if leftOut > 0 {
-		cut := lines[0]
-		cut.Text, cut.Cut = fmt.Sprintf("--- %d older lines of this log are left out ---", leftOut), true
-		lines = append([]Line{cut}, lines...)
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return lines, err
-}
-
-// lineOf parses a line that begins with its time.
-func lineOf(text, from, container string) (line Line, is bool) {
-	stamp, rest, found := strings.Cut(strings.TrimRight(text, "\r\n"), " ")
-	at, err := time.Parse(time.RFC3339Nano, stamp)
-	if !found || err != nil {
-		return line, false
-	}
-	line = Line{At: at, From: from, Text: rest}
-	if programs[container] {
-		line.Program = container
-	}
-	return line, true
 }
 
 // Events returns the events about the objects with these names, since then.

@@ -33,7 +33,9 @@ type Cluster struct {
 	Members   []Member `json:"members,omitempty"`
 	// Unasked is why members have no numbers; empty if all have.
 	Unasked string `json:"unasked,omitempty"`
-	// Work has what is being drained or moved, Waits what needs or waits for something.
+	// Unheard is why logs can't be read, so that work is known by status alone; empty if all can.
+	Unheard string `json:"unheard,omitempty"`
+	// Work has what is drained, moved, saved or loaded, Waits what needs or waits for something.
 	Work   []Work                 `json:"work,omitempty"`
 	Waits  []Wait                 `json:"waits,omitempty"`
 	Advice []cachev1alpha1.Advice `json:"advice,omitempty"`
@@ -52,19 +54,6 @@ type Member struct {
 	Numbers *members.Numbers `json:"numbers,omitempty"`
 }
 
-// Work is a drain, or the move of a leaving member's items.
-type Work struct {
-	Claim string `json:"claim"`
-	Phase string `json:"phase"`
-	Done  int64  `json:"done"`
-	Total int64  `json:"total"`
-	// Share is how much of it is done, from 0 to 1; negative if that is not known.
-	Share float64 `json:"share"`
-	// Rate is in items per second; 0 if it is not known.
-	Rate     float64       `json:"rate,omitempty"`
-	TimeLeft time.Duration `json:"timeLeft,omitempty"`
-}
-
 // Wait is something that waits, since when, and what helps.
 type Wait struct {
 	What    string    `json:"what"`
@@ -75,11 +64,23 @@ type Wait struct {
 	Command string `json:"command,omitempty"`
 }
 
-// Of makes the view of a cluster at a time. numbers are those of its pods, by name; unasked says why some have none.
-func Of(m *cachev1alpha1.Memcached, pods []corev1.Pod, numbers map[string]*members.Numbers, unasked string, now time.Time) *Cluster {
+// Seen is what was read of a cluster beside its Memcached.
+type Seen struct {
+	// Pods are the members'.
+	Pods []corev1.Pod
+	// Numbers are the members', by the pods' names; Unasked says why some have none.
+	Numbers map[string]*members.Numbers
+	Unasked string
+	// Heard is the end of logs; Unheard says why some can't be read.
+	Heard   []Heard
+	Unheard string
+}
+
+// Of makes the view of a cluster at a time.
+func Of(m *cachev1alpha1.Memcached, seen *Seen, now time.Time) *Cluster {
 	s := &m.Status
 	c := &Cluster{
-		Namespace: m.Namespace, Name: m.Name, Phase: s.Phase, Ready: s.ReadySize, Servers: s.Servers, Unasked: unasked,
+		Namespace: m.Namespace, Name: m.Name, Phase: s.Phase, Ready: s.ReadySize, Servers: s.Servers, Unasked: seen.Unasked, Unheard: seen.Unheard,
 		RingState: "stable", Advice: s.Advice, Size: s.Size,
 	}
 	if m.Spec.Size != nil {
@@ -109,8 +110,9 @@ func Of(m *cachev1alpha1.Memcached, pods []corev1.Pod, numbers map[string]*membe
 		c.RingState = "members leave"
 	}
 	c.Waits = append(c.Waits, conditionWaits(m)...)
-	for i := range pods {
-		c.Members = append(c.Members, memberOf(m, &pods[i], leaving, numbers, now))
+	c.listen(seen.Heard)
+	for i := range seen.Pods {
+		c.Members = append(c.Members, memberOf(m, &seen.Pods[i], leaving, seen.Numbers, now))
 	}
 	return c
 }
@@ -146,25 +148,6 @@ func memberOf(m *cachev1alpha1.Memcached, pod *corev1.Pod, leaving map[int32]boo
 		}
 	}
 	return out
-}
-
-func workOf(d *cachev1alpha1.DrainStatus, now time.Time) Work {
-	w := Work{Claim: d.Claim, Phase: string(d.Phase), Done: d.ItemsDone, Total: d.ItemsTotal, Share: -1}
-	switch {
-	case d.ItemsTotal > 0:
-		w.Share = min(1, float64(d.ItemsDone)/float64(d.ItemsTotal))
-	case d.BytesTotal > 0:
-		w.Share = min(1, float64(d.BytesDone)/float64(d.BytesTotal))
-	}
-	if d.StartedAt != nil && d.ItemsDone > 0 {
-		if seconds := now.Sub(d.StartedAt.Time).Seconds(); seconds > 0 {
-			w.Rate = float64(d.ItemsDone) / seconds
-		}
-	}
-	if d.TimeLeft != nil {
-		w.TimeLeft = d.TimeLeft.Duration
-	}
-	return w
 }
 
 func waitOf(d *cachev1alpha1.DrainStatus) Wait {
@@ -208,8 +191,16 @@ func conditionWaits(m *cachev1alpha1.Memcached) (waits []Wait) {
 	return waits
 }
 
-// Lines are the screen, of that many columns at most.
-func (c *Cluster) Lines(width int, style Style, now time.Time) []string {
+// Lines are the screen, of that many columns and, as far as members that are ready can be left out, rows. 0 is no bound.
+func (c *Cluster) Lines(width, height int, style Style, now time.Time) []string {
+	lines := c.lines(width, len(c.Members), style, now)
+	if over := len(lines) - height; height > 0 && over > 0 {
+		lines = c.lines(width, max(0, len(c.Members)-over-1), style, now) // a line says how many are left out
+	}
+	return lines
+}
+
+func (c *Cluster) lines(width, most int, style Style, now time.Time) []string {
 	lines := []string{fmt.Sprintf("%s/%s  %s  %d of %d ready", c.Namespace, c.Name, style.phase(c.Phase), c.Ready, c.Size)}
 	if c.Client != "" {
 		lines = append(lines, fmt.Sprintf("ring     %s, %d servers, %s", c.Client, len(c.Servers), c.RingState))
@@ -219,7 +210,7 @@ func (c *Cluster) Lines(width int, style Style, now time.Time) []string {
 	}
 	if len(c.Members) > 0 {
 		lines = append(lines, "")
-		lines = append(lines, c.memberLines(style)...)
+		lines = append(lines, c.memberLines(width, most, style)...)
 	}
 	if c.Unasked != "" {
 		lines = append(lines, style.dim("numbers are missing: "+c.Unasked))
@@ -227,8 +218,11 @@ func (c *Cluster) Lines(width int, style Style, now time.Time) []string {
 	if len(c.Work) > 0 {
 		lines = append(lines, "")
 	}
-	for _, w := range c.Work {
-		lines = append(lines, w.line())
+	for i := range c.Work {
+		lines = append(lines, c.Work[i].lines(width)...)
+	}
+	if c.Unheard != "" {
+		lines = append(lines, style.dim("bars may be missing: "+c.Unheard))
 	}
 	for _, w := range c.Waits {
 		lines = append(lines, "")
@@ -240,41 +234,59 @@ func (c *Cluster) Lines(width int, style Style, now time.Time) []string {
 	return fold(lines, width)
 }
 
-func (c *Cluster) memberLines(style Style) []string {
+// leftOut are the columns of members that are left out if a terminal is too narrow, the first one first.
+var leftOut = []string{"ADDRESS", "NODE", "CONNS", "EVICTED", "HITS"}
+
+// memberLines shows that many members, or more: only the last of those that are ready are left out.
+func (c *Cluster) memberLines(width, most int, style Style) []string {
 	rows := [][]string{{"MEMBER", "STATE", "ITEMS", "MEMORY", "", "HITS", "EVICTED", "CONNS", "AGE", "NODE", "ADDRESS"}}
-	for _, m := range c.Members {
-		row := []string{m.Name, m.State, "-", strings.Repeat(" ", barWidth), "-", "-", "-", "-", duration.HumanDuration(m.Age), cmp.Or(m.Node, "-"), cmp.Or(m.Address, "-")}
-		if m.Cold != "" {
-			row[1] += ",cold"
+	states := []string{"ready"}
+	omitted := 0
+	for i := len(c.Members) - 1; i >= 0; i-- {
+		m := &c.Members[i]
+		if m.plain() && omitted < len(c.Members)-most {
+			omitted++
+			continue
 		}
-		if n := m.Numbers; n != nil {
-			share := 0.0
-			if n.Limit > 0 {
-				share = float64(n.Bytes) / float64(n.Limit)
-			}
-			copy(row[2:], []string{Count(n.Items), bar(share), percent(share), ratio(n.Hits, n.Gets), Count(n.Evictions), Count(n.Connections)})
-		}
-		rows = append(rows, row)
+		rows = slices.Insert(rows, 1, m.row())
+		states = slices.Insert(states, 1, m.State)
 	}
 	lines := Table(rows)
-	for i := range c.Members {
-		lines[i+1] = style.state(c.Members[i].State, lines[i+1])
+	for _, name := range leftOut {
+		if width == 0 || !slices.ContainsFunc(lines, func(l string) bool { return columns(l) > width }) {
+			break
+		}
+		at := slices.Index(rows[0], name)
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], at, at+1)
+		}
+		lines = Table(rows)
+	}
+	for i := range lines {
+		lines[i] = style.state(states[i], lines[i])
+	}
+	if omitted > 0 {
+		lines = append(lines, style.dim(fmt.Sprintf("… and %d more members that are ready", omitted)))
 	}
 	return lines
 }
 
-func (w *Work) line() string {
-	line := fmt.Sprintf("%s  %-9s", w.Claim, w.Phase)
-	if w.Share >= 0 {
-		line += fmt.Sprintf("  %s %4s  %s of %s items", bar(w.Share), percent(w.Share), Count(w.Done), Count(w.Total))
+// plain tells whether there is nothing to say of a member.
+func (m *Member) plain() bool { return m.State == "ready" && m.Cold == "" }
+
+func (m *Member) row() []string {
+	row := []string{m.Name, m.State, "-", strings.Repeat(" ", barWidth), "-", "-", "-", "-", duration.HumanDuration(m.Age), cmp.Or(m.Node, "-"), cmp.Or(m.Address, "-")}
+	if m.Cold != "" {
+		row[1] += ",cold"
 	}
-	if w.Rate > 0 {
-		line += fmt.Sprintf("  %s/s", Count(int64(w.Rate)))
+	if n := m.Numbers; n != nil {
+		share := 0.0
+		if n.Limit > 0 {
+			share = float64(n.Bytes) / float64(n.Limit)
+		}
+		copy(row[2:], []string{Count(n.Items), bar(share), percent(share), ratio(n.Hits, n.Gets), Count(n.Evictions), Count(n.Connections)})
 	}
-	if w.TimeLeft > 0 {
-		line += "  " + duration.HumanDuration(w.TimeLeft) + " left"
-	}
-	return strings.TrimRight(line, " ")
+	return row
 }
 
 func (w *Wait) lines(style Style, now time.Time) []string {

@@ -16,11 +16,14 @@ func DrainLines(d *cachev1alpha1.StatefulSetDrain, width int, style Style, now t
 	lines := []string{fmt.Sprintf("%s/%s  StatefulSet %s  %d of %d ready, %d to drain", d.Namespace, d.Name, d.Spec.StatefulSetName, s.ReadyReplicas, s.Replicas, s.Draining)}
 	for i := range s.Drains {
 		m := &s.Drains[i]
-		w := Work{Claim: strings.Join(m.Claims, ","), Phase: string(m.Phase), Done: m.Done, Total: m.Total, Share: -1}
+		w := Work{Of: strings.Join(m.Claims, ","), Phase: string(m.Phase), Done: m.Done, Total: m.Total, Share: -1}
 		if m.Total > 0 {
 			w.Share = min(1, float64(m.Done)/float64(m.Total))
 		}
-		lines = append(lines, "", w.line())
+		if m.StartedAt != nil && m.Phase == cachev1alpha1.DrainAdding {
+			w.rate(now.Sub(m.StartedAt.Time).Seconds())
+		}
+		lines = append(append(lines, ""), w.lines(width)...)
 		if m.Reason != "" || m.Message != "" {
 			wait := Wait{What: "member " + fmt.Sprint(m.Ordinal), Reason: m.Reason, Message: m.Message}
 			if m.Since != nil {

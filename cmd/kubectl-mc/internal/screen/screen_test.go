@@ -34,8 +34,8 @@ func TestAScalingIsOneScreen(t *testing.T) {
 		}
 	}
 	numbers := map[string]*members.Numbers{"cache-0": {Items: 1_234_567, Bytes: 48 << 20, Limit: 64 << 20, Hits: 90, Gets: 100, Connections: 12, Uptime: time.Hour}}
-	view := Of(m, []corev1.Pod{pod("cache-0"), pod("cache-2")}, numbers, "pod cache-2 does not answer", now)
-	got := strings.Join(view.Lines(100, Style{}, now), "\n")
+	view := Of(m, &Seen{Pods: []corev1.Pod{pod("cache-0"), pod("cache-2")}, Numbers: numbers, Unasked: "pod cache-2 does not answer"}, now)
+	got := strings.Join(view.Lines(100, 0, Style{}, now), "\n")
 	want := `shop/cache  Draining  3 of 2 ready
 ring     libmemcached-ketama-weighted, 2 servers, members leave
 
@@ -51,7 +51,7 @@ claim data-cache-2  StillCalled  for 70s
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the screen differs (-want +got):\n%s", diff)
 	}
-	for _, line := range view.Lines(60, Style{Colours: true}, now) {
+	for _, line := range view.Lines(60, 0, Style{Colours: true}, now) {
 		if n := columns(line); n > 60 && !strings.HasPrefix(line, "cache-") && !strings.HasPrefix(line, "MEMBER") {
 			t.Errorf("a line has %d columns: %q", n, line)
 		}

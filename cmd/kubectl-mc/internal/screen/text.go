@@ -26,6 +26,9 @@ func (s Style) paint(code, text string) string {
 }
 
 func (s Style) bold(text string) string { return s.paint(boldCode, text) }
+// Warn colours what a person should not overlook.
+func (s Style) Warn(text string) string { return s.paint(yellow, text) }
+
 func (s Style) dim(text string) string  { return s.paint(dimCode, text) }
 
 func (s Style) phase(p cachev1alpha1.Phase) string {
