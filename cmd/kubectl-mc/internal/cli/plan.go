@@ -228,7 +228,7 @@ func (f *planFlags) holds(ctx context.Context, s *kube.Session, m *cachev1alpha1
 	}
 	holds := map[string]controllers.Holds{}
 	for pod, n := range numbers {
-		holds[pod] = controllers.Holds{Items: n.Items, Bytes: n.Bytes, Limit: n.Limit}
+		holds[pod] = controllers.Holds{Items: n.Items, Bytes: n.Bytes, Limit: n.Limit, Chunks: n.Chunks}
 	}
 	return holds
 }
