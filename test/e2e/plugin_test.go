@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/terminal"
 	"example.com/memcached-operator/test/tier"
 )
@@ -167,8 +169,9 @@ func TestAPersonPlansAndWatchesAScaling(t *testing.T) {
 	t.Parallel()
 	spec := roomForSome(persistent(3))
 	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](300)} // a person sees it for twenty seconds
+	spec.Routing.Patience = &metav1.Duration{Duration: time.Minute}
 	f := setup(t, spec)
-	f.fill(3, small(18_000))
+	f.fill(3, sized(18_000, 4000))
 	f.settled(3)
 
 	plan, before := f.plans(0, "--size=2"), f.holding(3)
@@ -186,7 +189,7 @@ func TestAPersonPlansAndWatchesAScaling(t *testing.T) {
 	watch.Ends(0)
 	f.expectWatched(watch.Frames())
 	f.expectAsPlanned("3 to 2", plan, before, f.holding(2))
-	f.patch(f.memcached(), `{"spec":{"drain":{"rateLimit":null}}}`)
+	f.patch(f.memcached(), `{"spec":{"drain":{"rateLimit":null},"routing":{"patience":"0s"}}}`)
 
 	f.happensAsPlanned(0, 3, "--size=3")
 	f.happensAsPlanned(0, 3, "--client=pymemcache")
@@ -194,6 +197,15 @@ func TestAPersonPlansAndWatchesAScaling(t *testing.T) {
 	f.happensAsPlanned(0, 3, "--client="+ringClient)
 	f.fill(3, f.objects())
 	f.happensAsPlanned(exitLoses, 1, "--size=1")
+}
+
+// sized returns so many objects of that many bytes.
+func sized(n, bytes int) []app.Object {
+	objects := small(n)
+	for i := range objects {
+		objects[i].Value = make([]byte, bytes)
+	}
+	return objects
 }
 
 // exitLoses is how a plan ends that gives items up.

@@ -39,7 +39,7 @@ type Timed struct {
 // Start starts the command in a terminal of that size. The program ends with the test.
 func Start(tb testing.TB, cmd *exec.Cmd, columns, rows int) *Terminal {
 	tb.Helper()
-	master, slave, err := open(uint16(columns), uint16(rows))
+	master, slave, err := Open(uint16(columns), uint16(rows))
 	if err != nil {
 		tb.Fatalf("open a terminal: %v", err)
 	}
@@ -128,12 +128,12 @@ func (t *Terminal) Until(what string, is func(text string) bool) string {
 	}
 }
 
-// Shows waits until the terminal shows each part.
+// Shows waits until the terminal shows each part, which may go on at the beginning of the next line.
 func (t *Terminal) Shows(parts ...string) string {
 	t.tb.Helper()
 	return t.Until(fmt.Sprintf("it shows %q", parts), func(text string) bool {
 		for _, part := range parts {
-			if !strings.Contains(text, part) {
+			if !strings.Contains(text, part) && !strings.Contains(strings.ReplaceAll(text, "\n", ""), part) {
 				return false
 			}
 		}
@@ -160,8 +160,8 @@ func (t *Terminal) Ends(code int) string {
 	return t.Text()
 }
 
-// open opens a pseudo-terminal.
-func open(columns, rows uint16) (master, slave *os.File, err error) {
+// Open opens a pseudo-terminal of that size.
+func Open(columns, rows uint16) (master, slave *os.File, err error) {
 	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
 		return nil, nil, err
 	}

@@ -38,6 +38,9 @@ func TestAPersonIsAskedInATerminal(t *testing.T) {
 	if got := term.Ends(3); !strings.Contains(got, "it is yes") {
 		t.Errorf("it shows %q", got)
 	}
+	term = Start(t, exec.Command("sh", "-c", `echo "a long question, then (yes/no)"`), 28, 5)
+	term.Shows("(yes/no)")
+	term.Ends(0)
 	term = Start(t, exec.Command("sh", "-c", `trap 'echo stopped; exit 0' INT; echo runs; while :; do sleep 0.1; done`), 40, 5)
 	term.Shows("runs")
 	term.Interrupt()
