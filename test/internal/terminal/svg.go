@@ -25,7 +25,7 @@ var colours = map[int]string{
 const most = 24
 
 // SVG draws the frames as an animated picture. Each is shown as long as it was there, the first and the last ones for some
-// seconds; what does not animate shows the one that is fullest.
+// seconds; what does not animate shows the one in the middle.
 func SVG(title string, frames []Timed) string {
 	frames = chosen(frames)
 	shown := make([]time.Duration, len(frames))
@@ -37,16 +37,13 @@ func SVG(title string, frames []Timed) string {
 		}
 		total += shown[i]
 	}
-	columns, rows, fullest := 0, 0, 0
+	columns, rows := 0, 0
 	for i := range frames {
 		lines := strings.Split(frames[i].Text(), "\n")
 		for _, line := range lines {
 			columns = max(columns, len([]rune(line)))
 		}
 		rows = max(rows, len(lines))
-		if strings.Count(frames[i].Text(), "█") > strings.Count(frames[fullest].Text(), "█") {
-			fullest = i
-		}
 	}
 	width, height := 2*margin+charWidth*float64(columns), 2*margin+lineHeight*rows
 	var b strings.Builder
@@ -55,7 +52,7 @@ func SVG(title string, frames []Timed) string {
 	b.WriteString(animations(shown, total))
 	fmt.Fprintf(&b, "</style>\n<rect width=\"100%%\" height=\"100%%\" rx=\"8\" fill=\"%s\"/>\n", paper)
 	for i := range frames {
-		visible := map[bool]string{true: "visible", false: "hidden"}[i == fullest]
+		visible := map[bool]string{true: "visible", false: "hidden"}[i == len(frames)/2]
 		fmt.Fprintf(&b, "<g class=\"f%d\" visibility=\"%s\">\n%s</g>\n", i, visible, frames[i].svg())
 	}
 	b.WriteString("</svg>\n")
