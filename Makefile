@@ -409,7 +409,7 @@ MAKES_RELEASES = $(and $(filter all,$(TESTS)),$(if $(RUN),$(findstring undeploy,
 
 # The cluster stays up: make cluster-down removes it. `make test` does, unless one was up before.
 .PHONY: test-e2e
-test-e2e: test-packages clients $(BIN)/chart $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library (RUN=TestName)
+test-e2e: test-packages clients $(BIN)/chart $(BIN)/kubectl-mc $(GOTESTSUM) ## Run everything on a real node: kubelet, memcached, volumes, a client library (RUN=TestName)
 	$(if $(filter all,$(TESTS)),hack/packages.sh $(E2E_PACKAGES))
 	$(if $(MAKES_RELEASES),$(MAKE) $(KUSTOMIZE) $(SYFT))
 	$(if $(filter all,$(TESTS)),hack/prometheus.sh $(BIN)/prometheus-debian prometheus)
@@ -430,6 +430,10 @@ test-undeploy: $(BIN)/chart $(GOTESTSUM) ## Remove the operator from a real clus
 .PHONY: draw-panels
 draw-panels: ## Draw panels of the dashboard for the docs, from the data of a test on a real cluster
 	TESTS=all PANELS=$(CURDIR)/docs/panels $(MAKE) test-e2e RUN=TestEachPanelHasData
+
+.PHONY: draw-screen
+draw-screen: ## Draw kubectl mc status -w in a scaling for the README, as a test on a real cluster has recorded it
+	TESTS=all SCREEN=$(CURDIR)/docs/screen.svg $(MAKE) test-e2e RUN=TestAPersonPlansAndWatchesAScaling
 
 # A seed of the clock, where none is given; a run prints its own.
 SEED ?= 0

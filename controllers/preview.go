@@ -35,13 +35,18 @@ type Holds struct {
 	Items int64 `json:"items"`
 	Bytes int64 `json:"bytes"`
 	Limit int64 `json:"limit,omitempty"`
+	// Chunks is how many bytes of memory they take, with what is left free behind each; 0 if it is not known.
+	Chunks int64 `json:"-"`
 }
 
 func (h Holds) share(part float64) Holds {
-	return Holds{Items: int64(float64(h.Items)*part + 0.5), Bytes: int64(float64(h.Bytes)*part + 0.5)}
+	of := func(n int64) int64 { return int64(float64(n)*part + 0.5) }
+	return Holds{Items: of(h.Items), Bytes: of(h.Bytes), Chunks: of(h.Chunks)}
 }
 
-func (h *Holds) add(other Holds) { h.Items, h.Bytes = h.Items+other.Items, h.Bytes+other.Bytes }
+func (h *Holds) add(other Holds) {
+	h.Items, h.Bytes, h.Chunks = h.Items+other.Items, h.Bytes+other.Bytes, h.Chunks+other.Chunks
+}
 
 // Flow is what goes from one member to another.
 type Flow struct {
@@ -366,8 +371,9 @@ func (p *preview) flows(before, after routing.List) {
 func (p *preview) evictions(held []Holds) {
 	limit := build.Memory(p.after)
 	for _, h := range held {
-		if over := h.Bytes - limit; over > 0 {
-			p.Evicted.add(h.share(float64(over) / float64(h.Bytes)))
+		takes := max(h.Bytes, h.Chunks)
+		if over := takes - limit; over > 0 {
+			p.Evicted.add(h.share(float64(over) / float64(takes)))
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -15,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +21,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/internal/terminal"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -82,7 +81,7 @@ func (p *plugin) says(code int, answer string, args ...string) (out, errOut stri
 // screen runs the command in a terminal of 100 columns, and returns what that showed.
 func (p *plugin) screen(args ...string) string {
 	p.Helper()
-	master, slave, err := terminal(100, 40)
+	master, slave, err := terminal.Open(100, 40)
 	if err != nil {
 		p.Fatalf("open a terminal: %v", err)
 	}
@@ -105,7 +104,7 @@ func (p *plugin) screen(args ...string) string {
 // watches runs the command in a terminal until that shows all of this, and interrupts it.
 func (p *plugin) watches(wanted []string, args ...string) {
 	p.Helper()
-	master, slave, err := terminal(100, 40)
+	master, slave, err := terminal.Open(100, 40)
 	if err != nil {
 		p.Fatalf("open a terminal: %v", err)
 	}
@@ -132,25 +131,6 @@ func (p *plugin) watches(wanted []string, args ...string) {
 	if err := cmd.Wait(); err != nil {
 		p.Errorf("kubectl mc %v, interrupted: %v", args, err)
 	}
-}
-
-// terminal opens a pseudo-terminal.
-func terminal(columns, rows uint16) (master, slave *os.File, err error) {
-	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
-		return nil, nil, err
-	}
-	fd := int(master.Fd())
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows})
-	}
-	if err == nil {
-		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	return master, slave, err
 }
 
 // same replaces what differs from run to run.

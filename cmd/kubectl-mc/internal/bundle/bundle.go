@@ -1,3 +1,5 @@
+// Package bundle makes an archive for support: objects, events, logs and statistics, without values, keys and
+// secrets. It keeps what is known: fields by a table, words by the documentation, names by the cluster.
 package bundle
 
 import (
@@ -7,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -63,55 +67,86 @@ func Collect(ctx context.Context, s *kube.Session, owner client.Object) *Content
 	return c
 }
 
-// belongs tells whether the object is one that the operator makes or watches for the owner. Others may have a like name, and a
-// ConfigMap of an application may have anything.
+// belongs tells whether the object is one that the operator makes or watches for the owner. Others may have a like name.
 func belongs(o, owner client.Object) bool {
-	labels := o.GetLabels()
+	_, isMap := o.(*corev1.ConfigMap)
 	if _, is := owner.(*cachev1alpha1.StatefulSetDrain); is {
-		_, isMap := o.(*corev1.ConfigMap)
 		return !isMap
 	}
-	return labels[cachev1alpha1.LabelCluster] == owner.GetName() || labels[cachev1alpha1.LabelInstance] == owner.GetName() && labels[cachev1alpha1.LabelName] == cachev1alpha1.AppName
+	labels := o.GetLabels()
+	return (!isMap || metav1.IsControlledBy(o, owner)) &&
+		(labels[cachev1alpha1.LabelCluster] == owner.GetName() || labels[cachev1alpha1.LabelInstance] == owner.GetName() && labels[cachev1alpha1.LabelName] == cachev1alpha1.AppName)
 }
 
-// names are those that may be quoted.
-func (c *Contents) names() map[string]bool {
-	names := map[string]bool{c.Owner.GetName(): true, c.Owner.GetNamespace(): true}
-	for _, o := range c.Objects {
-		names[o.GetName()] = true
-		if pod, is := o.(*corev1.Pod); is {
-			names[pod.Spec.NodeName] = true
+// known are the names and UIDs of the objects, and of what they name.
+func (c *Contents) known() Known {
+	known := Known{c.Owner.GetNamespace(): true}
+	for _, o := range append([]client.Object{c.Owner}, c.Objects...) {
+		kind, name := kindOf(o), o.GetName()
+		known[name], known[string(o.GetUID())], known[kind+"/"+name], known[o.GetNamespace()+"/"+name] = true, true, true, true
+		switch o := o.(type) {
+		case *corev1.Pod:
+			known[o.Spec.NodeName] = true
+		case *cachev1alpha1.Memcached:
+			for _, server := range o.Status.Servers {
+				known[server] = true
+			}
 		}
 	}
-	return names
+	return known
 }
 
 // Write writes the archive, without values, keys and secrets.
 func (c *Contents) Write(w io.Writer, now time.Time) error {
 	out := &archive{Writer: tar.NewWriter(w), dir: c.Owner.GetName() + "-support", now: now}
-	_, others := c.Owner.(*cachev1alpha1.StatefulSetDrain)
-	cleaner := &Cleaner{Names: c.names(), Others: others}
+	known := c.known()
 	for _, o := range append([]client.Object{c.Owner}, c.Objects...) {
-		if err := out.object(cleaner, o); err != nil {
+		if err := out.object(known, o); err != nil {
 			return err
 		}
 	}
-	lines, leftOut := cleaner.Lines(c.Lines)
-	var log strings.Builder
-	for _, l := range lines {
-		fmt.Fprintf(&log, "%s %s %s\n", l.At.UTC().Format(time.RFC3339Nano), l.From, l.Text)
-	}
-	err := out.file("log.txt", log.String())
+	_, others := c.Owner.(*cachev1alpha1.StatefulSetDrain)
+	log, leftOut := known.log(c.Lines, others)
+	err := out.file("log.txt", log)
 	for pod, all := range c.Statistics {
 		text, failed := yaml.Marshal(Statistics(all))
 		err = errors.Join(err, failed, out.file("stats/"+pod+".yaml", string(text)))
 	}
 	about := fmt.Sprintf("kubectl mc support-bundle of %s/%s, by version %s\n%d lines of other programs than the operator's are left out of log.txt,\n"+
-		"and values, keys, Secrets, variables and what messages quote everywhere.\n", c.Owner.GetNamespace(), c.Owner.GetName(), version.String(), leftOut)
+		"and all that is not known to be harmless everywhere: %s stands for it in texts.\n", c.Owner.GetNamespace(), c.Owner.GetName(), version.String(), leftOut, hidden)
 	for _, missing := range c.Missing {
-		about += "not read: " + cleaner.Text(missing) + "\n"
+		about += "not read: " + known.Text(missing) + "\n"
 	}
 	return errors.Join(err, out.file("README.txt", about), out.Close())
+}
+
+// log are the lines that the operator's programs have written, and events. others: the drainer is a person's, and the operator's
+// lines about it may have its words.
+func (k Known) log(lines []kube.Line, others bool) (text string, leftOut int) {
+	var log strings.Builder
+	for _, l := range lines {
+		words := ""
+		switch {
+		case l.Event:
+			why, more, _ := strings.Cut(l.Text, " ")
+			if words = hidden; reason.MatchString(why) {
+				words = why
+			}
+			if !others && l.Program != "" {
+				words += " " + k.Text(more)
+			}
+		// memcached's own lines have keys when it is told to be verbose.
+		case others, l.Program == "", l.Program == "memcached" && !l.Cut && !strings.HasPrefix(l.Text, "drainer: "):
+			leftOut++
+			continue
+		case l.Cut:
+			words = l.Text
+		default:
+			words = k.Line(l.Text)
+		}
+		fmt.Fprintf(&log, "%s %s %s\n", l.At.UTC().Format(time.RFC3339Nano), l.From, words)
+	}
+	return log.String(), leftOut
 }
 
 // archive is a tar with one folder.
@@ -130,23 +165,38 @@ func (a *archive) file(name, text string) error {
 	return err
 }
 
-func (a *archive) object(c *Cleaner, o client.Object) error {
-	o = o.DeepCopyObject().(client.Object)
-	if d, is := o.(*cachev1alpha1.StatefulSetDrain); is {
-		othersWords(d)
-	}
+func (a *archive) object(known Known, o client.Object) error {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	var v map[string]any
+	var v any
 	if err := json.Unmarshal(text, &v); err != nil {
 		return err
 	}
-	cleaned, err := yaml.Marshal(c.fields(v))
+	kind := kindOf(o)
+	cleaned, err := yaml.Marshal(kept[kind].of(v, known))
 	if err != nil {
 		return err
 	}
+	return a.file("objects/"+strings.ToLower(kind)+"-"+o.GetName()+".yaml", string(cleaned))
+}
+
+// kindOf is the name of the object's type: what a list has says no kind.
+func kindOf(o client.Object) string {
 	kind := fmt.Sprintf("%T", o)
-	return a.file("objects/"+strings.ToLower(kind[strings.LastIndexByte(kind, '.')+1:])+"-"+o.GetName()+".yaml", string(cleaned))
+	return kind[strings.LastIndexByte(kind, '.')+1:]
+}
+
+var value, statistic = regexp.MustCompile(`^[0-9.]{1,32}$`), regexp.MustCompile(`^[a-z0-9_:]{1,64}$`)
+
+// Statistics keeps numbers and versions: what else a memcached tells of itself may be anything.
+func Statistics(all map[string]string) map[string]string {
+	kept := map[string]string{}
+	for name, is := range all {
+		if value.MatchString(is) && statistic.MatchString(name) {
+			kept[name] = is
+		}
+	}
+	return kept
 }

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,8 +22,9 @@ func newSupportBundle(c *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "support-bundle NAME", Short: "Write objects, events, logs and statistics into one tar, without values, keys and secrets",
 		Long: `Write what a person needs who helps you into one tar: objects, events, logs of the
-operator's programs and members' statistics. Values, keys, Secrets, values of variables, other
-containers' logs and arguments, and what messages quote are left out.`,
+operator's programs and members' statistics. It keeps what is known to be harmless: fields of
+a list, words of the documentation, names of the cluster's objects. Values, keys, Secrets,
+values of variables, arguments, other containers' logs and what messages quote are left out.`,
 		Example: "  kubectl mc support-bundle cache --file cache.tar",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: c.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,28 +46,41 @@ func (c *command) supportBundle(ctx context.Context, name, file string, since ti
 	if err != nil {
 		return err
 	}
+	if file == "" {
+		file = owner.GetName() + "-support.tar"
+	}
+	if _, err := os.Lstat(file); err == nil {
+		return fmt.Errorf("%s exists: remove it, or say --file", file)
+	}
 	contents := bundle.Collect(ctx, s, owner)
 	contents.Lines = c.logs(ctx, s, owner, since)
 	if m, is := owner.(*cachev1alpha1.Memcached); is && stats {
 		c.statistics(ctx, s, m, contents)
 	}
-	if file == "" {
-		file = owner.GetName() + "-support.tar"
+	if ctx.Err() != nil {
+		return &exit{exitFailed, "interrupted: nothing is written"}
 	}
-	const mode = 0o600
-	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	if err := contents.Write(out, time.Now()); err != nil {
-		out.Close()
-		return err
-	}
-	if err := out.Close(); err != nil {
+	if err := write(file, contents); err != nil {
 		return err
 	}
 	fmt.Fprintln(c.io.Out, "written:", file)
 	return nil
+}
+
+// write writes the archive. The file has its name when it is whole.
+func write(file string, contents *bundle.Contents) (err error) {
+	out, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.part") // which its owner alone may read
+	if err != nil {
+		return err
+	}
+	err = errors.Join(contents.Write(out, time.Now()), out.Close())
+	if err == nil {
+		err = os.Rename(out.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(out.Name())
+	}
+	return err
 }
 
 // statistics asks each member that runs.

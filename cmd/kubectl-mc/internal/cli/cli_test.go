@@ -120,15 +120,15 @@ func TestAnAPIServerThatHangsIsNamed(t *testing.T) {
 
 func TestOtherManagersOfAFieldAreNamed(t *testing.T) {
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const size = `{"f:spec":{"f:size":{},"f:routing":{"f:client":{}}}}`
 	managed := []metav1.ManagedFieldsEntry{
 		entry("flux", metav1.ManagedFieldsOperationApply, size),
 		entry("kubectl-edit", metav1.ManagedFieldsOperationUpdate, size),
 		entry("kubectl", metav1.ManagedFieldsOperationApply, `{"f:spec":{"f:memory":{}}}`),
-		{Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "scale", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:size":{}}}`)}},
-		{Manager: "operator", Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(size)}},
+		{Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "scale", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:size":{}}}`)},
+		{Manager: "operator", Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", FieldsV1: metav1.NewFieldsV1(size)},
 	}
 	const ends = ", and may set it back: change it there, too"
 	for patch, want := range map[string][]string{

@@ -106,12 +106,8 @@ func (f *planFlags) run(ctx context.Context, name string) error {
 		return err
 	}
 	f.warnOfVersion(pods)
-	warnings, err := otherManagers(before.ManagedFields, text)
-	if err != nil {
+	if err := f.warnOfManagers(before, text); err != nil {
 		return err
-	}
-	for _, w := range warnings {
-		fmt.Fprintln(f.io.ErrOut, "warning:", w)
 	}
 	holds := f.holds(ctx, s, before, pods)
 	forecast, err := controllers.Preview(ctx, s, before, after, holds, keys)
@@ -133,6 +129,15 @@ func (f *planFlags) run(ctx context.Context, name string) error {
 	}
 	fmt.Fprintf(f.io.ErrOut, "the change is made: kubectl mc status %s -w shows it\n", before.Name)
 	return nil
+}
+
+// warnOfManagers names those who also manage the fields of a patch, and may set them back.
+func (f *planFlags) warnOfManagers(before *cachev1alpha1.Memcached, patch []byte) error {
+	warnings, err := otherManagers(before.ManagedFields, patch)
+	for _, w := range warnings {
+		fmt.Fprintln(f.io.ErrOut, "warning:", w)
+	}
+	return err
 }
 
 // change is the Memcached with the change that the flags ask for.
@@ -228,7 +233,7 @@ func (f *planFlags) holds(ctx context.Context, s *kube.Session, m *cachev1alpha1
 	}
 	holds := map[string]controllers.Holds{}
 	for pod, n := range numbers {
-		holds[pod] = controllers.Holds{Items: n.Items, Bytes: n.Bytes, Limit: n.Limit}
+		holds[pod] = controllers.Holds{Items: n.Items, Bytes: n.Bytes, Limit: n.Limit, Chunks: n.Chunks}
 	}
 	return holds
 }

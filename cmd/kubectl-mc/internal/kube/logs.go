@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -25,15 +24,17 @@ type Line struct {
 	// Event: it is an event.
 	Event bool
 	// Program is the operator's own container that wrote the line: memcached, drainer, router, install, manager;
-	// empty for an event and for other containers.
+	// empty for other containers. For an event it is manager, or empty if the event is not the operator's.
 	Program string
+	// Cut: it stands for older lines of a long log.
+	Cut bool
 }
 
 // programs are the containers that the operator makes, and its own.
 var programs = map[string]bool{"memcached": true, "drainer": true, "router": true, "install": true, "manager": true}
 
 const (
-	// mostLog bounds what is read of a container's log, in bytes.
+	// mostLog bounds what is kept of a container's log, in bytes.
 	mostLog = 4 << 20
 	// longest is how much is shown of a line, in bytes.
 	longest = 64 << 10
@@ -78,10 +79,35 @@ func (s *Session) Logs(ctx context.Context, pod *corev1.Pod, since time.Time, tr
 	return lines
 }
 
-func (s *Session) log(ctx context.Context, pod *corev1.Pod, container string, since time.Time) (lines []Line, err error) {
-	options := &corev1.PodLogOptions{LimitBytes: ptr.To[int64](mostLog)}
-	err = s.read(ctx, pod, container, since, options, func(l Line) { lines = append(lines, l) })
-	return lines, err
+// log reads all that the node has since then, because it can give the oldest bytes, but not the newest.
+func (s *Session) log(ctx context.Context, pod *corev1.Pod, container string, since time.Time) ([]Line, error) {
+	n := newest{most: mostLog}
+	err := s.read(ctx, pod, container, since, &corev1.PodLogOptions{}, n.add)
+	return n.all(), err
+}
+
+// newest keeps the newest lines of a log, of that many bytes at most.
+type newest struct {
+	most, size, leftOut int
+	lines               []Line
+}
+
+func (n *newest) add(l Line) {
+	n.lines, n.size = append(n.lines, l), n.size+len(l.Text)
+	for ; n.size > n.most && len(n.lines) > 1; n.leftOut++ {
+		n.size -= len(n.lines[0].Text)
+		n.lines = n.lines[1:]
+	}
+}
+
+// all are the lines. The first one says if there were older ones.
+func (n *newest) all() []Line {
+	if n.leftOut == 0 {
+		return n.lines
+	}
+	cut := n.lines[0]
+	cut.Text, cut.Cut = fmt.Sprintf("--- %d older lines of this log are left out ---", n.leftOut), true
+	return append([]Line{cut}, n.lines...)
 }
 
 // Follow gives each line of the log since then to show, until the container or ctx ends.
@@ -99,11 +125,7 @@ func (s *Session) read(ctx context.Context, pod *corev1.Pod, container string, s
 		return err
 	}
 	defer stream.Close()
-	var bounded io.Reader = stream
-	if !options.Follow {
-		bounded = io.LimitReader(stream, mostLog)
-	}
-	in := bufio.NewReaderSize(bounded, longest)
+	in := bufio.NewReaderSize(stream, longest)
 	for within := false; ; {
 		text, more, err := in.ReadLine() // a line's part that is too long is left out
 		if stamp, rest, found := strings.Cut(string(text), " "); found && !within {
@@ -143,7 +165,11 @@ func (s *Session) Events(ctx context.Context, namespace string, about func(name 
 				at = e.Series.LastObservedTime.Time
 			}
 			if about(e.Regarding.Name) && !at.Before(since) {
-				lines = append(lines, Line{At: at, From: e.Regarding.Kind + "/" + e.Regarding.Name, Text: strings.TrimSpace(e.Reason + " " + e.Note), Event: true})
+				line := Line{At: at, From: e.Regarding.Kind + "/" + e.Regarding.Name, Text: strings.TrimSpace(e.Reason + " " + e.Note), Event: true}
+				if e.ReportingController == cachev1alpha1.ManagedBy {
+					line.Program = "manager"
+				}
+				lines = append(lines, line)
 			}
 		}
 		if more = list.Continue; more == "" {
