@@ -64,6 +64,16 @@ func sources(t *testing.T, folder string) (paths []string) {
 	return paths
 }
 
+// On OpenShift, mc is a MachineConfig.
+func TestTheDocsUseNoShortNameThatOthersHave(t *testing.T) {
+	t.Parallel()
+	for page, text := range pages(t) {
+		for _, command := range regexp.MustCompile(`kubectl [a-z]+ mc[. /].*`).FindAllString(text, -1) {
+			t.Errorf("%s has %s: write memcached", page, command)
+		}
+	}
+}
+
 func TestTheTargetsOfMakeThatTheDocsNameExist(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("../../Makefile")

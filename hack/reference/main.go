@@ -44,8 +44,8 @@ type definition struct {
 	Spec struct {
 		Group string `json:"group"`
 		Names struct {
-			Kind       string   `json:"kind"`
-			ShortNames []string `json:"shortNames"`
+			Kind     string `json:"kind"`
+			Singular string `json:"singular"`
 		} `json:"names"`
 		Versions []struct {
 			Name   string `json:"name"`
@@ -211,7 +211,7 @@ func within(value any, path ...string) map[string]any {
 func page(d *definition) string {
 	var b strings.Builder
 	b.WriteString("<!-- Generated from the API types by `make manifests`: edit api/v1alpha1 instead. -->\n")
-	fmt.Fprintf(&b, "# Reference\n\n`kubectl explain %s.spec` says the same. Types with a capital letter are Kubernetes' own.\nA duration is written as 1h30m; h is its longest unit. A spec that breaks a rule is refused, with the reason.\n", d.Spec.Names.ShortNames[0])
+	fmt.Fprintf(&b, "# Reference\n\n`kubectl explain %s.spec` says the same. Types with a capital letter are Kubernetes' own.\nA duration is written as 1h30m; h is its longest unit. A spec that breaks a rule is refused, with the reason.\n", d.Spec.Names.Singular)
 	for _, v := range d.Spec.Versions {
 		root := v.Schema.Root
 		fmt.Fprintf(&b, "\n## %s, %s/%s\n\n%s\n", d.Spec.Names.Kind, d.Spec.Group, v.Name, flow(root.Description))

@@ -146,7 +146,7 @@ func (d *decision) begin(state DrainState, slots int) DrainState {
 	switch {
 	case c.Request == Hold && c.Restored:
 		d.noteRestored(c)
-		return state.is(Held, HeldByRequest, "a backup has brought it back, so its data may be old: annotate it with cache.example.com/drain=retry to drain it, "+
+		return state.is(Held, HeldByRequest, "a backup has brought it back, so its data may be old: annotate it with "+cachev1alpha1.AnnotationDrain+"=retry to drain it, "+
 			"or =skip to give its "+d.Names.data()+" up")
 	case c.Request == Hold:
 		return state.is(Held, HeldByRequest, "remove the annotation "+cachev1alpha1.AnnotationDrain+"=hold to start the drain")

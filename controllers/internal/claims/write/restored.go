@@ -54,7 +54,7 @@ func (w *Writer) noteRestored(ctx context.Context, a action.NoteRestored) error 
 	})
 	if err == nil && noted {
 		w.Rules.Event(a.Claim, "Restored", "Drain", "claim %s: a backup has brought it back, with what was written on an earlier claim, which counts no more: "+
-			"annotate it with cache.example.com/drain=retry to drain it", a.Claim.Name)
+			"annotate it with %s=retry to drain it", a.Claim.Name, cachev1alpha1.AnnotationDrain)
 	}
 	return err
 }
