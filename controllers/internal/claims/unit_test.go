@@ -232,6 +232,8 @@ func TestAStepOfAUnitIsAllowedForEachOfItsClaims(t *testing.T) {
 		parts := []claims.Claim{anyClaim(r, 2, "data", false), anyClaim(r, 2, "logs", false), anyClaim(r, 2, "more", false)}
 		for i := range parts {
 			parts[i].LeavingSince, parts[i].Left, parts[i].Receipt = parts[0].LeavingSince, parts[0].Left, nil
+			parts[i].Restored = parts[0].Restored
+			parts[i].Unnoted = parts[i].Unnoted && parts[i].Restored
 		}
 		parts[0].Receipt = &action.Receipt{Source: "uid-data-2,uid-logs-2" + pick(r, "", ",uid-more-2")}
 		units, of := claims.Together(parts)

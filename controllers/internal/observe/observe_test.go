@@ -24,9 +24,12 @@ func TestClaimIsReadFromItsMarks(t *testing.T) {
 		"a member's":         {made("data-cache-3", nil), claims.Claim{Ordinal: 3}, true},
 		"another owner's":    {made("logs-cache-3", nil), claims.Claim{}, false},
 		"of another cluster": {made("data-cache-a-3", nil), claims.Claim{}, false},
-		"leaving":            {made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z"}), claims.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true},
+		"leaving": {
+			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "2026-01-02T03:04:05Z", cachev1alpha1.AnnotationClaimUID: "uid"}),
+			claims.Claim{Ordinal: 3, LeavingSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, true,
+		},
 		"a mark that is spoilt still is a mark": {
-			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "yes"}), claims.Claim{Ordinal: 3, LeavingSince: time.Unix(1, 0)}, true,
+			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationLeaving: "yes", cachev1alpha1.AnnotationClaimUID: "uid"}), claims.Claim{Ordinal: 3, LeavingSince: time.Unix(1, 0)}, true,
 		},
 		"a receipt that is spoilt is none": {
 			made("data-cache-3", map[string]string{cachev1alpha1.AnnotationReceipt: "{"}), claims.Claim{Ordinal: 3}, true,

@@ -29,25 +29,6 @@ const moverStartsWithin = time.Minute
 // waits for clients.
 const mostMovers = 8
 
-// leaving is what follows from the facts about a member that leaves.
-type leaving struct {
-	// isLeaving: the member has the leaving mark, is off the clients' list, and still exists.
-	isLeaving bool
-	// by is when the member leaves at the latest. A mover that ends by itself has ended by then; a
-	// mover whose node is gone would seem to run forever. overdue: it should have left by now.
-	by      time.Time
-	overdue bool
-	// live: the items of the member may be given to their owners while it runs. They may not if a
-	// person holds or skips its drain, if the member is wanted again and no router looks for items
-	// there, or if its items are older than those that are moved first.
-	live bool
-	// hasItems: a mover may find items. It finds none if it only waits for clients or has ended for
-	// good, or if no mover can be at work.
-	hasItems bool
-	// waits: the cluster waits for its mover, because the mover may start soon or is at work.
-	waits bool
-}
-
 // leavingOf works out how a member leaves. The plan asks for live, and MayMove asks it about live state.
 func (v *view) leavingOf(m *member) (l leaving) {
 	l.isLeaving = !m.LeavingSince.IsZero() && !m.Aside && v.Record.Ring.Size <= m.Ordinal && m.Ordinal < v.StatefulSet.Replicas

@@ -23,7 +23,8 @@
 //
 // All of them read a view of the facts (view.go), which has what follows from these: who leaves
 // (leaving.go), who is lost (lost.go), in which order volumes are drained (order.go), what routers
-// do (routers.go). steps.go has the order of the decisions, and that of the writes.
+// do (routers.go). look.go works the view out. steps.go has the order of the decisions, and that of
+// the writes; next.go runs them. Files refer in one direction only: no two refer to each other.
 package plan
 
 import (
@@ -41,22 +42,6 @@ type Plan struct {
 	// Moves has an entry for each member whose items have to be moved, highest
 	// ordinal first.
 	Moves []MoveState
-}
-
-// Next plans the next steps for a cluster.
-func Next(seen *Observed) Plan {
-	o := seen.inOrder()
-	switch {
-	case o.Cluster.Plain:
-		return plain(o)
-	case o.Cluster.Deleting || o.Cluster.NamespaceTerminating:
-		return Plan{Work: decideEnd(o), Told: Told{Record: o.Record}}
-	}
-	d := decide(o)
-	for i := range steps {
-		d.Then(steps[i].work(d))
-	}
-	return d.Plan
 }
 
 // plain is the plan for a cluster without storage. Its members have no names of their own. When the

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,7 +10,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// view is the facts, and what follows from them. look works it out, and no decision changes it.
+// view is the facts, and what follows from them. look (look.go) works the view out, and no decision
+// changes it.
 type view struct {
 	*Observed
 	// members has an entry for each claim, in their order.
@@ -71,116 +71,23 @@ type member struct {
 	leaving
 }
 
-// look works out what follows from the facts.
-func look(o *Observed) *view {
-	v := &view{Observed: o, lowest: o.LowestMarked(), staying: o.StatefulSet.Replicas}
-	if v.lowest != nil {
-		v.staying = min(v.staying, max(v.lowest.Ordinal, o.Record.Ring.Size))
-	}
-	v.drain, v.lingering, v.returns = o.RunningDrain(), o.LingeringDrainer(), waitsForReturn(o)
-	v.drains = v.drain != nil || v.lingering != ""
-	v.routers = routersOf(o)
-	v.members = make([]member, len(o.Claims))
-	for i := range o.Claims {
-		v.members[i] = memberOf(o, &o.Claims[i])
-	}
-	v.lookForLost()
-	for i := range v.members {
-		m := &v.members[i]
-		runs := m.LeavingSince.IsZero() || m.Ordinal < o.StatefulSet.Replicas && m.ready
-		m.misplaced = moveDue(o, m.Claim) && m.Ordinal < o.Record.Ring.Size && runs && !m.Aside && !m.Deleting && !slices.Contains(v.lost, m.Ordinal)
-		v.misplaced = v.misplaced || m.misplaced
-	}
-	v.misplaced = v.misplaced || v.emptyReturnDue()
-	v.lookAtMoves()
-	for i := range v.members {
-		v.members[i].leaving = v.leavingOf(&v.members[i])
-	}
-	return v
-}
-
-func memberOf(o *Observed, c *claims.Claim) member {
-	m := member{Claim: c, ready: slices.Contains(o.Ready, c.Ordinal), afterMove: afterMove(&o.Record, c)}
-	m.hasMover = slices.Contains(o.ClaimsWithDrainerPod, c.UID)
-	for i := range o.Drainers {
-		if d := &o.Drainers[i]; d.ClaimUID == c.UID {
-			m.hasMover = m.hasMover || d.Mover()
-			m.running = m.running || d.Mover() && d.Running
-			m.prepared, m.settles = m.prepared || d.Prepared, m.settles || d.Settles
-		}
-	}
-	if i := slices.IndexFunc(o.Moves, func(j claims.Job) bool { return j.ClaimUID == c.UID }); i >= 0 {
-		m.mover, m.hasMover = &o.Moves[i], true
-	}
-	return m
-}
-
-// waitsForReturn says that drains and moves wait for a member that returns empty; it is empty if
-// there is none. Such a member stays, but its claim was deleted, and its volume is being set aside.
-// Items that a drain or a move gives to it may be older than those on its first volume, which is
-// drained next. So drains and moves that are at work are ended, and begin again in their turn; the
-// claim is handed over when none is at work, and none begins before that. A claim that can't be set
-// aside now keeps its member away, so nothing moves there meanwhile.
-func waitsForReturn(o *Observed) string {
-	for i := range o.Claims {
-		c := &o.Claims[i]
-		if c.LeavingSince.IsZero() && !c.Aside && c.HasVolumeToHandOver() && !c.InUse && c.CanBeSetAside() && !o.IsObstructed(c) {
-			return fmt.Sprintf("claim %s was deleted: its volume is set aside first, since its items may be newer", c.Name)
-		}
-	}
-	return ""
-}
-
-// moveDue tells whether the claim's member had items when a ring of the record last
-// moved keys, and they were not moved since.
-func moveDue(o *Observed, c *claims.Claim) bool {
-	return !o.Cluster.MovesOff && c.Moved < o.Record.Serial && c.Ordinal < o.Record.From.Size
-}
-
-// emptyReturnDue tells whether a move is due as soon as a member returns from hibernation on a claim
-// that is yet to be made. If other members were told to leave before that, the move would wait for
-// their volumes, and they for the move: the list can't lose them before it is written again. Once
-// members of the ring have been told to leave, it is decided who returns.
-func (v *view) emptyReturnDue() bool {
-	told := v.lowest != nil && v.lowest.Ordinal < v.Record.Ring.Size
-	if v.Cluster.MovesOff || v.ListSize > 0 || v.Record.Serial == 0 || told {
-		return false
-	}
-	for i := range min(v.Record.From.Size, v.Record.Ring.Size) {
-		if !slices.ContainsFunc(v.Claims, func(c claims.Claim) bool { return c.Ordinal == i && !c.Aside && !c.Deleting }) {
-			return true
-		}
-	}
-	return false
-}
-
-func (v *view) lookAtMoves() {
-	// Routers that settle can't go back. The ring that they are told of next moves these items, too.
-	v.moving = v.change || v.misplaced && !v.settle
-	switch {
-	case v.drain != nil:
-		v.movesNow = "Job " + v.drain.Name
-	case v.lingering != "":
-		v.movesNow = "drainer " + v.lingering
-	}
-	for i := range v.Moves {
-		j := &v.Moves[i]
-		unfinished := j.State != claims.JobFailed || j.Deleting || j.MayRun() // it may still run, or is complete and about to be deleted
-		v.moverExists = v.moverExists || unfinished
-		v.moving = v.moving || unfinished && (!j.Waits || j.State == claims.JobComplete)
-		if v.movesNow == "" && j.MayRun() && !j.Waits {
-			v.movesNow = "Job " + j.Name
-		}
-	}
-	for i := range v.Drainers {
-		d := &v.Drainers[i]
-		v.moverExists = v.moverExists || d.Mover()
-		v.begun = v.begun || d.Moves()
-		if v.movesNow == "" && d.Moves() {
-			v.movesNow = "drainer " + d.Pod
-		}
-	}
-	v.moving = v.moving || v.begun
+// leaving is what follows from the facts about a member that leaves.
+type leaving struct {
+	// isLeaving: the member has the leaving mark, is off the clients' list, and still exists.
+	isLeaving bool
+	// by is when the member leaves at the latest. A mover that ends by itself has ended by then; a
+	// mover whose node is gone would seem to run forever. overdue: it should have left by now.
+	by      time.Time
+	overdue bool
+	// live: the items of the member may be given to their owners while it runs. They may not if a
+	// person holds or skips its drain, if the member is wanted again and no router looks for items
+	// there, or if its items are older than those that are moved first.
+	live bool
+	// hasItems: a mover may find items. It finds none if it only waits for clients or has ended for
+	// good, or if no mover can be at work.
+	hasItems bool
+	// waits: the cluster waits for its mover, because the mover may start soon or is at work.
+	waits bool
 }
 
 // of returns what follows from the facts about the claim of this UID, or nil.

@@ -44,9 +44,10 @@ func TestTheDrainerIsTheContainerThatItsOwnerNames(t *testing.T) {
 // The API server removes a pod that has ended at once. Of one that is about to end by itself, its kubelet reports the end first.
 func TestAJobWithAGoodReceiptTellsWhetherItsPodIsAboutToEnd(t *testing.T) {
 	const uid = "uid-2"
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "drain", UID: "drain", Annotations: map[string]string{
-		cachev1alpha1.AnnotationClaimUID: uid, cachev1alpha1.AnnotationSurvivors: "2",
-	}}}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Name: "drain", UID: "drain", Labels: map[string]string{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentDrainer},
+		Annotations: map[string]string{cachev1alpha1.AnnotationClaimUID: uid, cachev1alpha1.AnnotationSurvivors: "2"},
+	}}
 	good := `{"version":1,"source":"uid-2","complete":true}`
 	beside := func(state corev1.ContainerState) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: "mesh", State: state}
