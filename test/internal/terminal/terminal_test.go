@@ -12,8 +12,7 @@ func TestAScreenIsWhatATerminalShows(t *testing.T) {
 	s, whole := newScreen(10, 3), 0
 	for _, part := range []string{"one\r\ntwo\x1b[31", "m red\x1b[0m\r\n", "3\xe2\x96", "\x88\r\nscrolled", "\x1b[H\x1b[Knew\r\n\x1b[K\x1b[J"} {
 		s.write([]byte(part), func() { whole++ })
-		switch part {
-		case "\x88\r\nscrolled":
+		if part == "\x88\r\nscrolled" {
 			if got, want := s.frame().Text(), "two red\n3█\nscrolled"; got != want {
 				t.Errorf("it shows %q, want %q", got, want)
 			}
