@@ -290,8 +290,9 @@ func silentPlace(t *testing.T) string {
 // fullPlace is an address whose SYNs are dropped, because nothing takes the connections that were made.
 func fullPlace(t *testing.T) string {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err == nil {
+		unix.CloseOnExec(fd)
 		t.Cleanup(func() { _ = unix.Close(fd) })
 		err = errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0))
 	}
