@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/member"
 	"example.com/memcached-operator/drainer/router/status"
 )
@@ -158,7 +160,7 @@ func TestTheAlertOfTheLeaderKnowsTheManagersLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease := regexp.MustCompile(`leaseName = ("[^"]+")`).FindSubmatch(text)
+	lease := regexp.MustCompile(`leaseName = "([^"]+)" \+ cachev1alpha1\.Group\n`).FindSubmatch(text)
 	if lease == nil {
 		t.Fatal("cmd/manager/main.go names no lease any more")
 	}
@@ -167,7 +169,7 @@ func TestTheAlertOfTheLeaderKnowsTheManagersLease(t *testing.T) {
 		for _, rule := range group.Rules {
 			for _, match := range regexp.MustCompile(`leader_election_master_status(\{[^}]*\})?`).FindAllString(rule.Expr, -1) {
 				asked++
-				if want := "leader_election_master_status{name=" + string(lease[1]) + "}"; match != want {
+				if want := fmt.Sprintf("leader_election_master_status{name=%q}", string(lease[1])+cachev1alpha1.Group); match != want {
 					t.Errorf("%s asks for %s, want %s", rule.Alert, match, want)
 				}
 			}

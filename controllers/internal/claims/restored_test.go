@@ -55,6 +55,7 @@ func TestWhatIsWrittenOnAClaimIsAboutThisClaim(t *testing.T) {
 		"it is bound, and its marks are not its own": {[]*claims.Claim{first(), left(setAside, written("uid-2"))}, "Waiting SettingAside",
 			[]string{"carry the marks of claim data-2 over to claim data-2-aside"}},
 		"they are":                                {[]*claims.Claim{first(), left(setAside, written("uid-2-aside"))}, "Waiting SettingAside", []string{"release claim data-2: SetAside"}},
+		"a backup, before the first claim goes":   {[]*claims.Claim{first(), left(setAside, written("uid-2-old"))}, "Waiting SettingAside", []string{"release claim data-2: SetAside"}},
 		"the first claim is gone":                 {[]*claims.Claim{left(setAside, written("uid-2-aside"))}, "Draining ", []string{"drain claim data-2-aside into 1 survivors"}},
 		"it is gone, and the marks are its":       {[]*claims.Claim{left(setAside, written("uid-2"))}, held, []string{"note that claim data-2-aside was restored"}},
 		"the first claim is restored, too":        {[]*claims.Claim{left(written("uid-1"), func(c *claims.Claim) { c.UID = "uid-3" }), left(setAside, written("uid-2"))}, held, []string{"note that claim data-2 was restored", "note that claim data-2-aside was restored"}},

@@ -85,6 +85,64 @@ func TestTheClaimsOfAStatefulSet(t *testing.T) {
 	}
 }
 
+// A backup may bring a claim back that takes over a volume, before the first claim goes. The first claim waits for it, so it is
+// not left over: the hand-over goes on, and then a person decides.
+func TestAHandOverGoesOnWhenABackupBringsItsClaimBack(t *testing.T) {
+	t.Parallel()
+	first := func(c *claims.Claim) { c.Deleting, c.Where = true, claims.Reserved }
+	handOver := func(changes ...func(*claims.Claim)) *stsdrain.Observed {
+		o := with(at(3), scaled(2), claim(2, marked), claim(2, first), gone(2))
+		back := o.Claims[2]
+		back.UID, back.Name, back.AsideName, back.Aside, back.First = "back", back.AsideName, "next", true, back.UID
+		back.Deleting, back.Where = false, claims.NotLookedAt
+		unprotected(&back)
+		back.Restored, back.Request = true, claims.Hold
+		for _, change := range changes {
+			change(&back)
+		}
+		o.Claims = append(o.Claims, back)
+		return o
+	}
+	unnoted := func(c *claims.Claim) { c.Unnoted, c.Finalizer = true, true }
+	bound := func(c *claims.Claim) { c.Protected, c.Labelled, c.Finalizer = true, true, true }
+	pending := func(c *claims.Claim) { c.Pending = true }
+	retained := func(c *claims.Claim) { c.Policy = claims.Retain }
+	over := func(o *stsdrain.Observed) *stsdrain.Observed {
+		o.Claims = append(o.Claims[:2], o.Claims[3])
+		return o
+	}
+	const note, protect, release = "note that claim data-queue-2-aside was restored", "protect claim data-queue-2-aside", "release claim data-queue-2: SetAside"
+	for what, test := range map[string]struct {
+		o    *stsdrain.Observed
+		want []string
+		left int
+	}{
+		"it is back":                       {handOver(unnoted), []string{note, release}, 0},
+		"it is back, and not bound":        {handOver(unnoted, pending), []string{note}, 0},
+		"it was noted":                     {handOver(), []string{protect, release}, 0},
+		"it was noted, and is retained":    {handOver(retained), []string{protect, release}, 0},
+		"it was noted, and is protected":   {handOver(bound), []string{release}, 0},
+		"the first claim is gone":          {over(handOver(bound)), nil, 0},
+		"the first claim went before":      {over(handOver()), []string{"label claim data-queue-2-aside"}, 1},
+		"it went, and a person says retry": {over(handOver(func(c *claims.Claim) { c.Request = claims.Retry })), []string{protect, "clear the retry of claim data-queue-2-aside", "drain claim data-queue-2-aside into 2 survivors"}, 0},
+	} {
+		p := stsdrain.Decide(test.o)
+		var got []string
+		for _, a := range p.Actions {
+			got = append(got, a.String())
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" || len(p.LeftOver) != test.left {
+			t.Errorf("%s: left over %v; -want +got:\n%s", what, p.LeftOver, diff)
+		}
+		if !test.o.Claims[2].Aside || len(p.LeftOver) > 0 || test.want != nil {
+			continue
+		}
+		if len(p.Drains) != 1 || p.Drains[0].Phase != claims.Held {
+			t.Errorf("%s: its drain is not held: %+v", what, p.Drains)
+		}
+	}
+}
+
 // A wait says why Kubernetes can't end the member, and why a claim gets no finalizer.
 func TestAWaitSaysWhatTheAPIServerDenies(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,8 @@ func (m *members) decide() {
 	units := now.Claims
 	for i := range m.after {
 		switch c := &m.after[i]; {
+		case c.Aside && !c.Protected && now.TakesOver(c):
+			m.backInHandOver(c)
 		case c.Aside && !c.Protected:
 			m.left(now, c)
 		case c.Aside:
@@ -185,6 +187,17 @@ func (m *members) returns(now *Observed, c *claims.Claim) {
 
 // goes tells whether the claim goes by itself: it was deleted, and lacks our finalizer.
 func goes(c *claims.Claim) bool { return c.Deleting && !c.Finalizer }
+
+// backInHandOver decides about a claim that takes over a volume, and that a backup has brought back before the first claim
+// went. The first claim waits for it, so the hand-over goes on. Then the drain waits for a person.
+func (m *members) backInHandOver(c *claims.Claim) {
+	if c.Unnoted {
+		m.step(c, action.NoteRestored{Claim: c.Ref(), Hold: true})
+	} else if m.step(c, action.Protect{Claim: c.Ref()}) {
+		c.Labelled, c.Finalizer = true, true
+	}
+	c.Protected = true
+}
 
 // left decides about a claim that has a departed member's volume, and that a StatefulSetDrain has left that is gone: it was
 // set aside, or a backup has brought it back with its mark and without our finalizer. A person's retry about one claim

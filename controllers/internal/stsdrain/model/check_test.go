@@ -82,8 +82,8 @@ func (m *model) released(before, after *state, c *corev1.PersistentVolumeClaim) 
 	switch v := after.volume(c.Spec.VolumeName); {
 	case c.Spec.VolumeName == "" || !before.volumes[c.Spec.VolumeName].full:
 		return false, ""
-	case v != nil && v.Spec.ClaimRef.UID != c.UID && kept(after.claimWith(v.Spec.ClaimRef.UID)):
-		return false, "" // another claim has it, and our finalizer keeps that one, even if a person has just deleted it
+	case v != nil && v.Spec.ClaimRef.UID != c.UID && kept(after.claimOf(v)):
+		return false, "" // another claim has it or is to have it, and our finalizer keeps that one, even if a person has just deleted it
 	case c.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip,
 		d == nil || d.DeletionTimestamp != nil && !m.goesAside(before, c), before.ending(),
 		marked && policy != "" && policy != string(cachev1alpha1.PolicyDrain),

@@ -37,8 +37,7 @@ func (m *model) people(s *state) (all []event) {
 	}
 	if m.onlyBack {
 		for _, c := range s.claims() {
-			v := s.volume(c.Spec.VolumeName) // a backup is not restored within a hand-over
-			if v != nil && v.Spec.ClaimRef.UID == c.UID && !s.mounts(c.Name) && s.claimWith(types.UID(c.Annotations[cachev1alpha1.AnnotationAsideOf])) == nil {
+			if v := s.volume(c.Spec.VolumeName); v != nil && v.Spec.ClaimRef.Name == c.Name && !s.mounts(c.Name) {
 				all = append(all, event{"a backup brings claim " + c.Name + " back", func(to *state) { to.bringBack(c) }})
 			}
 			if c.Annotations[cachev1alpha1.AnnotationDrain] == "" && !strings.HasSuffix(c.Name, "-0") {
@@ -130,8 +129,11 @@ func (s *state) mounts(claim string) bool {
 		slices.ContainsFunc(s.jobs(), func(j *batchv1.Job) bool { return names(&j.Spec.Template.Spec) })
 }
 
-// bringBack brings a claim back with another UID, and with all that was written on it.
+// bringBack brings a claim back with another UID, and with all that was written on it. That may be about a claim that is
+// there, whose volume it takes over.
 func (s *state) bringBack(c *corev1.PersistentVolumeClaim) {
+	about := types.UID(c.Annotations[cachev1alpha1.AnnotationClaimUID])
+	known := about != c.UID && s.claimWith(about) != nil
 	back := c.DeepCopy()
 	back.UID, back.DeletionTimestamp, back.OwnerReferences, back.CreationTimestamp = nextUID("c", s), nil, nil, justNow
 	if !slices.Contains(back.Finalizers, trim.PVCProtection) {
@@ -142,7 +144,7 @@ func (s *state) bringBack(c *corev1.PersistentVolumeClaim) {
 	if v := s.volume(c.Spec.VolumeName); v != nil && v.Spec.ClaimRef.UID == c.UID {
 		change(s, v, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = back.UID })
 	}
-	if is, there := s.volumes[c.Spec.VolumeName]; there {
+	if is, there := s.volumes[c.Spec.VolumeName]; there && !known {
 		is.restored, is.asked = true, false
 		s.volumes[c.Spec.VolumeName] = is
 	}

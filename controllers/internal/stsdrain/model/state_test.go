@@ -151,6 +151,14 @@ func (s *state) claimWith(uid types.UID) *corev1.PersistentVolumeClaim {
 	return nil
 }
 
+// claimOf returns the claim that the volume is bound to or waits for, or nil.
+func (s *state) claimOf(v *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
+	if ref := v.Spec.ClaimRef; ref.UID != "" {
+		return s.claimWith(ref.UID)
+	}
+	return s.claim(v.Spec.ClaimRef.Name)
+}
+
 var versions atomic.Int64
 
 // put stores an object. A deleted object without a finalizer is gone at once.
