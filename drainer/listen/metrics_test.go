@@ -70,6 +70,10 @@ func TestClientsThatReadNoMetricsKeepNoClientOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
+		// A window that doesn't grow.
+		if err := c.(*net.TCPConn).SetReadBuffer(1 << 16); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}

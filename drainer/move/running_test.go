@@ -235,7 +235,7 @@ func pairOf(t *testing.T, servers []*memcachedtest.Server, prefix string, n int,
 	p.l = &runningMember{
 		member: drainertest.MustParse(t, addresses)[0], servers: drainertest.MustParse(t, addresses), owner: owner,
 		scratch: t.TempDir(), longest: longestList, timeout: wait.Long, rest: time.Millisecond,
-		waiting: func(string, string) {}, earlier: earlier{seed: maphash.MakeSeed()},
+		waiting: func(string, string) {}, done: func() int64 { return 0 }, earlier: earlier{seed: maphash.MakeSeed()},
 	}
 	p.l.soon = func(*item.Item) bool { return false }
 	t.Cleanup(p.l.closeLinks)
