@@ -202,7 +202,7 @@ func (r *Request) asked(s Step, a *wire.Answer, answer []byte) (Result, []byte) 
 		case r.touched(s):
 			return Result{Code: Leased}, nil
 		}
-		return Result{Code: Occupied, CAS: math.MaxUint64}, answer
+		return Result{Code: Occupied, CAS: lineCAS(a)}, answer
 	case r.Verb == wire.MetaGet:
 		if a.Code == wire.Miss {
 			return Result{Code: Absent}, answer
@@ -238,6 +238,20 @@ func isLease(a *wire.Answer, answer []byte) bool {
 	flags, _ := wire.Next(rest)
 	n, err := strconv.ParseUint(string(flags), 10, 64)
 	return err == nil && n == 0 && isLeaseValue(a, answer)
+}
+
+// lineCAS returns the CAS value in the answer to a gets, and math.MaxUint64 for a get.
+func lineCAS(a *wire.Answer) uint64 {
+	rest := bytes.TrimRight(a.Line, "\r\n")
+	for range 4 { // VALUE, key, flags, bytes
+		_, rest = wire.Next(rest)
+	}
+	text, _ := wire.Next(rest)
+	cas, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		return math.MaxUint64
+	}
+	return cas
 }
 
 // mode returns the mode of an ms, in upper case.

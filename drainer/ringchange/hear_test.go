@@ -1,9 +1,11 @@
 package ringchange_test
 
 import (
+	"fmt"
 	"testing"
 
 	"example.com/memcached-operator/drainer/ringchange"
+	"example.com/memcached-operator/drainer/wire"
 )
 
 // Between a client's mg without a value and the look at the value, the item may become another one. A
@@ -30,6 +32,47 @@ func TestAHeaderOfAPlaceholderIsNotSaidOfTheItemAfterIt(t *testing.T) {
 	}
 	if answer, _ := job.Answer(1, false); step.Action != ringchange.Done || string(answer) != "HD s20 t-1\r\n" {
 		t.Errorf("%+v, %q", step, answer)
+	}
+}
+
+// Between a client's get and the look at the value, the item may become another one. A placeholder's value must not
+// reach the client, unless a client has given it to the item.
+func TestAPlaceholdersValueIsNotSaidOfTheItemAfterIt(t *testing.T) {
+	t.Parallel()
+	type exchange struct {
+		to     ringchange.Action
+		answer string
+	}
+	const lease, ours = "VALUE n 0 20\r\n" + ringchange.LeaseValue + "\r\nEND\r\n", "VALUE n 0 20 %s\r\n" + ringchange.LeaseValue + "\r\nEND\r\n"
+	for name, c := range map[string]struct {
+		verb wire.Verb
+		said []exchange
+		want string
+	}{
+		"get, an item of another value": {wire.Get, []exchange{
+			{ringchange.Ask, lease}, {ringchange.PeekAsked, "VA 1 f0 c8 t-1\r\n5\r\n"}, {ringchange.Ask, "VALUE n 0 1\r\n5\r\nEND\r\n"},
+		}, "VALUE n 0 1\r\n5\r\nEND\r\n"},
+		"get, an item of a client's with that value": {wire.Get, []exchange{
+			{ringchange.Ask, lease}, {ringchange.PeekAsked, "VA 20 f0 c8 t-1\r\n" + ringchange.LeaseValue + "\r\n"},
+		}, lease},
+		"gets, another item of a client's with that value": {wire.Gets, []exchange{
+			{ringchange.Ask, fmt.Sprintf(ours, "7")}, {ringchange.PeekAsked, "VA 20 f0 c8 t-1\r\n" + ringchange.LeaseValue + "\r\n"},
+			{ringchange.Ask, fmt.Sprintf(ours, "8")}, {ringchange.PeekAsked, "VA 20 f0 c8 t-1\r\n" + ringchange.LeaseValue + "\r\n"},
+		}, fmt.Sprintf(ours, "8")},
+	} {
+		job := ringchange.OfRead(&wire.Request{Verb: c.verb}, []byte("n"), ringchange.Move, 0)
+		step := job.Start()
+		for i, said := range c.said {
+			if step.Action != said.to {
+				t.Fatalf("%s: step %d is %+v, want action %d", name, i, step, said.to)
+			}
+			job.Append(nil, true, 1, 0)
+			job.Take([]byte(said.answer))
+			step = job.Heard(1)
+		}
+		if answer, _ := job.Answer(1, false); step.Action != ringchange.Done || string(answer) != c.want {
+			t.Errorf("%s: %+v, %q", name, step, answer)
+		}
 	}
 }
 

@@ -28,8 +28,8 @@ type Task struct {
 	op    Op
 	mover *Mover // of a move
 	step  Step
-	// beforePeek is the step before a Peek. Its answer is the client's, if its item, of the CAS value looked, is no
-	// placeholder; said is that answer.
+	// beforePeek is the step before a Peek. Its answer is the client's, if its item is no placeholder; said is that
+	// answer, and looked the item's CAS value, math.MaxUint64 if the answer has none.
 	beforePeek Step
 	looked     uint64
 	said       []byte
@@ -169,7 +169,7 @@ func (t *Task) Heard(now int64) Step {
 	}
 	if t.step.Action == PeekAsked {
 		switch {
-		case result.Code == Found && t.looked != math.MaxUint64 && t.looked != result.CAS:
+		case result.Code == Found && !t.peeked(result.CAS):
 			t.answer = t.answer[:0]
 			return t.take(t.beforePeek) // the answer was that of another item: a placeholder, perhaps
 		case result.Code == Found && len(t.said) > 0:
@@ -187,6 +187,16 @@ func (t *Task) Heard(now int64) Step {
 	}
 	t.answer = t.answer[:0]
 	return t.next(result)
+}
+
+// peeked tells whether a Peek has found the item of the answer before it. The answer to a get has no CAS value, but it had
+// a placeholder's value: if the item has it, too, a client has given it to the item.
+func (t *Task) peeked(cas uint64) bool {
+	if t.looked != math.MaxUint64 {
+		return cas == t.looked
+	}
+	var a wire.Answer
+	return a.Parse(wire.MetaValue, t.answer) && isLeaseValue(&a, t.answer)
 }
 
 // tooOld tells whether a move's lease is older than moveLimit.
