@@ -255,10 +255,6 @@ func (l *loop) answered(s *slot) {
 		j.heard()
 		return
 	}
-	if s.stands {
-		l.release(s)
-		return
-	}
 	state := l.table.State
 	if s.epoch != nil {
 		state = s.epoch.State

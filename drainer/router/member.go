@@ -273,36 +273,10 @@ func (m *member) HungUp() { m.Readable() }
 
 // check fails a member that has been silent for too long.
 func (m *member) check(patience time.Duration) {
-	if !m.up || m.unanswered.n == 0 {
-		return
-	}
-	if m.loop.now-m.heard > int64(patience/4) {
+	if m.up && m.unanswered.n > 0 && m.loop.now-m.heard > int64(patience/4) {
 		m.progress()
 	}
-	switch silent := m.loop.now - m.heard; {
-	case silent > int64(patience):
+	if m.up && m.unanswered.n > 0 && m.loop.now-m.heard > int64(patience) {
 		m.fail(fmt.Sprintf("it has not answered for %v", patience))
-	case silent > int64(patience/readPatience):
-		m.missReads(m.loop.now - int64(patience/readPatience))
-	}
-}
-
-// readPatience is the part of the patience with a silent member that reads wait: libraries wait for half a second.
-const readPatience = 8
-
-// missReads answers reads that began before, as if the silent member had no item.
-func (m *member) missReads(before int64) {
-	for i := 0; m.up && i < m.unanswered.n; i++ { // clients that go on may send more
-		at := &m.unanswered.ring[(m.unanswered.first+i)%len(m.unanswered.ring)]
-		s := at.slot
-		if !s.lenient || s.client == nil || s.outcome != wire.Other || s.started || s.began > before {
-			continue
-		}
-		stands := m.loop.slot()
-		stands.verb, stands.kind, stands.key, stands.began = s.verb, s.kind, append(stands.key, s.key...), s.began
-		stands.pending, stands.stands, stands.hidden = true, true, true
-		at.slot = stands
-		s.miss()
-		m.loop.answered(s)
 	}
 }

@@ -42,7 +42,6 @@ type slot struct {
 	started bool // a part of it has been sent
 	done    bool
 	pending bool // a member has yet to answer it
-	stands  bool // for a request whose client has its answer already
 
 	// job is set if this is a step of it; then there is no client.
 	job *job
