@@ -216,11 +216,24 @@ func TestEveryMetricIsDocumentedWithTypeAndLabels(t *testing.T) {
 		Labels []string
 	}
 	documented, exist := map[string]entry{}, map[string]entry{}
-	row := regexp.MustCompile("(?m)^\\| `(memcached_operator_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*)\\| [^|]+ \\|$")
+	_, objects, _ := strings.Cut(string(text), "## What there is")
+	row := regexp.MustCompile("(?m)^- `(memcached_operator_[a-z_]+)`(?: \\(([^)]*)\\))?: ")
 	for _, match := range row.FindAllStringSubmatch(string(text), -1) {
-		labels := append([]string{}, regexp.MustCompile(`[a-z_]+`).FindAllString(match[3], -1)...)
-		slices.Sort(labels)
-		documented[match[1]] = entry{match[2], labels}
+		e := entry{Type: "gauge", Labels: []string{}}
+		switch {
+		case strings.HasPrefix(match[2], "histogram"):
+			e.Type = "histogram"
+		case strings.HasSuffix(match[1], "_total"):
+			e.Type = "counter"
+		}
+		for _, label := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(match[2], -1) {
+			e.Labels = append(e.Labels, label[1])
+		}
+		if strings.Contains(objects, match[0]) && match[2] != "no labels" {
+			e.Labels = append(e.Labels, "kind", "name", "namespace")
+		}
+		slices.Sort(e.Labels)
+		documented[match[1]] = e
 	}
 	_, _, families := gathered(t)
 	for name, f := range families {

@@ -785,9 +785,8 @@ type MemcachedStatus struct {
 	// moving is the number of members that may have items which clients look for elsewhere.
 	// +optional
 	Moving int32 `json:"moving,omitempty"`
-	// latePercent is the share of the requests that clients still make by an earlier list, while items of members
-	// move: that of the member with the largest share, in percent. It is left out if there is none, or if it is not
-	// known.
+	// latePercent is the share of requests that clients make by an earlier list while items move, in percent, at the
+	// member with the largest. Left out if there is none, or none is known.
 	// +optional
 	LatePercent int32 `json:"latePercent,omitempty"`
 	// progress of the drains, or else of the moves.

@@ -209,9 +209,9 @@ func within(value any, path ...string) map[string]any {
 }
 
 func page(d *definition) string {
-	var b strings.Builder
-	b.WriteString("<!-- Generated from the API types by `make manifests`: edit api/v1alpha1 instead. -->\n")
-	fmt.Fprintf(&b, "# Reference\n\n`kubectl explain %s.spec` says the same. Types with a capital letter are Kubernetes' own.\nA duration is written as 1h30m; h is its longest unit. A spec that breaks a rule is refused, with the reason.\n", d.Spec.Names.Singular)
+	var b, head strings.Builder
+	head.WriteString("<!-- Generated from the API types by `make manifests`: edit api/v1alpha1 instead. -->\n")
+	fmt.Fprintf(&head, "# Reference\n\n`kubectl explain %s.spec` says the same. Types with a capital letter are Kubernetes' own.\nA duration is written as 1h30m; h is its longest unit. A spec that breaks a rule is refused, with the reason", d.Spec.Names.Singular)
 	for _, v := range d.Spec.Versions {
 		root := v.Schema.Root
 		fmt.Fprintf(&b, "\n## %s, %s/%s\n\n%s\n", d.Spec.Names.Kind, d.Spec.Group, v.Name, flow(root.Description))
@@ -220,7 +220,10 @@ func page(d *definition) string {
 			section(&b, name, root.Properties[name], map[string]string{})
 		}
 	}
-	return b.String()
+	if strings.Contains(b.String(), cut) {
+		head.WriteString(", and with the list of a rule that ends in …")
+	}
+	return head.String() + ".\n" + b.String()
 }
 
 // section writes the fields of an object, and then those of the objects in it.
@@ -327,25 +330,41 @@ func withoutReason(message string) string {
 // messages are those of the rules of a field that has no section, without its name. told has the rules, and the
 // lists in rules, of the fields before it.
 func messages(name string, f *schema, told map[string]string) string {
-	out, seen := "", map[string]bool{}
+	out, bare, seen := "", "", map[string]bool{}
 	for _, r := range f.Rules {
 		if !seen[r.Message] && !lasts.MatchString(r.Message) {
 			_, words, _ := strings.Cut(r.Message, name)
 			words = strings.TrimLeft(words, ": ")
-			if rule, list, found := strings.Cut(words, ": "); found && told[list] != "" {
+			rule, list, found := strings.Cut(words, ": ")
+			if found && told[list] != "" {
 				words = rule
 			} else if found {
 				told[list] = name
 			}
-			out += " Rule: " + words + "."
+			out += " Rule: " + withoutList(words+".")
+			bare += rule + "\n"
 		}
 		seen[r.Message] = true
 	}
-	if same := told[out]; same != "" && out != "" {
+	if same := told[bare]; same != "" && bare != "" {
 		return fmt.Sprintf(" The rules are those of `%s`.", same)
 	}
-	told[out] = name
+	told[bare] = name
 	return out
+}
+
+// longestList is how many words the list in a rule has here at most, and cut what is in place of a longer one.
+const (
+	longestList = 10
+	cut         = ": …"
+)
+
+// withoutList is a rule without a long list, which the API server says when it refuses a spec.
+func withoutList(rule string) string {
+	if said, list, found := strings.Cut(rule, ": "); found && len(strings.Fields(list)) > longestList {
+		return said + cut
+	}
+	return rule
 }
 
 // lasts matches the rule of a duration, whose bounds are part of its kind.
