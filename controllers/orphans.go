@@ -30,7 +30,7 @@ import (
 
 // orphans says what keeps a deleted claim that has our finalizer and belongs to no Memcached and no
 // StatefulSetDrain: the claim template of a StatefulSet has the finalizer, or its owner is gone without
-// having released it. Nothing drains such a claim. It is released when its namespace is deleted.
+// having released it. Nothing drains such a claim. The claim is released when its namespace is deleted.
 type orphans struct {
 	client.Client
 	Live client.Reader

@@ -16,7 +16,7 @@ const (
 	// left.
 	ConditionDraining = "Draining"
 	// ConditionMoving: items are being moved to the members where clients look for
-	// them after a change of the list or the routing. It is false if they stay where they are.
+	// them after a change of the list or the routing. False if the items stay where they are.
 	ConditionMoving = "Moving"
 	// ConditionMonitored is false if no ServiceMonitor can select the members.
 	ConditionMonitored = "Monitored"

@@ -195,7 +195,7 @@ const (
 
 // AnnotationWake on a StatefulSet that a StatefulSetDrain names, is a number that grows. Each change
 // wakes the StatefulSet's controller, which does not watch claims: a member whose old claim is gone
-// can be created now. It is all that the operator writes to the StatefulSet.
+// can be created now. The operator writes nothing else to the StatefulSet.
 const AnnotationWake = Group + "/wake"
 
 // AnnotationApplied is a hash, on each object that the operator applies, of the configuration that

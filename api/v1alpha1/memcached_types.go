@@ -231,7 +231,7 @@ type RouterSpec struct {
 	// or Error. After an error, libraries drop the whole read. Meta commands and writes always get errors.
 	// +optional
 	FailedReads FailedReads `json:"failedReads,omitempty"`
-	// resources of a router. It uses half of a memory limit for requests and answers under way.
+	// resources of a router, which uses half of a memory limit for requests and answers under way.
 	// Defaults to requests of 100m CPU and 64Mi, without limits.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`

@@ -95,7 +95,7 @@ func (b *Batch) rewind(m mark) {
 	b.Records, b.Items, b.keys, b.asks = b.Records[:m.records], m.items, b.keys[:m.keys], b.asks[:m.asks]
 }
 
-// ask records a key. Its slot may have been given to another item meanwhile, so elsewhere judges the copy.
+// ask records a key. The key's slot may have been given to another item meanwhile, so elsewhere judges the copy.
 func (b *Batch) ask(key []byte, expireAt int64, elsewhere func(key []byte) bool) {
 	start := len(b.keys)
 	if b.keys = append(b.keys, key...); !elsewhere(b.keys[start:]) {
@@ -223,8 +223,8 @@ func (r *Reader) same(slot []byte, first warmfile.Head, p warmfile.Parts, record
 		word(slot, warmfile.WordCAS) == first.CAS
 }
 
-// number tells whether a value may be one that memcached changes in place. Reading it is safe with known
-// versions. It is asked for nevertheless, in case a version changes it in another way.
+// number tells whether a value may be one that memcached changes in place. With known versions, reading
+// such a value is safe. memcached is asked for the value nevertheless, in case a version changes values in another way.
 func number(value []byte) bool {
 	const longest = 20 // digits of a 64-bit number
 	if len(value) == 0 || len(value) > longest {

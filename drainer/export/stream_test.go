@@ -94,8 +94,8 @@ func (m *member) all(s *Stream) map[string]item.Item {
 	return all
 }
 
-// It has all that others own, as memcached would answer it: texts, numbers, binary keys, large values in
-// chunks, flags and times. Its end says that it is complete.
+// A stream has all that others own, as memcached would answer it: texts, numbers, binary keys, large values in
+// chunks, flags and times. The end of the stream says that it is complete.
 func TestAStreamHasEverything(t *testing.T) {
 	m := startMember(t, contract.Connection{})
 	objects := drainertest.Objects(11, 600)

@@ -30,7 +30,7 @@ func TestASaveKilledAtAnyPoint(t *testing.T) {
 		p := newPod(t)
 		s := p.start("", "-m", "96", "-f", "4")
 		drainertest.Store(t, s.Address(), objects)
-		// One of the workers gets that far. It has written nothing at its first call.
+		// One of the workers gets that far. At its first call, a worker has written nothing.
 		fault{call: "pwrite64", file: unfinishedSave, n: 2 + r.IntN(6)}.on(p.volume).attach(s)
 		s.Signal(syscall.SIGTERM)
 		if code := s.Wait(); code == 0 {

@@ -101,8 +101,8 @@ func (m *manifest) notes() string {
 }
 
 // secure brings the running member's file and manifest to the disk. From then on no older generation is
-// needed, because the mapping outlives the process. It does not outlive the node, but neither does that of
-// any other running member.
+// needed, because the mapping outlives the process. The mapping does not outlive the node, but neither does
+// that of any other running member.
 func (m *manifest) secure() error {
 	if err := m.flush(); err != nil {
 		return err

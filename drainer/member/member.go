@@ -230,8 +230,8 @@ func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	return nil
 }
 
-// reserve allocates room for a warm file on the volume. It does not for a memcached that changes its user,
-// which couldn't open a file that this process has made. For a save, which may be much smaller, it only looks for room.
+// reserve allocates room for a warm file on the volume, but not for a memcached that changes its user, which couldn't
+// open a file that this process has made. For a save, which may be much smaller, reserve only looks for room.
 func (s *supervisor) reserve(ctx context.Context) error {
 	options := commandline.Parse(s.Command[1:])
 	if s.Saves() {

@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/test/wait"
 )
 
-// A mover is told since when no client has called the member. What the supervisor itself asks for, and stores when the
-// list changes, is no call.
+// A mover is told since when no client has called the member. The supervisor's own requests, and its stores when the
+// list changes, don't count as calls.
 func TestAMoverIsToldOfTheSilenceOfClients(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "list")

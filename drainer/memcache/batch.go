@@ -239,7 +239,7 @@ func (b *batch) valueOf(a *add) []byte {
 // is valid until Options.Answered returns.
 type Answered struct {
 	b *batch
-	// Refused means that the server has refused some of them. It doesn't say which.
+	// Refused means that the server has refused some of them. The server doesn't say which.
 	Refused bool
 }
 

@@ -55,8 +55,8 @@ func (d Dialer) CertificateHandler(check func() error) http.Handler {
 	})
 }
 
-// verifiedUntil is until when the authorities verify the certificate. An authority may end before the
-// certificates that it has signed. It is zero if the authorities don't verify the certificate at all.
+// verifiedUntil is until when the authorities verify the certificate; zero if they don't verify the
+// certificate at all. An authority may end before the certificates that it has signed.
 func (d Dialer) verifiedUntil(pair *tls.Certificate) (until time.Time) {
 	roots, err := d.authorities()
 	if err != nil {

@@ -101,7 +101,7 @@ type Value struct {
 func (v *Value) Outdated() bool { return v.Stale || v.Claimed && len(v.Data) == 0 }
 
 // ExpireAt returns when the value expires, by the clock of its server, which reads now; 0 if never. known is
-// the exact time, or 0. It is used unless a client has set another time since.
+// the exact time, or 0; known is used unless a client has set another time since.
 func (v *Value) ExpireAt(known, now int64) int64 {
 	const exact = 2 // seconds
 	switch at := now + v.TTL; {
@@ -160,15 +160,15 @@ func AppendFetch(b, key []byte) ([]byte, error) {
 	return appendGet(b, key, " v f t c l u k\r\n")
 }
 
-// HasTextForm tells whether the text protocol can carry the key. It can't carry keys of more than 186 bytes
-// that have spaces, line ends or zeros, which other protocols can store.
+// HasTextForm tells whether the text protocol can carry the key. Other protocols can also store keys of
+// more than 186 bytes that have spaces, line ends or zeros.
 func HasTextForm(key []byte) bool {
 	_, ok := formOf(key, false)
 	return ok
 }
 
 // AppendKey appends the key as meta commands name it. base64 means that it is encoded, and the commands need
-// the flag b. It returns an error if the text protocol can't carry the key.
+// the flag b. AppendKey returns an error if the text protocol can't carry the key.
 func AppendKey(b, key []byte) (text []byte, base64 bool, err error) {
 	form, ok := formOf(key, false)
 	if !ok {

@@ -3,7 +3,7 @@ package memcache
 import "testing"
 
 // An item that was used at one server before the other was flushed counts as flushed, at any offset of the seconds
-// of the machine's clock and of the two servers'. It doesn't if it was used five seconds later.
+// of the machine's clock and of the two servers'. An item that was used five seconds later doesn't.
 func TestAFlushIsKnownByClocksOfWholeSeconds(t *testing.T) {
 	const tenth, second = 1, 10
 	seconds := func(tenths int64) int64 { return tenths / second }

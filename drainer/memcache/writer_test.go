@@ -144,7 +144,7 @@ func TestRefusedItemsLeaveTheHeldValue(t *testing.T) {
 }
 
 // The server dies and comes back while items are added. Each item is counted once, and all items that were
-// sent after the last answer before its death are on it. It stays away until the writer has reported that it
+// sent after the last answer before its death are on it. The server stays away until the writer has reported that it
 // doesn't answer.
 func TestRestartInTheMiddle(t *testing.T) {
 	s := memcachedtest.Start(t)

@@ -253,7 +253,7 @@ func TestAFailedReadIsAMissOrAnErrorAsTheOptionSays(t *testing.T) {
 		lenient.want(text, failed) // a write gets the error
 	}
 	for _, flags := range []string{" v", "", " v q", " t f v O7 k", " k v O7 q", " v N30", " T0"} {
-		// What the member that is there answers if it has no such item, of the other key.
+		// The member that is there gives this answer about the other key if it has no such item.
 		missing := here + "-missing"
 		for rings.Owner.Owner([]byte(missing)) != 1 {
 			missing += "-"

@@ -30,8 +30,8 @@ func same(t *testing.T, direct, routed *conversation, text string, without *rege
 }
 
 // unswallowed returns the text for Debian's memcached that makes it answer as the router does: without the
-// data blocks of requests that it refuses. It would read them as requests; newer memcacheds, and the router,
-// don't.
+// data blocks of requests that it refuses. Debian's memcached would read these as requests; newer memcacheds, and the
+// router, don't.
 func unswallowed(text string) string {
 	var r wire.Request
 	var kept []byte

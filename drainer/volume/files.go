@@ -112,8 +112,8 @@ func openFile(dir string) (file interface {
 	return f, info.Size(), err
 }
 
-// openSave opens the newest save in dir; os.ErrNotExist if there is none. It may still have the name of an
-// unfinished save: then its writer was killed, and its whole pages can be used.
+// openSave opens the newest save in dir; os.ErrNotExist if there is none. The save may still have the name
+// of an unfinished one: then its writer was killed, and its whole pages can be used.
 func openSave(dir string) (*snapshot.Save, error) {
 	named, err := snapshot.Open(filepath.Join(dir, contract.SaveFile))
 	unfinished, unfinishedErr := snapshot.Open(filepath.Join(dir, newSave))

@@ -29,7 +29,8 @@ func GenerationName(number int, failed bool) string {
 
 // Keep turns the warm file, or the save, in dir into a generation. Its metadata is copied first; the rename
 // of the file is the decisive step. If the member is killed before the rename, the file is still the current
-// one. If it is killed after it, the metadata left in dir describes nothing, and Sweep removes it.
+// one. If the member is killed after the rename, the metadata left in dir describes nothing, and Sweep
+// removes that metadata.
 func Keep(dir string, number int, failed bool) error {
 	to := filepath.Join(dir, GenerationName(number, failed))
 	info, err := os.Lstat(to)

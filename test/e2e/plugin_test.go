@@ -169,7 +169,7 @@ func TestAPersonPlansAndWatchesAScaling(t *testing.T) {
 	spec := roomForSome(persistent(3))
 	spec.Drain.RateLimit = &cachev1alpha1.RateLimit{ItemsPerSecond: ptr.To[int64](300)} // a person sees it for twenty seconds
 	f := setup(t, spec)
-	f.fill(3, sized(18_000, 4000))
+	f.fill(3, sized(6_000, 4000))
 	f.settled(3)
 
 	plan, before := f.plans(0, "--size=2"), f.holding(3)

@@ -235,8 +235,8 @@ func (n Names) policy() string      { return cmp.Or(n.Policy, "spec.drain.policy
 func (n Names) noSurvivors() string { return cmp.Or(n.NoSurvivors, "the cluster hibernates") }
 
 // PolicyFor is the policy for the claim of a departed member. The decision written when the member
-// left overrides the present spec; a person who asks for a retry wants the claim drained. What a backup
-// has brought back, no policy deletes.
+// left overrides the present spec; a person who asks for a retry wants the claim drained. No policy
+// deletes a claim that a backup has brought back.
 func (t *Terms) PolicyFor(c *Claim) DrainPolicy {
 	policy := t.Policy
 	if c.Decided {

@@ -186,7 +186,7 @@ func (f *Facts) takerOf(c *Claim) (unit, taker *Claim) {
 // TakesOver tells whether the claim takes over a volume whose first claim is not released yet.
 // Until then the aside claim stays. If a person skips the aside claim before it has the volume, it
 // still waits while the volume is reserved for it, because the first claim could hand the volume to
-// no other claim. It doesn't wait if the first claim was skipped, too. If one claim of a unit was deleted
+// no other claim. The aside claim doesn't wait if the first claim was skipped, too. If one claim of a unit was deleted
 // itself, the volumes of all are set aside once more.
 func (f *Facts) TakesOver(c *Claim) bool { return !c.Deleting && f.anyOf(c, f.takesOver) }
 

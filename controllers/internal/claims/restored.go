@@ -8,9 +8,9 @@ import (
 	"example.com/memcached-operator/controllers/internal/action"
 )
 
-// What is written on a claim is about the claim with one UID. A backup brings a claim back with another
-// UID, and with all that was written: marks, policies, requests of persons. Only a person knows whether
-// its data is wanted, and no request on it is that person's word:
+// The marks, policies and requests on a claim are about the claim with one UID. A backup brings a claim
+// back with another UID, and with all of these. Only a person knows whether the data of such a claim is
+// wanted, and no request on the claim is that person's word:
 //
 //	marks of another UID ──▶ Unnoted ──NoteRestored──▶ Restored: it waits for a person's retry or skip
 //

@@ -8,7 +8,7 @@ import (
 
 // A scale-down is announced first: the marks are written, movers are prepared (told.go), and the
 // clients' list names only the members that stay. The leaving members keep running meanwhile. A
-// mover (drainer move) gives their items to the owners while clients still find them. It ends when
+// mover (drainer move) gives their items to the owners while clients still find them, and ends when
 // no client calls a leaving member any more, or when routing.patience is over. Only then does the
 // StatefulSet shrink, and the volumes are drained as usual. The drain adds what is left on them,
 // which usually is nothing.

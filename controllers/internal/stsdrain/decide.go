@@ -159,7 +159,7 @@ func (o *Observed) having(all []claims.Claim) *Observed {
 }
 
 // changedSince tells whether the member may have used the claim again since the StatefulSet had this version, and may have
-// left once more: no receipt from before tells what it has written. It can't use an aside claim, or one that is being deleted.
+// left once more: no receipt from before tells what it has written. A member can't use an aside claim, or one that is being deleted.
 func (o *Observed) changedSince(c *claims.Claim, version string) bool {
 	return !c.Aside && !c.Deleting && o.Set.Exists && version != o.Set.Version
 }

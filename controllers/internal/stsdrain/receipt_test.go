@@ -171,8 +171,8 @@ func FuzzNoMessageAndNoRuleStopTheOperator(f *testing.F) {
 	})
 }
 
-// A drainer may quote names that are not UTF-8. Its receipt can be read again all the same, or its claim would be released
-// never, and nothing would say why.
+// A drainer may quote names that are not UTF-8. Its receipt can be read again all the same: otherwise its claim would
+// never be released, and nothing would say why.
 func TestARecordOfAMessageThatIsNotUTF8CanBeRead(t *testing.T) {
 	rule := compiled(t, "receipt.found == 3 && size(receipt.name) > 0")
 	begin, end := `{"found": 3, "name": "`, `"}`

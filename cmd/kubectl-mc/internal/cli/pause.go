@@ -3,8 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
@@ -58,17 +60,52 @@ func (c *command) pause(ctx context.Context, s *kube.Session, m *cachev1alpha1.M
 	return nil
 }
 
-// pauseDrains holds the claims of all drains of a StatefulSetDrain, or ends their hold.
+// pauseDrains holds the claims of all drains of a StatefulSetDrain, or ends their hold. A claim whose volume is set aside
+// meanwhile is replaced by one of another name, which the next status has.
 func (c *command) pauseDrains(ctx context.Context, s *kube.Session, d *cachev1alpha1.StatefulSetDrain, pause bool) error {
-	n := 0
+	changed := map[string]bool{}
+	for left := pauseLooks; ; left-- {
+		gone, err := pauseClaims(ctx, s, d, pause, changed)
+		if err != nil {
+			return err
+		}
+		if !gone || left == 0 {
+			break
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		object, err := s.Find(ctx, "stsdrain/"+d.Name)
+		if err != nil {
+			return err
+		}
+		d = object.(*cachev1alpha1.StatefulSetDrain)
+	}
+	verb := "goes on with"
+	if pause {
+		verb = "holds"
+	}
+	fmt.Fprintf(c.io.Out, "%s %s %d claims\n", nameOf(d), verb, len(changed))
+	return nil
+}
+
+// pauseLooks is how often the status is read again, a second apart, because a claim that it has is gone.
+const pauseLooks = 5
+
+// pauseClaims holds the claims that status has, or ends their hold. gone means that one doesn't exist any more.
+func pauseClaims(ctx context.Context, s *kube.Session, d *cachev1alpha1.StatefulSetDrain, pause bool, changed map[string]bool) (gone bool, err error) {
 	for i := range d.Status.Drains {
 		for _, name := range d.Status.Drains[i].Claims {
 			claim, err := s.Claim(ctx, name)
-			if err != nil {
-				return err
-			}
-			held := claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainHold
-			if held == pause {
+			switch {
+			case apierrors.IsNotFound(err):
+				gone = true
+				continue
+			case err != nil:
+				return gone, err
+			case (claim.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainHold) == pause:
 				continue
 			}
 			before := claim.DeepCopy()
@@ -78,16 +115,15 @@ func (c *command) pauseDrains(ctx context.Context, s *kube.Session, d *cachev1al
 			if delete(claim.Annotations, cachev1alpha1.AnnotationDrain); pause {
 				claim.Annotations[cachev1alpha1.AnnotationDrain] = cachev1alpha1.DrainHold
 			}
-			if err := s.Patch(ctx, claim, client.MergeFrom(before)); err != nil {
-				return err
+			switch err := s.Patch(ctx, claim, client.MergeFrom(before)); {
+			case apierrors.IsNotFound(err):
+				gone = true
+			case err != nil:
+				return gone, err
+			default:
+				changed[name] = true
 			}
-			n++
 		}
 	}
-	verb := "goes on with"
-	if pause {
-		verb = "holds"
-	}
-	fmt.Fprintf(c.io.Out, "%s %s %d claims\n", nameOf(d), verb, n)
-	return nil
+	return gone, nil
 }

@@ -41,7 +41,7 @@ func TestTheDrainerIsTheContainerThatItsOwnerNames(t *testing.T) {
 	}
 }
 
-// The API server removes a pod that has ended at once. Of one that is about to end by itself, its kubelet reports the end first.
+// The API server removes a pod that has ended at once. If a pod is about to end by itself, its kubelet reports the end first.
 func TestAJobWithAGoodReceiptTellsWhetherItsPodIsAboutToEnd(t *testing.T) {
 	const uid = "uid-2"
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{

@@ -48,8 +48,8 @@ func Owner(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet) *read.Own
 }
 
 // owns tells whether the claim is a member's of the StatefulSet, or has a member's volume. Its name
-// counts, because a StatefulSet uses any claim of the right name; but it must be one of the present
-// templates, or the StatefulSetDrain has protected the claim before. Another controller than the
+// counts, because a StatefulSet uses any claim of the right name; but the name must be that of a present
+// template, or the StatefulSetDrain has protected the claim before. Another controller than the
 // StatefulSet and its pods keeps its claim.
 func owns(d *cachev1alpha1.StatefulSetDrain, set *appsv1.StatefulSet, c *corev1.PersistentVolumeClaim) bool {
 	is, ok := stsdrain.ParseClaimName(d.Spec.StatefulSetName, c.Name)
