@@ -73,7 +73,8 @@ func LeavingMark(number int64, now time.Time, decision string) map[string]string
 // Mark writes the time at which the member was told to leave, and the decision about its volume. The
 // number is claims.NumberFor of the live claims, or NextLeft. Mark never replaces an earlier mark,
 // because the cache may be stale. Claims that are marked together have the same time and number. more
-// changes the claim in the same write. after is the claim with the mark, or nil if the claim is gone.
+// changes the claim in the same write. What was written on another claim, which a backup has brought back, counts no more: the
+// drain is held. after is the claim with the mark, or nil if the claim is gone.
 func (w *Writer) Mark(ctx context.Context, ref action.ClaimRef, number int64, more func(*corev1.PersistentVolumeClaim)) (after *corev1.PersistentVolumeClaim, err error) {
 	now := w.Now.UTC().Truncate(time.Second)
 	mark := LeavingMark(number, now, w.Rules.Decision())
@@ -83,6 +84,9 @@ func (w *Writer) Mark(ctx context.Context, ref action.ClaimRef, number int64, mo
 	marked, err := w.Annotate(ctx, ref, func(c *corev1.PersistentVolumeClaim) error {
 		is = c
 		if _, before = c.Annotations[cachev1alpha1.AnnotationLeaving]; !before {
+			if read.MarksOfAnother(c) {
+				startAnew(c, true)
+			}
 			for key, value := range mark {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value)
 			}

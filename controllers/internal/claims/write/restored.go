@@ -31,7 +31,7 @@ func (w *Writer) carryOver(ctx context.Context, a action.CarryOver) error {
 	})
 }
 
-// noteRestored notes that a backup has brought the claim back. The leaving mark and the policy stay.
+// noteRestored notes that a backup has brought the claim back.
 func (w *Writer) noteRestored(ctx context.Context, a action.NoteRestored) error {
 	noted := false
 	err := w.changeMarks(ctx, a.Claim, func(live *claims.Facts, is *claims.Claim, c *corev1.PersistentVolumeClaim) error {
@@ -41,14 +41,7 @@ func (w *Writer) noteRestored(ctx context.Context, a action.NoteRestored) error 
 		if err := claims.MayNoteRestored(live, is); err != nil {
 			return err
 		}
-		for _, key := range []string{cachev1alpha1.AnnotationDrain, cachev1alpha1.AnnotationReceipt, cachev1alpha1.AnnotationAttempts, cachev1alpha1.AnnotationProtected} {
-			delete(c.Annotations, key)
-		}
-		if a.Hold {
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainHold)
-		}
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAdopted, cachev1alpha1.AdoptedRestored)
-		OwnMarks(c)
+		startAnew(c, a.Hold)
 		noted = true
 		return nil
 	})
@@ -57,6 +50,18 @@ func (w *Writer) noteRestored(ctx context.Context, a action.NoteRestored) error 
 			"annotate it with %s=retry to drain it", a.Claim.Name, cachev1alpha1.AnnotationDrain)
 	}
 	return err
+}
+
+// startAnew takes off what was written on a claim that a backup has brought back. The leaving mark and the policy stay.
+func startAnew(c *corev1.PersistentVolumeClaim, hold bool) {
+	for _, key := range []string{cachev1alpha1.AnnotationDrain, cachev1alpha1.AnnotationReceipt, cachev1alpha1.AnnotationAttempts, cachev1alpha1.AnnotationProtected} {
+		delete(c.Annotations, key)
+	}
+	if hold {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainHold)
+	}
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAdopted, cachev1alpha1.AdoptedRestored)
+	OwnMarks(c)
 }
 
 // changeMarks patches the live claim by its own translation, and by all live claims.

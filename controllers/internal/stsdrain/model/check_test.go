@@ -50,8 +50,7 @@ func (m *model) check(before, after *state) (wrong []string) {
 			now.Annotations[cachev1alpha1.AnnotationProtected] != "" && now.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip {
 			wrong = append(wrong, fmt.Sprintf("a request is about one departure: claim %s is protected as a member's, and is skipped", c.Name))
 		}
-		if own := string(c.UID); now != nil && set != nil && !is.Aside && is.Ordinal < *set.Spec.Replicas &&
-			c.Annotations[cachev1alpha1.AnnotationClaimUID] != own && now.Annotations[cachev1alpha1.AnnotationClaimUID] == own {
+		if now != nil && set != nil && !is.Aside && is.Ordinal < *set.Spec.Replicas && !members(c) && members(now) {
 			v := after.volumes[c.Spec.VolumeName]
 			v.restored = false // the member's now
 			after.volumes[c.Spec.VolumeName] = v
@@ -73,18 +72,25 @@ func (m *model) check(before, after *state) (wrong []string) {
 	return append(wrong, m.pods(before, after)...)
 }
 
+// members tells whether the operator has protected the claim as a member's.
+func members(c *corev1.PersistentVolumeClaim) bool {
+	return c.Annotations[cachev1alpha1.AnnotationClaimUID] == string(c.UID) && c.Annotations[cachev1alpha1.AnnotationProtected] != "" &&
+		c.Annotations[cachev1alpha1.AnnotationLeaving] == ""
+}
+
 // released tells why the claim may lose our finalizer: its data are given up, or are safe.
 func (m *model) released(before, after *state, c *corev1.PersistentVolumeClaim) (given bool, wrong string) {
 	d, set := before.drain(), before.set()
 	policy := c.Annotations[cachev1alpha1.AnnotationPolicy]
 	_, marked := c.Annotations[cachev1alpha1.AnnotationLeaving]
 	ofSet := slices.ContainsFunc(c.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.Kind == "StatefulSet" })
+	is := before.volumes[c.Spec.VolumeName]
 	switch v := after.volume(c.Spec.VolumeName); {
-	case c.Spec.VolumeName == "" || !before.volumes[c.Spec.VolumeName].full:
+	case c.Spec.VolumeName == "" || !is.full:
 		return false, ""
 	case v != nil && v.Spec.ClaimRef.UID != c.UID && kept(after.claimOf(v)):
 		return false, "" // another claim has it or is to have it, and our finalizer keeps that one, even if a person has just deleted it
-	case c.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip,
+	case c.Annotations[cachev1alpha1.AnnotationDrain] == cachev1alpha1.DrainSkip && (!is.restored || is.asked),
 		d == nil || d.DeletionTimestamp != nil && !m.goesAside(before, c), before.ending(),
 		marked && policy != "" && policy != string(cachev1alpha1.PolicyDrain),
 		set == nil && ofSet && c.DeletionTimestamp != nil:

@@ -37,6 +37,8 @@ type Options struct {
 	// the StatefulSetDrain, make it again, and retry. onlyBack: they scale, bring claims back from a backup, and retry.
 	least                          int32
 	onlyScale, onlyAgain, onlyBack bool
+	// skips: with onlyBack, they skip and delete claims, too.
+	skips bool
 	// budget is how many deeds, faults and races one history has at most.
 	budget
 }

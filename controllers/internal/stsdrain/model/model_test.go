@@ -45,6 +45,7 @@ func explorations() map[string]Options {
 		"claims come back from a backup, four deeds":                  {templates: one, least: 1, onlyBack: true, budget: budget{deeds: 4}},
 		"two claims come back from a backup, three deeds":             {templates: two, least: 1, onlyBack: true, budget: budget{deeds: 3}},
 		"claims come back from a backup, three deeds, a fault":        {templates: one, least: 1, onlyBack: true, budget: budget{deeds: 3, faults: 1}},
+		"claims come back from a backup, with requests, two deeds":    {templates: one, least: 1, onlyBack: true, skips: true, budget: budget{deeds: 2}},
 		"two deeds, policies change":                                  {templates: one, policies: true, budget: budget{deeds: 2}},
 		"two scalings, a fault":                                       {templates: one, onlyScale: true, budget: budget{deeds: 2, faults: 1}},
 		"two scalings, a race":                                        {templates: one, onlyScale: true, budget: budget{deeds: 2, races: 1}},

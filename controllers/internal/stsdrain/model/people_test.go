@@ -42,6 +42,12 @@ func (m *model) people(s *state) (all []event) {
 			}
 			if c.Annotations[cachev1alpha1.AnnotationDrain] == "" && !strings.HasSuffix(c.Name, "-0") {
 				all = append(all, requested(c, cachev1alpha1.DrainRetry))
+				if m.skips {
+					all = append(all, requested(c, cachev1alpha1.DrainSkip))
+				}
+			}
+			if m.skips && c.DeletionTimestamp == nil && !strings.HasSuffix(c.Name, "-0") {
+				all = append(all, event{"a person deletes claim " + c.Name, func(to *state) { to.remove(c) }})
 			}
 		}
 		return all
@@ -111,7 +117,7 @@ func requested(c *corev1.PersistentVolumeClaim, request string) event {
 				delete(c.Annotations, cachev1alpha1.AnnotationDrain)
 			}
 		})
-		if is, there := to.volumes[c.Spec.VolumeName]; there && request == cachev1alpha1.DrainRetry {
+		if is, there := to.volumes[c.Spec.VolumeName]; there && (request == cachev1alpha1.DrainRetry || request == cachev1alpha1.DrainSkip) {
 			is.asked = true
 			to.volumes[c.Spec.VolumeName] = is
 		}

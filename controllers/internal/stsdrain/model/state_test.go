@@ -72,7 +72,7 @@ type volume struct {
 	begun bool
 	// kept: its claim has had our finalizer. given: a person, a policy or the end of an owner has given its data up since.
 	kept, given bool
-	// restored: a backup has brought its claim back, and no member has used it since. asked: a person has said retry since.
+	// restored: a backup has brought its claim back, and no member has used it since. asked: a person has said retry or skip since.
 	restored, asked bool
 }
 

@@ -55,6 +55,10 @@ func TestStoriesThatOnceBrokeAPromise(t *testing.T) {
 		"a member returns and leaves again after its drain, unseen": {Options{templates: one, noVolumes: true}, slices.Concat(leaves, []string{operator, operator,
 			"the Job controller makes the drainer's pod", "pod data-queue-1-drain-??????-pod starts", "the drainer succeeds", "a person scales to 2",
 			"the StatefulSet's controller makes member 1", "pod queue-1 starts"}, leaves)},
+		"a wanted member's claim comes back with a request, and is deleted": {Options{templates: one, onlyBack: true, skips: true}, slices.Concat(
+			[]string{`a person annotates ` + data + ` with "skip"`}, leaves, []string{"a backup brings " + data + " back", "a person scales to 2", "a person deletes " + data})},
+		"a claim that came back is a member's, and leaves again": {Options{templates: one, onlyBack: true}, append(slices.Clone(leaves),
+			"a backup brings "+data+" back", operator, "a person scales to 2", operator, "a person scales to 1")},
 		"the namespace is deleted in a hand-over": {Options{templates: one}, append(slices.Clone(leaves), operator, operator, "no pod uses "+data, operator,
 			"a person deletes the namespace", operator, operator)},
 	} {
