@@ -519,7 +519,7 @@ func checkPasses(t *testing.T, lines []string) {
 	}
 }
 
-// What a later pass finds doesn't take anything back of what an earlier one has done.
+// A later pass takes nothing back that an earlier one has done.
 func TestALaterPassIsCountedByItself(t *testing.T) {
 	done := int64(0)
 	l := &runningMember{done: func() int64 { return done }}

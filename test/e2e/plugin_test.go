@@ -162,7 +162,7 @@ func apart(got, want int64) float64 { return 100 * float64(got-want) / float64(m
 
 func outside(got, want int64) bool { return apart(got, want) > 5 || apart(got, want) < -5 }
 
-// A person asks what a scaling would do, says yes, and watches it. What the plan says of each change is what happens.
+// A person asks what a scaling would do, says yes, and watches it. Each change happens as the plan says.
 func TestAPersonPlansAndWatchesAScaling(t *testing.T) {
 	tier.Second(t, "TestThePlanThatIsShownIsWhatHappens")
 	t.Parallel()
@@ -246,7 +246,7 @@ func thousands(n int64) string {
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
-// The lines of the screen that differ from run to run. What is left of them is compared.
+// The lines of the screen that differ from run to run. The rest of each is compared.
 var (
 	memberLine = regexp.MustCompile(`^(cache-\d) +([a-z]+) +([\d,]+ +[█░]+ +\d+%|-  +-) +(\d+%|-) +[\d,-]+ +[\d,-]+ +\S+ +\S+ +[\d.]+$`)
 	workLine   = regexp.MustCompile(`^(data-cache-\d) +(\w+)(, pass \d+)? +[█░]+ +(\d+)% +[\d,]+ of [\d,]+( items)?( +[\d,]+/s)?( +\S+ left)?$`)

@@ -110,7 +110,7 @@ func TestLateClientsAreWrittenNowAndThen(t *testing.T) {
 	if got := s.Due(key, ClusterChange(late(1), &cachev1alpha1.MemcachedStatus{}), now); got != detailInterval {
 		t.Errorf("when no client is late any more, it waits %s, want %s", got, detailInterval)
 	}
-	// What late clients store is moved in between; then none of them waits.
+	// Items that late clients store are moved in between; then none of them waits.
 	pass := &cachev1alpha1.MemcachedStatus{Drains: []cachev1alpha1.DrainStatus{{Phase: cachev1alpha1.DrainLeaving, ItemsDone: 7}}}
 	for name, change := range map[string][2]*cachev1alpha1.MemcachedStatus{
 		"a leaving member":       {called("44 a second"), pass},

@@ -7,7 +7,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// rule says what stays of a decoded value that is no list. Of a list, it says so for each element.
+// rule says what stays of a decoded value, or, if that is a list, of each element.
 type rule interface{ of(v any, known Known) any }
 
 // fields are an object's: those that are not named here are left out.
