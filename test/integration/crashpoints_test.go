@@ -91,6 +91,9 @@ func TestCrashPoints(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+		if c.faults.Load() == 0 {
+			t.Error("there was no fault: -run has to name the undisturbed runs, too")
+		}
 		if unreached, faults := c.unreached.Load(), c.faults.Load(); unreached > max(1, faults/50) {
 			t.Errorf("%d of %d faults did not come to their write: these show nothing", unreached, faults)
 		}
