@@ -137,7 +137,7 @@ func (p *plugin) watches(wanted []string, args ...string) {
 func (p *plugin) same(text string) string {
 	for _, differs := range []struct{ pattern, with string }{
 		{`10\.\d+\.\d+\.\d+`, "ADDRESS"}, {`( |for )\d+(ms|[smh])\b`, "${1}T"}, {p.namespace, "NAMESPACE"},
-		{`(numbers are|bars may be) missing: .*(\n[^\n]+)*`, "$1 missing"}, {`(\S) {2,}`, "$1  "},
+		{`\x1b\[2mbars may be missing: .*(\n[^\n]+)*\n`, ""}, {`numbers are missing: .*(\n[^\n]+)*`, "numbers are missing"}, {`(\S) {2,}`, "$1  "},
 	} {
 		text = regexp.MustCompile(differs.pattern).ReplaceAllString(text, differs.with)
 	}
@@ -154,7 +154,6 @@ const heldScreen = "NAMESPACE/cache  \x1b[31mDegraded\x1b[0m  2 of 2 ready\n" +
 	"\x1b[2mnumbers are missing\n" +
 	"\n" +
 	"data-cache-2  Held\n" +
-	"\x1b[2mbars may be missing\n" +
 	"\n" +
 	"\x1b[1mclaim data-cache-2\x1b[0m  Held  for T\n" +
 	"  remove the annotation cache.example.com/drain=hold to start the drain\n" +
