@@ -603,14 +603,15 @@ func TestAStatefulSetThatIsMadeAgainWithOtherClaimTemplates(t *testing.T) {
 	w.queueIsWell("both are drained", "data-queue-0", "wal-queue-0")
 }
 
-// The StatefulSetDrain is renamed: the volume that was set aside is left over, until a person asks for its drain.
+// The StatefulSetDrain is renamed: the volume that was set aside is left over, until a person asks for its drain. Of two
+// that were made in one second, the one whose name comes first is the older one: so the successor's comes later.
 func TestAStatefulSetDrainOfAnotherNameInMidDrain(t *testing.T) {
 	for what, first := range map[string]bool{"made before the other one goes": true, "made when the other one is gone": false} {
 		t.Run(what, func(t *testing.T) {
 			tier.Second(t, "TestADeletedStatefulSetDrainLeavesNothingStuck")
 			w := queueWorld(t)
 			if first {
-				w.create(queueDrain("next"))
+				w.create(queueDrain("successor"))
 				w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
 					if c := meta.FindStatusCondition(d.Status.Conditions, "Degraded"); c == nil || c.Reason != cachev1alpha1.ReasonStatefulSetTaken {
 						return fmt.Errorf("Degraded is %+v", c)
@@ -627,7 +628,7 @@ func TestAStatefulSetDrainOfAnotherNameInMidDrain(t *testing.T) {
 					}
 					return nil
 				})
-				w.create(queueDrain("next"))
+				w.create(queueDrain("successor"))
 			}
 			var left string
 			w.next(func(d *cachev1alpha1.StatefulSetDrain) error {
@@ -666,7 +667,7 @@ func (w *world) next(is func(*cachev1alpha1.StatefulSetDrain) error) {
 	w.Helper()
 	w.eventually("the next one", func() error {
 		d := &cachev1alpha1.StatefulSetDrain{}
-		if err := admin.Get(w.Context(), w.key("next"), d); err != nil {
+		if err := admin.Get(w.Context(), w.key("successor"), d); err != nil {
 			return err
 		}
 		return is(d)
