@@ -662,7 +662,7 @@ func TestAStatefulSetDrainOfAnotherNameInMidDrain(t *testing.T) {
 	}
 }
 
-// next waits until the second StatefulSetDrain, of the name next, is as wanted.
+// next waits until the second StatefulSetDrain, the successor, is as wanted.
 func (w *world) next(is func(*cachev1alpha1.StatefulSetDrain) error) {
 	w.Helper()
 	w.eventually("the next one", func() error {
