@@ -195,8 +195,8 @@ func describe(h *snapshot.Header, dir string) error {
 }
 
 // Unpack restores the warm file of the save in dir to the directory to, with its .meta and its manifest, and
-// checks each page. The warm file gets its name last: without that name, no file is there. done, which may be
-// nil, is called with the number of bytes that were read.
+// checks each page. The warm file gets its name last: without that name, no file is there. progress is called with
+// the number of bytes that were read, and with that of the pages that the save has.
 func Unpack(ctx context.Context, dir, to string, progress func(n, total int64)) error {
 	s, err := openSave(dir)
 	if err != nil {

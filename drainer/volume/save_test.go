@@ -86,7 +86,7 @@ func refused(t *testing.T, volume string, what string) {
 func notLoaded(t *testing.T, volume string, what string) {
 	t.Helper()
 	to := t.TempDir()
-	if err := Unpack(t.Context(), volume, to, nil); !errors.Is(err, warmfile.ErrUnrecoverable) {
+	if err := Unpack(t.Context(), volume, to, func(int64, int64) {}); !errors.Is(err, warmfile.ErrUnrecoverable) {
 		t.Errorf("%s: loaded with %v", what, err)
 	}
 	if left, _ := os.ReadDir(to); len(left) > 0 {
