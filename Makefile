@@ -106,8 +106,8 @@ fmt: ## Format the Go code
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Lint the Go code; .golangci.yml also holds the layers
 	$(GOLANGCI_LINT) run ./...
-	@# The drainer alone has calls that only Linux has, and tests of them.
-	GOOS=darwin go vet ./drainer/... ./cmd/drainer
+	@# These alone have calls that only Linux has, and tests of them.
+	GOOS=darwin go vet ./drainer/... ./cmd/drainer ./test/internal/terminal ./test/statefulsets/... ./test/tied
 
 .PHONY: verify
 verify: generate manifests fmt lint alerts verify-chart verify-versions verify-ours ## Regenerate, format, lint, check the alerts and the chart; fail on a difference

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/creack/pty"
 
 	"example.com/memcached-operator/test/wait"
 )
@@ -162,24 +162,13 @@ func (t *Terminal) Ends(code int) string {
 
 // Open opens a pseudo-terminal of that size.
 func Open(columns, rows uint16) (master, slave *os.File, err error) {
-	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
+	if master, slave, err = pty.Open(); err != nil {
 		return nil, nil, err
 	}
-	defer func() {
-		if err != nil {
-			master.Close()
-		}
-	}()
-	fd := int(master.Fd())
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	if err = pty.Setsize(master, &pty.Winsize{Cols: columns, Rows: rows}); err != nil {
+		master.Close()
+		slave.Close()
+		return nil, nil, err
 	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows})
-	}
-	if err == nil {
-		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	return master, slave, err
+	return master, slave, nil
 }

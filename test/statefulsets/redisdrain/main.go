@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/test/statefulsets/drainer"
 	"example.com/memcached-operator/test/statefulsets/resp"
 )
@@ -72,7 +73,7 @@ func (d *drain) run(ctx context.Context, members string) error {
 		"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no")
 	server.ExtraFiles = []*os.File{lock}
 	server.Stdout, server.Stderr = os.Stderr, os.Stderr
-	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	server.SysProcAttr = linux.DiesWithParent()
 	if err := server.Start(); err != nil {
 		return err
 	}

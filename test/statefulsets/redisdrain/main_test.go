@@ -9,10 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"example.com/memcached-operator/drainer/linux"
 	"example.com/memcached-operator/test/statefulsets/drainer"
 	"example.com/memcached-operator/test/statefulsets/resp"
 	"example.com/memcached-operator/test/tier"
@@ -54,7 +54,7 @@ func (s *server) start() *server {
 	s.Helper()
 	host, port, _ := net.SplitHostPort(s.address)
 	s.process = exec.Command("redis-server", "--dir", s.dir, "--bind", host, "--port", port, "--appendonly", "yes", "--appendfsync", "always", "--save", "")
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.process.SysProcAttr = linux.DiesWithParent()
 	if err := s.process.Start(); err != nil {
 		s.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func start(t *testing.T, dir, unreachable string, members ...*server) *run {
 	r.Cmd = exec.Command(os.Args[0], "-dir="+dir, "-message="+r.message, "-unreachable="+unreachable, "-members="+strings.Join(addresses, ","))
 	r.Env = append(os.Environ(), asProgram+"=1")
 	r.Stdout = &r.output
-	r.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	r.SysProcAttr = linux.DiesWithParent()
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
