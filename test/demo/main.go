@@ -138,6 +138,7 @@ func (d *demo) start(ctx context.Context) error {
 		{"get", "mc", d.cluster, "-o", "wide"},
 	} {
 		if err := d.show(ctx, args...); err != nil {
+			_ = d.show(ctx, "get", "mc,pods", "-o", "wide") // what the cluster waits for
 			return err
 		}
 	}
