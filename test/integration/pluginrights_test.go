@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,8 +39,11 @@ type recording struct {
 	used, refused map[string]bool
 	// log, if not nil, answers for the kubelets, which the control plane doesn't have.
 	log func(w http.ResponseWriter, r *http.Request)
+	// down: it answers no request.
+	down atomic.Bool
 }
 
+// record starts a proxy for the user; for an administrator if user is empty.
 func (w *world) record(user string) *recording {
 	w.Helper()
 	config := rest.CopyConfig(plane.Config)
@@ -62,6 +66,10 @@ func (w *world) record(user string) *recording {
 		},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.down.Load() {
+			refuse(w)
+			return
+		}
 		p.mu.Lock()
 		log := p.log
 		p.mu.Unlock()
