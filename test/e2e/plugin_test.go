@@ -52,8 +52,8 @@ func (f *fixture) inTerminal(args ...string) *terminal.Terminal {
 	return terminal.Start(f, f.mc(args...), columns, rows)
 }
 
-// says runs the command in a terminal and answers its question, if it has an answer. It returns what it has shown when it has
-// ended with the code.
+// says runs the command in a terminal and answers its question, if there is one, and returns what the command has shown when
+// it has ended with the code.
 func (f *fixture) says(code int, answer string, args ...string) string {
 	f.Helper()
 	t := f.inTerminal(args...)

@@ -131,7 +131,7 @@ func (f *planFlags) run(ctx context.Context, name string) error {
 	return nil
 }
 
-// warnOfManagers names those who also manage the fields of a patch, and may set them back.
+// warnOfManagers names the other managers of a patch's fields, which may set these back.
 func (f *planFlags) warnOfManagers(before *cachev1alpha1.Memcached, patch []byte) error {
 	warnings, err := otherManagers(before.ManagedFields, patch)
 	for _, w := range warnings {

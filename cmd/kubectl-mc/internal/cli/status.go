@@ -35,7 +35,7 @@ type statusFlags struct {
 	// shown are the last lines on the terminal, troubled is the last trouble with the API server.
 	shown    []string
 	troubled string
-	// lacks has the rights that were said to lack.
+	// lacks has the missing rights that were named.
 	lacks map[string]bool
 }
 

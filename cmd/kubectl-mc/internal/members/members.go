@@ -178,7 +178,7 @@ func (a *Members) Numbers(ctx context.Context, m *cachev1alpha1.Memcached, pod *
 	}
 	n.Uptime = time.Duration(uptime) * time.Second
 	if a.ForPlan {
-		// Without them a plan is less exact, and that is enough.
+		// A plan without classes is less exact, and still of use.
 		slabs, _ := c.statistics(pod, "slabs")
 		items, _ := c.statistics(pod, "items")
 		n.Classes = controllers.Classes(slabs, items)
@@ -263,12 +263,12 @@ func (a *Members) Get(ctx context.Context, m *cachev1alpha1.Memcached, pod *core
 	return item, nil
 }
 
-// Touch sets when the member's item expires, in seconds from now, 0 for never. It returns false if there is none.
+// Touch sets when the member's item expires, in seconds from now, 0 for never, and returns false if there is no item.
 func (a *Members) Touch(ctx context.Context, m *cachev1alpha1.Memcached, pod *corev1.Pod, key string, seconds int64) (bool, error) {
 	return a.change(ctx, m, pod, fmt.Sprintf("touch %s %d", key, seconds), "TOUCHED")
 }
 
-// Delete deletes the member's item. It returns false if there is none.
+// Delete deletes the member's item, and returns false if there is none.
 func (a *Members) Delete(ctx context.Context, m *cachev1alpha1.Memcached, pod *corev1.Pod, key string) (bool, error) {
 	return a.change(ctx, m, pod, "delete "+key, "DELETED")
 }
