@@ -275,7 +275,7 @@ verify-ours: ## Check that no file has the licence header or the copyright line 
 .PHONY: test-packages
 test-packages: # Debian's, of all tests at once: apt runs alone
 	hack/packages.sh memcached redis-server strace libmemcached11 gcc libc6-dev libxxhash0 nutcracker python3-memcache python3-pymemcache \
-	  python3-pylibmc default-jdk-headless libspymemcached-java ruby ruby-dalli
+	  python3-pylibmc default-jdk-headless libspymemcached-java ruby ruby-dalli zsh fish
 
 # Debian's memcacheds of other suites, which some tests take as members.
 SUITES ?= bullseye trixie
@@ -369,7 +369,7 @@ test-arm64: ## Run the tests of the warm file, of rings and of the protocols on 
 	TMPDIR=$${TMPDIR:-$$(hack/scratch.sh)} GOARCH=arm64 $(GO_TEST) -exec=qemu-aarch64-static $(ARM64)
 
 .PHONY: test-integration
-test-integration: kubernetes clients $(BIN)/kubectl-mc $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane (RUN=TestName)
+test-integration: test-packages kubernetes clients $(BIN)/kubectl-mc $(BIN)/chart $(GOTESTSUM) ## Run the controllers against a real control plane (RUN=TestName)
 	@# Garbage collection would take a tenth of the API server's CPU time.
 	GOGC=400 $(GO_TEST_ALL) $(call half_of,test/integration) ./test/integration | $(TEST_SUMMARY)
 

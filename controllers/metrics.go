@@ -80,7 +80,7 @@ type Metrics struct {
 var durationBuckets = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
 // NewMetrics registers the operator's metrics (docs/metrics.md). The objects that exist are read at each scrape
-// from the reader, the manager's cache. It fails if one of the metrics is registered already.
+// from the reader, the manager's cache. NewMetrics fails if one of the metrics is registered already.
 func NewMetrics(registry prometheus.Registerer, reader client.Reader) (*Metrics, error) {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: metricsNamespace, Name: name, Help: help}, labels)
@@ -116,7 +116,7 @@ func NewMetrics(registry prometheus.Registerer, reader client.Reader) (*Metrics,
 		registry.Register(m.existing))
 }
 
-// WithClaimsOf has the StatefulSetDrains reported, too; the reader has their claims. It is set before the
+// WithClaimsOf has the StatefulSetDrains reported, too; the reader has their claims. A manager calls WithClaimsOf before the
 // first scrape.
 func (m *Metrics) WithClaimsOf(drains client.Reader) {
 	if m != nil {

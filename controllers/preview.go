@@ -35,17 +35,37 @@ type Holds struct {
 	Items int64 `json:"items"`
 	Bytes int64 `json:"bytes"`
 	Limit int64 `json:"limit,omitempty"`
-	// Chunks is how many bytes of memory they take, with what is left free behind each; 0 if it is not known.
-	Chunks int64 `json:"-"`
+	// Classes are the size classes of its memory, by the size of their chunks; nil if they are not known.
+	Classes map[int64]Class `json:"-"`
 }
 
 func (h Holds) share(part float64) Holds {
 	of := func(n int64) int64 { return int64(float64(n)*part + 0.5) }
-	return Holds{Items: of(h.Items), Bytes: of(h.Bytes), Chunks: of(h.Chunks)}
+	shared := Holds{Items: of(h.Items), Bytes: of(h.Bytes)}
+	for size, c := range h.Classes {
+		if c.Chunks > 0 {
+			shared.class(size, Class{PerPage: c.PerPage, Chunks: of(c.Chunks), Items: of(c.Items), Bytes: of(c.Bytes)})
+		}
+	}
+	return shared
 }
 
 func (h *Holds) add(other Holds) {
-	h.Items, h.Bytes, h.Chunks = h.Items+other.Items, h.Bytes+other.Bytes, h.Chunks+other.Chunks
+	h.Items, h.Bytes = h.Items+other.Items, h.Bytes+other.Bytes
+	for size, c := range other.Classes {
+		h.class(size, c)
+	}
+}
+
+// class adds what a class has; its pages stay as they are.
+func (h *Holds) class(size int64, c Class) {
+	if h.Classes == nil {
+		h.Classes = map[int64]Class{}
+	}
+	has := h.Classes[size]
+	has.PerPage = c.PerPage
+	has.Chunks, has.Items, has.Bytes = has.Chunks+c.Chunks, has.Items+c.Items, has.Bytes+c.Bytes
+	h.Classes[size] = has
 }
 
 // Flow is what goes from one member to another.
@@ -367,14 +387,23 @@ func (p *preview) flows(before, after routing.List) {
 	p.evictions(afterwards)
 }
 
-// evictions compares what members would hold with the memory that they would have.
+// evictions compares what members would hold with the memory that they would have. A member that joins, or restarts with
+// another memory, takes its pages anew.
 func (p *preview) evictions(held []Holds) {
 	limit := build.Memory(p.after)
-	for _, h := range held {
-		takes := max(h.Bytes, h.Chunks)
-		if over := takes - limit; over > 0 {
-			p.Evicted.add(h.share(float64(over) / float64(takes)))
+	var known map[int64]Class
+	for _, has := range p.holds {
+		if len(has.Classes) > len(known) {
+			known = has.Classes
 		}
+	}
+	for i, h := range held {
+		has := p.holds[build.PodName(p.after.Name, int32(i))]
+		pages := pagesOf(known, true)
+		if len(has.Classes) > 0 && has.Limit/pageSize == limit/pageSize {
+			pages = pagesOf(has.Classes, false)
+		}
+		p.Evicted.add(h.evicted(pages, limit))
 	}
 }
 

@@ -94,13 +94,6 @@ func TestAForecastSaysWhatDoesNotFit(t *testing.T) {
 	if off(p.Evicted.Bytes, 52<<20) > 0.05 || off(p.Evicted.Items, 52_000) > 0.05 {
 		t.Errorf("evicted: %+v", p.Evicted)
 	}
-	// Each item is in a chunk: 270 MiB into 128 MiB.
-	full.Chunks = 90 << 20
-	p = &preview{before: m, after: m, holds: map[string]Holds{"cache-0": full, "cache-1": full, "cache-2": full}}
-	p.flows(lists(t, m, 3), lists(t, m, 2))
-	if kept := 128.0 / 270; off(p.Evicted.Bytes, int64((1-kept)*180*(1<<20))) > 0.05 || off(p.Evicted.Items, int64((1-kept)*180_000)) > 0.05 {
-		t.Errorf("evicted by chunks: %+v", p.Evicted)
-	}
 	if !p.Loses() {
 		t.Error("it loses nothing")
 	}

@@ -49,9 +49,9 @@ type MemcachedSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	ContainerPort int32 `json:"containerPort,omitempty"`
 
-	// image has memcached 1.6.13 or later on its PATH; it needs no shell. With storage, tls, auth or metrics, an
-	// older version does not start (VersionTooOld). A change replaces the members. Defaults to the
-	// operator's MEMCACHED_IMAGE.
+	// image has memcached 1.6.13 or later, but not 1.6.35 to 1.6.40, on its PATH; it needs no shell. With storage,
+	// tls, auth or metrics, an older version does not start (VersionTooOld). A change replaces the members. Defaults
+	// to the operator's MEMCACHED_IMAGE.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`

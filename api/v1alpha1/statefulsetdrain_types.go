@@ -110,7 +110,7 @@ type StatefulSetDrainStatus struct {
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []MemberDrained `json:"lastDrains,omitempty"`
 	// leftOver are claims of ordinals that were not wanted when they were first seen, and claims with departed members'
-	// volumes that an earlier StatefulSetDrain has left. They are not drained, unless a person annotates one claim of a
+	// volumes that an earlier StatefulSetDrain has left. None is drained, unless a person annotates one claim of a
 	// member with cache.example.com/drain=retry.
 	// +optional
 	// +listType=atomic

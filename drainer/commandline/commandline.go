@@ -1,5 +1,5 @@
-// Package commandline reads command lines: the drainer's own (flags.go), and memcached's. It reads memcached's as
-// memcached does, by getopt_long and getsubopt: several letters in one argument, values in the same argument or in the
+// Package commandline reads command lines: the drainer's own (flags.go), and memcached's. The latter are read as
+// memcached reads them, by getopt_long and getsubopt: several letters in one argument, values in the same argument or in the
 // next one, long names and their abbreviations, and the suboptions of -o.
 package commandline
 

@@ -208,7 +208,7 @@ type Progress struct {
 	ItemsDone  int64 `json:"itemsDone"`
 	ItemsTotal int64 `json:"itemsTotal,omitempty"`
 	// Pass counts the lists of a running member's items that have been moved: each list is a pass. PassDone and
-	// PassTotal are the items of the present one. They are left out if the source is no running member.
+	// PassTotal are the items of the present one. All three are left out if the source is no running member.
 	Pass      int   `json:"pass,omitempty"`
 	PassDone  int64 `json:"passDone,omitempty"`
 	PassTotal int64 `json:"passTotal,omitempty"`

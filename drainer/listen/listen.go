@@ -12,7 +12,7 @@ import (
 // rest is how long a listener that fails is left alone.
 const rest = 100 * time.Millisecond
 
-// Accept returns the next connection. It fails only when the listener is closed. Other errors of a connection pass
+// Accept returns the next connection. Accept fails only when the listener is closed. Other errors of a connection pass
 // (its client is gone, there is no memory or no open file for it): failed, which may be nil, is told of them, and
 // Accept tries again.
 func Accept(l net.Listener, failed func(error)) (net.Conn, error) {

@@ -144,7 +144,7 @@ func (l *list) setItem(text string) error {
 	if err := l.conn.SetDeadline(time.Now().Add(lookPeriod)); err != nil {
 		return err
 	}
-	// This request doesn't count as a client's command: a mover waits until there are no such commands, and knows by
+	// A get for the CAS doesn't count as a client's command: a mover waits until there are no such commands, and knows by
 	// the CAS how often the item is set.
 	cas, err := l.conn.CAS([]byte(contract.ListKey))
 	if err != nil || cas != 0 && cas == l.keptCAS && text == l.kept {

@@ -15,7 +15,7 @@ import (
 )
 
 // The supervisor serves memcached's metrics, by plain HTTP and without a login, also if memcached has TLS and
-// logins: they are numbers only. It asks memcached once for all scrapes that wait, on the connection of its pulse, which
+// logins: they are numbers only. The supervisor asks memcached once for all scrapes that wait, on the connection of its pulse, which
 // was there before there were clients. So a memcached at its limit of connections is measured, too, and a scrape
 // costs no handshake.
 

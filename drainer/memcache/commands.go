@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// clientCommands are the counters of commands with which clients use caches. They leave out the commands of
+// clientCommands are the counters of commands with which clients use caches, without the commands of
 // the supervisor and of monitoring: "me", "version", "mn" and "stats".
 var clientCommands = []string{"cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "delete_hits", "delete_misses", "incr_hits", "incr_misses", "decr_hits", "decr_misses"}
 

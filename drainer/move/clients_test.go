@@ -201,7 +201,7 @@ func TestSilenceIsAsShortAsTheRateAllows(t *testing.T) {
 	}
 }
 
-// The silence that counts may have begun before the first look. It ends with a time in which clients may have called.
+// The silence that counts may have begun before the first look. The silence ends with a time in which clients may have called.
 func TestSilenceEndsWhereClientsAreNotSeen(t *testing.T) {
 	c := &clients{before: quietFor}
 	if !c.silent() {

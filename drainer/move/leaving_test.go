@@ -362,7 +362,7 @@ func TestTheSilenceBeforeTheMoverCounts(t *testing.T) {
 	}
 }
 
-// A client may have called during a pass. It is waited for.
+// A client may have called during a pass. The mover waits for that client.
 func TestTheSilenceBeforeAPassEndsWithIt(t *testing.T) {
 	t.Parallel()
 	var once sync.Once

@@ -24,7 +24,7 @@ func (l *runningMember) expect(items int64) {
 	l.present.Store(&next)
 }
 
-// listed is the present pass, when that many items have an outcome. It may have more than were expected, because a stream
+// listed is the present pass, when that many items have an outcome. A pass may have more than were expected, because a stream
 // only estimates its items.
 func (l *runningMember) listed(done int64) pass {
 	p := pass{before: done}

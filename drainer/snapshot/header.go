@@ -60,7 +60,7 @@ const (
 	// maxHeader bounds a header. The page bits of a warm file of 1 TiB take 175 KB; the manifest and .meta
 	// take a few KB.
 	maxHeader = 4 << 20
-	// maxPages is the number of pages of a warm file of 2 TiB. This bounds the memory for the index: about 20 bytes
+	// maxPages is the number of pages of a warm file of 2 TiB. The number bounds the memory for the index: about 20 bytes
 	// for each page.
 	maxPages = 2 << 20
 )

@@ -38,7 +38,7 @@ func held(file string) map[string]memcachedtest.Held {
 		return all
 	}
 	for i := range 300 {
-		// This value ends as one that is four bytes shorter would with flags of 32 bits.
+		// The value ends as one that is four bytes shorter would with flags of 32 bits.
 		all[fmt.Sprintf("header:%d", i)] = memcachedtest.Held{Value: fmt.Sprintf("HTTP/1.1 200 OK\r\nAge: %d\r\n\r\n", i), Flags: uint64(i + 1)}
 	}
 	if file == "headers" {

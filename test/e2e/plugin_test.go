@@ -52,8 +52,8 @@ func (f *fixture) inTerminal(args ...string) *terminal.Terminal {
 	return terminal.Start(f, f.mc(args...), columns, rows)
 }
 
-// says runs the command in a terminal and answers its question, if it has an answer. It returns what it has shown when it has
-// ended with the code.
+// says runs the command in a terminal and answers its question, if there is one, and returns what the command has shown when
+// it has ended with the code.
 func (f *fixture) says(code int, answer string, args ...string) string {
 	f.Helper()
 	t := f.inTerminal(args...)
@@ -415,14 +415,13 @@ func (f *fixture) steersAStatefulSet() {
 	watch.Shows("3 of 3 ready")
 	f.says(0, "", "hold", "data-spool-2")
 	f.scaleSet(2)
-	// A claim that has been set aside for its drain has a longer name.
-	watch.Shows("data-spool-2", "  Held", "kubectl mc retry data-spool-2")
+	watch.Shows("data-spool-2-aside-", "Held", "kubectl mc retry data-spool-2-aside-") // its StatefulSet deletes the claim
 	f.says(0, "", "resume", "stsdrain/spool")
 	f.drained(2)
 	f.hasReceipt("stsdrain/spool", `2 +data-spool-2\S* +Drained `)
 	f.says(0, "", "hold", "data-spool-1")
 	f.scaleSet(1)
-	watch.Shows("data-spool-1", "  Held")
+	watch.Shows("data-spool-1-aside-", "Held")
 	f.says(5, "no", "skip", "data-spool-1")
 	f.says(0, "yes", "skip", "data-spool-1")
 	watch.Until("the claim is gone", func(text string) bool { return !strings.Contains(text, "data-spool-1") })

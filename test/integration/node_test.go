@@ -173,6 +173,15 @@ func (m *served) set(keys []string) {
 	}
 }
 
+// store stores one item.
+func (m *served) store(key, value string) {
+	m.Helper()
+	if _, err := fmt.Fprintf(m.conn, "set %s 0 0 %d noreply\r\n%s\r\n", key, len(value), value); err != nil {
+		m.Fatal(err)
+	}
+	m.holds() // it has done so
+}
+
 // holds asks for items and bytes.
 func (m *served) holds() (items, bytes int64) {
 	m.Helper()

@@ -78,8 +78,8 @@ func (p *plugin) says(code int, answer string, args ...string) (out, errOut stri
 	return stdout.String(), stderr.String()
 }
 
-// screen runs the command in a terminal of 100 columns, and returns what that showed.
-func (p *plugin) screen(args ...string) string {
+// screen runs the command in a terminal of 100 columns, with a variable more, and returns what that showed.
+func (p *plugin) screen(variable string, args ...string) string {
 	p.Helper()
 	master, slave, err := terminal.Open(100, 40)
 	if err != nil {
@@ -87,7 +87,7 @@ func (p *plugin) screen(args ...string) string {
 	}
 	defer master.Close()
 	cmd := p.command(args...)
-	cmd.Env = append(cmd.Env, "TERM=xterm-256color", "NO_COLOR=")
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color", variable)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	if err := cmd.Start(); err != nil {
 		p.Fatal(err)
@@ -175,7 +175,7 @@ func TestAPersonSeesAndSteersADrainByThePlugin(t *testing.T) {
 		return nil
 	})
 
-	shown := p.screen("status", name)
+	shown := p.screen("NO_COLOR=", "status", name)
 	equal(w, "the screen", p.same(shown), heldScreen)
 	for _, line := range strings.Split(shown, "\n") {
 		if n := len([]rune(regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(line, ""))); n > 100 {

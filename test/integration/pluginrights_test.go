@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,8 +39,11 @@ type recording struct {
 	used, refused map[string]bool
 	// log, if not nil, answers for the kubelets, which the control plane doesn't have.
 	log func(w http.ResponseWriter, r *http.Request)
+	// down: it answers no request.
+	down atomic.Bool
 }
 
+// record starts a proxy for the user; for an administrator if user is empty.
 func (w *world) record(user string) *recording {
 	w.Helper()
 	config := rest.CopyConfig(plane.Config)
@@ -62,6 +66,10 @@ func (w *world) record(user string) *recording {
 		},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.down.Load() {
+			refuse(w)
+			return
+		}
 		p.mu.Lock()
 		log := p.log
 		p.mu.Unlock()
@@ -250,23 +258,37 @@ func TestWideColumnsFit(t *testing.T) {
 	}
 }
 
-// tab completes a line of kubectl mc in a real bash, by kubectl's own script. bash-completion's function, which that script
-// needs, is one of the test.
-const tab = `
+// How each shell completes the line that it is given, by kubectl's own script.
+var tabs = map[string]string{
+	// bash-completion's function, which the script needs, is one of the test.
+	"bash": `
 _get_comp_words_by_ref() { words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur=${words[cword]}; prev=${words[cword-1]}; }
 source <(kubectl completion bash)
-COMP_WORDS=("$@") COMP_CWORD=$(($#-1)) COMP_LINE="$*" COMP_TYPE=9 COMP_POINT=${#COMP_LINE}
+COMP_WORDS=($1) COMP_CWORD=$((${#COMP_WORDS[@]}-1)) COMP_LINE=$1 COMP_TYPE=9 COMP_POINT=${#COMP_LINE}
 __start_kubectl
 printf '%s\n' "${COMPREPLY[@]}"
-`
+`,
+	// zsh completes in a terminal alone, of which zpty is one.
+	"zsh": `
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell 'PS1=; autoload -Uz compinit; compinit -D -u; source <(kubectl completion zsh); echo re''ady'
+zpty -r -m shell ready '*ready*'
+zpty -w -n shell $1$'\t'
+zpty -r -m shell shown "*$2*"
+print -r -- $shown
+`,
+	"fish": `
+kubectl completion fish | source
+complete --do-complete=$argv[1]
+`,
+}
 
-// Tab completes commands and names in bash. zsh and fish take the same answers by scripts of kubectl's.
-func TestTabCompletesInBash(t *testing.T) {
+// Tab completes commands and names in real shells.
+func TestTabCompletes(t *testing.T) {
 	w := newNamespace(t)
 	p := w.withPlugin()
 	w.create(apitest.MakeMemcached("orders").Size(1).Storage("128Mi").Obj())
-	shell, err := exec.LookPath("bash")
-	tier.Needs(t, "bash", err)
 	bin := t.TempDir()
 	kubectl := p.kubectl("version").Path
 	for file, text := range map[string]string{ // the Makefile installs the second one
@@ -279,28 +301,31 @@ func TestTabCompletesInBash(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for line, want := range map[string]string{"kubectl mc stat": "status", "kubectl mc status or": "orders", "kubectl mc plan orders --client pymem": "pymemcache"} {
-		cmd := exec.CommandContext(wait.Context(t), shell, append([]string{"-c", tab, "bash"}, strings.Fields(line)...)...)
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%q and Tab: %v: %s, want %s", line, err, out, want)
-		}
-	}
-	for _, other := range []string{"zsh", "fish"} {
-		script, err := p.kubectl("completion", other).Output()
-		if err != nil || !bytes.Contains(script, []byte("__complete")) {
-			t.Errorf("kubectl completion %s: %v", other, err)
-		}
-		shell, err := exec.LookPath(other)
-		if err != nil {
-			t.Logf("%s is not here, and its script is not parsed", other)
-			continue
-		}
-		cmd := exec.CommandContext(wait.Context(t), shell, "-n", "/dev/stdin")
-		cmd.Stdin = bytes.NewReader(script)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s doesn't parse its script: %v: %s", other, err, out)
-		}
+	for name, tab := range tabs {
+		t.Run(name, func(t *testing.T) {
+			shell, err := exec.LookPath(name)
+			tier.Needs(t, name, err)
+			script, err := p.kubectl("completion", name).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			parse := exec.CommandContext(wait.Context(t), shell, "-n", "/dev/stdin")
+			parse.Stdin = bytes.NewReader(script)
+			if out, err := parse.CombinedOutput(); err != nil {
+				t.Errorf("it doesn't parse its script: %v: %s", err, out)
+			}
+			for line, want := range map[string]string{"kubectl mc stat": "status", "kubectl mc status or": "orders", "kubectl mc plan orders --client pymem": "pymemcache"} {
+				args := []string{"-c", tab, name, line, want}
+				if name == "fish" {
+					args = []string{"-c", tab, line}
+				}
+				cmd := exec.CommandContext(wait.Context(t), shell, args...)
+				cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+p.dir)
+				out, err := cmd.CombinedOutput()
+				if err != nil || !strings.Contains(string(out), want) {
+					t.Errorf("%q and Tab: %v: %s, want %s", line, err, out, want)
+				}
+			}
+		})
 	}
 }

@@ -81,7 +81,7 @@ func MayHandOver(live *Facts, c *Claim, movesNow string) error {
 }
 
 // MaySkipToo is asked before a claim of a hand-over is annotated with a skip: a person has skipped the
-// other claim, which has the volume and is being deleted. It needs Claims.
+// other claim, which has the volume and is being deleted. live needs Claims.
 func MaySkipToo(live *Facts, c *Claim) error {
 	given := live.anyClaim(func(s *Claim) bool {
 		hands := c.Aside && c.Pending || c.HasVolumeToHandOver() && s.Aside && !s.Pending
@@ -179,7 +179,7 @@ func (d *decision) skipAside(aside *Claim) (DrainPhase, string, string) {
 }
 
 // skipFirst applies a person's skip of a deleted aside claim that has the volume to the claim that it took the
-// volume from, because that claim would wait for another skip. It tells whether there is such a claim.
+// volume from, because that claim would wait for another skip. is tells whether there is such a claim.
 func (d *decision) skipFirst() (is bool) {
 	d.anyOf(d.c, func(aside *Claim) bool {
 		if !aside.Aside || !aside.Deleting || aside.Request != Skip {

@@ -14,7 +14,7 @@ import (
 //
 //	marks of another UID ──▶ Unnoted ──NoteRestored──▶ Restored: it waits for a person's retry or skip
 //
-// An aside claim is made with the marks of the first claim. They are carried over, so that they are about
+// An aside claim is made with the marks of the first claim. CarryOver makes them marks about
 // the aside claim, before the first claim goes:
 //
 //	CreateAside ──▶ Fresh ──CarryOver──▶ its own
@@ -49,13 +49,13 @@ func NoteLost(all []Claim) {
 func (c *Claim) isFirstOf(aside *Claim) bool { return aside.Fresh && aside.First == c.UID }
 
 // MayCarryOver is asked before the marks of an aside claim become its own: their first claim is there, and is
-// being deleted. It needs Claims.
+// being deleted. live needs Claims.
 func MayCarryOver(live *Facts, c *Claim) error {
 	first := live.anyClaim(func(first *Claim) bool { return first.isFirstOf(c) && first.Deleting })
 	return unless(first, "the claim whose marks claim %s has is gone, or is not being deleted", c.Name)
 }
 
-// MayNoteRestored is asked before it is noted that a backup has brought a claim back. It needs Claims.
+// MayNoteRestored is asked before it is noted that a backup has brought a claim back. live needs Claims.
 func MayNoteRestored(live *Facts, c *Claim) error {
 	first := live.anyClaim(func(first *Claim) bool { return first.isFirstOf(c) })
 	return unless(c.Unnoted || c.Fresh && !first, "what is written on claim %s is about it", c.Name)

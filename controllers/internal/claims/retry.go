@@ -29,7 +29,7 @@ func Pause(failed int32) time.Duration {
 
 // Attempt is a Job that drains a claim, or moves the items of its member, and has not succeeded.
 type Attempt struct {
-	// What is "drain" or "move".
+	// "drain" or "move".
 	What  string
 	Claim *Claim
 	Job   *Job

@@ -116,7 +116,7 @@ type State struct {
 	NamespaceTerminating bool
 
 	Claims []corev1.PersistentVolumeClaim
-	// Where has the places of the volumes that were read live, by the claim's UID.
+	// Where: the places of the volumes that were read live, by the claim's UID.
 	Where map[types.UID]claims.Where
 	// Jobs drain, Moves move items.
 	Jobs, Moves []batchv1.Job

@@ -45,7 +45,7 @@ type Change struct {
 	Urgent bool
 	// Counts: a drainer is at work, and counts.
 	Counts bool
-	// Callers: a leaving member waits for its last client, or moves for clients that are late. They also do between
+	// Callers: a leaving member waits for its last client, or moves for clients that are late. Callers also do between
 	// two of their waits, when what clients have stored meanwhile is moved.
 	Callers bool
 }

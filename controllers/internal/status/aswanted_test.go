@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
-// Where the members are as wanted, Progressing says what else is not.
+// Progressing says what is not as wanted beside members that are.
 func TestMembersThatAreAsWantedBesideADrainThatFailed(t *testing.T) {
 	for name, test := range map[string]struct {
 		in   *Input

@@ -287,7 +287,7 @@ func (p *Population) classicStep(most int) {
 	}
 }
 
-// expiry gives an item so many seconds, and returns when it expires, or a second earlier; 0 is never. It does so again
+// expiry gives an item so many seconds, and returns when it expires, or a second earlier; 0 is never. expiry does so again
 // if the server's clock goes on by more meanwhile.
 func (p *Population) expiry(seconds int64, give func()) int64 {
 	p.tb.Helper()

@@ -12,7 +12,7 @@ type cell struct {
 	code int
 }
 
-// screen is what a terminal of a size shows. It understands what kubectl mc, kubectl and a shell write: characters, line ends,
+// screen is what a terminal of a size shows. A screen understands what kubectl mc, kubectl and a shell write: characters, line ends,
 // the cursor's home, clearing, and colours.
 type screen struct {
 	columns, rows int

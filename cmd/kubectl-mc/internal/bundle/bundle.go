@@ -1,5 +1,5 @@
-// Package bundle makes an archive for support: objects, events, logs and statistics, without values, keys and
-// secrets. It keeps what is known: fields by a table, words by the documentation, names by the cluster.
+// Package bundle makes an archive for support: objects, events, logs and statistics, without values, keys and secrets. The
+// archive has what is known: fields by a table, words by the documentation, names by the cluster.
 package bundle
 
 import (
@@ -44,7 +44,7 @@ type Contents struct {
 	Missing []string
 }
 
-// Collect reads the objects that belong to the owner. It reads no Secret.
+// Collect reads the objects that belong to the owner, and no Secret.
 func Collect(ctx context.Context, s *kube.Session, owner client.Object) *Contents {
 	c := &Contents{Owner: owner, Statistics: map[string]map[string]string{}}
 	about := kube.About(owner)
@@ -182,7 +182,7 @@ func (a *archive) object(known Known, o client.Object) error {
 	return a.file("objects/"+strings.ToLower(kind)+"-"+o.GetName()+".yaml", string(cleaned))
 }
 
-// kindOf is the name of the object's type: what a list has says no kind.
+// kindOf is the name of the object's type, because an object of a list doesn't say its kind.
 func kindOf(o client.Object) string {
 	kind := fmt.Sprintf("%T", o)
 	return kind[strings.LastIndexByte(kind, '.')+1:]
@@ -190,7 +190,7 @@ func kindOf(o client.Object) string {
 
 var value, statistic = regexp.MustCompile(`^[0-9.]{1,32}$`), regexp.MustCompile(`^[a-z0-9_:]{1,64}$`)
 
-// Statistics keeps numbers and versions: what else a memcached tells of itself may be anything.
+// Statistics keeps numbers and versions, because other statistics may have any text.
 func Statistics(all map[string]string) map[string]string {
 	kept := map[string]string{}
 	for name, is := range all {

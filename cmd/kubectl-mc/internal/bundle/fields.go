@@ -58,7 +58,7 @@ var (
 		}
 		return hidden
 	})
-	// covered: that it is there.
+	// covered: whether there is a value, and not the value.
 	covered = leaf(func(any, Known) any { return hidden })
 )
 

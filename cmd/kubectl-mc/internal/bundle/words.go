@@ -107,7 +107,7 @@ var said = func() map[string]bool {
 	return fields
 }()
 
-// Line is Text for a text that may be JSON: of JSON, fields that the operator's programs write stay. Half of a JSON
+// Line is Text for a text that may be JSON. Of JSON, the fields that the operator's programs write stay. Half of a JSON
 // text is left out, because its quotes can't be told apart.
 func (k Known) Line(s string) string {
 	trimmed := strings.TrimSpace(s)

@@ -14,7 +14,7 @@ import (
 // oneShot are managers that write a field once, when a person says so.
 var oneShot = []string{"kubectl", "kubectl-create", "kubectl-edit", "kubectl-patch", "kubectl-replace", "kubectl-mc"}
 
-// otherManagers says which other managers have the fields that a merge patch changes: they may set them back.
+// otherManagers says which other managers have the fields that a merge patch changes, and may set these back.
 func otherManagers(managed []metav1.ManagedFieldsEntry, patch []byte) (warnings []string, err error) {
 	var changes map[string]any
 	if err := json.Unmarshal(patch, &changes); err != nil {

@@ -94,7 +94,7 @@ func (c *command) pauseDrains(ctx context.Context, s *kube.Session, d *cachev1al
 // pauseLooks is how often the status is read again, a second apart, because a claim that it has is gone.
 const pauseLooks = 5
 
-// pauseClaims holds the claims that status has, or ends their hold. gone means that one doesn't exist any more.
+// pauseClaims holds the claims that status has, or ends their hold. gone: a claim doesn't exist any more.
 func pauseClaims(ctx context.Context, s *kube.Session, d *cachev1alpha1.StatefulSetDrain, pause bool, changed map[string]bool) (gone bool, err error) {
 	for i := range d.Status.Drains {
 		for _, name := range d.Status.Drains[i].Claims {

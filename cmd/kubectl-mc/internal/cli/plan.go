@@ -131,7 +131,7 @@ func (f *planFlags) run(ctx context.Context, name string) error {
 	return nil
 }
 
-// warnOfManagers names those who also manage the fields of a patch, and may set them back.
+// warnOfManagers names the other managers of a patch's fields, which may set these back.
 func (f *planFlags) warnOfManagers(before *cachev1alpha1.Memcached, patch []byte) error {
 	warnings, err := otherManagers(before.ManagedFields, patch)
 	for _, w := range warnings {
@@ -227,13 +227,13 @@ func (f *planFlags) readKeys() (keys [][]byte, err error) {
 
 // holds asks the members what they hold.
 func (f *planFlags) holds(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, pods []corev1.Pod) map[string]controllers.Holds {
-	numbers, unasked := ask(ctx, s, m, pods)
+	numbers, unasked := ask(ctx, s, m, pods, true)
 	if unasked != "" {
 		fmt.Fprintln(f.io.ErrOut, "warning: numbers are missing:", unasked)
 	}
 	holds := map[string]controllers.Holds{}
 	for pod, n := range numbers {
-		holds[pod] = controllers.Holds{Items: n.Items, Bytes: n.Bytes, Limit: n.Limit, Chunks: n.Chunks}
+		holds[pod] = controllers.Holds{Items: n.Items, Bytes: n.Bytes, Limit: n.Limit, Classes: n.Classes}
 	}
 	return holds
 }

@@ -35,7 +35,7 @@ type statusFlags struct {
 	// shown are the last lines on the terminal, troubled is the last trouble with the API server.
 	shown    []string
 	troubled string
-	// lacks has the rights that were said to lack.
+	// lacks has the missing rights that were named.
 	lacks map[string]bool
 }
 
@@ -195,7 +195,7 @@ func (f *statusFlags) look(ctx context.Context, s *kube.Session, m *cachev1alpha
 	}
 	seen := &screen.Seen{Pods: kube.Members(all)}
 	if f.ask {
-		seen.Numbers, seen.Unasked = ask(ctx, s, m, seen.Pods)
+		seen.Numbers, seen.Unasked = ask(ctx, s, m, seen.Pods, false)
 		f.listen(ctx, s, all, seen)
 	}
 	return screen.Of(m, seen, now), nil
@@ -222,12 +222,13 @@ func (f *statusFlags) listen(ctx context.Context, s *kube.Session, pods []corev1
 	}
 }
 
-// ask asks the members for their numbers. unasked is why some have not answered.
-func ask(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, pods []corev1.Pod) (numbers map[string]*members.Numbers, unasked string) {
+// ask asks the members for their numbers, for a plan or for the screen. unasked is why some have not answered.
+func ask(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, pods []corev1.Pod, forPlan bool) (numbers map[string]*members.Numbers, unasked string) {
 	asker, err := members.Of(ctx, s, members.Forwarded(s.Config, s.Clients), m)
 	if err != nil {
 		return nil, err.Error()
 	}
+	asker.ForPlan = forPlan
 	numbers, why := asker.Each(ctx, m, pods)
 	for _, pod := range pods {
 		if err := why[pod.Name]; err != nil {

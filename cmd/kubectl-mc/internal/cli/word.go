@@ -114,7 +114,7 @@ func (w *word) drains() bool {
 	return leaves || !isMemcached || w.claim.DeletionTimestamp != nil || w.claim.Annotations[cachev1alpha1.AnnotationDrain] != ""
 }
 
-// moves returns an error if there is nothing to move, so that the word would stay on the claim until there is.
+// moves returns an error if there is nothing to move: the word would stay on the claim until a later move.
 func (w *word) moves(verb string) error {
 	if m := w.owner.(*cachev1alpha1.Memcached); m.Status.Moving == 0 {
 		return fmt.Errorf("there is nothing to %s: the member of claim %s stays, and all items are where clients look", verb, w.claim.Name)

@@ -14,14 +14,14 @@ import (
 // answersWithin bounds how long the API server may take for an answer; --request-timeout sets another bound.
 const answersWithin = 30 * time.Second
 
-// bound returns the config with a bound for each answer. What follows a log has a bound for its beginning alone.
+// bound returns the config with a bound for each answer. A request that follows a log has a bound for its beginning alone.
 func bound(config *rest.Config) *rest.Config {
 	within := config.Timeout
 	if within <= 0 {
 		within = answersWithin
 	}
 	config = rest.CopyConfig(config)
-	config.Timeout = 0 // it would end what follows a log
+	config.Timeout = 0 // this bound would end requests that follow a log
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bounded{next, within} })
 	return config
 }
@@ -58,7 +58,7 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// named names the API server, if it is why the request has ended.
+// named names the API server if the bound has ended the request.
 func named(ctx context.Context, err error) error {
 	silent := (*Silent)(nil)
 	if errors.As(context.Cause(ctx), &silent) {

@@ -133,10 +133,32 @@ func Members(pods []corev1.Pod) []corev1.Pod {
 	return pods
 }
 
-// Claim returns the claim of this name.
+// Claim returns the claim of this name. If it was deleted, and another claim has taken over its volume, Claim returns that one.
 func (s *Session) Claim(ctx context.Context, name string) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{}
-	return claim, s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, claim)
+	missing := s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, claim)
+	if !apierrors.IsNotFound(missing) {
+		return claim, missing
+	}
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := s.List(ctx, claims, client.InNamespace(s.Namespace)); err != nil {
+		return nil, err
+	}
+	var aside []string
+	for i := range claims.Items {
+		c := &claims.Items[i]
+		if c.Annotations[cachev1alpha1.AnnotationAsideOf] != "" && strings.HasPrefix(c.Name, name+"-aside-") {
+			claim = c
+			aside = append(aside, c.Name)
+		}
+	}
+	switch len(aside) {
+	case 0:
+		return nil, missing
+	case 1:
+		return claim, nil
+	}
+	return nil, fmt.Errorf("volumes of several claims of the name %s are set aside: say which of %s", name, strings.Join(aside, ", "))
 }
 
 // OwnerOf returns the Memcached or the StatefulSetDrain that decides about the claim; nil if there is none.

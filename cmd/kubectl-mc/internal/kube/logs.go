@@ -21,12 +21,12 @@ type Line struct {
 	At time.Time
 	// From is the pod and the container, or the object of an event.
 	From, Text string
-	// Event: it is an event.
+	// Event: the line is an event.
 	Event bool
 	// Program is the operator's own container that wrote the line: memcached, drainer, router, install, manager;
 	// empty for other containers. For an event it is manager, or empty if the event is not the operator's.
 	Program string
-	// Cut: it stands for older lines of a long log.
+	// Cut: the line stands for older lines of a long log.
 	Cut bool
 }
 

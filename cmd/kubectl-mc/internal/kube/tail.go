@@ -16,7 +16,7 @@ import (
 const (
 	// tail is how many lines are read of the end of a log, and mostTail bounds their bytes.
 	tail, mostTail = 20, 32 << 10
-	// fresh is how old the lines of a member may be: it tells every two seconds how far a save or a load is.
+	// fresh is how old a member's lines may be: a member tells every two seconds how far a save or a load is.
 	fresh int64 = 6
 	// hearsWithin bounds the reading of one log, because a node may be dead.
 	hearsWithin = 5 * time.Second

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/textproto"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -29,6 +29,8 @@ type Members struct {
 	dial  Dialer
 	tls   *tls.Config
 	login *contract.Login
+	// ForPlan: Numbers have the size classes, too.
+	ForPlan bool
 }
 
 // Of reads what a connection to the members of a Memcached needs: with TLS or logins, its Secrets, by the
@@ -136,17 +138,18 @@ func (c *conn) ask(request string) (string, error) {
 	return c.r.ReadLine()
 }
 
-// Numbers are a member's. Chunks is the memory that its items take, with what is left free behind each; 0 if it is not known.
+// Numbers are a member's.
 type Numbers struct {
 	Items       int64         `json:"items"`
 	Bytes       int64         `json:"bytes"`
 	Limit       int64         `json:"limit"`
-	Chunks      int64         `json:"chunks,omitempty"`
 	Hits        int64         `json:"hits"`
 	Gets        int64         `json:"gets"`
 	Evictions   int64         `json:"evictions"`
 	Connections int64         `json:"connections"`
 	Uptime      time.Duration `json:"uptime"`
+	// Classes are asked for a plan only.
+	Classes map[int64]controllers.Class `json:"-"`
 }
 
 // mostStatistics bounds the lines of an answer, because any server may listen at the port.
@@ -174,23 +177,13 @@ func (a *Members) Numbers(ctx context.Context, m *cachev1alpha1.Memcached, pod *
 		}
 	}
 	n.Uptime = time.Duration(uptime) * time.Second
-	if slabs, err := c.statistics(pod, "slabs"); err == nil { // it is enough for a plan that is less exact
-		n.Chunks = chunks(slabs)
+	if a.ForPlan {
+		// A plan without classes is less exact, and still of use.
+		slabs, _ := c.statistics(pod, "slabs")
+		items, _ := c.statistics(pod, "items")
+		n.Classes = controllers.Classes(slabs, items)
 	}
 	return n, nil
-}
-
-// chunks is how much memory items take: each has a chunk of its class's size.
-func chunks(slabs map[string]string) (bytes int64) {
-	for name, value := range slabs {
-		class, of := strings.CutSuffix(name, ":used_chunks")
-		used, err := strconv.ParseInt(value, 10, 64)
-		size, failed := strconv.ParseInt(slabs[class+":chunk_size"], 10, 64)
-		if of && err == nil && failed == nil && used > 0 && size > 0 && used < math.MaxInt32 && size < math.MaxInt32 {
-			bytes += used * size
-		}
-	}
-	return bytes
 }
 
 // Statistics returns the answer to "stats", or "stats ARG".
@@ -270,12 +263,12 @@ func (a *Members) Get(ctx context.Context, m *cachev1alpha1.Memcached, pod *core
 	return item, nil
 }
 
-// Touch sets when the member's item expires, in seconds from now, 0 for never. It returns false if there is none.
+// Touch sets when the member's item expires, in seconds from now, 0 for never, and returns false if there is no item.
 func (a *Members) Touch(ctx context.Context, m *cachev1alpha1.Memcached, pod *corev1.Pod, key string, seconds int64) (bool, error) {
 	return a.change(ctx, m, pod, fmt.Sprintf("touch %s %d", key, seconds), "TOUCHED")
 }
 
-// Delete deletes the member's item. It returns false if there is none.
+// Delete deletes the member's item, and returns false if there is none.
 func (a *Members) Delete(ctx context.Context, m *cachev1alpha1.Memcached, pod *corev1.Pod, key string) (bool, error) {
 	return a.change(ctx, m, pod, "delete "+key, "DELETED")
 }

@@ -1,4 +1,4 @@
-// Package screen makes lines of what was read. It is pure.
+// Package screen makes lines of what was read, without input and output.
 package screen
 
 import (

@@ -21,7 +21,7 @@ type Work struct {
 	// Of is the claim that is drained or whose member's items move, or the member that saves or loads.
 	Of    string `json:"of"`
 	Phase string `json:"phase"`
-	// Pass is which pass of a move it is; each is a bar of its own. 0 where passes are not counted.
+	// Pass is which pass of a move it is: each pass has a bar of its own. 0 where passes are not counted.
 	Pass  int   `json:"pass,omitempty"`
 	Done  int64 `json:"done"`
 	Total int64 `json:"total"`
@@ -81,7 +81,7 @@ func (w *Work) left() {
 // jobs are the names of the Jobs of drains and moves: the claim's name, or its beginning, comes first.
 var jobs = regexp.MustCompile(`^(.+)-(move|drain)-[0-9a-f]{8}$`)
 
-// listen adds what logs say: it is newer than status, and knows of passes, saves and loads.
+// listen adds what logs say: logs are newer than status, and tell of passes, saves and loads.
 func (c *Cluster) listen(heard []Heard) {
 	slices.SortStableFunc(heard, func(a, b Heard) int { return a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time) }) // a later attempt counts
 	for i := range heard {
@@ -165,8 +165,7 @@ func lastProgress(lines []string) *contract.Progress {
 	return nil
 }
 
-// progressWork is what a drainer says. A pass of a move is a bar of its own: what it finds takes nothing back of what an
-// earlier one has done.
+// progressWork is what a drainer says. Each pass of a move has a bar of its own, so that no bar goes back.
 func progressWork(p *contract.Progress) Work {
 	w := Work{Pass: p.Pass, Done: p.ItemsDone, Total: p.ItemsTotal, Unit: items, Share: -1, Note: p.Message}
 	if p.Pass > 0 {
@@ -199,7 +198,7 @@ func progressWork(p *contract.Progress) Work {
 	return w
 }
 
-// line is the work's line. What has no room in the width is left out, the least important first; 0 leaves nothing out.
+// line is the work's line. Parts that have no room in the width are left out, the least important first; 0 leaves none out.
 func (w *Work) line(width int) string {
 	phase := w.Phase
 	if w.Pass > 1 {

@@ -135,7 +135,7 @@ func (s *state) mounts(claim string) bool {
 		slices.ContainsFunc(s.jobs(), func(j *batchv1.Job) bool { return names(&j.Spec.Template.Spec) })
 }
 
-// bringBack brings a claim back with another UID, and with all that was written on it. That may be about a claim that is
+// bringBack brings a claim back with another UID, and with all that was written on it. The marks may be about a claim that is
 // there, whose volume it takes over.
 func (s *state) bringBack(c *corev1.PersistentVolumeClaim) {
 	about := types.UID(c.Annotations[cachev1alpha1.AnnotationClaimUID])
