@@ -73,9 +73,9 @@ func restoreStatus(object, before client.Object) {
 	}
 }
 
-// unobserved ends a reconcile that could not read everything that belongs to the object. It writes
-// only the status, which keeps its last values; show adds why. A reason that may pass by itself is shown
-// after a minute.
+// unobserved ends a reconcile that could not read everything that belongs to the object. unobserved
+// writes only the status, which keeps its last values; show adds why. A reason that may pass by itself
+// is shown after a minute.
 func (e *ending) unobserved(ctx context.Context, object client.Object, why error, show func()) (ctrl.Result, error) {
 	before := object.DeepCopyObject().(client.Object)
 	if nameTaken(why) || read.Denied(why) || e.refusedFor(object, why) >= claims.StuckAfter {

@@ -38,7 +38,7 @@ type installed struct {
 }
 
 // manages tells whether this installation manages the object, and after what time to look again; 0 if an
-// event will come. It writes the question or answer for another installation. With claimed, this
+// event will come. manages writes the question or answer for another installation. With claimed, this
 // installation's name need not be written now.
 func (i *installed) manages(ctx context.Context, object client.Object, claimed bool) (bool, time.Duration, error) {
 	if i.name == "" || object.GetUID() == "" {

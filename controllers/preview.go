@@ -118,8 +118,9 @@ type Forecast struct {
 func (f *Forecast) Loses() bool { return f.Lost.Items+f.Evicted.Items > 0 || f.Evicted.Bytes > 0 }
 
 // Preview returns what the operator would do if before became after, which is what the API server would make of a
-// changed spec. It observes the cluster through reader, and lets the plan decide about it, as a reconcile does; it
-// writes nothing. holds has what members hold, by their pods' names. keys are a person's own; nil for none.
+// changed spec. Preview observes the cluster through reader, and lets the plan decide about it, as a reconcile
+// does; it writes nothing. holds has what members hold, by their pods' names. keys are a person's own; nil for
+// none.
 func Preview(ctx context.Context, reader client.Reader, before, after *cachev1alpha1.Memcached, holds map[string]Holds, keys [][]byte) (*Forecast, error) {
 	if after.Spec.Size == nil {
 		after = after.DeepCopy()

@@ -20,8 +20,8 @@ type Class struct {
 	Chunks, Items, Bytes int64
 }
 
-// Classes reads a member's size classes, by the size of their chunks, from its answers to "stats slabs" and "stats items". It
-// returns nil if there are none.
+// Classes reads a member's size classes, by the size of their chunks, from its answers to "stats slabs" and "stats items".
+// Classes returns nil if there are none.
 func Classes(slabs, items map[string]string) map[int64]Class {
 	number := func(of map[string]string, name string) int64 {
 		n, err := strconv.ParseInt(of[name], 10, 64)

@@ -175,7 +175,7 @@ func (l *live) move(from, to int32) {
 	l.t.Helper()
 	ring := build.RingOf(l.m, to)
 	args := contract.Move{Source: l.addresses[from], Transfer: contract.Transfer{
-		SourceID: "the-claim", Client: string(ring.Client), UnreachableTimeout: wait.Long, Receipt: filepath.Join(l.t.TempDir(), "receipt"),
+		SourceID: "the-claim", Client: ring.Client, UnreachableTimeout: wait.Long, Receipt: filepath.Join(l.t.TempDir(), "receipt"),
 	}}
 	for i, s := range build.RingServers(l.m, ring) {
 		args.Servers = append(args.Servers, fmt.Sprintf("%s:%d=%s", s.Host, s.Port, l.addresses[i]))

@@ -184,8 +184,8 @@ func enumerate(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// underWay names the objects that the operator has yet to release. It never releases a claim that belongs
-// to no Memcached and no StatefulSetDrain.
+// underWay names the objects that the operator has yet to release. underWay never releases a claim that
+// belongs to no Memcached and no StatefulSetDrain.
 func (o *UninstallOptions) underWay(ctx context.Context) ([]string, error) {
 	var names []string
 	owners, err := o.owners(ctx)

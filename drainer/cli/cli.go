@@ -41,8 +41,8 @@ again), 2 wrong arguments, 3 the source can't be read, 4 a server does not
 answer, 5 a server refused items.
 `
 
-// Main runs the command line, given without the program's name, and returns the exit code. It writes an error
-// to standard error, in one line.
+// Main runs the command line, given without the program's name, and returns the exit code. Main writes an
+// error to standard error, in one line.
 func Main(ctx context.Context, line []string, std commandline.IO) int {
 	code, err := dispatch(ctx, line, std)
 	switch {

@@ -85,7 +85,7 @@ func within(t *testing.T, anonymous, held, maxMemory int) {
 	}
 }
 
-// talk opens a connection that sends the text. It ignores errors of sending.
+// talk opens a connection that sends the text. talk ignores errors of sending.
 func talk(t *testing.T, address, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

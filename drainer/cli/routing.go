@@ -56,8 +56,8 @@ func (f *routingFlags) owner() (routing.Owner, error) {
 	return owner, nil
 }
 
-// resolve names the servers as a client that hashes their addresses does. It waits for names that don't exist
-// yet, such as the name of a member that restarts.
+// resolve names the servers as a client that hashes their addresses does. resolve waits for names that don't
+// exist yet, such as the name of a member that restarts.
 func (f *routingFlags) resolve(ctx context.Context, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {

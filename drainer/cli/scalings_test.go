@@ -331,8 +331,8 @@ func (s *scalings) serve(i int, dir string, port int) *drainertest.Served {
 	return drainertest.SuperviseCommand(s.t, "", serve)
 }
 
-// crash kills a member's memcached after a while, and starts the member again, as a kubelet does. It returns
-// a function that waits until the member's items are back.
+// crash kills a member's memcached after a while, and starts the member again, as a kubelet does. crash
+// returns a function that waits until the member's items are back.
 func (s *scalings) crash(i int, after time.Duration) (back func()) {
 	member := s.members[i]
 	var returns sync.WaitGroup

@@ -58,8 +58,8 @@ var longNames = map[string]byte{
 	"extended": Extended, "napi-ids": 'N',
 }
 
-// Parse reads the arguments, without the program's name. It ignores arguments that aren't options, as
-// memcached does.
+// Parse reads the arguments, without the program's name. Parse ignores arguments that aren't options,
+// as memcached does.
 func Parse(arguments []string) (all Options) {
 	for len(arguments) > 0 {
 		a := arguments[0]

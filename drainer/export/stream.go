@@ -336,8 +336,8 @@ func (s *stream) answered(key []byte, expireAt, asked int64, v *memcache.Value) 
 	return s.send()
 }
 
-// moves reads the counters of memcached's slab mover, which moves items to other places. It returns "moving"
-// while the mover works, or if that is unknown.
+// moves reads the counters of memcached's slab mover, which moves items to other places. moves returns
+// "moving" while the mover works, or if that is unknown.
 func (s *stream) moves() (string, error) {
 	if !s.image.SlabReassign {
 		return "", nil

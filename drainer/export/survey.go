@@ -80,8 +80,8 @@ func ageOf(now, accessed uint32) int {
 	return int(min((now-accessed)/ageStep, ages-1))
 }
 
-// cut divides the items into bands of about the same number of bytes, the most recently used first. It omits
-// bands without items.
+// cut divides the items into bands of about the same number of bytes, the most recently used first. cut
+// omits bands without items.
 func cut(byAge []int64, now uint32) []Band {
 	total := int64(0)
 	for _, n := range byAge {

@@ -60,8 +60,8 @@ func WriteOut(file *os.File, offset, length int64, wait bool) error {
 	return unix.SyncFileRange(int(file.Fd()), offset, length, flags)
 }
 
-// Populate reads the pages of mapped memory. It returns an error if they can't be read, while touching them
-// would be a fault.
+// Populate reads the pages of mapped memory. Populate returns an error if they can't be read, while
+// touching them would be a fault.
 func Populate(memory []byte) error { return unix.Madvise(memory, unix.MADV_POPULATE_READ) }
 
 // FreeBytes returns the free room on the volume of dir.

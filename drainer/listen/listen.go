@@ -28,8 +28,8 @@ func Accept(l net.Listener, failed func(error)) (net.Conn, error) {
 	}
 }
 
-// Each calls do with each connection until ctx ends, and closes the listener then. It returns an error if the listener
-// was closed before that.
+// Each calls do with each connection until ctx ends, and closes the listener then. Each returns an error if the
+// listener was closed before that.
 func Each(ctx context.Context, l net.Listener, do func(net.Conn)) error {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	for {

@@ -75,7 +75,8 @@ func (j *startJudgement) look(s stage, since time.Duration) (why string) {
 	return ""
 }
 
-// watchStart kills a memcached whose start never ends. It returns when memcached has answered or ctx ends.
+// watchStart kills a memcached whose start never ends. watchStart returns when memcached has answered or
+// ctx ends.
 func (s *supervisor) watchStart(ctx context.Context) {
 	gib := time.Duration(start.MemoryLimit(s.Command) >> 30)
 	j := startJudgement{after: s.HangAfter, most: (startSpins + gib) * s.HangAfter}

@@ -63,5 +63,6 @@ func (c *child) reap() {
 	}
 }
 
-// signal sends a signal. It ignores the error, which only means that the child has ended; reap reports that.
+// signal sends a signal. signal ignores the error, which only means that the child has ended; reap reports
+// that.
 func (c *child) signal(sig syscall.Signal) { _ = syscall.Kill(c.pid, sig) }

@@ -39,8 +39,8 @@ func (s *supervisor) attend(ctx context.Context, signals <-chan os.Signal) sysca
 	}
 }
 
-// handle turns the kubelet's SIGTERM into a save. It does not pass on signals that only concern this process,
-// or that every process gets.
+// handle turns the kubelet's SIGTERM into a save. handle does not pass on signals that only concern this
+// process, or that every process gets.
 func (s *supervisor) handle(sig syscall.Signal) {
 	switch sig {
 	case syscall.SIGTERM, syscall.SIGINT:
@@ -149,8 +149,8 @@ func (s *supervisor) keep() (saved bool, err error) {
 	return saved, err
 }
 
-// putBack is for a memcached in which no client can have stored anything. It restores the earlier note. If a
-// file in memory has no save, it saves the file, because the file is lost with the pod.
+// putBack is for a memcached in which no client can have stored anything. putBack restores the earlier note.
+// If a file in memory has no save, it saves the file, because the file is lost with the pod.
 func (s *supervisor) putBack() error {
 	if err := volume.PutNoteBack(s.Volume, s.noteBefore); err != nil {
 		return err
@@ -200,8 +200,8 @@ func (s *supervisor) saveOptions() volume.SaveOptions {
 	return o
 }
 
-// progress returns a function that reports how far a save is. It writes to the kubelet's file at each call,
-// in case the member is killed, and to the log now and then.
+// progress returns a function that reports how far a save is. The function writes to the kubelet's file at each
+// call, in case the member is killed, and to the log now and then.
 func (s *supervisor) progress() func(done, all int64) {
 	began := time.Now()
 	logs := contract.LogWork(contract.WorkSaving, s.std.Logf)

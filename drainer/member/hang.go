@@ -129,8 +129,8 @@ func (p *pulse) run(ctx context.Context, d memcache.Dialer, address string) {
 	}
 }
 
-// askOn asks on one connection until that breaks, and tells whether there was an answer. It waits for an
-// answer without a bound: waitForHang measures how late the answer is.
+// askOn asks on one connection until that breaks, and tells whether there was an answer. askOn waits for
+// an answer without a bound: waitForHang measures how late the answer is.
 func (p *pulse) askOn(ctx context.Context, d memcache.Dialer, address string) (answered bool) {
 	dialCtx, cancel := context.WithTimeout(ctx, lookPeriod)
 	defer cancel()

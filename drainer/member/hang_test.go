@@ -100,8 +100,8 @@ func (c clock) pass(toldToEnd bool) bool {
 	return !killed
 }
 
-// untilKilled lets seconds pass until memcached is killed, and returns how many. It calls between before
-// each.
+// untilKilled lets seconds pass until memcached is killed, and returns how many. untilKilled calls
+// between before each.
 func (c clock) untilKilled(toldToEnd bool, between func()) (n int) {
 	c.s.T.Helper()
 	for n = 1; ; n++ {

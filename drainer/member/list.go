@@ -62,7 +62,8 @@ func (l *list) run(ctx context.Context) {
 	}
 }
 
-// complain logs a failure once. It ignores that memcached can't be asked, which is logged elsewhere.
+// complain logs a failure once. complain ignores that memcached can't be asked, which is logged
+// elsewhere.
 func (l *list) complain(ctx context.Context, err error) {
 	if l.failure.isNew(err) && ctx.Err() == nil && !l.s.saving.Load() {
 		l.s.std.Logf("clients' list: %s", l.failure)
@@ -189,7 +190,7 @@ func (l *list) serve(ctx context.Context) {
 	}
 }
 
-// server uses the members' TLS and logins. It looks at their files for each connection.
+// server uses the members' TLS and logins. server looks at their files for each connection.
 func (l *list) server() *discoveryServer {
 	d := l.s.Dialer
 	s := &discoveryServer{List: l.now.Load, Version: l.s.version}

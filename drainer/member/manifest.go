@@ -146,8 +146,8 @@ func (m *manifest) untouched() (bool, error) {
 // maxCount bounds how much of the pod's grace period counting may take. Tests replace it.
 var maxCount = 2 * time.Second
 
-// finish is called after memcached's end. It brings everything to the disk and records the state of the file,
-// which holds in any boot: it is saved, or it is as the crash left it.
+// finish is called after memcached's end. finish brings everything to the disk and records the state of the
+// file, which holds in any boot: it is saved, or it is as the crash left it.
 func (m *manifest) finish(logf func(string, ...any)) (saved bool, err error) {
 	meta, metaErr := volume.ReadMeta(m.dir)
 	saved = metaErr == nil

@@ -37,7 +37,8 @@ func (d Dialer) Certificate(check func() error) contract.Certificate {
 	return c
 }
 
-// CertificateHandler serves the state of the certificate. It checks the files at most once a second.
+// CertificateHandler serves the state of the certificate. CertificateHandler checks the files at
+// most once a second.
 func (d Dialer) CertificateHandler(check func() error) http.Handler {
 	const fresh = time.Second
 	var mu sync.Mutex

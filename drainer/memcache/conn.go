@@ -114,8 +114,8 @@ func (v *Value) ExpireAt(known, now int64) int64 {
 	}
 }
 
-// Get returns the server's value for key, nil if there is none. It doesn't change the item's position in the
-// LRU.
+// Get returns the server's value for key, nil if there is none. Get doesn't change the item's position in
+// the LRU.
 func (c *Conn) Get(key []byte) (*Value, error) {
 	request, err := appendGet(nil, key, " v f t c u\r\n")
 	if err != nil {

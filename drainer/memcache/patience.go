@@ -36,9 +36,9 @@ func (p *patience) attempt() time.Duration {
 	return min(p.limit, max(time.Second, min(p.limit/3, 30*time.Second)))
 }
 
-// wait pauses after an attempt that failed with err. It returns ErrUnreachable when the limit is used up, or
-// the context's error. A server in a replay does answer, so the limit doesn't apply: a replay ends with its
-// supervisor at the latest.
+// wait pauses after an attempt that failed with err. wait returns ErrUnreachable when the limit is used up,
+// or the context's error. A server in a replay does answer, so the limit doesn't apply: a replay ends with
+// its supervisor at the latest.
 func (p *patience) wait(ctx context.Context, err error) error {
 	if errors.Is(err, ErrReplaying) {
 		p.since = time.Now()
@@ -52,9 +52,9 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	return pace.Sleep(ctx, pause)
 }
 
-// Insist repeats try until it succeeds: for limit at most, counted from the first
-// attempt. It doesn't repeat after an ErrProtocol or a TwinError. try is told how long it may take.
-// waiting is told why it waits, and "" when try has succeeded.
+// Insist repeats try until it succeeds: for limit at most, counted from the first attempt. Insist
+// doesn't repeat after an ErrProtocol or a TwinError. try is told how long it may take. waiting is
+// told why it waits, and "" when try has succeeded.
 func Insist(ctx context.Context, limit time.Duration, waiting func(why string), try func(timeout time.Duration) error) error {
 	p := newPatience(limit)
 	for {

@@ -179,8 +179,8 @@ func (w *Writer) Prepare() error {
 // Limits returns the limits from when Connect returned.
 func (w *Writer) Limits() Limits { return w.limits }
 
-// Add copies an item and hands it over. It waits while the server is slower than the caller. The error is why
-// the Writer has given up.
+// Add copies an item and hands it over. Add waits while the server is slower than the caller. The error is
+// why the Writer has given up.
 func (f *Feeder) Add(it *item.Item) error {
 	w := f.w
 	form, ok := formOf(it.Key, it.BinaryKey)

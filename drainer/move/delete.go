@@ -58,10 +58,10 @@ func (l *remover) delete(ctx context.Context, p *portion) error {
 	return nil
 }
 
-// deleteUnchanged deletes the items of a portion together. It returns the items that changed or were moved
-// before, which have to be looked at one by one, and the items that the member doesn't have any more. All
-// items count as changed if an owner refused one. They also do if the items were read over another
-// connection, because a member that has restarted counts its CAS values from the beginning.
+// deleteUnchanged deletes the items of a portion together. deleteUnchanged returns the items that changed
+// or were moved before, which have to be looked at one by one, and the items that the member doesn't have
+// any more. All items count as changed if an owner refused one. They also do if the items were read over
+// another connection, because a member that has restarted counts its CAS values from the beginning.
 func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, missing []*misplaced) {
 	l.run.Reset()
 	there := l.there[:0]
@@ -201,7 +201,7 @@ func (l *remover) withdraw(ctx context.Context, it *misplaced) error {
 
 // follow replaces the owner's value by the member's, if the owner's value is still an earlier value of the
 // member, which was read in this pass or moved in an earlier one: then no client has stored a newer value
-// there. It tells whether the owner has a value.
+// there. follow tells whether the owner has a value.
 func (l *remover) follow(ctx context.Context, it *misplaced, now *memcache.Value) (held bool, err error) {
 	sum, owner := l.sum(now.Data, now.Flags), l.owner.Owner(it.Key)
 	err = l.ask(ctx, &l.owners[owner], func(c *memcache.Conn) error {

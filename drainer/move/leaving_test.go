@@ -314,8 +314,8 @@ func TestAClientWhoCallsEveryOtherSecond(t *testing.T) {
 	}
 }
 
-// settleAfter moves the items of a leaving member that no client has called for a minute when the mover comes. It
-// returns how long the mover has seen no client since. during is called when a pass begins.
+// settleAfter moves the items of a leaving member that no client has called for a minute when the mover comes.
+// settleAfter returns how long the mover has seen no client since. during is called when a pass begins.
 func settleAfter(t *testing.T, during func(f *leavingMember)) (seen time.Duration) {
 	t.Helper()
 	f := newLeavingMember(t, 100, false)

@@ -224,8 +224,8 @@ const (
 // were in use during the first, and the third finds nothing.
 const atOnce = 3
 
-// anotherPass tells whether another pass follows that many passes; last is the result of the last of them. It waits
-// until that pass is due.
+// anotherPass tells whether another pass follows that many passes; last is the result of the last of them.
+// anotherPass waits until that pass is due.
 func (l *runningMember) anotherPass(ctx context.Context, passes int, last found) (more bool, err error) {
 	took := time.Since(l.passBegan)
 	if l.leaving == nil && passes > 0 && last == some {
@@ -323,8 +323,8 @@ func (l *runningMember) asked(ctx context.Context, list iter.Seq2[*Entry, error]
 }
 
 // MoveFrom moves the items of a running member, Servers[self], that others own, until no pass has found any
-// for five seconds. It fails if clients still store some when patience is over, counted from the first item.
-// If patience is 0, it ends with the first pass that has found nothing. The list of its keys is in the
+// for five seconds. MoveFrom fails if clients still store some when patience is over, counted from the first
+// item. If patience is 0, it ends with the first pass that has found nothing. The list of its keys is in the
 // directory scratch.
 func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string, patience time.Duration) contract.Receipt {
 	l := e.runningMember(e.Servers[self], self, scratch)

@@ -69,8 +69,8 @@ func (l *runningMember) streamed(ctx context.Context, yield func(*item.Item) boo
 	}
 }
 
-// surveyed opens a stream, and returns it when the move may begin. It returns nil if the member's supervisor
-// streams nothing.
+// surveyed opens a stream, and returns it when the move may begin. surveyed returns nil if the member's
+// supervisor streams nothing.
 func (l *runningMember) surveyed(ctx context.Context) (*export.Stream, error) {
 	for {
 		s, err := l.open(ctx)

@@ -44,8 +44,8 @@ func (s *scenario) start() world {
 	return w
 }
 
-// explore returns the shortest history to each kind of wrong answer, and the number of states. It ends at the
-// first wrong answer if stop is set, and at limit states.
+// explore returns the shortest history to each kind of wrong answer, and the number of states. explore ends
+// at the first wrong answer if stop is set, and at limit states.
 func explore(s scenario, limit int, stop bool) (wrong map[string][]string, states int) {
 	e := &explorer{s: s, parents: map[uint64]uint64{}}
 	wrong = map[string][]string{}

@@ -256,8 +256,8 @@ func ringChange(t *testing.T, movers bool) {
 	t.Logf("%d requests", requests.Load())
 }
 
-// sweep reads everything, and so moves it. It reads more than once, because the number of simultaneous moves
-// is bounded.
+// sweep reads everything, and so moves it. sweep reads more than once, because the number of simultaneous
+// moves is bounded.
 func (a *app) sweep(applications int) {
 	for range 20 {
 		for i := range applications {

@@ -99,8 +99,8 @@ func (c *client) send(b []byte) {
 	c.touch()
 }
 
-// through writes the unsent bytes, and then b, if that would not fit into a buffer. It returns the rest of b.
-// If the connection is broken, flushed finds out.
+// through writes the unsent bytes, and then b, if that would not fit into a buffer. through returns the rest
+// of b. If the connection is broken, flushed finds out.
 func (c *client) through(b []byte) []byte {
 	if c.write(); len(c.out) > 0 || len(b) < eventloop.Largest/2 {
 		return b
@@ -112,7 +112,8 @@ func (c *client) through(b []byte) []byte {
 	return b[n:]
 }
 
-// write sends as many of the unsent bytes as it can. It returns false if the connection is broken.
+// write sends as many of the unsent bytes as it can. write returns false if the connection is
+// broken.
 func (c *client) write() bool {
 	before, passed := len(c.out), c.passed
 	ok := c.flush()
@@ -400,7 +401,8 @@ func (c *client) store(r *wire.Request, b []byte, n int) int {
 	return total
 }
 
-// complete handles a request with all of its data block. It returns false if the client has to wait.
+// complete handles a request with all of its data block. complete returns false if the client has to
+// wait.
 func (c *client) complete(r *wire.Request, data []byte) bool {
 	if !bytes.HasSuffix(data, []byte("\r\n")) {
 		c.local(r, wire.AnswerBadChunk)
@@ -571,7 +573,7 @@ func (c *client) wait(m *member) bool {
 	return true
 }
 
-// forward sends a request to the owner of its key. It returns false if the client has to wait.
+// forward sends a request to the owner of its key. forward returns false if the client has to wait.
 func (c *client) forward(r *wire.Request, data []byte) bool {
 	var room [wire.MaxKey]byte
 	m, old := c.loop.owners(r.Hashed(&room))

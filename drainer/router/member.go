@@ -93,7 +93,8 @@ func (m *member) through(n int) {
 	}
 }
 
-// write sends as many of the unsent bytes as it can. It returns false if the connection is broken.
+// write sends as many of the unsent bytes as it can. write returns false if the connection is
+// broken.
 func (m *member) write() bool {
 	passed := m.passed
 	ok := m.flush()

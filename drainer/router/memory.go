@@ -144,8 +144,8 @@ func (c *client) readBody() {
 	}
 }
 
-// collectOn carries out a large request if it is complete, or makes room for more of it. It returns false if
-// the client has to wait for a member.
+// collectOn carries out a large request if it is complete, or makes room for more of it. collectOn returns
+// false if the client has to wait for a member.
 func (c *client) collectOn() bool {
 	if len(c.body) < cap(c.body) {
 		return true
@@ -168,9 +168,9 @@ func (c *client) collectOn() bool {
 	return true
 }
 
-// refuse refuses a request because there is no room for the rest of its data block, left bytes. It returns
-// the length of the request's line, 0 if the client has to wait for a member. Like memcached, it deletes the
-// older value that a set was to replace.
+// refuse refuses a request because there is no room for the rest of its data block, left bytes. refuse
+// returns the length of the request's line, 0 if the client has to wait for a member. Like memcached, it
+// deletes the older value that a set was to replace.
 func (c *client) refuse(r *wire.Request, line, left int, answer string) int {
 	if (r.Verb == wire.Set || r.Verb == wire.MetaSet) && !c.erase(r) {
 		return 0

@@ -170,7 +170,7 @@ func (r *Router) give(n int64, fd int, carried bool) bool {
 }
 
 // Serve serves the clients of a listener until ctx ends, and then until they have the answers to their
-// requests. It closes the listener.
+// requests. Serve closes the listener.
 func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 	var loops sync.WaitGroup
 	for _, l := range r.loops {

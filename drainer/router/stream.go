@@ -41,7 +41,7 @@ func (s *stream) buffer() {
 	}
 }
 
-// flush writes what it can. It returns false if the connection is broken.
+// flush writes what it can. flush returns false if the connection is broken.
 func (s *stream) flush() bool {
 	for s.sent < len(s.out) {
 		n, err := unix.Write(s.fd, s.out[s.sent:])

@@ -45,8 +45,8 @@ func ReadInUse(dir string) (*InUse, error) {
 	return &u, nil
 }
 
-// NoteInUse writes, durably, that everything on the volume is outdated from now on. It returns the previous
-// note, nil if there was none.
+// NoteInUse writes, durably, that everything on the volume is outdated from now on. NoteInUse returns the
+// previous note, nil if there was none.
 func NoteInUse(dir string) (before *InUse, err error) {
 	before, err = ReadInUse(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, warmfile.ErrUnrecoverable) {

@@ -195,7 +195,7 @@ func TestDamagedSaveIsWorthItsWholePages(t *testing.T) {
 }
 
 // missingOf returns how many pages of the warm file in dir are missing in a save of it, and whether a key is
-// on one of them. It doesn't use the reader: a page is there if it is the same, byte for byte.
+// on one of them. missingOf doesn't use the reader: a page is there if it is the same, byte for byte.
 func missingOf(t *testing.T, dir string, s *snapshot.Save) (n int, lost func(key string) bool) {
 	t.Helper()
 	defer s.Close()

@@ -58,8 +58,8 @@ type Answer struct {
 	word []byte // the first word of the line
 }
 
-// Parse reads the line at the beginning of b. It returns false if the end of the line
-// isn't there yet.
+// Parse reads the line at the beginning of b. Parse returns false if the end of the line isn't
+// there yet.
 func (a *Answer) Parse(kind Kind, b []byte) bool {
 	n := bytes.IndexByte(b, '\n') + 1
 	if n == 0 {

@@ -47,8 +47,8 @@ func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(append(dst
 
 func appendUint(dst []byte, n uint64) []byte { return strconv.AppendUint(append(dst, ' '), n, 10) }
 
-// AppendFlags appends a meta command's flags for a member, without q and those in drop. It doesn't ask for a
-// key in base64; see Echo.
+// AppendFlags appends a meta command's flags for a member, without q and those in drop. AppendFlags doesn't
+// ask for a key in base64; see Echo.
 func (r *Request) AppendFlags(dst []byte, drop string) []byte {
 	for rest := r.flags; ; {
 		var flag []byte

@@ -27,7 +27,8 @@ const refName = "org.opencontainers.image.ref.name"
 
 // operatorLayout writes the operator's image, for each platform that has a folder in binaries (linux-amd64,
 // linux-arm64, with manager and drainer), as one file: an OCI image layout, as skopeo copy oci-archive:FILE
-// and ctr images import read it. It returns the digest of its index, by which a cluster pulls it.
+// and ctr images import read it. operatorLayout returns the digest of its index, by which a cluster pulls
+// it.
 func operatorLayout(imageName, binaries, output string) (string, error) {
 	folders, err := filepath.Glob(filepath.Join(binaries, "linux-*"))
 	if err != nil || len(folders) == 0 {

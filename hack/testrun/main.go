@@ -194,7 +194,7 @@ func (r *run) one(ctx context.Context, target string) result {
 	return res
 }
 
-// leftBy finds the processes of a target that has ended. It leaves them a moment to end.
+// leftBy finds the processes of a target that has ended. leftBy leaves them a moment to end.
 func leftBy(session int) []process {
 	for end := time.Now().Add(endsWithin / 6); ; time.Sleep(50 * time.Millisecond) {
 		left := ofSession(session)
@@ -204,7 +204,8 @@ func leftBy(session int) []process {
 	}
 }
 
-// await waits for the end of a target, of the time, or of this process. It calls late before it ends a target.
+// await waits for the end of a target, of the time, or of this process. await calls late before it ends a
+// target.
 func await(ctx context.Context, session int, done <-chan error, late func()) outcome {
 	select {
 	case err := <-done:
@@ -233,7 +234,7 @@ func ended(err error) outcome {
 	return passed
 }
 
-// report prints the results, failures last. It returns the exit code.
+// report prints the results, failures last. report returns the exit code.
 func (r *run) report() int {
 	if err := r.guard.finish(); err != nil {
 		r.troubled(fmt.Errorf("clean up: %w", err))

@@ -112,8 +112,8 @@ func (r *modeRow) measure(ctx context.Context, b *bench, p population, memory in
 	return err
 }
 
-// starter makes the directories. It returns a function that starts the server, and the directory of the warm
-// file.
+// starter makes the directories. starter returns a function that starts the server, and the directory of the
+// warm file.
 func (r *modeRow) starter(b *bench, memory int) (launched func(context.Context) (*server, error), dir string, err error) {
 	if r.mode == "plain" {
 		return func(ctx context.Context) (*server, error) { return memcached(ctx, memory) }, "", nil

@@ -231,7 +231,7 @@ func stream(ctx context.Context, address string, items, size int) error {
 	return group.Wait()
 }
 
-// dd writes and reads so many MiB past the page cache. It returns the seconds of each.
+// dd writes and reads so many MiB past the page cache. dd returns the seconds of each.
 func dd(ctx context.Context, path string, mebibytes int64) (write, read float64, err error) {
 	defer os.Remove(path)
 	timed := func(args ...string) float64 {

@@ -16,8 +16,8 @@ import (
 	"example.com/memcached-operator/test/invariants"
 )
 
-// check looks for everything that was acknowledged, while the load goes on. It waits, within bounds, because a
-// crashed member's items are replayed after live traffic.
+// check looks for everything that was acknowledged, while the load goes on. check waits, within bounds,
+// because a crashed member's items are replayed after live traffic.
 func check(ctx context.Context, w *world, l *load) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()

@@ -72,7 +72,8 @@ func (h *hot) look() facts {
 	return h.facts
 }
 
-// begin begins a write, unless the key rests. It returns the facts before it, and the write's number.
+// begin begins a write, unless the key rests. begin returns the facts before it, and the write's
+// number.
 func (h *hot) begin(deletes bool) (before facts, number int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

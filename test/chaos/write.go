@@ -166,7 +166,7 @@ func (l *load) unanswered(h *hot, err error) {
 	h.unanswered(resting, errors.As(err, &timeout) && timeout.Timeout())
 }
 
-// readHot reads a hot key. It returns nil for a value, and for a miss that is right.
+// readHot reads a hot key. readHot returns nil for a value, and for a miss that is right.
 func (l *load) readHot(h *hot) error {
 	m := l.views.asked(h.key)
 	if m == nil {

@@ -406,7 +406,8 @@ func (f *fixture) asInAPod(command ...string) *exec.Cmd {
 	return exec.CommandContext(f.ctx, "unshare", append([]string{"--mount", "sh", "-ec", script, "sh", resolv}, command...)...)
 }
 
-// startClient starts a library that resolves names as a pod does. It ends at the end of its input.
+// startClient starts a library that resolves names as a pod does. The library ends at the end of
+// its input.
 func (f *fixture) startClient(command ...string) library {
 	f.Helper()
 	cmd := f.asInAPod(command...)

@@ -27,8 +27,8 @@ type straggler struct {
 	stored []app.Object
 }
 
-// straggle starts an application with the list of that size. It reads these objects, and stores others, one
-// call after the other.
+// straggle starts an application with the list of that size. The application reads these objects, and stores
+// others, one call after the other.
 func (f *fixture) straggle(size int, objects []app.Object) *straggler {
 	f.Helper()
 	s := &straggler{ended: make(chan struct{})}

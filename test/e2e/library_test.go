@@ -113,7 +113,7 @@ type request struct {
 
 type answer struct{ Value, Error string }
 
-// startPython starts the library. It ends at the end of its input.
+// startPython starts the library. The library ends at the end of its input.
 func (f *fixture) startPython(name string) *python {
 	f.Helper()
 	p := &python{names: filepath.Join(f.TempDir(), "hosts")}

@@ -66,8 +66,8 @@ func TestItemsAreWhereClientsLookAfterEachScaling(t *testing.T) {
 	}
 }
 
-// killMove kills a mover that runs. It returns false if there is none: when no member is left to be moved,
-// there is no mover.
+// killMove kills a mover that runs. killMove returns false if there is none: when no member is left to be
+// moved, there is no mover.
 func (f *fixture) killMove() bool {
 	f.Helper()
 	for _, pod := range f.pods() {

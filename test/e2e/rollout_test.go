@@ -164,7 +164,8 @@ func (a absence) String() string {
 	return fmt.Sprintf("%s to %s (%s)", a.from.Format(clock), a.to.Format(clock), a.why)
 }
 
-// rolling counts the members that are replaced and ready. It fails the test if more than one is not ready.
+// rolling counts the members that are replaced and ready. rolling fails the test if more than one is not
+// ready.
 func (f *fixture) rolling(old map[types.UID]bool) (replaced int) {
 	f.Helper()
 	present := 0

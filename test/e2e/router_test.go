@@ -332,7 +332,7 @@ func (f *fixture) tablesTold() *tables {
 }
 
 // killRouterIn kills a router as soon as the router has read a table of that state, which comes after the table
-// with that number. It returns false if the state was over before it was seen.
+// with that number. killRouterIn returns false if the state was over before it was seen.
 func (f *fixture) killRouterIn(router *corev1.Pod, state contract.RingState, told *tables, after int64) bool {
 	f.Helper()
 	pids := f.processesOf(router, "drainer")
@@ -389,7 +389,8 @@ func (f *fixture) inState(state contract.RingState) {
 	})
 }
 
-// routersReady waits until so many routers are ready, and no other exists. It returns them by name.
+// routersReady waits until so many routers are ready, and no other exists. routersReady returns
+// them by name.
 func (f *fixture) routersReady(n int32) (pods []corev1.Pod) {
 	f.Helper()
 	f.eventually(fmt.Sprintf("%d routers are ready", n), func() bool {
@@ -403,7 +404,8 @@ func (f *fixture) routersReady(n int32) (pods []corev1.Pod) {
 	return pods
 }
 
-// routers waits until so many routers are ready. It returns an address at which they are reached in turn.
+// routers waits until so many routers are ready. routers returns an address at which they are reached in
+// turn.
 func (f *fixture) routers(n int32) string {
 	f.Helper()
 	var names []string

@@ -90,7 +90,7 @@ func TestASecuredCluster(t *testing.T) {
 }
 
 // rotates changes the certificate and the logins of so many members, which use the new ones without a restart.
-// It returns the logins.
+// rotates returns the logins.
 func (f *fixture) rotates(s *secrets, members int) (logins string) {
 	f.Helper()
 	before := f.members()

@@ -44,7 +44,7 @@ var node = struct {
 	members, logs map[string]string
 }{members: map[string]string{}, logs: map[string]string{}}
 
-// serveNode starts it, and tells the API server where it is. It ends with the test binary.
+// serveNode starts it, and tells the API server where it is. The node ends with the test binary.
 func serveNode() error {
 	node.once.Do(func() {
 		server := httptest.NewTLSServer(http.HandlerFunc(nodeAnswers))

@@ -33,8 +33,8 @@ func (w *world) drainRuns(claim types.UID) {
 	})
 }
 
-// hangingDrain scales from 3 to 2 with a drainer that runs until another script is set. It returns the claim
-// that the drainer drains.
+// hangingDrain scales from 3 to 2 with a drainer that runs until another script is set. hangingDrain returns
+// the claim that the drainer drains.
 func (w *world) hangingDrain(b *apitest.MemcachedBuilder) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	w.storageCluster(b, 3)

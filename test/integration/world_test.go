@@ -178,8 +178,8 @@ func (w *world) restartOperator() {
 }
 
 // eventually waits until the condition returns nil, or fails with its last error and a picture of the
-// namespace. It checks the condition when an object of the namespace has changed, and twice a second, because a
-// condition may depend on other objects.
+// namespace. eventually checks the condition when an object of the namespace has changed, and twice a second,
+// because a condition may depend on other objects.
 func (w *world) eventually(what string, condition func() error) {
 	w.Helper()
 	w.within(500*time.Millisecond, what, condition)

@@ -196,9 +196,9 @@ func SurvivorsKeepTheirValues(before, after *State) []string {
 }
 
 // ItemsGoToMembersThatStay checks that a drain begins with the present members as survivors, and that their
-// number doesn't change while the drain may run. It checks that a move begins among members that exist, while
-// no drain runs, and that none of these members leaves before the move has ended, unless all leave. The end of
-// the cluster first ends drains and moves.
+// number doesn't change while the drain may run. ItemsGoToMembersThatStay checks that a move begins among
+// members that exist, while no drain runs, and that none of these members leaves before the move has ended,
+// unless all leave. The end of the cluster first ends drains and moves.
 func ItemsGoToMembersThatStay(before, after *State) []string {
 	if after.ending() || !after.Members.Exists {
 		return nil

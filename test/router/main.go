@@ -83,8 +83,8 @@ func measure(ctx context.Context, o *options) error {
 	return nil
 }
 
-// loads returns the loads in the table's order. It leaves out misses of a second size, because a miss has no
-// size, and pipelines of twenty 10 kB values on a thousand connections, which would measure memory only.
+// loads returns the loads in the table's order. loads leaves out misses of a second size, because a miss has
+// no size, and pipelines of twenty 10 kB values on a thousand connections, which would measure memory only.
 func (o *options) loads() (all []load) {
 	for _, kind := range o.kinds {
 		for i, size := range *o.sizes {

@@ -26,7 +26,7 @@ func Deadline() time.Time {
 	return started.Add(timeout - min(timeout/20, 30*time.Second))
 }
 
-// Context ends at the Deadline. It doesn't end with the test, so cleanups may use it, too.
+// Context ends at the Deadline. Context doesn't end with the test, so cleanups may use it, too.
 func Context(tb testing.TB) context.Context {
 	tb.Helper()
 	ctx, cancel := context.WithDeadline(context.Background(), Deadline())

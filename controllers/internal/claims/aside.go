@@ -55,9 +55,9 @@ func MaySetAside(live *Facts, c *Claim) error {
 }
 
 // MayHandOver guards invariant 1 for a claim whose volume was set aside: another claim with the
-// finalizer is bound to that volume. It guards invariant 11 for the member, which returns empty: no
-// drain or move is at work (movesNow), because its items may be older (WaitsForReturn). It needs
-// Claims.
+// finalizer is bound to that volume. MayHandOver guards invariant 11 for the member, which returns
+// empty: no drain or move is at work (movesNow), because its items may be older (WaitsForReturn).
+// It needs Claims.
 func MayHandOver(live *Facts, c *Claim, movesNow string) error {
 	if movesNow != "" && c.LeavingSince.IsZero() {
 		return fmt.Errorf("%s may bring older items to the member of claim %s", movesNow, c.Name)

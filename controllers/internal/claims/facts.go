@@ -69,7 +69,7 @@ func (f *Facts) ShutsDown(ordinal int32) string {
 }
 
 // LowestMarked returns the claim with a leaving mark that has the lowest ordinal, or nil.
-// It leaves out aside claims, which block no member.
+// LowestMarked leaves out aside claims, which block no member.
 func (f *Facts) LowestMarked() *Claim {
 	var lowest *Claim
 	for i := range f.Claims {

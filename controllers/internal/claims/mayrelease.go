@@ -7,8 +7,8 @@ import (
 )
 
 // ReleasableBy guards invariant 1: a claim is released by a receipt that adds up, for exactly this
-// claim, or because a person says so. It returns why the reason doesn't hold. The plan asks this,
-// and MayRelease asks it about live state.
+// claim, or because a person says so. ReleasableBy returns why the reason doesn't hold. The plan
+// asks this, and MayRelease asks it about live state.
 func ReleasableBy(t *Terms, c *Claim, why action.Release) error {
 	switch why {
 	case action.ByReceipt:

@@ -151,8 +151,8 @@ func (m *members) step(c *claims.Claim, step action.Action) bool {
 	return true
 }
 
-// protect protects a claim of a wanted member. It also gives back what a person has taken from a claim
-// that is to be drained.
+// protect protects a claim of a wanted member. protect also gives back what a person has taken from a
+// claim that is to be drained.
 func (m *members) protect(c *claims.Claim) {
 	if c.Protected && c.Labelled && c.Finalizer || c.Deleting || c.Aside && !c.Protected || c.Aside && !m.toDrain(c) {
 		return

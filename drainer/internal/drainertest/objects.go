@@ -98,8 +98,8 @@ func Check(t *testing.T, client string, servers []string, all map[string]Object)
 	CheckBy(t, memcache.Dialer{}, client, servers, all)
 }
 
-// fetchAll gives each key to the function with what the server has for it: nil if it has none. It asks for
-// many at once, since a question for each would take most of a test's time.
+// fetchAll gives each key to the function with what the server has for it: nil if it has none. fetchAll
+// asks for many at once, since a question for each would take most of a test's time.
 func fetchAll(t *testing.T, conn *memcache.Conn, keys []string, got func(key string, v *memcache.Value)) {
 	t.Helper()
 	for some := range slices.Chunk(keys, 100) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Between is a proxy between clients and a server. It calls before with each piece that a client sends,
-// before the server gets it. If before returns false, the connection breaks.
+// Between is a proxy between clients and a server. Between calls before with each piece that a client
+// sends, before the server gets it. If before returns false, the connection breaks.
 func Between(tb testing.TB, server string, before func(sent []byte) bool) (address string) {
 	tb.Helper()
 	return BothWays(tb, server, before, func([]byte) {})

@@ -97,8 +97,8 @@ func (s *Server) knowsMeta(tb testing.TB) bool {
 	return s.RawFor(tb).Do("ms bm90aGVyZQ== 1 MR b", []byte("v")) == "NS"
 }
 
-// Populate stores many items and makes every change that affects a file, as the setting says. It checks that
-// all of this has happened.
+// Populate stores many items and makes every change that affects a file, as the setting says. Populate
+// checks that all of this has happened.
 func (p *Population) Populate(steps int, setting Setting) {
 	p.tb.Helper()
 	const mostSteps = 20000

@@ -177,7 +177,7 @@ func (r *Reader) Items(ctx context.Context) iter.Seq2[*item.Item, error] {
 	}
 }
 
-// read copies, starts, lists and fetches. It also returns nil if yield returns false.
+// read copies, starts, lists and fetches. read also returns nil if yield returns false.
 func (r *Reader) read(ctx context.Context, yield func(*item.Item) bool) (err error) {
 	work, err := os.MkdirTemp(r.options.Scratch, "restart-")
 	if err != nil {

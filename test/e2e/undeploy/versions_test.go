@@ -47,7 +47,7 @@ func commit(t *testing.T, name string) string {
 var pinned = regexp.MustCompile(`example\.com/memcached-operator@sha256:[0-9a-f]{64}`)
 
 // deploy loads a release's image into the nodes, as a registry would serve it, applies its install.yaml and waits
-// until only this operator runs. It returns the image.
+// until only this operator runs. deploy returns the image.
 func deploy(t *testing.T, files string) (image string) {
 	t.Helper()
 	manifests := filepath.Join(files, "install.yaml")

@@ -107,8 +107,8 @@ type Report struct {
 	Examples []string
 }
 
-// Check reads every object from its owner, and compares bytes, flags and TTL. It compares TTLs by the server's
-// clock, which makes items expire: memcached's clock may be three seconds behind.
+// Check reads every object from its owner, and compares bytes, flags and TTL. Check compares TTLs by the
+// server's clock, which makes items expire: memcached's clock may be three seconds behind.
 func (a *App) Check(ctx context.Context, objects []Object) (Report, error) {
 	var (
 		report Report

@@ -67,8 +67,9 @@ func MakeNamespace(ctx context.Context, kube client.Client, prefix string) (name
 	return namespace.Name, err
 }
 
-// RemoveLeftovers deletes the namespaces of processes that have ended, and doesn't wait until they are gone. It
-// tells whether another process that runs has a namespace: then its changes of the nodes are in use.
+// RemoveLeftovers deletes the namespaces of processes that have ended, and doesn't wait until they are gone.
+// RemoveLeftovers tells whether another process that runs has a namespace: then its changes of the nodes are in
+// use.
 func RemoveLeftovers(ctx context.Context, kube client.Client) (others bool, err error) {
 	var namespaces corev1.NamespaceList
 	if err := kube.List(ctx, &namespaces, client.HasLabels{labelRun}); err != nil {

@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// ForwardPod forwards a free loopback port to a port of the pod, until ctx ends. It returns the local address.
+// ForwardPod forwards a free loopback port to a port of the pod, until ctx ends. ForwardPod returns the local
+// address.
 func ForwardPod(ctx context.Context, config *rest.Config, namespace, pod string, port int) (string, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -51,7 +52,7 @@ func ForwardPod(ctx context.Context, config *rest.Config, namespace, pod string,
 }
 
 // ForwardPods forwards a free loopback port to that port of the pods, each connection to the next pod, until ctx ends.
-// It returns the local address.
+// ForwardPods returns the local address.
 func ForwardPods(ctx context.Context, config *rest.Config, namespace string, pods []string, port int) (string, error) {
 	addresses := make([]string, len(pods))
 	for i, pod := range pods {
@@ -64,7 +65,7 @@ func ForwardPods(ctx context.Context, config *rest.Config, namespace string, pod
 }
 
 // ForwardInTurn listens on a free loopback port, and passes each connection on to the next address that takes it,
-// until ctx ends. It returns the local address.
+// until ctx ends. ForwardInTurn returns the local address.
 func ForwardInTurn(ctx context.Context, addresses func() []string) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

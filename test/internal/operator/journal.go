@@ -77,7 +77,7 @@ func (j *Journal) Events() int {
 	return j.events
 }
 
-// begin records a write. It returns the write's index and its fault.
+// begin records a write. begin returns the write's index and its fault.
 func (j *Journal) begin(w Write) (int, Fault) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

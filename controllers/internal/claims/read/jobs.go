@@ -88,9 +88,9 @@ func onlyKept(job *batchv1.Job, pods []corev1.Pod) bool {
 		!slices.ContainsFunc(pods, func(p corev1.Pod) bool { return metav1.IsControlledBy(&p, job) && !PodEnded(&p) })
 }
 
-// dropForeign drops the pods whose Jobs look like the owner's but belong to another one. It reads a
-// Job live if the cache lacks it; usually the Job is gone. A pod that has ended and is being deleted
-// doesn't matter, so its Job is not read.
+// dropForeign drops the pods whose Jobs look like the owner's but belong to another one. dropForeign
+// reads a Job live if the cache lacks it; usually the Job is gone. A pod that has ended and is being
+// deleted doesn't matter, so its Job is not read.
 func (r *Reader) dropForeign(ctx context.Context, j *Jobs) error {
 	known := map[types.UID]bool{}
 	for _, job := range slices.Concat(j.Jobs, j.Ended) {

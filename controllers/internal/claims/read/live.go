@@ -49,9 +49,9 @@ type LiveClaims struct {
 	there map[string]bool
 }
 
-// LiveClaims reads the owner's claims live: those with its label and, by their names, those that
-// a watch has seen without the label and those that the caller names. It reads no objects of other
-// owners in the namespace, so their number doesn't matter.
+// LiveClaims reads the owner's claims live: those with its label and, by their names, those that a
+// watch has seen without the label and those that the caller names. LiveClaims reads no objects of
+// other owners in the namespace, so their number doesn't matter.
 func (r *Reader) LiveClaims(ctx context.Context, names ...string) (*LiveClaims, error) {
 	found := &LiveClaims{}
 	list := &corev1.PersistentVolumeClaimList{}
@@ -268,8 +268,8 @@ func (r *Reader) LiveClaim(ctx context.Context, ref action.ClaimRef) (*corev1.Pe
 
 // LiveJobs reads the owner's Jobs live, with the receipts in their own pods: the Jobs with its label
 // and, by their names, those that the cache has and those that the pods name, because a Job that
-// lost its label still runs. It reads the pods first, because a Job that a sidecar keeps running has
-// ended if its drainer has.
+// lost its label still runs. LiveJobs reads the pods first, because a Job that a sidecar keeps
+// running has ended if its drainer has.
 func (r *Reader) LiveJobs(ctx context.Context) (*Jobs, error) {
 	var pods corev1.PodList
 	if err := r.Live.List(ctx, &pods, append([]client.ListOption{client.InNamespace(r.Object.GetNamespace())}, r.Pods...)...); err != nil {

@@ -49,8 +49,8 @@ func (w *Writer) reserveVolume(ctx context.Context, a action.ReserveVolume) erro
 	})
 }
 
-// returnVolume binds the volume to its claim again, so that it is deleted with the claim. It asks
-// claims.MayReturn about the live claim and volume.
+// returnVolume binds the volume to its claim again, so that it is deleted with the claim.
+// returnVolume asks claims.MayReturn about the live claim and volume.
 func (w *Writer) returnVolume(ctx context.Context, a action.ReturnVolume) error {
 	pvc, err := w.Reader.LiveClaim(ctx, a.Claim)
 	if err != nil || pvc == nil {

@@ -124,8 +124,8 @@ func (w *Writer) CreateJob(ctx context.Context, claim types.UID, job client.Obje
 	return w.exists(ctx, "Job", job.GetName(), live, ours)
 }
 
-// DeleteJob deletes the Job, unless it is being deleted already and the cache is stale. It tells
-// whether it did.
+// DeleteJob deletes the Job, unless it is being deleted already and the cache is stale. DeleteJob
+// tells whether it did.
 func (w *Writer) DeleteJob(ctx context.Context, a action.DeleteJob) (deleted bool, err error) {
 	job, err := w.liveJob(ctx, a.Name)
 	if err != nil || job == nil || job.UID != a.UID || job.DeletionTimestamp != nil {

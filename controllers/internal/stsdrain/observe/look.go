@@ -107,8 +107,8 @@ func (r *Reader) unseen(ctx context.Context, s *State, cached []corev1.Persisten
 	return found, s.Reader.LookFor(ctx, found, slices.DeleteFunc(protected, func(name string) bool { return has(cached, name) })...)
 }
 
-// lookLive looks for claims that the cache can't see, if there may be other ones than the last time. It adds
-// those of other owners to Foreign.
+// lookLive looks for claims that the cache can't see, if there may be other ones than the last time.
+// lookLive adds those of other owners to Foreign.
 func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.PersistentVolumeClaim) (*read.LiveClaims, error) {
 	key, found := client.ObjectKeyFromObject(s.Drain), &read.LiveClaims{}
 	var last looked

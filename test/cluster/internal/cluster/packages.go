@@ -42,8 +42,8 @@ func missingPackages() []string {
 	return packages
 }
 
-// installPackages installs missing packages. It fails if apt would remove a package, such as one that the
-// machine's Docker needs.
+// installPackages installs missing packages. installPackages fails if apt would remove a package, such as
+// one that the machine's Docker needs.
 func installPackages(ctx context.Context, report *Report) error {
 	packages := missingPackages()
 	if len(packages) == 0 {

@@ -22,8 +22,8 @@ func expected(nodes []*node) []string {
 	return list
 }
 
-// healthy returns what is wrong with the cluster. It waits a few seconds for the answers of a busy machine, but
-// not if a program has ended.
+// healthy returns what is wrong with the cluster. healthy waits a few seconds for the answers of a busy
+// machine, but not if a program has ended.
 func healthy(ctx context.Context, nodes []*node) error {
 	if len(nodes) == 0 {
 		return errors.New("no node runs")

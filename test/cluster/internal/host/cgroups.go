@@ -71,8 +71,8 @@ func join(directory string, names []string) []string {
 	return paths
 }
 
-// delegate hands a version 2 group's controllers to its children. It ignores those that can't be handed on: the
-// kubelet reports them.
+// delegate hands a version 2 group's controllers to its children. delegate ignores those that can't be handed
+// on: the kubelet reports them.
 func delegate(parent string) {
 	controllers, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 	if err != nil {

@@ -18,9 +18,9 @@ type Bind struct {
 	Source, Target string
 }
 
-// Hold keeps the namespaces of this process open until the context ends. It first mounts the binds, and then
-// makes the file ready. When the last process in the namespaces has ended, in any way, the mounts and devices
-// inside are gone.
+// Hold keeps the namespaces of this process open until the context ends. Hold first mounts the binds, and
+// then makes the file ready. When the last process in the namespaces has ended, in any way, the mounts and
+// devices inside are gone.
 func Hold(ctx context.Context, binds []Bind, ready string) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

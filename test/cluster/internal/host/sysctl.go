@@ -21,8 +21,8 @@ type Setting struct {
 	Before string
 }
 
-// Record reads the present settings. It leaves out those that the kernel doesn't have, or that have the wanted
-// value.
+// Record reads the present settings. Record leaves out those that the kernel doesn't have, or that have the
+// wanted value.
 func Record(wanted map[string]string) []Setting {
 	var settings []Setting
 	for name, value := range wanted {
