@@ -15,6 +15,7 @@ import (
 
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
 	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/test/tier"
@@ -255,5 +256,53 @@ func TestAMemberThatLogsNothingIsMovedAtOnce(t *testing.T) {
 	client.end()
 	if r := <-done; r.Reason != "" || r.Found < behindKeys || !strings.Contains(log.String(), "the member logs no requests") {
 		t.Errorf("%+v\n%s", r, log)
+	}
+}
+
+// A member that logs requests may stop doing so: a connection breaks, or it has too many that watch it. Then nothing tells any
+// more which clients are late, and the move goes on as where that was never known.
+func TestAMemberThatStopsToLogRequests(t *testing.T) {
+	tier.Second(t, "TestALogOfRequestsThatEndsTellsOfNone")
+	t.Parallel()
+	b, watches := newBehind(t, true), atomic.Int64{}
+	between := memcachedtest.Between(t, b.member.Address(), func(sent []byte) bool {
+		return !bytes.Contains(sent, []byte("watch fetchers")) || watches.Add(1) == 1
+	})
+	b.engine.Servers[0] = drainertest.MustParse(t, []string{between})[0]
+	client := follow(t, b.member.Dial(), b.owner, b.member.Dial(), b.keys[0], b.keys[1])
+	log := &drainertest.Buffer{}
+	file := filepath.Join(t.TempDir(), "begin")
+	b.engine.Log, b.engine.Begin = log, &contract.Begin{File: file, When: "2", Within: wait.Long, Follow: true}
+	done := b.move(10 * wait.Long)
+	write(t, file, "2")
+	client.late.Store(false)
+	wait.For(t, "the log to be refused", func() error {
+		if watches.Load() < 2 {
+			return errors.New("the member was not asked for it again")
+		}
+		return nil
+	})
+	client.end()
+	if r := <-done; r.Reason != "" || r.Found < behindKeys || b.member.Items(t) != 0 || !strings.Contains(log.String(), "the member logs no requests") {
+		t.Errorf("%d items are left, %+v\n%s", b.member.Items(t), r, log)
+	}
+}
+
+func TestALogOfRequestsThatEndsTellsOfNone(t *testing.T) {
+	t.Parallel()
+	b := newBehind(t, false)
+	l := b.engine.runningMember(b.engine.Servers[0], 0, t.TempDir())
+	if err := l.resume(t.Context()); err != nil || !l.counts() {
+		t.Fatalf("requests are counted: %t, %v", l.counts(), err)
+	}
+	l.demand.log.conn.Close()
+	wait.For(t, "the end of the log to be seen", func() error {
+		if _, err := l.observe(t.Context()); err != nil || l.counts() {
+			return fmt.Errorf("requests are counted: %t, %w", l.counts(), err)
+		}
+		return nil
+	})
+	if requests, err := l.observe(t.Context()); err != nil || requests != 0 {
+		t.Errorf("%f requests, %v", requests, err)
 	}
 }

@@ -43,8 +43,12 @@ func (l *runningMember) resume(ctx context.Context) (err error) {
 	return err
 }
 
-// observe looks at the requests since the last look, and returns their number, 0 if it is not known yet.
+// observe looks at the requests since the last look, and returns their number, 0 if it is not known. After a look, requests may
+// not be counted any more.
 func (l *runningMember) observe(ctx context.Context) (requests float64, err error) {
+	if !l.counting {
+		return 0, nil
+	}
 	before := l.demand.now
 	seen, known, lost, err := l.demand.look(ctx)
 	if err != nil {

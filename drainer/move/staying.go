@@ -62,7 +62,8 @@ func (s *staying) lastPasses(last found) (more bool, err error) {
 }
 
 // settle waits, for at least rest, until clients have asked for items of others, and enough clients have followed.
-// The settling ends when no client does any more, and the last pass, which began after that, has found nothing.
+// The settling ends when no client does any more, and the last pass, which began after that, has found nothing. If requests
+// can't be counted any more, another pass follows after the rest.
 func (s *staying) settle(ctx context.Context, l *runningMember, rest time.Duration, last found) (more bool, err error) {
 	l.closeLinks()
 	if !l.settles {
@@ -73,7 +74,7 @@ func (s *staying) settle(ctx context.Context, l *runningMember, rest time.Durati
 		return false, err
 	}
 	final, asked := s.silent, last == some
-	for began := time.Now(); ; {
+	for began := time.Now(); l.counts(); {
 		if err := pace.Sleep(ctx, max(0, min(lookEvery, time.Until(l.until)))); err != nil {
 			return false, err
 		}
@@ -95,6 +96,8 @@ func (s *staying) settle(ctx context.Context, l *runningMember, rest time.Durati
 			return true, nil
 		}
 	}
+	s.silent = false
+	return true, pace.Sleep(ctx, rest)
 }
 
 // pause returns the time without a pass after a pass that took took. The rest is short: until the next pass, the
