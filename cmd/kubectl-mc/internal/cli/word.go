@@ -25,35 +25,45 @@ func newHold(c *command) *cobra.Command {
 }
 
 func newRetry(c *command) *cobra.Command {
-	return c.wordCommand("retry", "Drain the claim, or move its member's items, again and now; ends a hold", "  kubectl mc retry data-cache-2", func(ctx context.Context, w *word) error {
-		if w.drains() {
-			return w.say(ctx, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainRetry, "claim "+w.claim.Name+" is drained again, now")
-		}
-		if err := w.moves("retry"); err != nil {
-			return err
-		}
-		return w.say(ctx, cachev1alpha1.AnnotationMove, cachev1alpha1.MoveRetry, "the items of the member of claim "+w.claim.Name+" are moved again, now")
-	})
+	return c.wordCommand("retry", "Drain the claim, or move its member's items, again and now; ends a hold", "  kubectl mc retry data-cache-2", retry)
+}
+
+func retry(ctx context.Context, w *word) error {
+	switch said := w.claim.Annotations[cachev1alpha1.AnnotationDrain]; {
+	case w.departs():
+		return w.say(ctx, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainRetry, "claim "+w.claim.Name+" is drained again, now")
+	case said != "":
+		return w.say(ctx, cachev1alpha1.AnnotationDrain, "", fmt.Sprintf("the member of claim %s stays, and no %s waits for it any more", w.claim.Name, said))
+	}
+	if err := w.moves("retry"); err != nil {
+		return err
+	}
+	return w.say(ctx, cachev1alpha1.AnnotationMove, cachev1alpha1.MoveRetry, "the items of the member of claim "+w.claim.Name+" are moved again, now")
 }
 
 func newSkip(c *command) *cobra.Command {
-	return c.wordCommand("skip", "Give up what is on the claim's volume, or leave its member's items where they are", "  kubectl mc skip data-cache-2", func(ctx context.Context, w *word) error {
-		if w.drains() {
-			cost := w.cost()
-			if err := w.agree(ctx, w.yes, fmt.Sprintf("This gives up %s of claim %s for good, and the claim is released. Go on?", cost, w.claim.Name)); err != nil {
-				return err
-			}
-			return w.say(ctx, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip, "claim "+w.claim.Name+" is released without a drain")
-		}
-		if err := w.moves("skip"); err != nil {
+	return c.wordCommand("skip", "Give up what is on the claim's volume, or leave its member's items where they are", "  kubectl mc skip data-cache-2", skip)
+}
+
+func skip(ctx context.Context, w *word) error {
+	if err := w.obeyed(); err != nil {
+		return err
+	}
+	if w.departs() {
+		cost := w.cost()
+		if err := w.agree(ctx, w.yes, fmt.Sprintf("This gives up %s of claim %s for good, and the claim is released. Go on?", cost, w.claim.Name)); err != nil {
 			return err
 		}
-		err := w.agree(ctx, w.yes, fmt.Sprintf("The items of the member of claim %s stay where clients don't look for them: they are misses, and may come back as old values. Go on?", w.claim.Name))
-		if err != nil {
-			return err
-		}
-		return w.say(ctx, cachev1alpha1.AnnotationMove, cachev1alpha1.MoveSkip, "the items of the member of claim "+w.claim.Name+" stay where they are")
-	})
+		return w.say(ctx, cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip, "claim "+w.claim.Name+" is released without a drain")
+	}
+	if err := w.moves("skip"); err != nil {
+		return err
+	}
+	err := w.agree(ctx, w.yes, fmt.Sprintf("The items of the member of claim %s stay where clients don't look for them: they are misses, and may come back as old values. Go on?", w.claim.Name))
+	if err != nil {
+		return err
+	}
+	return w.say(ctx, cachev1alpha1.AnnotationMove, cachev1alpha1.MoveSkip, "the items of the member of claim "+w.claim.Name+" stay where they are")
 }
 
 func newRelease(c *command) *cobra.Command {
@@ -107,16 +117,32 @@ func (c *command) wordCommand(use, short, example string, do func(context.Contex
 	return cmd
 }
 
-// drains tells whether the claim is drained: its member was told to leave, or it is a StatefulSet's.
-func (w *word) drains() bool {
+// departs tells whether the claim's member was told to leave or has departed, or the claim is left over. What is said about the
+// drain of another claim would wait there until its member leaves one day.
+func (w *word) departs() bool {
 	_, leaves := w.claim.Annotations[cachev1alpha1.AnnotationLeaving]
-	_, isMemcached := w.owner.(*cachev1alpha1.Memcached)
-	return leaves || !isMemcached || w.claim.DeletionTimestamp != nil || w.claim.Annotations[cachev1alpha1.AnnotationDrain] != ""
+	if d, is := w.owner.(*cachev1alpha1.StatefulSetDrain); is {
+		s := &d.Status
+		leaves = leaves || slices.Contains(s.LeftOver, w.claim.Name) ||
+			slices.ContainsFunc(s.Drains, func(m cachev1alpha1.MemberDrain) bool { return slices.Contains(m.Claims, w.claim.Name) }) ||
+			len(s.LeftOver) >= mostListed || len(s.Drains) >= mostListed // there may be more
+	}
+	return leaves || w.claim.DeletionTimestamp != nil || w.claim.Annotations[cachev1alpha1.AnnotationAsideOf] != ""
 }
+
+// mostListed is how many of each the status of a StatefulSetDrain has.
+const mostListed = 32
 
 // moves returns an error if there is nothing to move: the word would stay on the claim until a later move.
 func (w *word) moves(verb string) error {
-	if m := w.owner.(*cachev1alpha1.Memcached); m.Status.Moving == 0 {
+	if err := w.obeyed(); err != nil {
+		return err
+	}
+	m, is := w.owner.(*cachev1alpha1.Memcached)
+	if !is {
+		return fmt.Errorf("there is nothing to %s: the member of claim %s stays", verb, w.claim.Name)
+	}
+	if m.Status.Moving == 0 {
 		return fmt.Errorf("there is nothing to %s: the member of claim %s stays, and all items are where clients look", verb, w.claim.Name)
 	}
 	return nil
@@ -134,16 +160,26 @@ func (w *word) cost() string {
 	return "everything on the volume"
 }
 
-// say writes the annotation.
-func (w *word) say(ctx context.Context, annotation, value, done string) error {
+// obeyed returns an error if the claim has no owner.
+func (w *word) obeyed() error {
 	if w.owner == nil {
 		return fmt.Errorf("claim %s belongs to no Memcached and no StatefulSetDrain, so nothing obeys this: kubectl mc release %s removes its finalizer", w.claim.Name, w.claim.Name)
+	}
+	return nil
+}
+
+// say writes the annotation, or removes it for an empty value.
+func (w *word) say(ctx context.Context, annotation, value, done string) error {
+	if err := w.obeyed(); err != nil {
+		return err
 	}
 	before := w.claim.DeepCopy()
 	if w.claim.Annotations == nil {
 		w.claim.Annotations = map[string]string{}
 	}
-	w.claim.Annotations[annotation] = value
+	if w.claim.Annotations[annotation] = value; value == "" {
+		delete(w.claim.Annotations, annotation)
+	}
 	return w.write(ctx, before, done)
 }
 
