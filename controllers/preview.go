@@ -100,6 +100,8 @@ type Forecast struct {
 	Stays    Holds  `json:"stays,omitzero"`
 	Evicted  Holds  `json:"evicted,omitzero"`
 	Lost     Holds  `json:"lost,omitzero"`
+	// Uncounted are members that go with their items, whose number is not known.
+	Uncounted []string `json:"uncounted,omitempty"`
 	// Elsewhere is the share of all keys, from 0 to 1, that clients look for at another member; KeysElsewhere the
 	// share of the keys that were given.
 	Elsewhere     float64  `json:"elsewhere"`
@@ -114,8 +116,10 @@ type Forecast struct {
 	Advice  []Reason `json:"advice,omitempty"`
 }
 
-// Loses tells whether items would be lost or evicted.
-func (f *Forecast) Loses() bool { return f.Lost.Items+f.Evicted.Items > 0 || f.Evicted.Bytes > 0 }
+// Loses tells whether items would be lost or evicted, as far as is known: members that were not asked count as full.
+func (f *Forecast) Loses() bool {
+	return f.Lost.Items+f.Evicted.Items > 0 || f.Evicted.Bytes > 0 || len(f.Uncounted) > 0
+}
 
 // Preview returns what the operator would do if before became after, which is what the API server would make of a
 // changed spec. Preview observes the cluster through reader, and lets the plan decide about it, as a reconcile
@@ -296,16 +300,18 @@ func (p *preview) items(ctx context.Context, keys [][]byte) error {
 
 // plainItems: without storage, a member's items go with it.
 func (p *preview) plainItems() {
+	now, gone := p.present(), int32(len(p.Leave)+len(p.Restart))
+	if now == 0 || gone == 0 {
+		return
+	}
 	var all Holds
-	for _, pod := range p.Pods {
-		all.add(p.holds[pod.Name])
+	for i := range p.Pods {
+		has, known := p.holds[p.Pods[i].Name]
+		if all.add(has); !known && p.Pods[i].Status.Phase == corev1.PodRunning {
+			p.Uncounted = append(p.Uncounted, p.Pods[i].Name)
+		}
 	}
-	now := p.present()
-	switch gone := int32(len(p.Leave) + len(p.Restart)); {
-	case now == 0 || gone == 0:
-	default:
-		p.Lost = all.share(min(1, float64(gone)/float64(now)))
-	}
+	p.Lost = all.share(min(1, float64(gone)/float64(now)))
 }
 
 // list is where clients look, by a ring of the cluster.
@@ -360,7 +366,11 @@ func (p *preview) flows(before, after routing.List) {
 	afterwards := make([]Holds, len(after.Servers))
 	name := func(i int) string { return build.PodName(p.after.Name, int32(i)) }
 	for was := range counts {
-		has, leaves := p.holds[name(was)], int32(was) >= *p.after.Spec.Size
+		has, known := p.holds[name(was)]
+		leaves := int32(was) >= *p.after.Spec.Size
+		if !known && leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete {
+			p.Uncounted = append(p.Uncounted, name(was))
+		}
 		for is, n := range counts[was] {
 			if n == 0 {
 				continue

@@ -6,14 +6,19 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -103,5 +108,31 @@ func TestAForecastSaysWhatDoesNotFit(t *testing.T) {
 		if p.flows(lists(t, m, 3), lists(t, m, 2)); off(part.Items, 60_000) > 0.01 || len(p.Flows) > 0 {
 			t.Errorf("%s: %+v", policy, p.Forecast)
 		}
+	}
+}
+
+// A member that can't be asked may have items: a script that goes by the exit code must not take them for none.
+func TestAForecastCountsAMemberThatWasNotAskedAsFull(t *testing.T) {
+	m := apitest.MakeMemcached("cache").Namespace("shop").Size(2).Storage("1Gi").Defaulted().Obj()
+	for policy, loses := range map[cachev1alpha1.DrainPolicy]bool{cachev1alpha1.PolicyDrain: false, cachev1alpha1.PolicyRetain: false, cachev1alpha1.PolicyDelete: true} {
+		m.Spec.Drain.Policy = policy
+		p := &preview{before: m, after: m, holds: map[string]Holds{"cache-0": {Items: 1}, "cache-1": {Items: 1}}}
+		if p.flows(lists(t, m, 3), lists(t, m, 2)); p.Loses() != loses || loses && !slices.Equal(p.Uncounted, []string{"cache-2"}) {
+			t.Errorf("%s: it loses items: %t, %+v", policy, p.Loses(), p.Forecast)
+		}
+	}
+	plain := apitest.MakeMemcached("cache").Namespace("shop").Size(1).Defaulted().Obj()
+	pod := func(name string, phase corev1.PodPhase) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{Phase: phase}}
+	}
+	p := &preview{before: plain, after: plain, holds: map[string]Holds{"cache-b": {}}, State: &observe.State{}}
+	p.Deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](3)}}
+	p.Pods = []corev1.Pod{pod("cache-a", corev1.PodRunning), pod("cache-b", corev1.PodRunning), pod("cache-c", corev1.PodPending)}
+	if p.plainItems(); p.Loses() {
+		t.Errorf("none leaves, and it loses items: %+v", p.Forecast)
+	}
+	p.Leave = []string{"cache-2"}
+	if p.plainItems(); !p.Loses() || !slices.Equal(p.Uncounted, []string{"cache-a"}) {
+		t.Errorf("without storage: %+v", p.Forecast)
 	}
 }

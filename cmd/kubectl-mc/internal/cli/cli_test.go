@@ -159,6 +159,7 @@ func TestAPlanEndsWithTheDocumentedCode(t *testing.T) {
 		{controllers.Forecast{}, 0, "0: done."},
 		{controllers.Forecast{Lost: controllers.Holds{Items: 1}, Blocked: blocked}, 3, "3: items would be given up."},
 		{controllers.Forecast{Evicted: controllers.Holds{Bytes: 1}}, 3, "3: items would be given up."},
+		{controllers.Forecast{Uncounted: []string{"cache-2"}}, 3, "3: items would be given up."},
 		{controllers.Forecast{Blocked: blocked}, 4, "4: something has to happen first."},
 	} {
 		code := 0

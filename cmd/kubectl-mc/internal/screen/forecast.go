@@ -80,6 +80,9 @@ func (l *forecastLines) items() {
 			l.add(of.word, "%s %s", amount(of.holds), of.what)
 		}
 	}
+	if len(l.Uncounted) > 0 {
+		l.add("LOSE", "what %s hold: how much that is is not known", strings.Join(l.Uncounted, ", "))
+	}
 	if len(l.Flows) > 0 && l.Evicted.Bytes == 0 && len(l.Unknown) == 0 {
 		l.add("fit", "they fit into the memory of the members that stay")
 	}
