@@ -124,7 +124,19 @@ func (f *planFlags) run(ctx context.Context, name string) error {
 	if err := f.agree(ctx, f.yes, question(forecast)); err != nil {
 		return err
 	}
-	if err := s.Patch(ctx, change, patch); err != nil {
+	return f.make(ctx, s, before, change)
+}
+
+// make makes the change, if the spec is still the one that the plan is about.
+func (f *planFlags) make(ctx context.Context, s *kube.Session, before, change *cachev1alpha1.Memcached) error {
+	now := &cachev1alpha1.Memcached{}
+	if err := s.Get(ctx, client.ObjectKeyFromObject(before), now); err != nil {
+		return fmt.Errorf("make the change: %w", err)
+	}
+	if now.UID != before.UID || now.Generation != before.Generation {
+		return fmt.Errorf("Memcached %s has changed since this plan, which may not hold any more: nothing was changed; make another plan", before.Name)
+	}
+	if err := s.Patch(ctx, change, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("make the change: %w", err)
 	}
 	fmt.Fprintf(f.io.ErrOut, "the change is made: kubectl mc status %s -w shows it\n", before.Name)
@@ -144,7 +156,7 @@ func (f *planFlags) warnOfManagers(before *cachev1alpha1.Memcached, patch []byte
 func (f *planFlags) change(before *cachev1alpha1.Memcached) (*cachev1alpha1.Memcached, error) {
 	after, changes := before.DeepCopy(), 0
 	if f.file != "" {
-		spec, err := f.readSpec(before.Name)
+		spec, err := f.readSpec(before)
 		if err != nil {
 			return nil, err
 		}
@@ -180,8 +192,8 @@ func (f *planFlags) change(before *cachev1alpha1.Memcached) (*cachev1alpha1.Memc
 	return after, nil
 }
 
-// readSpec reads the manifest.
-func (f *planFlags) readSpec(name string) (*cachev1alpha1.MemcachedSpec, error) {
+// readSpec reads the manifest, which has to be that of this Memcached.
+func (f *planFlags) readSpec(of *cachev1alpha1.Memcached) (*cachev1alpha1.MemcachedSpec, error) {
 	const most = 4 << 20
 	in := f.io.In
 	if f.file != "-" {
@@ -200,8 +212,11 @@ func (f *planFlags) readSpec(name string) (*cachev1alpha1.MemcachedSpec, error) 
 	if err := yaml.UnmarshalStrict(text, m); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.file, err)
 	}
-	if m.Kind != "Memcached" || m.Name != name {
-		return nil, fmt.Errorf("%s has %s %s, not Memcached %s", f.file, m.Kind, m.Name, name)
+	if group := cachev1alpha1.GroupVersion.String(); m.APIVersion != group || m.Kind != "Memcached" || m.Name != of.Name {
+		return nil, fmt.Errorf("%s has %s %s of %s, not Memcached %s of %s", f.file, m.Kind, m.Name, m.APIVersion, of.Name, group)
+	}
+	if m.Namespace != "" && m.Namespace != of.Namespace {
+		return nil, fmt.Errorf("%s is for namespace %s, and this plan for namespace %s: say --namespace", f.file, m.Namespace, of.Namespace)
 	}
 	return &m.Spec, nil
 }
@@ -266,6 +281,8 @@ func ends(f *controllers.Forecast) error {
 
 func question(f *controllers.Forecast) string {
 	switch {
+	case len(f.Uncounted) > 0:
+		return fmt.Sprintf("This gives up, for good, what %s hold, and how much that is is not known. Go on?", strings.Join(f.Uncounted, ", "))
 	case f.Lost.Items > 0:
 		return fmt.Sprintf("This gives up %s items for good. Go on?", screen.Count(f.Lost.Items))
 	case f.Evicted.Items > 0:
