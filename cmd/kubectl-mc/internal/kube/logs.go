@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +31,25 @@ type Line struct {
 	Cut bool
 }
 
-// programs are the containers that the operator makes, and its own.
-var programs = map[string]bool{"memcached": true, "drainer": true, "router": true, "install": true, "manager": true}
+// manager is the operator's own container, and programs are those that it makes.
+const manager = "manager"
+
+var programs = map[string]bool{"memcached": true, "drainer": true, "router": true, "install": true}
+
+// program is the operator's program that runs in the container; empty for a container of others, whatever its name.
+func program(pod *corev1.Pod, container string) string {
+	if pod.Labels[cachev1alpha1.LabelManagedBy] == cachev1alpha1.ManagedBy && programs[container] || container == manager && isManager(pod) {
+		return container
+	}
+	return ""
+}
+
+// isManager tells whether the pod is one of the operator's own. A chart may give it another name.
+func isManager(pod *corev1.Pod) bool {
+	return pod.Labels[cachev1alpha1.LabelManagedBy] != cachev1alpha1.ManagedBy && slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == manager && slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "OPERATOR_IMAGE" })
+	})
+}
 
 const (
 	// mostLog bounds what is kept of a container's log, in bytes.
@@ -61,8 +79,8 @@ func (s *Session) ManagerPods(ctx context.Context, owner client.Object) ([]corev
 		return nil, nil
 	}
 	var list corev1.PodList
-	err := s.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{cachev1alpha1.LabelName: cachev1alpha1.ManagedBy})
-	return list.Items, err
+	err := s.List(ctx, &list, client.InNamespace(namespace))
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !isManager(&p) }), err
 }
 
 // Logs returns the lines of all containers of the pod since then. A log that can't be read is reported to trouble.
@@ -130,11 +148,7 @@ func (s *Session) read(ctx context.Context, pod *corev1.Pod, container string, s
 		text, more, err := in.ReadLine() // a line's part that is too long is left out
 		if stamp, rest, found := strings.Cut(string(text), " "); found && !within {
 			if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
-				line := Line{At: at, From: From(pod, container), Text: rest}
-				if programs[container] {
-					line.Program = container
-				}
-				each(line)
+				each(Line{At: at, From: From(pod, container), Text: rest, Program: program(pod, container)})
 			}
 		}
 		if within = more; err == io.EOF {
@@ -167,7 +181,7 @@ func (s *Session) Events(ctx context.Context, namespace string, about func(name 
 			if about(e.Regarding.Name) && !at.Before(since) {
 				line := Line{At: at, From: e.Regarding.Kind + "/" + e.Regarding.Name, Text: strings.TrimSpace(e.Reason + " " + e.Note), Event: true}
 				if e.ReportingController == cachev1alpha1.ManagedBy {
-					line.Program = "manager"
+					line.Program = manager
 				}
 				lines = append(lines, line)
 			}
