@@ -58,8 +58,8 @@ func (c *command) owners(ctx context.Context, name string) (*owners, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.m.Status.Moving > 0 {
-		fmt.Fprintln(c.io.ErrOut, "warning: items are being moved: one may still be at the member where clients looked before")
+	for _, where := range elsewhere(o.m) {
+		fmt.Fprintf(c.io.ErrOut, "warning: an item may still be %s: it comes to its owner later, also after a delete there\n", where)
 	}
 	o.find = func(key string) owned {
 		i := list.Owner.Owner([]byte(key))
@@ -70,6 +70,17 @@ func (c *command) owners(ctx context.Context, name string) (*owners, error) {
 		return at
 	}
 	return o, nil
+}
+
+// elsewhere says where items may be that are not at the members where clients look for them.
+func elsewhere(m *cachev1alpha1.Memcached) (places []string) {
+	if m.Status.Moving > 0 {
+		places = append(places, "at the member where clients looked before")
+	}
+	if m.Status.Draining > 0 {
+		places = append(places, "on the volume of a member that leaves or has left")
+	}
+	return places
 }
 
 // lookup is for clients that hash addresses: those of the members' Services, or else of their pods.
@@ -192,13 +203,29 @@ func newGet(c *command) *cobra.Command {
 				case format != "":
 					return c.print(format, item, nil)
 				}
-				_, err = c.io.Out.Write(item.Value)
+				value := item.Value
+				if _, _, is := terminal(c.io.Out); is {
+					value = harmless(value)
+				}
+				_, err = c.io.Out.Write(value)
 				return err
 			})
 		},
 	}
 	addOutput(cmd, &format)
 	return cmd
+}
+
+// harmless is a value for a terminal: what applications store must not steer that of the person who looks at it.
+func harmless(value []byte) []byte {
+	lines := strings.SplitAfter(string(value), "\n")
+	for i, line := range lines {
+		text, ended := strings.CutSuffix(line, "\n")
+		if lines[i] = screen.Plain(text); ended {
+			lines[i] += "\n"
+		}
+	}
+	return []byte(strings.Join(lines, ""))
 }
 
 func newTouch(c *command) *cobra.Command {
