@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -168,6 +169,23 @@ func TestAPlanEndsWithTheDocumentedCode(t *testing.T) {
 		}
 		if code != test.code || !strings.Contains(string(text), test.words) {
 			t.Errorf("%+v ends with %d, want %d; the docs say %q: %v", test.forecast, code, test.code, test.words, strings.Contains(string(text), test.words))
+		}
+	}
+}
+
+// Several StatefulSetDrains in one answer have to be told apart.
+func TestAStatefulSetDrainHasItsNameInJSON(t *testing.T) {
+	d := &cachev1alpha1.StatefulSetDrain{ObjectMeta: metav1.ObjectMeta{Name: "queue", Namespace: "shop"}}
+	d.Spec.StatefulSetName, d.Status.Replicas = "rabbit", 3
+	f := &statusFlags{command: &command{}}
+	view, _, err := f.show(t.Context(), nil, d, 0, 0)
+	text, err2 := json.Marshal(view)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"namespace":"shop"`, `"name":"queue"`, `"statefulSet":"rabbit"`, `"replicas":3`} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("%s is not in %s", part, text)
 		}
 	}
 }

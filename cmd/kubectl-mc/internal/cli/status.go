@@ -182,7 +182,7 @@ func (f *statusFlags) show(ctx context.Context, s *kube.Session, object client.O
 		}
 		return view, view.Lines(width, height, f.style(), now), nil
 	case *cachev1alpha1.StatefulSetDrain:
-		return o.Status, screen.DrainLines(o, width, f.style(), now), nil
+		return screen.DrainOf(o), screen.DrainLines(o, width, f.style(), now), nil
 	}
 	return nil, nil, fmt.Errorf("%T has no screen", object)
 }

@@ -10,6 +10,20 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
+// Drain is what kubectl mc status shows programs of a StatefulSetDrain: its name, because there may be several, and its status.
+type Drain struct {
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"`
+	StatefulSet string `json:"statefulSet"`
+
+	cachev1alpha1.StatefulSetDrainStatus `json:",inline"`
+}
+
+// DrainOf makes it.
+func DrainOf(d *cachev1alpha1.StatefulSetDrain) Drain {
+	return Drain{d.Namespace, d.Name, d.Spec.StatefulSetName, d.Status}
+}
+
 // DrainLines are the screen of a StatefulSetDrain, of that many columns at most.
 func DrainLines(d *cachev1alpha1.StatefulSetDrain, width int, style Style, now time.Time) []string {
 	s := &d.Status
