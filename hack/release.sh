@@ -40,7 +40,7 @@ mkdir "$new"
 echo "programs for linux/amd64 and linux/arm64"
 for arch in amd64 arm64; do
   for program in manager drainer; do
-    GOARCH=$arch go build -buildvcs=false -o "$work/bin/linux-$arch/$program" -ldflags \
+    GOOS=linux GOARCH=$arch go build -buildvcs=false -o "$work/bin/linux-$arch/$program" -ldflags \
       "-s -w -X example.com/memcached-operator/version.Version=$version -X example.com/memcached-operator/version.Commit=$commit" "./cmd/$program"
   done
 done
