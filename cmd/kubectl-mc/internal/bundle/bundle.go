@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,12 +71,29 @@ func Collect(ctx context.Context, s *kube.Session, owner client.Object) *Content
 // belongs tells whether the object is one that the operator makes or watches for the owner. Others may have a like name.
 func belongs(o, owner client.Object) bool {
 	_, isMap := o.(*corev1.ConfigMap)
-	if _, is := owner.(*cachev1alpha1.StatefulSetDrain); is {
-		return !isMap
-	}
 	labels := o.GetLabels()
+	if d, is := owner.(*cachev1alpha1.StatefulSetDrain); is {
+		return labels[cachev1alpha1.LabelStatefulSetDrain] == d.Name || belongsToSet(o, d.Spec.StatefulSetName)
+	}
 	return (!isMap || metav1.IsControlledBy(o, owner)) &&
 		(labels[cachev1alpha1.LabelCluster] == owner.GetName() || labels[cachev1alpha1.LabelInstance] == owner.GetName() && labels[cachev1alpha1.LabelName] == cachev1alpha1.AppName)
+}
+
+// belongsToSet tells whether the object is the StatefulSet of this name, one of its pods, or a claim of its members.
+func belongsToSet(o client.Object, set string) bool {
+	switch o.(type) {
+	case *appsv1.StatefulSet:
+		return o.GetName() == set
+	case *corev1.Pod:
+		by := metav1.GetControllerOf(o)
+		return by != nil && by.Kind == "StatefulSet" && by.Name == set
+	case *corev1.PersistentVolumeClaim:
+		_, after, found := strings.Cut(o.GetName(), "-"+set+"-")
+		ordinal, _, _ := strings.Cut(after, "-")
+		_, err := strconv.ParseUint(ordinal, 10, 31)
+		return found && err == nil
+	}
+	return false
 }
 
 // known are the names and UIDs of the objects, and of what they name.
@@ -100,12 +118,16 @@ func (c *Contents) known() Known {
 func (c *Contents) Write(w io.Writer, now time.Time) error {
 	out := &archive{Writer: tar.NewWriter(w), dir: c.Owner.GetName() + "-support", now: now}
 	known := c.known()
+	_, others := c.Owner.(*cachev1alpha1.StatefulSetDrain)
 	for _, o := range append([]client.Object{c.Owner}, c.Objects...) {
+		if others { // a drainer of a person's has written it
+			o = o.DeepCopyObject().(client.Object)
+			delete(o.GetAnnotations(), cachev1alpha1.AnnotationReceipt)
+		}
 		if err := out.object(known, o); err != nil {
 			return err
 		}
 	}
-	_, others := c.Owner.(*cachev1alpha1.StatefulSetDrain)
 	log, leftOut := known.log(c.Lines, others)
 	err := out.file("log.txt", log)
 	for pod, all := range c.Statistics {

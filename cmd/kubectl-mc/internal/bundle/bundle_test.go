@@ -191,6 +191,10 @@ func TestAnArchiveHasNoValueNoKeyAndNoSecret(t *testing.T) {
 	drain.Status.LastDrains = []cachev1alpha1.MemberDrained{{Result: "Drained", Message: "it gave 12 to " + mark}}
 	drain.Status.Drains = []cachev1alpha1.MemberDrain{{Message: "its drainer said " + mark}}
 
+	drained := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-queue-2", Annotations: map[string]string{
+		cachev1alpha1.AnnotationReceipt: `{"result":"Drained","message":"it gave 12 again"}`, cachev1alpha1.AnnotationDrain: "retry",
+	}}}
+
 	for name, test := range map[string]struct {
 		contents  *Contents
 		has, lack []string
@@ -225,12 +229,12 @@ func TestAnArchiveHasNoValueNoKeyAndNoSecret(t *testing.T) {
 			[]string{"31415", "12345", "failed container", "of-a-person"},
 		},
 		"StatefulSetDrain": {
-			&Contents{Owner: drain, Lines: []kube.Line{
+			&Contents{Owner: drain, Objects: []client.Object{drained}, Lines: []kube.Line{
 				{From: "StatefulSetDrain/queue", Text: "DrainFailed its drainer said again " + mark, Event: true, Program: "manager"},
 				{From: "manager-1/manager", Text: `{"error":"it said again ` + mark + `"}`, Program: "manager"},
 				{From: "drain/drain", Text: "drainer: again " + mark},
 			}},
-			[]string{"DrainFailed\n", "drain:1", "Drained"},
+			[]string{"DrainFailed\n", "drain:1", "Drained", "retry"},
 			[]string{"again", "gave", "said"},
 		},
 	} {
@@ -260,6 +264,44 @@ func TestAnArchiveHasNoValueNoKeyAndNoSecret(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Other applications of the namespace may have a like name.
+func TestAnArchiveOfAStatefulSetDrainHasItsObjectsAlone(t *testing.T) {
+	d := &cachev1alpha1.StatefulSetDrain{ObjectMeta: metav1.ObjectMeta{Name: "drain-of-db"}}
+	d.Spec.StatefulSetName = "db"
+	named := func(o client.Object, name string, labels map[string]string, by string) client.Object {
+		yes := true
+		o.SetName(name)
+		o.SetLabels(labels)
+		if by != "" {
+			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: "StatefulSet", Name: by, Controller: &yes}})
+		}
+		return o
+	}
+	ours := map[string]string{cachev1alpha1.LabelStatefulSetDrain: "drain-of-db"}
+	for _, test := range []struct {
+		o    client.Object
+		want bool
+	}{
+		{named(&appsv1.StatefulSet{}, "db", nil, ""), true},
+		{named(&appsv1.StatefulSet{}, "db-of-others", nil, ""), false},
+		{named(&corev1.Pod{}, "db-0", nil, "db"), true},
+		{named(&corev1.Pod{}, "db-of-others-0", nil, "db-of-others"), false},
+		{named(&corev1.Pod{}, "db-frontend", nil, ""), false},
+		{named(&corev1.Pod{}, "data-db-2-drain-12345678-x", ours, ""), true},
+		{named(&batchv1.Job{}, "data-db-2-drain-12345678", ours, ""), true},
+		{named(&batchv1.Job{}, "db-backup", nil, ""), false},
+		{named(&corev1.PersistentVolumeClaim{}, "data-db-0", nil, ""), true},
+		{named(&corev1.PersistentVolumeClaim{}, "data-db-2-aside-1", ours, ""), true},
+		{named(&corev1.PersistentVolumeClaim{}, "data-db-of-others-0", nil, ""), false},
+		{named(&corev1.Service{}, "db-frontend", nil, ""), false},
+		{named(&appsv1.Deployment{}, "db-frontend", nil, ""), false},
+	} {
+		if got := belongs(test.o, d); got != test.want {
+			t.Errorf("%T %s belongs to it: %t", test.o, test.o.GetName(), got)
+		}
 	}
 }
 
