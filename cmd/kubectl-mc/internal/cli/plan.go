@@ -134,7 +134,7 @@ func (f *planFlags) make(ctx context.Context, s *kube.Session, before, change *c
 		return fmt.Errorf("make the change: %w", err)
 	}
 	if now.UID != before.UID || now.Generation != before.Generation {
-		return fmt.Errorf("Memcached %s has changed since this plan, which may not hold any more: nothing was changed; make another plan", before.Name)
+		return fmt.Errorf("the spec of Memcached %s has changed since this plan, which may not hold any more: nothing was changed; make another plan", before.Name)
 	}
 	if err := s.Patch(ctx, change, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("make the change: %w", err)
