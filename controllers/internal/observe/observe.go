@@ -251,16 +251,16 @@ func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *Stat
 	if o.NetworkPolicy, err = Own[networkingv1.NetworkPolicy](ctx, r, o.Cluster, key.Name); err != nil {
 		return err
 	}
-	if o.Budget, err = Own[policyv1.PodDisruptionBudget](ctx, r, o.Cluster, key.Name); err != nil || o.Cluster.Spec.Storage == nil {
+	if o.Budget, err = Own[policyv1.PodDisruptionBudget](ctx, r, o.Cluster, key.Name); err != nil {
 		return err
 	}
 	if o.ListService, err = Own[corev1.Service](ctx, r, o.Cluster, build.ListName(key.Name)); err != nil {
 		return err
 	}
-	if o.Discovery, err = Own[corev1.Service](ctx, r, o.Cluster, build.DiscoveryName(key.Name)); err != nil {
+	if o.Endpoints, err = Own[discoveryv1.EndpointSlice](ctx, r, o.Cluster, build.ListName(key.Name)); err != nil || o.Cluster.Spec.Storage == nil {
 		return err
 	}
-	if o.Endpoints, err = Own[discoveryv1.EndpointSlice](ctx, r, o.Cluster, build.ListName(key.Name)); err != nil {
+	if o.Discovery, err = Own[corev1.Service](ctx, r, o.Cluster, build.DiscoveryName(key.Name)); err != nil {
 		return err
 	}
 	if err := r.observeRouters(ctx, key, o); err != nil {
@@ -341,6 +341,16 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 	return ready, last, away
 }
 
+// servingPlaces has as many places of a cluster without storage as pods are ready.
+func servingPlaces(pods []corev1.Pod) (places []int32) {
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil && claims.PodReady(&pods[i]) {
+			places = append(places, int32(len(places)))
+		}
+	}
+	return places
+}
+
 // memoryRuns tells whether at least one member with this memory (in bytes) or more is ready.
 func memoryRuns(pods []corev1.Pod, memory int64) bool {
 	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
@@ -402,7 +412,11 @@ func (o *State) Input() plan.Observed {
 	}
 	in.MemberPods, in.RouterPods = toTell(o.Pods), toTell(o.Routers.Pods)
 	in.MemberServices = o.planMemberServices()
-	in.Ready, in.LastReady, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
+	if in.Cluster.Plain {
+		in.Ready = servingPlaces(o.Pods)
+	} else {
+		in.Ready, in.LastReady, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
+	}
 	in.MemoryRuns = memoryRuns(o.Pods, in.Cluster.Memory)
 	in.ClaimsWithDrainerPod, in.ClaimsWithDrainerAtWork = read.Mounted(o.DrainerPods)
 	in.Table = planTable(o.Cluster, &in, o.Routers.Told, o.Routers.Since, o.Routers.Acknowledged)

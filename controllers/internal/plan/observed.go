@@ -70,7 +70,7 @@ type Observed struct {
 	claims.Facts
 	Cluster     Cluster
 	StatefulSet StatefulSet
-	// Ready has the ordinals of the members that serve.
+	// Ready has the ordinals of the members that serve; without storage as many, from 0.
 	Ready []int32
 	// LastReady is when the last of the ready members became ready.
 	LastReady time.Time

@@ -72,7 +72,11 @@ func available(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	case s.ReadySize < size:
 		return condition(kind, false, cachev1alpha1.ReasonMembersNotReady, "%d of %d members are ready%s", s.ReadySize, size, notReady(in))
 	}
-	return condition(kind, true, cachev1alpha1.ReasonReady, "%d of %d members are ready", size, size)
+	addresses := ""
+	if in.Cluster.Spec.Storage == nil {
+		addresses = "; their addresses change with their pods, because the cluster has no storage"
+	}
+	return condition(kind, true, cachev1alpha1.ReasonReady, "%d of %d members are ready%s", size, size, addresses)
 }
 
 func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
