@@ -50,7 +50,7 @@ func OtherServers(data map[string]string, servers []string) bool {
 func RingOf(c *cachev1alpha1.Memcached, n int32) ring.Ring {
 	r := &c.Spec.Routing
 	return ring.Ring{
-		Client: string(r.Client), KeyPrefix: r.KeyPrefix, ServerName: serverName(c), Port: c.Spec.ContainerPort, Size: n,
+		Client: r.RingClient(), KeyPrefix: r.KeyPrefix, ServerName: serverName(c), Port: c.Spec.ContainerPort, Size: n,
 		Stable: Stable(c) && routing.HashesAddresses(string(r.Client)),
 	}
 }
