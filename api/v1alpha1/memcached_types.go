@@ -111,8 +111,8 @@ type MemcachedSpec struct {
 	Binding *BindingSpec `json:"binding,omitempty"`
 
 	// resources of the memcached and the init container. Defaults to requests of 50m CPU and 1.1 times memory plus
-	// 32Mi, each if neither a request nor a limit is set; without limits. With a memory limit below that, members
-	// can be killed.
+	// 32Mi, each if neither a request nor a limit is set; without limits. That covers memcached's file in memory,
+	// which counts as the pod's memory. With a memory limit below that, members can be killed.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
