@@ -174,7 +174,7 @@ func (p *preview) members() error {
 	for i := now; i < wanted; i++ {
 		p.Join = append(p.Join, name(i))
 	}
-	p.Hibernates = wanted == 0 && p.after.Spec.Storage != nil
+	p.Hibernates = wanted == 0 && p.after.Spec.HasVolumes()
 	replaced, err := p.replaces()
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (p *preview) members() error {
 	for i := int32(0); replaced && i < min(now, wanted); i++ {
 		p.Restart = append(p.Restart, name(i))
 	}
-	p.Warm = p.after.Spec.Storage != nil
+	p.Warm = p.after.Spec.HasVolumes()
 	for _, c := range p.plan.SmallClaims {
 		p.Grow = append(p.Grow, c.Name)
 	}

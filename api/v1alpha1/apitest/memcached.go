@@ -76,6 +76,12 @@ func (b *MemcachedBuilder) Storage(size string) *MemcachedBuilder {
 	return b
 }
 
+// InPods gives the members names, and no volumes.
+func (b *MemcachedBuilder) InPods() *MemcachedBuilder {
+	b.Storage("0").object.Spec.Storage.Mode = cachev1alpha1.StorageMemory
+	return b
+}
+
 // Policy sets the policy for the volume of a leaving member.
 func (b *MemcachedBuilder) Policy(p cachev1alpha1.DrainPolicy) *MemcachedBuilder {
 	b.object.Spec.Drain.Policy = p

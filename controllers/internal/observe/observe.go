@@ -212,17 +212,21 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	if cluster.Spec.Storage == nil {
 		return o, nil
 	}
-	if err := r.observeClaims(ctx, o); err != nil {
-		return nil, err
-	}
-	if err := r.observeVolumes(ctx, o); err != nil {
-		return nil, err
+	if cluster.Spec.HasVolumes() {
+		if err := r.observeClaims(ctx, o); err != nil {
+			return nil, err
+		}
+		if err := r.observeVolumes(ctx, o); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.observeJobs(ctx, key, o); err != nil {
 		return nil, err
 	}
 	r.observeCreation(ctx, o)
-	o.Unfound = r.findClaims(ctx, o)
+	if cluster.Spec.HasVolumes() {
+		o.Unfound = r.findClaims(ctx, o)
+	}
 	if o.NamespaceTerminating, err = r.observeNamespace(ctx, o); err != nil {
 		return nil, err
 	}
@@ -396,6 +400,9 @@ func (o *State) withoutList() plan.Observed {
 		}
 	}
 	claims.NoteLost(in.Claims)
+	if in.Cluster.InPods {
+		in.Claims = holders(o.Cluster.Name, o.Pods)
+	}
 	return in
 }
 
@@ -468,6 +475,7 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 	cluster := plan.Cluster{
 		Size:            *spec.Size,
 		Plain:           spec.Storage == nil,
+		InPods:          spec.InPods(),
 		Discovery:       spec.Discovery != nil,
 		Routers:         spec.Router != nil,
 		Exclusive:       build.RoutersExclusive(c),
@@ -479,10 +487,10 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 		Finalizer:       slices.Contains(c.Finalizers, cachev1alpha1.OwnerFinalizer),
 	}
 	cluster.Ring, cluster.MovesOff = build.RingOf(c, 0), spec.Routing.Moves == cachev1alpha1.MovesOff
-	if cluster.Patience = build.Patience(c); cluster.Patience > 0 {
+	if cluster.Patience = build.Patience(c); cluster.Patience > 0 || cluster.InPods {
 		cluster.MoveDeadline = build.MoveDeadline(c)
 	}
-	if spec.Storage != nil && spec.Memory != nil {
+	if spec.HasVolumes() && spec.Memory != nil {
 		cluster.VolumeSize, cluster.Memory = build.VolumeSize(c).Value(), spec.Memory.Value()
 		cluster.VolumeSizeGiven = !spec.Storage.Size.IsZero()
 	}

@@ -19,8 +19,11 @@ func decideMarks(v *view, replicas int32) (after []claims.Claim, w claims.Work) 
 	after = slices.Clone(v.Claims)
 	for i := range after {
 		c := &after[i]
+		if c.InPod && c.Deleting {
+			continue // it goes by itself
+		}
 		if replicas > 0 && c.Ordinal >= replicas && c.LeavingSince.IsZero() && v.mayMark(c.Ordinal) == nil {
-			w.Do(action.MarkLeaving{Claim: c.Ref(), Unmoved: moveDue(v.Observed, c), NeverStarted: c.NotStartedYet})
+			w.Do(action.MarkLeaving{Claim: c.Ref(), Unmoved: moveDue(v.Observed, c), NeverStarted: c.NotStartedYet || c.InPod && c.Ordinal >= v.Record.Ring.Size})
 			c.PlanMark()
 		}
 	}

@@ -29,6 +29,8 @@ type Cluster struct {
 	DeleteClaims bool
 	// Plain: the cluster has no storage.
 	Plain bool
+	// InPods: the members have no volumes. Their pods hold their items (claims.Claim.InPod).
+	InPods bool
 	// StableAddresses: each member has a Service of its own.
 	StableAddresses bool
 	// Discovery: the members are told of the clients' list.

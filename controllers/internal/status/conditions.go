@@ -65,16 +65,16 @@ func available(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	switch {
 	case deleting(in):
 		return condition(kind, false, cachev1alpha1.ReasonDeleting, "the Memcached is being deleted")
-	case size == 0 && in.Cluster.Spec.Storage != nil && in.Plan.Replicas == 0:
+	case size == 0 && in.Cluster.Spec.HasVolumes() && in.Plan.Replicas == 0:
 		return condition(kind, false, cachev1alpha1.ReasonHibernated, "size is 0: the volumes keep the cache until members return")
-	case size == 0 && in.Cluster.Spec.Storage == nil:
+	case size == 0 && !in.Cluster.Spec.HasVolumes():
 		return condition(kind, false, cachev1alpha1.ReasonScaledToZero, "size is 0")
 	case s.ReadySize < size:
 		return condition(kind, false, cachev1alpha1.ReasonMembersNotReady, "%d of %d members are ready%s", s.ReadySize, size, notReady(in))
 	}
 	addresses := ""
 	if in.Cluster.Spec.Storage == nil {
-		addresses = "; their addresses change with their pods, because the cluster has no storage"
+		addresses = "; their addresses change with their pods: storage.mode Memory gives them names"
 	}
 	return condition(kind, true, cachev1alpha1.ReasonReady, "%d of %d members are ready%s", size, size, addresses)
 }
