@@ -33,6 +33,8 @@ var rules = []rule{
 	{"spec", "discovery.port must not be containerPort or metrics.port", `{storage: {}, routing: {client: dalli}, metrics: {}, discovery: {port: 9150}}`},
 	{"spec", "routing.addresses: Stable needs storage", `{routing: {addresses: Stable}}`},
 	{"spec", "router needs storage", `{router: {}}`},
+	{"spec", "drain.policy Retain keeps volumes", `{storage: {mode: Memory}, router: {}, drain: {policy: Retain}}`},
+	{"spec.storage", "storage.size and storageClassName are for volumes", `{storage: {mode: Memory, size: 1Gi}, router: {}}`},
 	{"spec", "routing.client is needed with storage and without router", `{storage: {}}`},
 	{"spec", "podTemplate: a container's port must not be containerPort, metrics.port or discovery.port", `{podTemplate: {containers: [{name: own, ports: [{containerPort: 11211}]}]}}`},
 	{"spec", "router.podTemplate: a container's port must not be containerPort", `{storage: {}, router: {podTemplate: {containers: [{name: own, ports: [{containerPort: 11211}]}]}}}`},

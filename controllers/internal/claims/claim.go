@@ -146,6 +146,14 @@ const (
 	NoneYet
 )
 
+// Kind is the word for what the holder is.
+func (c *Claim) Kind() string {
+	if c.InPod {
+		return "pod"
+	}
+	return "claim"
+}
+
 // Ref names the claim.
 func (c *Claim) Ref() action.ClaimRef {
 	return action.ClaimRef{Name: c.Name, UID: c.UID, Ordinal: c.Ordinal}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 )
@@ -61,8 +62,8 @@ func (m *movers) moveAgain(c *member) {
 	}
 }
 
-const podWayOut = "the member runs on: see the Job's log, then annotate its pod with cache.example.com/move=retry, or " +
-	"cache.example.com/drain=skip to give its items up"
+const podWayOut = "the member runs on: see the Job's log, then annotate its pod with " + cachev1alpha1.AnnotationMove + "=retry, or " +
+	cachev1alpha1.AnnotationDrain + "=skip to give its items up"
 
 // decidePods tells how the members without volumes leave, highest ordinal first.
 func decidePods(v *view, leaves func(*claims.Claim) (claims.DrainPhase, string, string)) (s claims.Volumes) {

@@ -108,7 +108,7 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 		return condition(kind, false, cachev1alpha1.ReasonBlockedByVolume, "%s", blockedByVolume(in))
 	case in.Plan.SizeBlocked == plan.BlockedByVolume:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
-			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blocking(in).Claim.Name)
+			"the size goes from %d to %d when %s", in.Plan.Replicas, size, freed(&blocking(in).Claim))
 	case replaces(in):
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", volumesThatGrowLater(in))
 	case s.Size != size || s.ReadySize != size:
@@ -138,6 +138,14 @@ func asWanted(in *Input, s *cachev1alpha1.MemcachedStatus) string {
 		return "the cluster is as wanted"
 	}
 	return "the members are as wanted; " + strings.Join(rest, "; ")
+}
+
+// freed says when the member that left blocks its return no more.
+func freed(c *claims.Claim) string {
+	if c.InPod {
+		return fmt.Sprintf("pod %s is gone: its items may be old", c.Name)
+	}
+	return fmt.Sprintf("claim %s is drained or set aside", c.Name)
 }
 
 // blockedByVolume says which claim blocks the size, why, and what a person can do.
