@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
@@ -73,8 +74,13 @@ func decidePods(v *view, leaves func(*claims.Claim) (claims.DrainPhase, string, 
 			continue
 		}
 		state := claims.DrainState{Claim: *m.Claim, Mover: m.mover}
-		if state.Phase, state.Reason, state.Message = leaves(m.Claim); state.Phase == "" {
+		state.Phase, state.Reason, state.Message = leaves(m.Claim)
+		switch {
+		case state.Phase == "":
 			state.Phase, state.Reason, state.Message = claims.Waiting, claims.PodPresent, v.ShutsDown(m.Ordinal)
+		case m.waits && m.mover != nil && m.mover.State == claims.JobFailed:
+			state.Reason = claims.JobGaveUp
+			state.Message = fmt.Sprintf("%s; until %s, %s", m.mover.Message, m.by.UTC().Format(time.RFC3339), podWayOut)
 		}
 		s.Drains = append(s.Drains, state)
 	}
