@@ -196,7 +196,7 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 		return fmt.Errorf("items have to be moved among %d members", kept)
 	}
 	for i := range live.Claims {
-		if c := &live.Claims[i]; !c.Aside && c.Ordinal >= replicas && replicas > 0 && c.LeavingSince.IsZero() && !(c.InPod && c.Deleting) {
+		if c := &live.Claims[i]; !c.Aside && c.Ordinal >= replicas && replicas > 0 && c.LeavingSince.IsZero() && (!c.InPod || !c.Deleting) {
 			return fmt.Errorf("%s %s has no leaving mark yet", c.Kind(), c.Name)
 		}
 	}
