@@ -159,7 +159,7 @@ func (r *MemcachedReconciler) manages(ctx context.Context, cluster *cachev1alpha
 // managesWithFinalizer tells whether the cluster is about to get its finalizer. That write also has
 // the name of the installation, and comes before all others.
 func managesWithFinalizer(cluster *cachev1alpha1.Memcached) bool {
-	return cluster.Spec.Storage != nil && !controllerutil.ContainsFinalizer(cluster, cachev1alpha1.OwnerFinalizer)
+	return cluster.Spec.HasVolumes() && !controllerutil.ContainsFinalizer(cluster, cachev1alpha1.OwnerFinalizer)
 }
 
 // leaveAlone ends the reconcile of a cluster that another installation manages or may manage.

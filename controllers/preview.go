@@ -199,7 +199,7 @@ func (p *preview) members() error {
 	for i := now; i < wanted; i++ {
 		p.Join = append(p.Join, name(i))
 	}
-	p.Hibernates = wanted == 0 && p.after.Spec.Storage != nil
+	p.Hibernates = wanted == 0 && p.after.Spec.HasVolumes()
 	replaced, err := p.replaces()
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (p *preview) members() error {
 	for i := int32(0); replaced && i < min(now, wanted); i++ {
 		p.Restart = append(p.Restart, name(i))
 	}
-	p.Warm = p.after.Spec.Storage != nil
+	p.Warm = p.after.Spec.HasVolumes()
 	for _, c := range p.plan.SmallClaims {
 		p.Grow = append(p.Grow, c.Name)
 	}
@@ -467,7 +467,7 @@ func (p *preview) words() {
 // server with index i is the member with ordinal i. lookup finds the addresses of hosts, for clients that hash them.
 func Where(ctx context.Context, c *cachev1alpha1.Memcached, lookup routing.Lookup) (routing.List, error) {
 	if c.Spec.Storage == nil {
-		return routing.List{}, fmt.Errorf("without storage, members have no names: the Service of Memcached %s decides which of them is asked for a key", c.Name)
+		return routing.List{}, fmt.Errorf("Memcached %s has no storage: its members have no names of their own", c.Name)
 	}
 	n := int32(min(len(c.Status.Servers), cachev1alpha1.MaxSize))
 	if n == 0 {

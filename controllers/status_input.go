@@ -29,7 +29,7 @@ func (o *outcome) statusInput(p plan.Plan, err error, now time.Time) *status.Inp
 	if room.Asking() {
 		room = nil
 	}
-	servers, record := build.ClientServers(o.Cluster, o.Ports(o.Cluster), p.ListSize), p.Record
+	servers, record := build.Servers(o.Cluster, o.Ports(o.Cluster), p.ListSize), p.Record
 	if !o.done.ListWritten && o.Cluster.DeletionTimestamp == nil {
 		in := o.Input()
 		servers, record = o.Cluster.Status.Servers, in.Record // the list was not written, so the present one counts

@@ -22,10 +22,12 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_slab_reassign)(=|,|$)')) || !(self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])slab_chunk_max=')) ? self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_chunked_items(=|,|$)|slab_chunk_max=[ ]*[+]?0*(1024|1048576)([^0-9]|$))')) : self.extraArgs.exists(a, a.matches('(^(-[vkMrLACSFXWZ]*o)?|[,=])(no_modern|no_chunked_items)(=|,|$)')) && (!has(self.maxItemSize) || quantity(string(self.maxItemSize)).compareTo(quantity('1Mi')) <= 0))",message="extraArgs: no_modern, or no_slab_reassign together with no_chunked_items or slab_chunk_max of 1 MiB, can't be combined with storage: memcached never restarts from the file that it then has; or set slab_chunk_max to less"
 // +kubebuilder:validation:XValidation:rule="has(self.storage) && self.storage.mode == 'Mapped' || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(string(self.memory)).add(has(self.storage) || has(self.tls) || has(self.auth) || has(self.metrics) ? 33554432 : 16777216)) >= 0",message="resources.limits.memory must be larger than memory, by 32Mi with storage (except Mapped), tls, auth or metrics, and by 16Mi otherwise: memcached and its supervisor need that besides the items"
 // +kubebuilder:validation:XValidation:rule="!has(self.metrics) || self.metrics.port != self.containerPort",message="metrics.port must not be containerPort: memcached listens there"
-// +kubebuilder:validation:XValidation:rule="!has(self.discovery) || has(self.storage)",message="discovery needs storage: without it, members have no names of their own"
+// +kubebuilder:validation:XValidation:rule="!has(self.discovery) || has(self.storage)",message="discovery needs storage: without it, members have no names of their own; storage.mode Memory gives them names, and needs no volumes"
 // +kubebuilder:validation:XValidation:rule="!has(self.discovery) || self.discovery.port != self.containerPort && (!has(self.metrics) || self.discovery.port != self.metrics.port)",message="discovery.port must not be containerPort or metrics.port: something else listens there"
-// +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own"
-// +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own"
+// +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own; storage.mode Memory gives them names, and needs no volumes"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || has(self.router) || has(self.routing) && has(self.routing.client)",message="routing.client is needed with storage and without router: a wrong guess puts items where no application looks; it is one of dalli, dskit, evcache, gomemcache, libmemcached, libmemcached-ketama, libmemcached-ketama-weighted, mcrouter, memcached-proxy, memjs, pymemcache, pymemcache-bytes, python-memcached, spymemcached, spymemcached-ketama, spymemcached-ketama-names, twemproxy (docs/clients.md)"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Memory' || !has(self.drain) || !has(self.drain.policy) || self.drain.policy != 'Retain'",message="drain.policy Retain keeps volumes: with storage.mode Memory there are none"
+// +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own; storage.mode Memory gives them names, and needs no volumes"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, metrics.port or discovery.port: something else listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || !has(self.router.podTemplate) || (!has(self.router.podTemplate.containers) || self.router.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort))) && (!has(self.router.podTemplate.initContainers) || self.router.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort)))",message="router.podTemplate: a container's port must not be containerPort: the router listens there"
@@ -110,8 +112,8 @@ type MemcachedSpec struct {
 	Binding *BindingSpec `json:"binding,omitempty"`
 
 	// resources of the memcached and the init container. Defaults to requests of 50m CPU and 1.1 times memory plus
-	// 32Mi, each if neither a request nor a limit is set; without limits. With a memory limit below that, members
-	// can be killed.
+	// 32Mi, each if neither a request nor a limit is set; without limits. That covers memcached's file in memory,
+	// which counts as the pod's memory. With a memory limit below that, members can be killed.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
@@ -181,7 +183,8 @@ const (
 type TLSSpec struct {
 	// secretName of a Secret of type kubernetes.io/tls: tls.crt, the members' certificate with its chain; tls.key;
 	// and ca.crt, the authorities of it and of the clients' certificates. tls.crt is for the hosts in
-	// status.servers (with storage, *.NAME.NAMESPACE.svc covers them) and, if there are such, for
+	// status.servers (*.NAME.NAMESPACE.svc covers them; without storage *.NAME-list.NAMESPACE.svc) and, if there
+	// are such, for
 	// NAME-member-N.NAMESPACE.svc (routing.addresses Stable), NAME-discovery.NAMESPACE.svc,
 	// NAME-router.NAMESPACE.svc and *.NAME-list.NAMESPACE.svc.cluster.local.
 	// +kubebuilder:validation:MinLength=1
@@ -493,7 +496,7 @@ type ServiceSpec struct {
 
 // StorageMode is where a member's items are while it runs.
 //
-// +kubebuilder:validation:Enum=Mapped;Saved
+// +kubebuilder:validation:Enum=Mapped;Saved;Memory
 type StorageMode string
 
 // The storage modes.
@@ -502,10 +505,19 @@ const (
 	StorageMapped StorageMode = "Mapped"
 	// StorageSaved keeps the file in memory, and saves it on the volume.
 	StorageSaved StorageMode = "Saved"
+	// StorageMemory keeps the file in the pod's memory, and needs no volume.
+	StorageMemory StorageMode = "Memory"
 )
 
-// StorageSpec is the volume of each member.
+// HasVolumes tells whether each member has a volume.
+func (s *MemcachedSpec) HasVolumes() bool { return s.Storage != nil && s.Storage.Mode != StorageMemory }
+
+// InPods tells whether the items of members with names are nowhere but in their pods.
+func (s *MemcachedSpec) InPods() bool { return s.Storage != nil && s.Storage.Mode == StorageMemory }
+
+// StorageSpec says where each member keeps its items.
 //
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Memory' || !has(self.size) && !has(self.storageClassName)",message="storage.size and storageClassName are for volumes: with storage.mode Memory there are none"
 // +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="storage.mode can't be changed: create another cluster, or delete this one with drain.whenDeleted Retain and create it again, over its volumes"
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size can't shrink, for Kubernetes makes no volume smaller: create another cluster"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storage.storageClassName can't be changed: create another cluster"
@@ -523,6 +535,8 @@ type StorageSpec struct {
 	// mode is where the items are while a member runs. Saved (the default): in memory, and on the volume from its
 	// end to its next start. A pod that is lost without a save loses its items. Mapped: in a file on the volume,
 	// which memcached writes to all the time. The items outlive any end of the pod, as long as the node lives.
+	// Memory: in the pod's memory, without a volume. The items outlive containers; they are moved when a member
+	// leaves, and lost with a pod that ends otherwise, and at size 0.
 	// +optional
 	// +kubebuilder:default=Saved
 	Mode StorageMode `json:"mode,omitempty"`
@@ -534,12 +548,11 @@ type Client string
 
 // RoutingSpec says where the applications look for a key.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.keyPrefix) || self.client.startsWith('libmemcached') || self.client.startsWith('pymemcache')",message="routing.keyPrefix is for libmemcached and pymemcache, which hash a key without its prefix: leave it out for other clients"
+// +kubebuilder:validation:XValidation:rule="!has(self.keyPrefix) || !has(self.client) || self.client.startsWith('libmemcached') || self.client.startsWith('pymemcache')",message="routing.keyPrefix is for libmemcached and pymemcache, which hash a key without its prefix: leave it out for other clients"
 type RoutingSpec struct {
-	// client is the applications' memcached client and its distribution: see docs/clients.md. Defaults to
-	// libmemcached-ketama-weighted.
+	// client is the applications' memcached client and its distribution: see docs/clients.md. It is needed with
+	// storage and without router. If unset, routers choose a member as libmemcached-ketama-weighted does.
 	// +optional
-	// +kubebuilder:default=libmemcached-ketama-weighted
 	Client Client `json:"client,omitempty"`
 
 	// keyPrefix is what the client writes before each key without hashing it: libmemcached's and php's PREFIX_KEY,
@@ -578,6 +591,14 @@ type RoutingSpec struct {
 	// +kubebuilder:default="90s"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]*[.]?[0-9]+(ns|us|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="routing.patience must be from 0s to 24h, such as 1m30s; the longest unit is h"
 	Patience *metav1.Duration `json:"patience,omitempty"`
+}
+
+// RingClient is the client by which keys have their members.
+func (r *RoutingSpec) RingClient() string {
+	if r.Client == "" {
+		return "libmemcached-ketama-weighted"
+	}
+	return string(r.Client)
 }
 
 // AddressMode says whose addresses the members have on the list of servers.

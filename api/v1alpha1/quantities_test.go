@@ -93,7 +93,7 @@ func TestQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 		"extraArgs: [-o, 'ext_path=/dev/shm/a:8M,ext_path=/tmp/b:8M']": writable,
 	} {
 		t.Run(spec, func(t *testing.T) {
-			server.wants(t, server.named(t, "cache", inBlocks(spec)), nil, want)
+			server.wants(t, server.named(t, "cache", inBlocks(routed(spec))), nil, want)
 		})
 	}
 }
@@ -111,10 +111,18 @@ func TestChangesOfQuantitiesAreReadAsPeopleWriteThem(t *testing.T) {
 		"nothing changes":                     {"memory: 1.5Gi\nstorage: {size: 2.5Gi}", "memory: 1.5Gi\nstorage: {size: 2.5Gi}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server.wants(t, server.named(t, "cache", inBlocks(c.after)), server.named(t, "cache", inBlocks(c.before)), c.want)
+			server.wants(t, server.named(t, "cache", inBlocks(routed(c.after))), server.named(t, "cache", inBlocks(routed(c.before))), c.want)
 		})
 	}
 }
 
 // inBlocks puts the lines of a spec below it.
 func inBlocks(lines string) string { return "\n  " + strings.ReplaceAll(lines, "\n", "\n  ") }
+
+// routed adds routers to a spec with storage, because such a spec must say how applications find their items.
+func routed(spec string) string {
+	if !strings.Contains(spec, "storage:") {
+		return spec
+	}
+	return spec + "\nrouter: {}"
+}

@@ -19,20 +19,23 @@ var rules = []rule{
 	{"", "podTemplate.volumes must not have a claim of the members", `{podTemplate: {volumes: [{name: own, persistentVolumeClaim: {claimName: data-cache-3}}]}}`},
 
 	{"spec", "memory must be a whole number of MiB", `{memory: 100M}`},
-	{"spec", "memory must be 64Mi at least with storage", `{memory: 63Mi, storage: {}}`},
-	{"spec", "storage.size must be larger than memory", `{memory: 1Gi, storage: {size: 1Gi}}`},
+	{"spec", "memory must be 64Mi at least with storage", `{memory: 63Mi, storage: {}, routing: {client: dalli}}`},
+	{"spec", "storage.size must be larger than memory", `{memory: 1Gi, storage: {size: 1Gi}, routing: {client: dalli}}`},
 	{"spec", "resources.limits.memory must be larger than memory", `{memory: 64Mi, resources: {limits: {memory: 64Mi}}}`},
 	{"spec", "maxItemSize must be a whole number of bytes", `{memory: 64Mi, maxItemSize: 33Mi}`},
 	{"spec", "maxItemSize must be a multiple of 512Ki", `{maxItemSize: "1000000"}`},
-	{"spec", "extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage", `{storage: {}, extraArgs: [-S]}`},
-	{"spec", "extraArgs: ext_path (extstore) can't be combined with storage", `{storage: {}, extraArgs: [-o, "ext_path=/dev/shm/ext:64M"]}`},
+	{"spec", "extraArgs: SASL (-S) and another protocol (-B) can't be combined with storage", `{storage: {}, routing: {client: dalli}, extraArgs: [-S]}`},
+	{"spec", "extraArgs: ext_path (extstore) can't be combined with storage", `{storage: {}, routing: {client: dalli}, extraArgs: [-o, "ext_path=/dev/shm/ext:64M"]}`},
 	{"spec", "extraArgs: ext_path (extstore) must be below /dev/shm/", `{extraArgs: [-o, "ext_path=/tmp/ext:64M"]}`},
-	{"spec", "extraArgs: no_modern, or no_slab_reassign together with", `{storage: {}, extraArgs: [-o, no_modern]}`},
+	{"spec", "extraArgs: no_modern, or no_slab_reassign together with", `{storage: {}, routing: {client: dalli}, extraArgs: [-o, no_modern]}`},
 	{"spec", "metrics.port must not be containerPort", `{metrics: {port: 11211}}`},
 	{"spec", "discovery needs storage", `{discovery: {}}`},
-	{"spec", "discovery.port must not be containerPort or metrics.port", `{storage: {}, metrics: {}, discovery: {port: 9150}}`},
+	{"spec", "discovery.port must not be containerPort or metrics.port", `{storage: {}, routing: {client: dalli}, metrics: {}, discovery: {port: 9150}}`},
 	{"spec", "routing.addresses: Stable needs storage", `{routing: {addresses: Stable}}`},
 	{"spec", "router needs storage", `{router: {}}`},
+	{"spec", "drain.policy Retain keeps volumes", `{storage: {mode: Memory}, router: {}, drain: {policy: Retain}}`},
+	{"spec.storage", "storage.size and storageClassName are for volumes", `{storage: {mode: Memory, size: 1Gi}, router: {}}`},
+	{"spec", "routing.client is needed with storage and without router", `{storage: {}}`},
 	{"spec", "podTemplate: a container's port must not be containerPort, metrics.port or discovery.port", `{podTemplate: {containers: [{name: own, ports: [{containerPort: 11211}]}]}}`},
 	{"spec", "router.podTemplate: a container's port must not be containerPort", `{storage: {}, router: {podTemplate: {containers: [{name: own, ports: [{containerPort: 11211}]}]}}}`},
 
@@ -80,11 +83,11 @@ var changeRules = []struct {
 	rule
 	before string
 }{
-	{rule{"spec", "storage can't be added to or removed from a cluster", `{storage: {}}`}, `{}`},
-	{rule{"spec", "storage.size can't shrink, nor by leaving it out", `{storage: {}}`}, `{storage: {size: 1Gi}}`},
-	{rule{"spec.storage", "storage.mode can't be changed", `{storage: {mode: Mapped}}`}, `{storage: {mode: Saved}}`},
-	{rule{"spec.storage", "storage.size can't shrink", `{storage: {size: 512Mi}}`}, `{storage: {size: 1Gi}}`},
-	{rule{"spec.storage", "storage.storageClassName can't be changed", `{storage: {storageClassName: fast}}`}, `{storage: {}}`},
+	{rule{"spec", "storage can't be added to or removed from a cluster", `{storage: {}, routing: {client: dalli}}`}, `{}`},
+	{rule{"spec", "storage.size can't shrink, nor by leaving it out", `{storage: {}, routing: {client: dalli}}`}, `{storage: {size: 1Gi}, routing: {client: dalli}}`},
+	{rule{"spec.storage", "storage.mode can't be changed", `{storage: {mode: Mapped}, routing: {client: dalli}}`}, `{storage: {mode: Saved}, routing: {client: dalli}}`},
+	{rule{"spec.storage", "storage.size can't shrink", `{storage: {size: 512Mi}, routing: {client: dalli}}`}, `{storage: {size: 1Gi}, routing: {client: dalli}}`},
+	{rule{"spec.storage", "storage.storageClassName can't be changed", `{storage: {storageClassName: fast}, routing: {client: dalli}}`}, `{storage: {}, routing: {client: dalli}}`},
 	{rule{"spec.router", "exclusive can't be changed while there are routers", `{storage: {}, router: {exclusive: true}}`}, `{storage: {}, router: {}}`},
 }
 

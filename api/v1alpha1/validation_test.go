@@ -274,10 +274,10 @@ func TestAChangeOfAFixedFieldIsRefusedWithASentence(t *testing.T) {
 	server := theAPIServer(t)
 	const (
 		plain   = `{}`
-		stored  = `{storage: {size: 128Mi}}`
-		classed = `{storage: {size: 128Mi, storageClassName: player}}`
-		large   = `{storage: {size: 1Gi}}`
-		unsized = `{storage: {}}`
+		stored  = `{storage: {size: 128Mi}, routing: {client: dalli}}`
+		classed = `{storage: {size: 128Mi, storageClassName: player}, routing: {client: dalli}}`
+		large   = `{storage: {size: 1Gi}, routing: {client: dalli}}`
+		unsized = `{storage: {}, routing: {client: dalli}}`
 	)
 	const (
 		addOrRemove = "storage can't be added to or removed from a cluster"

@@ -128,6 +128,7 @@ func persistent(size int32) cachev1alpha1.MemcachedSpec {
 		Size:    ptr.To(size),
 		Memory:  ptr.To(resource.MustParse("192Mi")),
 		Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+		Routing: cachev1alpha1.RoutingSpec{Client: ringClient},
 	}
 }
 

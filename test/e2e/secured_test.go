@@ -289,7 +289,7 @@ func (s *secrets) spoil() {
 
 func (s *secrets) certificate() map[string][]byte {
 	service := s.f.name + "." + s.f.namespace + ".svc"
-	return s.authority.Files(s.f, append([]string{service, "*." + service}, s.also...))
+	return s.authority.Files(s.f, append([]string{service, "*." + service, "*." + s.f.name + "-list." + s.f.namespace + ".svc"}, s.also...))
 }
 
 func (s *secrets) put(name string, kind corev1.SecretType, data map[string][]byte) {

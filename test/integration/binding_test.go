@@ -176,7 +176,7 @@ func TestBindingOfAPlainCluster(t *testing.T) {
 	}).Obj())
 	w.settled(1)
 	w.noCondition(cachev1alpha1.ConditionBindable)
-	w.bindingHas(map[string]string{"host": "cache." + w.namespace + ".svc", "username": "", "ca.crt": ""})
+	w.bindingHas(map[string]string{"host": "cache-0.cache-list." + w.namespace + ".svc", "username": "", "ca.crt": ""})
 	w.delete(w.memcached())
 	w.eventually("the Secret is gone", func() error {
 		if w.binding() != nil {

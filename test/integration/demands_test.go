@@ -338,5 +338,5 @@ func TestASecretThatAdmissionChangedCountsAsWritten(t *testing.T) {
 	equal(w, "the Secret's version", w.binding().ResourceVersion, version)
 	w.change(w.binding(), `{"data":{"host":"YW5vdGhlcg=="}}`)
 	w.restartOperator()
-	w.bindingHas(map[string]string{"host": "cache." + w.namespace + ".svc"})
+	w.bindingHas(map[string]string{"host": "cache-0.cache-list." + w.namespace + ".svc"})
 }

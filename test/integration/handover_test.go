@@ -45,7 +45,7 @@ func memcachedOf(spec map[string]any) *unstructured.Unstructured {
 
 func storageSpec(size int64) map[string]any {
 	return map[string]any{
-		"size": size, "storage": map[string]any{"size": "128Mi"}, "routing": map[string]any{"patience": "0s"},
+		"size": size, "storage": map[string]any{"size": "128Mi"}, "routing": map[string]any{"client": "libmemcached-ketama-weighted", "patience": "0s"},
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
-	"example.com/memcached-operator/test/internal/operator"
 	"example.com/memcached-operator/test/tier"
 	"example.com/memcached-operator/test/wait"
 )
@@ -376,14 +375,4 @@ func TestMembersStayWhileTheSliceIsAnothers(t *testing.T) {
 	w.delete(foreign)
 	w.settled(2)
 	w.eventually("two endpoints", func() error { return w.sliceHas(2) })
-}
-
-// A cluster without storage has no member names.
-func TestPlainClusterHasNoListInDNS(t *testing.T) {
-	w := newWorld(t)
-	w.create(sample())
-	w.settled(3)
-	equal(w, "writes of slices", slices.ContainsFunc(w.journal.Writes(), func(write operator.Write) bool {
-		return strings.HasPrefix(write.Resource, "endpointslices") || write.Name == listName
-	}), false)
 }

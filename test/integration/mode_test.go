@@ -52,7 +52,7 @@ func TestClustersKeepTheirModeWhenTheDefaultChanges(t *testing.T) {
 
 	kubectl := func(verb, object string, size int) error {
 		manifest := fmt.Sprintf("apiVersion: %s/v1alpha1\nkind: Memcached\nmetadata: {name: %s, namespace: %s}\n"+
-			"spec: {size: %d, storage: {size: 1Gi}}\n", group, object, w.namespace, size)
+			"spec: {size: %d, storage: {size: 1Gi}, routing: {client: dalli}}\n", group, object, w.namespace, size)
 		cmd, err := plane.Kubectl(t.Context(), t.TempDir(), append(strings.Fields(verb), "-f", "-")...)
 		if err != nil {
 			return err

@@ -218,7 +218,7 @@ func TestThePlanOfRealItemsIsWithinATwentieth(t *testing.T) {
 			}
 			servers = append(servers, server)
 		}
-		o, err := routing.New(string(w.memcached().Spec.Routing.Client), servers)
+		o, err := routing.New(w.memcached().Spec.Routing.RingClient(), servers)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ func (p *plugin) ownersAre(keys ...string) {
 		}
 		servers = append(servers, server)
 	}
-	client, err := routing.New(string(m.Spec.Routing.Client), servers)
+	client, err := routing.New(m.Spec.Routing.RingClient(), servers)
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -46,6 +46,19 @@ func scenarios() map[string]scenario {
 		"scale-down, the member runs on": {
 			func(w *world) { w.storageCluster(patient(), 3) }, func(w *world) { w.scale(2) }, settledAt(2),
 		},
+		"scale-down without volumes": {
+			func(w *world) { w.inPods(patient(), 3) }, func(w *world) { w.scale(2) }, settledAt(2),
+		},
+		"scale-down and up without volumes, routers": {
+			func(w *world) {
+				w.inPods(patient().With(routed), 3)
+				w.allRoutedTo(2, 3)
+			}, func(w *world) {
+				w.scale(2)
+				w.eventually("two members", func() error { return w.replicas(2) })
+				w.scale(3)
+			}, routedAndSettled(3),
+		},
 		"scale-down, then up while the member runs on": {
 			func(w *world) {
 				w.storageCluster(patient(), 3)

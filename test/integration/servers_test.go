@@ -138,7 +138,7 @@ func TestListIsPutRight(t *testing.T) {
 	w := newWorld(t)
 	w.create(sample())
 	w.settled(3)
-	want := []string{fmt.Sprintf("cache.%s.svc:11211", w.namespace)}
+	want := w.places(3)
 	equal(w, "the list of a cluster without storage", w.listed(), want)
 	right := func() error {
 		if got := w.listed(); !slices.Equal(got, want) {

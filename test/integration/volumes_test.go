@@ -164,8 +164,8 @@ func TestAClusterCreatedWithAMistypedMemoryIsCreatedAgain(t *testing.T) {
 // start cold.
 func TestARollOutThatLosesItemsIsForetold(t *testing.T) {
 	w := newWorld(t)
-	w.create(apitest.MakeMemcached(name).Size(2).With(func(s *cachev1alpha1.MemcachedSpec) {
-		s.Storage = &cachev1alpha1.StorageSpec{Size: resource.MustParse("200Mi"), Mode: cachev1alpha1.StorageMapped}
+	w.create(apitest.MakeMemcached(name).Size(2).Storage("200Mi").With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Storage.Mode = cachev1alpha1.StorageMapped
 	}).Obj())
 	w.settled(2)
 	w.noAdvice()

@@ -91,7 +91,7 @@ func (b *bench) create(ctx context.Context, size int) error {
 			Memory:  ptr.To(resource.MustParse("64Mi")),
 			Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("128Mi")},
 			// Without patience there is no live move before the drain.
-			Routing: cachev1alpha1.RoutingSpec{Patience: &metav1.Duration{}},
+			Routing: cachev1alpha1.RoutingSpec{Client: "libmemcached-ketama-weighted", Patience: &metav1.Duration{}},
 		},
 	}
 	if err := b.kube.Create(ctx, mc); err != nil {
@@ -137,7 +137,7 @@ func (b *bench) fill(ctx context.Context, items int) error {
 		addresses[server] = pod.Status.PodIP + ":11211"
 	}
 	b.items = items
-	a, err := app.New(string(mc.Spec.Routing.Client), mc.Status.Servers, func(server string) string { return addresses[server] })
+	a, err := app.New(mc.Spec.Routing.RingClient(), mc.Status.Servers, func(server string) string { return addresses[server] })
 	if err != nil {
 		return err
 	}

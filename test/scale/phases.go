@@ -47,7 +47,7 @@ func cluster(key types.NamespacedName, size int) *cachev1alpha1.Memcached {
 				StorageClassName: ptr.To(storageClass),
 			},
 			// kwok doesn't play movers that wait for clients.
-			Routing: cachev1alpha1.RoutingSpec{Patience: &metav1.Duration{}},
+			Routing: cachev1alpha1.RoutingSpec{Client: "libmemcached-ketama-weighted", Patience: &metav1.Duration{}},
 			// The large cluster drains several volumes at once, all others one.
 			Drain: cachev1alpha1.DrainSpec{Parallelism: 10},
 		},

@@ -34,9 +34,6 @@ func (b *MemcachedBuilder) Defaulted() *MemcachedBuilder {
 	if s.Memory == nil {
 		s.Memory = ptr.To(resource.MustParse("64Mi"))
 	}
-	if s.Routing.Client == "" {
-		s.Routing.Client = "libmemcached-ketama-weighted"
-	}
 	if s.Storage != nil && s.Storage.Mode == "" {
 		s.Storage.Mode = cachev1alpha1.StorageSaved
 	}
@@ -73,6 +70,15 @@ func (b *MemcachedBuilder) Memory(quantity string) *MemcachedBuilder {
 // Storage gives each member a volume of this size; "0" leaves the size out.
 func (b *MemcachedBuilder) Storage(size string) *MemcachedBuilder {
 	b.object.Spec.Storage = &cachev1alpha1.StorageSpec{Size: resource.MustParse(size)}
+	if b.object.Spec.Routing.Client == "" {
+		b.object.Spec.Routing.Client = "libmemcached-ketama-weighted"
+	}
+	return b
+}
+
+// InPods gives the members names, and no volumes.
+func (b *MemcachedBuilder) InPods() *MemcachedBuilder {
+	b.Storage("0").object.Spec.Storage.Mode = cachev1alpha1.StorageMemory
 	return b
 }
 

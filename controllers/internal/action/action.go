@@ -161,6 +161,12 @@ type (
 		Target  string
 		Receipt *Receipt
 	}
+	// StampPod writes on the pod of a member without a volume that it was empty when clients began to use it by the
+	// ring with this Serial.
+	StampPod struct {
+		Claim  ClaimRef
+		Serial int64
+	}
 	// ClearMoveRetry is ClearRetry for a move.
 	ClearMoveRetry struct{ Claim ClaimRef }
 	// DeleteJob deletes a Job and its pods.
@@ -354,6 +360,7 @@ func (a ClearRetry) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.uni
 func (a CreateMove) kind() Kind   { return Kind{Class: Claim, Claim: a.Claim.unit()} }
 func (a BeginMove) kind() Kind    { return Kind{Class: Claim, Claim: a.Claim.unit()} }
 func (a RecordMoved) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a StampPod) kind() Kind     { return Kind{Class: Members, Claim: a.Claim.unit(), ReadsAgain: true} }
 func (a ClearMoveRetry) kind() Kind {
 	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
 }
@@ -425,6 +432,9 @@ func (a BeginMove) String() string {
 }
 func (a RecordMoved) String() string {
 	return fmt.Sprintf("record that the items of the member of claim %s are moved by ring %s", a.Claim.Name, a.Target)
+}
+func (a StampPod) String() string {
+	return fmt.Sprintf("note that pod %s was empty at ring %d", a.Claim.Name, a.Serial)
 }
 func (a ClearMoveRetry) String() string {
 	return "clear the move's retry of claim " + a.Claim.Name

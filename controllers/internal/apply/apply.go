@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -111,6 +112,8 @@ type run struct {
 	listServiceTaken bool
 	// marked are the claims that were marked since view was read.
 	marked []*corev1.PersistentVolumeClaim
+	// markedPods are the pods that were marked since view was read, by their UIDs, with the number of the mark.
+	markedPods map[types.UID]int64
 	// owns: a live read has shown that the Memcached isn't deleted.
 	owns bool
 	// first: this run has added the cluster's finalizer, which comes before all other writes.
@@ -246,14 +249,26 @@ func (r *run) takeClaimStep(ctx context.Context, step action.Action) error {
 	case action.CreateDrain:
 		return r.createDrain(ctx, a)
 	case action.MarkLeaving:
+		if r.cluster.Spec.InPods() {
+			return r.markPod(ctx, a)
+		}
 		return r.markLeaving(ctx, a)
+	case action.StampPod:
+		return r.annotateHolder(ctx, a.Claim, map[string]any{cachev1alpha1.AnnotationMoved: strconv.FormatInt(a.Serial, 10)})
 	case action.CreateMove:
 		return r.createMove(ctx, a)
 	case action.BeginMove:
 		return r.beginMove(ctx, a)
 	case action.RecordMoved:
 		return r.recordMoved(ctx, a)
+	case action.CountFailure:
+		if r.cluster.Spec.InPods() {
+			return r.annotateHolder(ctx, a.Claim, map[string]any{cachev1alpha1.AnnotationAttempts: write.AttemptsText(a.Attempts)})
+		}
 	case action.ClearMoveRetry:
+		if r.cluster.Spec.InPods() {
+			return r.annotateHolder(ctx, a.Claim, map[string]any{cachev1alpha1.AnnotationMove: nil, cachev1alpha1.AnnotationAttempts: nil})
+		}
 		return r.claims.Clear(ctx, a.Claim, cachev1alpha1.AnnotationMove, cachev1alpha1.MoveRetry)
 	case action.GrowClaim:
 		return r.growClaim(ctx, a)
@@ -340,6 +355,7 @@ func (r *run) addMarks() {
 		}
 	}
 	r.marked = nil
+	r.addMarkedPods()
 }
 
 // deleteMembers deletes the StatefulSet, unless the Memcached was deleted with --cascade=orphan,

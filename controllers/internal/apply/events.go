@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
@@ -21,7 +22,7 @@ func (a *Applier) claimEvent(cluster *cachev1alpha1.Memcached, claim action.Clai
 	if cluster.UID == "" {
 		return // the Memcached is gone, so there is no object for the event
 	}
-	a.Events.Eventf(cluster, RelatedClaim(cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
+	a.Events.Eventf(cluster, related(cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
 }
 
 // tellMoved records an event about how the mover of a leaving member has ended.
@@ -29,16 +30,28 @@ func (r *run) tellMoved(a action.DeleteJob) {
 	switch {
 	case a.Moved == nil && a.NotMoved == "": // not the mover of a leaving member
 	case a.Moved == nil:
-		r.claimEvent(r.cluster, a.Claim, "NotMoved", "Move", "claim %s: not all items were moved while its member was leaving (%s): "+
-			"clients miss the others until its volume is drained", a.Claim.Name, a.NotMoved)
+		follows := "clients miss the others until its volume is drained"
+		if r.cluster.Spec.InPods() {
+			follows = "the others are lost"
+		}
+		r.claimEvent(r.cluster, a.Claim, "NotMoved", "Move", "%s %s: not all items were moved while its member was leaving (%s): %s",
+			r.holder(), a.Claim.Name, a.NotMoved, follows)
 	default:
 		r.done.Moved = append(r.done.Moved, a.Moved)
 		settled := ""
 		if !plan.ReceiptNumbers(a.Moved).Settled {
 			settled = "; clients still called it when spec.routing.patience was over"
 		}
-		r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "claim %s: while its member was leaving, %s%s", a.Claim.Name, summary(a.Moved), settled)
+		r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "%s %s: while its member was leaving, %s%s", r.holder(), a.Claim.Name, summary(a.Moved), settled)
 	}
+}
+
+// related is the holder of that name: the events of two members are kept apart.
+func related(cluster *cachev1alpha1.Memcached, name string) runtime.Object {
+	if cluster.Spec.InPods() {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
+	}
+	return RelatedClaim(cluster, name)
 }
 
 // RelatedClaim keeps the events of two drains apart: the recorder counts two events that

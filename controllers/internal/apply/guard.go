@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,7 @@ func (r *run) maySetReplicas(ctx context.Context, replicas int32) (stale bool, e
 	if err := r.lookForMembers(ctx, live, replicas); err != nil {
 		return false, err
 	}
-	return false, read.RefusedBy(plan.MaySetReplicas(&live.Observed, replicas))
+	return false, read.RefusedBy(errors.Join(plan.MaySetReplicas(&live.Observed, replicas), plan.MayShrink(&live.Observed, replicas)))
 }
 
 // mayMark asks plan.MayMark. All marks of a reconcile share one live read.

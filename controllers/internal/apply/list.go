@@ -65,7 +65,7 @@ func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) 
 	if build.Stable(r.cluster) {
 		l.wanted = build.StableEndpoints(r.cluster.Name, a.ListSize, r.present.MemberServices, present)
 	} else {
-		l.wanted = build.Endpoints(r.cluster.Name, a.ListSize, r.present.Pods, present)
+		l.wanted = build.Endpoints(r.cluster, a.ListSize, r.present.Pods, present)
 	}
 	l.kind, l.ports = build.AddressType(l.wanted), build.ListPortsOf(r.cluster, r.ports, l.wanted)
 	if slice != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
@@ -114,6 +115,9 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	hash := hashOf(desired)
 	if r.present.StatefulSet != nil { // not part of the hash, because the first write takes the spec's
 		build.KeepClaimTemplates(desired, r.present.StatefulSet)
+	}
+	if r.cluster.Spec.InPods() && a.Replicas == 0 && from > 0 {
+		r.Events.Eventf(r.cluster, nil, corev1.EventTypeWarning, "ItemsLost", "Scale", "size 0: all items are lost with the %d members, because they have no volumes", from)
 	}
 	changed, err := r.applySized(ctx, a, desired, applied, hash)
 	r.noteTemplateWrite(r.Turns, d, err)

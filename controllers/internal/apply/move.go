@@ -94,6 +94,9 @@ func (r *run) recordMoved(ctx context.Context, a action.RecordMoved) error {
 			return read.RefusedBy(err)
 		}
 	}
+	if r.cluster.Spec.InPods() {
+		return r.recordMovedInPod(ctx, a)
+	}
 	recorded, err := r.claims.Annotate(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
 		if a.Receipt == nil && c.Annotations[cachev1alpha1.AnnotationMove] != cachev1alpha1.MoveSkip {
 			return read.Refuse("claim %s is not annotated with a skip", c.Name)
@@ -105,13 +108,15 @@ func (r *run) recordMoved(ctx context.Context, a action.RecordMoved) error {
 	})
 	if recorded {
 		r.done.Moved = append(r.done.Moved, a.Receipt)
-	}
-	switch {
-	case !recorded:
-	case a.Receipt == nil:
-		r.claimEvent(r.cluster, a.Claim, "MoveSkipped", "Move", "claim %s: its member's items stay where they are", a.Claim.Name)
-	default:
-		r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "claim %s: %s", a.Claim.Name, summary(a.Receipt))
+		r.tellRecorded(a)
 	}
 	return err
+}
+
+func (r *run) tellRecorded(a action.RecordMoved) {
+	if a.Receipt == nil {
+		r.claimEvent(r.cluster, a.Claim, "MoveSkipped", "Move", "%s %s: its member's items stay where they are", r.holder(), a.Claim.Name)
+		return
+	}
+	r.claimEvent(r.cluster, a.Claim, "Moved", "Move", "%s %s: %s", r.holder(), a.Claim.Name, summary(a.Receipt))
 }

@@ -33,7 +33,7 @@ func (r *run) applyService(ctx context.Context) error {
 
 // writeList writes the clients' list and the record of the rings.
 func (r *run) writeList(ctx context.Context, a action.WriteList) error {
-	servers, list := build.ClientServers(r.cluster, r.ports, a.ListSize), r.present.ServerList
+	servers, list := build.Servers(r.cluster, r.ports, a.ListSize), r.present.ServerList
 	differs := r.cluster.Spec.Storage != nil && list != nil &&
 		(list.Annotations[cachev1alpha1.AnnotationRing] != a.Record.String() || observe.ListSize(list) != len(servers))
 	// Servers at other ports are written only if the list still has its cached version, and so the
@@ -58,7 +58,7 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 		variant: int32(len(servers)) ^ r.ports.Variant(), differs: differs, stale: &stale, locked: locked,
 	})
 	r.done.ListWritten = err == nil
-	err = write.ApartIf(r.cluster.Spec.Storage == nil, err) // it only names the Service
+	err = write.ApartIf(r.cluster.Spec.Storage == nil, err) // its members don't wait for it
 	if err == nil && !stale && r.present.ServerList == nil {
 		r.listMade = &a
 	}

@@ -31,7 +31,7 @@ func (r *run) access() access { return access{Client: r.Client, Live: r.Reader.L
 
 // writeBinding writes the Secret of spec.binding, or deletes it.
 func (r *run) writeBinding(ctx context.Context, a action.WriteBinding) (err error) {
-	r.done.Binding, err = r.Bindings.apply(ctx, r.access(), r.cluster, build.ClientServers(r.cluster, r.ports, a.ListSize), r.now)
+	r.done.Binding, err = r.Bindings.apply(ctx, r.access(), r.cluster, build.Servers(r.cluster, r.ports, a.ListSize), r.now)
 	return err
 }
 

@@ -39,10 +39,18 @@ func Stable(c *cachev1alpha1.Memcached) bool {
 
 // memberHost is the DNS name of a member on the clients' list.
 func memberHost(c *cachev1alpha1.Memcached, ordinal int32) string {
-	if Stable(c) {
+	switch {
+	case Stable(c):
 		return serviceHost(c, ordinal)
+	case c.Spec.Storage == nil:
+		return placeHost(c, ordinal)
 	}
 	return podHost(c, ordinal)
+}
+
+// placeHost is the DNS name of a place on the list of a cluster without storage.
+func placeHost(c *cachev1alpha1.Memcached, ordinal int32) string {
+	return fmt.Sprintf("%s.%s.%s.svc", PodName(c.Name, ordinal), ListName(c.Name), c.Namespace)
 }
 
 // serviceHost is the DNS name of a member's Service.

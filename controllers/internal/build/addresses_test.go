@@ -62,7 +62,7 @@ func TestStableAddressesAreOnTheListAndInTheRing(t *testing.T) {
 		t.Run(string(client), func(t *testing.T) {
 			c := withStorage().With(stable(client)).Defaulted().Obj()
 			c.Spec.Routing.ServerName = test.serverName
-			if diff := cmp.Diff([]string{"cache-member-0.shop.svc:11211", "cache-member-1.shop.svc:11211"}, ClientServers(c, nil, 2)); diff != "" {
+			if diff := cmp.Diff([]string{"cache-member-0.shop.svc:11211", "cache-member-1.shop.svc:11211"}, Servers(c, nil, 2)); diff != "" {
 				t.Errorf("the list: -want +got:\n%s", diff)
 			}
 			if diff := cmp.Diff(test.drainers, namedServers(c, nil, 2)); diff != "" {

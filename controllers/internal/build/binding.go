@@ -26,11 +26,11 @@ const BindingSecretType corev1.SecretType = "servicebinding.io/memcached"
 
 // Binding is the Secret that spec.binding asks for: where the members are, the login (nil without
 // auth), and the authorities that signed their certificates (nil without TLS). Host and port are
-// the first member's. They are enough for a cluster of one member or without storage, and the
-// members' certificate is for that name.
+// the first member's. They are enough for a cluster of one member, and the members' certificate is for
+// that name.
 func Binding(c *cachev1alpha1.Memcached, servers []string, login *contract.Login, authorities []byte) *coreac.SecretApplyConfiguration {
-	first := ClientServers(c, nil, 1)[0]
-	if c.Spec.Storage != nil && len(servers) > 0 {
+	first := Servers(c, nil, 1)[0]
+	if len(servers) > 0 {
 		first = servers[0]
 	}
 	host, port, _ := net.SplitHostPort(first)

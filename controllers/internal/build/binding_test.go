@@ -46,7 +46,7 @@ func TestBindingHasWhatAnApplicationNeeds(t *testing.T) {
 	}
 	c.Spec.Storage = nil
 	data := got(nil, nil)
-	if data["host"] != "cache.shop.svc" || !strings.HasPrefix(data["servers"], "cache-0.") {
+	if data["host"] != "cache-0.cache.shop.svc" || !strings.HasPrefix(data["servers"], "cache-0.") {
 		t.Errorf("without storage: %v", data)
 	}
 }

@@ -3,6 +3,7 @@ package build
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,5 +36,11 @@ func TestEveryClientOfTheDrainerCanBeSet(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(routing.Clients(), got); diff != "" {
 		t.Errorf("spec.routing.client: -drainer +API:\n%s", diff)
+	}
+	list := strings.Join(routing.Clients(), ", ") + " (docs/clients.md)"
+	if !slices.ContainsFunc(spec.XValidations, func(r apiextensionsv1.ValidationRule) bool {
+		return strings.HasPrefix(r.Message, "routing.client is needed") && strings.HasSuffix(r.Message, list)
+	}) {
+		t.Errorf("the rule that asks for routing.client doesn't list %s", list)
 	}
 }

@@ -206,7 +206,7 @@ func drainArgs(c *cachev1alpha1.Memcached, ports Ports, uid types.UID, survivors
 func transferArgs(c *cachev1alpha1.Memcached, ports Ports, source string, members int32) contract.Transfer {
 	m := contract.Transfer{
 		SourceID:           source,
-		Client:             string(c.Spec.Routing.Client),
+		Client:             c.Spec.Routing.RingClient(),
 		KeyPrefix:          c.Spec.Routing.KeyPrefix,
 		Servers:            namedServers(c, ports, members),
 		UnreachableTimeout: unreachableTimeout,

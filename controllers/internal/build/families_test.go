@@ -46,10 +46,10 @@ func TestTheListHasEachMemberInOneFamily(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods := dualPods(test.pods)
-			if diff := cmp.Diff(test.want, Endpoints("cache", 3, pods, test.before)); diff != "" {
+			if diff := cmp.Diff(test.want, Endpoints(withStorage().Defaulted().Obj(), 3, pods, test.before)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if diff := cmp.Diff(test.without, LeftOut("cache", 3, pods, test.want)); diff != "" {
+			if diff := cmp.Diff(test.without, LeftOut(withStorage().Defaulted().Obj(), 3, pods, test.want)); diff != "" {
 				t.Errorf("without an address: -want +got:\n%s", diff)
 			}
 		})

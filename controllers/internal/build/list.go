@@ -25,7 +25,7 @@ func ListName(cluster string) string { return cluster + "-list" }
 
 // Endpoint is a member on the clients' list.
 type Endpoint struct {
-	// Name is the name of the member's pod.
+	// Name is the name of the member's pod or, without storage, of its place.
 	Name string
 	// Address is an IP address.
 	Address string
@@ -34,24 +34,24 @@ type Endpoint struct {
 // Endpoints returns the first n members, in ring order, with the addresses of their pods, all of
 // one family. A member whose pod has no address, because it is being replaced, keeps its last
 // address, so a restart changes no ring. A member that never had an address is left out.
-func Endpoints(cluster string, n int32, pods []corev1.Pod, before []Endpoint) []Endpoint {
-	addresses := podAddresses(pods)
+func Endpoints(c *cachev1alpha1.Memcached, n int32, pods []corev1.Pod, before []Endpoint) []Endpoint {
+	addresses := listedAddresses(c, n, pods, before)
 	for _, e := range before {
 		if len(addresses[e.Name]) == 0 {
 			addresses[e.Name] = []string{e.Address}
 		}
 	}
-	endpoints, _ := ofOneFamily(cluster, n, addresses, before)
+	endpoints, _ := ofOneFamily(c.Name, n, addresses, before)
 	return endpoints
 }
 
 // LeftOut returns the members among the first n whose pods have an address, but none of the list's
 // family, so that the list lacks them.
-func LeftOut(cluster string, n int32, pods []corev1.Pod, listed []Endpoint) []string {
-	addresses := podAddresses(pods)
+func LeftOut(c *cachev1alpha1.Memcached, n int32, pods []corev1.Pod, listed []Endpoint) []string {
+	addresses := listedAddresses(c, n, pods, listed)
 	var out []string
 	for i := range n {
-		name := PodName(cluster, i)
+		name := PodName(c.Name, i)
 		if len(addresses[name]) > 0 && !slices.ContainsFunc(listed, func(e Endpoint) bool { return e.Name == name }) {
 			out = append(out, name)
 		}

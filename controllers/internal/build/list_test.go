@@ -51,7 +51,7 @@ func TestEndpointsAreTheListInItsOrder(t *testing.T) {
 		"a stranger's entry in the slice": {1, map[string]string{"cache-0": "10.0.0.1"}, []Endpoint{{"evil", "10.6.6.6"}}, two[:1]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, Endpoints("cache", test.n, memberPods(test.pods), test.before)); diff != "" {
+			if diff := cmp.Diff(test.want, Endpoints(withStorage().Defaulted().Obj(), test.n, memberPods(test.pods), test.before)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -88,7 +88,7 @@ func Deployment(c *cachev1alpha1.Memcached, o Options) *appsac.DeploymentApplyCo
 // StatefulSet is the StatefulSet of a cluster with storage. Its claims have the finalizer from the
 // start. The drainer is PID 1, and turns SIGTERM into a save.
 func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.StatefulSetApplyConfiguration {
-	saved := c.Spec.Storage.Mode == cachev1alpha1.StorageSaved
+	saved := c.Spec.Storage.Mode == cachev1alpha1.StorageSaved // in mode Memory, the file is mapped in a volume in memory
 	serve := contract.Supervise{
 		Dir:            dataDir,
 		Port:           c.Spec.ContainerPort,
@@ -122,33 +122,49 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	withSecrets(c, spec, memcached)
 	withList(c, spec, memcached)
 	spec.WithContainers(measured(c, memcached))
-	if saved {
-		spec.WithVolumes(inMemory(c))
+	switch {
+	case saved:
+		spec.WithVolumes(inMemory(memoryVolume, Memory(c)))
+	case c.Spec.InPods():
+		spec.WithVolumes(inMemory(volumeName, roomInPod(c)))
+	}
+	set := appsac.StatefulSetSpec().
+		WithServiceName(c.Name).
+		WithReplicas(replicas).
+		WithPodManagementPolicy(appsv1.ParallelPodManagement).
+		WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
+		WithTemplate(podTemplate(c, membersTemplate(c), cachev1alpha1.ComponentMember, spec))
+	if c.Spec.HasVolumes() {
+		set.WithPersistentVolumeClaimRetentionPolicy(appsac.StatefulSetPersistentVolumeClaimRetentionPolicy().
+			WithWhenDeleted(appsv1.RetainPersistentVolumeClaimRetentionPolicyType).
+			WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
+			WithVolumeClaimTemplates(claimTemplate(c))
 	}
 	return appsac.StatefulSet(c.Name, c.Namespace).
 		WithLabels(withOurs(c.Spec.PodTemplate.Labels, Labels(c, cachev1alpha1.ComponentMember))).
 		WithAnnotations(c.Spec.PodTemplate.Annotations).
 		WithOwnerReferences(owner(c)).
-		WithSpec(appsac.StatefulSetSpec().
-			WithServiceName(c.Name).
-			WithReplicas(replicas).
-			WithPodManagementPolicy(appsv1.ParallelPodManagement).
-			WithPersistentVolumeClaimRetentionPolicy(appsac.StatefulSetPersistentVolumeClaimRetentionPolicy().
-				WithWhenDeleted(appsv1.RetainPersistentVolumeClaimRetentionPolicyType).
-				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
-			WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))).
-			WithTemplate(podTemplate(c, membersTemplate(c), cachev1alpha1.ComponentMember, spec)).
-			WithVolumeClaimTemplates(claimTemplate(c)))
+		WithSpec(set)
 }
 
-// inMemory is the volume for the warm file of a member in mode Saved: one file as large as memory,
-// and two small ones. The volume counts against the container's memory, as the items of any
-// memcached do.
-func inMemory(c *cachev1alpha1.Memcached) *coreac.VolumeApplyConfiguration {
+// inMemory is a volume in memory for warm files of that many bytes, and two small files. It counts
+// against the container's memory, as the items of any memcached do.
+func inMemory(name string, files int64) *coreac.VolumeApplyConfiguration {
 	const beside = 16 << 20
-	return coreac.Volume().WithName(memoryVolume).WithEmptyDir(coreac.EmptyDirVolumeSource().
+	return coreac.Volume().WithName(name).WithEmptyDir(coreac.EmptyDirVolumeSource().
 		WithMedium(corev1.StorageMediumMemory).
-		WithSizeLimit(*resource.NewQuantity(Memory(c)+beside, resource.BinarySI)))
+		WithSizeLimit(*resource.NewQuantity(files+beside, resource.BinarySI)))
+}
+
+// roomInPod is for the warm files of a member in mode Memory: after a crash, a second one is made, and the items
+// of the first are replayed into it. With less than that below the container's limit of memory, such a start is cold.
+func roomInPod(c *cachev1alpha1.Memcached) int64 {
+	two := 2 * Memory(c)
+	limit, is := c.Spec.Resources.Limits[corev1.ResourceMemory]
+	if besides := Memory(c)/10 + 48<<20; is && limit.Value()-besides < two {
+		return Memory(c)
+	}
+	return two
 }
 
 // install copies the drainer to where the member's image can run it. Its container has memcached's

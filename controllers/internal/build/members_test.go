@@ -276,3 +276,22 @@ func TestAMembersContainersLeaveTheirLastWords(t *testing.T) {
 		}
 	}
 }
+
+// memcached's file is in memory, and counts as memory of the pod: a request for less would let the pod be evicted for
+// what the spec says.
+func TestTheDefaultRequestCoversTheFile(t *testing.T) {
+	for _, memory := range []string{"64Mi", "256Mi", "3584Mi", "64Gi"} {
+		c := withStorage().Memory(memory).Defaulted().Obj()
+		pod := StatefulSet(c, options, 1).Spec.Template.Spec
+		file := Memory(c) / 10 // the hash table
+		for _, v := range pod.Volumes {
+			if *v.Name == memoryVolume {
+				file += v.EmptyDir.SizeLimit.Value()
+			}
+		}
+		request := (*pod.Containers[0].Resources.Requests)[corev1.ResourceMemory]
+		if request.Value() < file || file <= Memory(c) {
+			t.Errorf("memory %s: %d bytes are requested, and the file and the hash table take %d", memory, request.Value(), file)
+		}
+	}
+}

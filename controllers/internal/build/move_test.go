@@ -92,12 +92,12 @@ func TestEachRingHasItsMove(t *testing.T) {
 func TestListHasTheRecordOfItsRingWhereThereIsStorage(t *testing.T) {
 	record := ring.Record{Serial: 3, Ring: RingOf(withStorage().Defaulted().Obj(), 2), From: RingOf(withStorage().Defaulted().Obj(), 1)}
 	c := withStorage().Defaulted().Obj()
-	kept, err := ring.Parse(ServersConfigMap(c, ClientServers(c, nil, 2), record).Annotations[cachev1alpha1.AnnotationRing])
+	kept, err := ring.Parse(ServersConfigMap(c, Servers(c, nil, 2), record).Annotations[cachev1alpha1.AnnotationRing])
 	if err != nil || kept != record {
 		t.Errorf("%s, %v", kept, err)
 	}
 	c.Spec.Storage = nil
-	if got := ServersConfigMap(c, ClientServers(c, nil, 2), record).Annotations; len(got) != 0 {
+	if got := ServersConfigMap(c, Servers(c, nil, 2), record).Annotations; len(got) != 0 {
 		t.Errorf("without storage: %v", got)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
-	"example.com/memcached-operator/api/v1alpha1/apitest"
 )
 
 func TestOrdinalsParseOnlyFromTheClustersOwnNames(t *testing.T) {
@@ -167,7 +166,7 @@ func TestJobNameIsALabelAndTellsClaimsApart(t *testing.T) {
 }
 
 func TestServersAreNamedAsClientsAreGivenThem(t *testing.T) {
-	c := apitest.MakeMemcached("cache").Namespace("shop").Defaulted().Obj()
+	c := withStorage().Namespace("shop").Defaulted().Obj()
 	c.Spec.ContainerPort = 11300
 	want := []string{"cache-0.cache.shop.svc:11300", "cache-1.cache.shop.svc:11300"}
 	if diff := cmp.Diff(want, Servers(c, nil, 2)); diff != "" {

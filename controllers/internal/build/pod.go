@@ -208,8 +208,11 @@ func graceSeconds(c *cachev1alpha1.Memcached) *int64 {
 	if given := c.Spec.PodTemplate.TerminationGracePeriodSeconds; given != nil {
 		return given
 	}
-	if c.Spec.Storage == nil {
+	switch {
+	case c.Spec.Storage == nil:
 		return nil
+	case c.Spec.InPods():
+		return ptr.To[int64](corev1.DefaultTerminationGracePeriodSeconds)
 	}
 	seconds := SaveSeconds(c, contract.SlowSave)
 	return &seconds

@@ -133,7 +133,7 @@ func TestClientsAreToldEachMembersOwnPortIfThatMovesNoKey(t *testing.T) {
 				want = one
 			}
 		}
-		if diff := cmp.Diff(want, ClientServers(c, mixed, 2)); diff != "" {
+		if diff := cmp.Diff(want, Servers(c, mixed, 2)); diff != "" {
 			t.Errorf("%s: %s", client, diff)
 		}
 		var told []string
@@ -145,7 +145,7 @@ func TestClientsAreToldEachMembersOwnPortIfThatMovesNoKey(t *testing.T) {
 		}
 	}
 	stable := clusterAt(11300, calledBy("gomemcache"), func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Addresses = cachev1alpha1.AddressesStable })
-	if diff := cmp.Diff([]string{"cache-member-0.shop.svc:11300"}, ClientServers(stable, mixed, 1)); diff != "" {
+	if diff := cmp.Diff([]string{"cache-member-0.shop.svc:11300"}, Servers(stable, mixed, 1)); diff != "" {
 		t.Errorf("a Service leads to the pod's own port: %s", diff)
 	}
 	service := MemberService(stable, mixed, 0, "").Spec.Ports

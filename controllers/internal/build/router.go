@@ -72,7 +72,7 @@ func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state contract.RingSta
 	default:
 		t.Before = before.Number
 	}
-	ring := contract.Ring{Client: string(c.Spec.Routing.Client), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, ports, n)}
+	ring := contract.Ring{Client: c.Spec.Routing.RingClient(), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, ports, n)}
 	if before != nil && before.State != contract.RingStable && t.Shared != before.Shared && state != contract.RingStable {
 		t.Shared = before.Shared // the change keeps the value that it began with
 	}

@@ -41,15 +41,6 @@ func Servers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
 	return servers
 }
 
-// ClientServers are the servers on the clients' list: the first n members or, without storage, the
-// Service, because these members have no names.
-func ClientServers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
-	if c.Spec.Storage == nil {
-		return []string{fmt.Sprintf("%s.%s.svc:%d", c.Name, c.Namespace, c.Spec.ContainerPort)}
-	}
-	return Servers(c, ports, n)
-}
-
 // OtherServers tells whether a ConfigMap has other servers than these.
 func OtherServers(data map[string]string, servers []string) bool {
 	return data[ServersKey] != serverLists(servers)[ServersKey]
@@ -59,7 +50,7 @@ func OtherServers(data map[string]string, servers []string) bool {
 func RingOf(c *cachev1alpha1.Memcached, n int32) ring.Ring {
 	r := &c.Spec.Routing
 	return ring.Ring{
-		Client: string(r.Client), KeyPrefix: r.KeyPrefix, ServerName: serverName(c), Port: c.Spec.ContainerPort, Size: n,
+		Client: r.RingClient(), KeyPrefix: r.KeyPrefix, ServerName: serverName(c), Port: c.Spec.ContainerPort, Size: n,
 		Stable: Stable(c) && routing.HashesAddresses(string(r.Client)),
 	}
 }

@@ -19,7 +19,7 @@ func TestConfigMapHasOneListInEachForm(t *testing.T) {
 		"cache-6.cache.shop.svc:11211", "cache-7.cache.shop.svc:11211", "cache-8.cache.shop.svc:11211",
 		"cache-9.cache.shop.svc:11211", "cache-10.cache.shop.svc:11211",
 	}
-	list := ServersConfigMap(c, ClientServers(c, nil, 11), ring.Record{})
+	list := ServersConfigMap(c, Servers(c, nil, 11), ring.Record{})
 	if *list.Name != "cache-servers" {
 		t.Errorf("name %s", *list.Name)
 	}
@@ -41,14 +41,14 @@ func TestConfigMapHasOneListInEachForm(t *testing.T) {
 func TestEmptyListIsEmptyInEachForm(t *testing.T) {
 	c := withStorage().Defaulted().Obj()
 	want := map[string]string{ServersKey: "", ServersJSONKey: "[]", ServersEnvKey: ""}
-	if diff := cmp.Diff(want, ServersConfigMap(c, ClientServers(c, nil, 0), ring.Record{}).Data); diff != "" {
+	if diff := cmp.Diff(want, ServersConfigMap(c, Servers(c, nil, 0), ring.Record{}).Data); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
-func TestMembersWithoutNamesAreListedAsTheirService(t *testing.T) {
+func TestMembersWithoutNamesAreListedByTheirPlaces(t *testing.T) {
 	c := apitest.MakeMemcached("cache").Namespace("shop").Defaulted().Obj()
-	if diff := cmp.Diff([]string{"cache.shop.svc:11211"}, ClientServers(c, nil, 3)); diff != "" {
+	if diff := cmp.Diff([]string{"cache-0.cache-list.shop.svc:11211", "cache-1.cache-list.shop.svc:11211"}, Servers(c, nil, 2)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

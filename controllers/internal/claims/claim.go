@@ -42,11 +42,17 @@ const (
 	Hold      Request = "hold"
 )
 
-// Claim is a member's claim, present or past, or a unit of such claims (Together).
+// Claim is the holder of a member's items: it has them, and carries what is known of them. It is the member's
+// claim, present or past, or a unit of such claims (Together); without volumes it is the member's pod.
 type Claim struct {
-	Name    string
-	UID     types.UID
-	Ordinal int32
+	// InPod: the holder is the pod of a member without a volume. It has no finalizer, and is neither drained, nor set
+	// aside, nor released: when it goes, its items go.
+	InPod bool
+	// Unstamped: the pod was created a moment ago, and doesn't say yet by which ring clients have filled it.
+	Unstamped bool
+	Name      string
+	UID       types.UID
+	Ordinal   int32
 	// Template is the name of its claim template, if a member may have several claims.
 	Template string
 	// With has the UIDs of the other claims of a unit, joined by commas; empty for one claim.
@@ -139,6 +145,14 @@ const (
 	// NoneYet: the claim has no volume yet, and a backup may fill it when a pod mounts it.
 	NoneYet
 )
+
+// Kind is the word for what the holder is.
+func (c *Claim) Kind() string {
+	if c.InPod {
+		return "pod"
+	}
+	return "claim"
+}
 
 // Ref names the claim.
 func (c *Claim) Ref() action.ClaimRef {

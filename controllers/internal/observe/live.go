@@ -62,18 +62,23 @@ func (r *Reader) ViewBefore(ctx context.Context, cluster *cachev1alpha1.Memcache
 	}
 	v := &View{Observed: plan.Observed{Facts: claims.Facts{Now: r.Clock.Now()}, Cluster: planSpec(cluster), StatefulSet: planStatefulSet(members)}}
 	v.Obstructed = r.Obstructed.Known(client.ObjectKeyFromObject(cluster), v.Now)
-	if v.Found, err = r.For(cluster).LiveClaims(ctx); err != nil {
-		return nil, err
+	v.Found = &read.LiveClaims{}
+	if !v.Cluster.InPods {
+		if v.Found, err = r.For(cluster).LiveClaims(ctx); err != nil {
+			return nil, err
+		}
+		v.Claims = v.Found.Claims
 	}
-	v.Claims = v.Found.Claims
-	if !known.NoJobs {
+	if !known.NoJobs || v.Cluster.InPods {
 		if err := r.readJobs(ctx, cluster, v); err != nil {
 			return nil, err
 		}
 	}
-	v.Ready, v.LastReady, v.Away = readiness(cluster.Name, slices.DeleteFunc(slices.Clone(v.jobs.Pods), func(p corev1.Pod) bool {
-		return !identity.MemberPod(cluster, members, &p)
-	}), v.StatefulSet.Replicas)
+	pods := slices.DeleteFunc(slices.Clone(v.jobs.Pods), func(p corev1.Pod) bool { return !identity.MemberPod(cluster, members, &p) })
+	v.Ready, v.LastReady, v.Away = readiness(cluster.Name, pods, v.StatefulSet.Replicas)
+	if v.Cluster.InPods {
+		v.Claims = holders(cluster.Name, pods)
+	}
 	v.Drainers = drainers(v.jobs.Drainers(), nil, v.Now)
 	var table *corev1.ConfigMap
 	if cluster.Spec.Router != nil {
@@ -129,6 +134,9 @@ func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 // LookForMembers looks for the claims of the members below replicas by their names, because the StatefulSet uses
 // claims with these names and any labels. LookForMembers returns an error if another owner controls one.
 func (r *Reader) LookForMembers(ctx context.Context, cluster *cachev1alpha1.Memcached, v *View, replicas int32) error {
+	if v.Cluster.InPods {
+		return nil
+	}
 	var names []string
 	for ; v.members < replicas; v.members++ {
 		names = append(names, build.ClaimName(cluster.Name, v.members))

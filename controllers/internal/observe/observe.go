@@ -212,17 +212,21 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	if cluster.Spec.Storage == nil {
 		return o, nil
 	}
-	if err := r.observeClaims(ctx, o); err != nil {
-		return nil, err
-	}
-	if err := r.observeVolumes(ctx, o); err != nil {
-		return nil, err
+	if cluster.Spec.HasVolumes() {
+		if err := r.observeClaims(ctx, o); err != nil {
+			return nil, err
+		}
+		if err := r.observeVolumes(ctx, o); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.observeJobs(ctx, key, o); err != nil {
 		return nil, err
 	}
 	r.observeCreation(ctx, o)
-	o.Unfound = r.findClaims(ctx, o)
+	if cluster.Spec.HasVolumes() {
+		o.Unfound = r.findClaims(ctx, o)
+	}
 	if o.NamespaceTerminating, err = r.observeNamespace(ctx, o); err != nil {
 		return nil, err
 	}
@@ -251,16 +255,16 @@ func (r *Reader) observeOwned(ctx context.Context, key client.ObjectKey, o *Stat
 	if o.NetworkPolicy, err = Own[networkingv1.NetworkPolicy](ctx, r, o.Cluster, key.Name); err != nil {
 		return err
 	}
-	if o.Budget, err = Own[policyv1.PodDisruptionBudget](ctx, r, o.Cluster, key.Name); err != nil || o.Cluster.Spec.Storage == nil {
+	if o.Budget, err = Own[policyv1.PodDisruptionBudget](ctx, r, o.Cluster, key.Name); err != nil {
 		return err
 	}
 	if o.ListService, err = Own[corev1.Service](ctx, r, o.Cluster, build.ListName(key.Name)); err != nil {
 		return err
 	}
-	if o.Discovery, err = Own[corev1.Service](ctx, r, o.Cluster, build.DiscoveryName(key.Name)); err != nil {
+	if o.Endpoints, err = Own[discoveryv1.EndpointSlice](ctx, r, o.Cluster, build.ListName(key.Name)); err != nil || o.Cluster.Spec.Storage == nil {
 		return err
 	}
-	if o.Endpoints, err = Own[discoveryv1.EndpointSlice](ctx, r, o.Cluster, build.ListName(key.Name)); err != nil {
+	if o.Discovery, err = Own[corev1.Service](ctx, r, o.Cluster, build.DiscoveryName(key.Name)); err != nil {
 		return err
 	}
 	if err := r.observeRouters(ctx, key, o); err != nil {
@@ -341,6 +345,16 @@ func readiness(cluster string, pods []corev1.Pod, replicas int32) (ready []int32
 	return ready, last, away
 }
 
+// servingPlaces has as many places of a cluster without storage as pods are ready.
+func servingPlaces(pods []corev1.Pod) (places []int32) {
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil && claims.PodReady(&pods[i]) {
+			places = append(places, int32(len(places)))
+		}
+	}
+	return places
+}
+
 // memoryRuns tells whether at least one member with this memory (in bytes) or more is ready.
 func memoryRuns(pods []corev1.Pod, memory int64) bool {
 	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
@@ -386,6 +400,9 @@ func (o *State) withoutList() plan.Observed {
 		}
 	}
 	claims.NoteLost(in.Claims)
+	if in.Cluster.InPods {
+		in.Claims = holders(o.Cluster.Name, o.Pods)
+	}
 	return in
 }
 
@@ -402,7 +419,11 @@ func (o *State) Input() plan.Observed {
 	}
 	in.MemberPods, in.RouterPods = toTell(o.Pods), toTell(o.Routers.Pods)
 	in.MemberServices = o.planMemberServices()
-	in.Ready, in.LastReady, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
+	if in.Cluster.Plain {
+		in.Ready = servingPlaces(o.Pods)
+	} else {
+		in.Ready, in.LastReady, in.Away = readiness(o.Cluster.Name, o.Pods, in.StatefulSet.Replicas)
+	}
 	in.MemoryRuns = memoryRuns(o.Pods, in.Cluster.Memory)
 	in.ClaimsWithDrainerPod, in.ClaimsWithDrainerAtWork = read.Mounted(o.DrainerPods)
 	in.Table = planTable(o.Cluster, &in, o.Routers.Told, o.Routers.Since, o.Routers.Acknowledged)
@@ -454,6 +475,7 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 	cluster := plan.Cluster{
 		Size:            *spec.Size,
 		Plain:           spec.Storage == nil,
+		InPods:          spec.InPods(),
 		Discovery:       spec.Discovery != nil,
 		Routers:         spec.Router != nil,
 		Exclusive:       build.RoutersExclusive(c),
@@ -465,10 +487,10 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 		Finalizer:       slices.Contains(c.Finalizers, cachev1alpha1.OwnerFinalizer),
 	}
 	cluster.Ring, cluster.MovesOff = build.RingOf(c, 0), spec.Routing.Moves == cachev1alpha1.MovesOff
-	if cluster.Patience = build.Patience(c); cluster.Patience > 0 {
+	if cluster.Patience = build.Patience(c); cluster.Patience > 0 || cluster.InPods {
 		cluster.MoveDeadline = build.MoveDeadline(c)
 	}
-	if spec.Storage != nil && spec.Memory != nil {
+	if spec.HasVolumes() && spec.Memory != nil {
 		cluster.VolumeSize, cluster.Memory = build.VolumeSize(c).Value(), spec.Memory.Value()
 		cluster.VolumeSizeGiven = !spec.Storage.Size.IsZero()
 	}

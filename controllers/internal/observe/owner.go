@@ -54,6 +54,16 @@ func PlanJob(job *batchv1.Job, pods []corev1.Pod) claims.Job {
 	return (&read.Owner{Receipt: receiptOf}).Job(job, pods)
 }
 
+// holders returns the members' pods as holders of their items, for the plan.
+func holders(cluster string, pods []corev1.Pod) (all []claims.Claim) {
+	for i := range pods {
+		if ordinal, ok := build.PodOrdinal(cluster, pods[i].Name); ok {
+			all = append(all, read.Pod(&pods[i], ordinal))
+		}
+	}
+	return all
+}
+
 // PlanClaim translates the claim for the plan; false if it is not a member's.
 func PlanClaim(cluster string, c *corev1.PersistentVolumeClaim) (claims.Claim, bool) {
 	ordinal, ok := build.ClaimOrdinal(cluster, c.Name)

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 )
@@ -29,13 +31,13 @@ func (r *Reader) LiveSize(ctx context.Context, cluster *cachev1alpha1.Memcached)
 	if err != nil {
 		return 0, err
 	}
-	var claims corev1.PersistentVolumeClaimList
-	if err := r.list(ctx, key, &claims); err != nil {
+	all, err := r.allHolders(ctx, cluster)
+	if err != nil {
 		return 0, err
 	}
 	stays, leaves := map[int32]bool{}, map[int32]bool{}
-	for i := range claims.Items {
-		if c, ours := PlanClaim(cluster.Name, &claims.Items[i]); ours && !c.Aside {
+	for i := range all {
+		if c := &all[i]; !c.Aside {
 			stays[c.Ordinal], leaves[c.Ordinal] = c.LeavingSince.IsZero(), !c.LeavingSince.IsZero()
 		}
 	}
@@ -51,6 +53,24 @@ func (r *Reader) LiveSize(ctx context.Context, cluster *cachev1alpha1.Memcached)
 		n--
 	}
 	return n, nil
+}
+
+// allHolders returns the cluster's claims or, without volumes, its members' pods, from the cache.
+func (r *Reader) allHolders(ctx context.Context, cluster *cachev1alpha1.Memcached) (all []claims.Claim, err error) {
+	key := client.ObjectKeyFromObject(cluster)
+	if cluster.Spec.InPods() {
+		var pods corev1.PodList
+		err = r.list(ctx, key, &pods)
+		return holders(cluster.Name, slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !identity.MemberPod(cluster, nil, &p) })), err
+	}
+	var list corev1.PersistentVolumeClaimList
+	err = r.list(ctx, key, &list)
+	for i := range list.Items {
+		if c, ours := PlanClaim(cluster.Name, &list.Items[i]); ours {
+			all = append(all, c)
+		}
+	}
+	return all, err
 }
 
 func bounded(size int32) int32 { return min(max(0, size), cachev1alpha1.MaxSize) }

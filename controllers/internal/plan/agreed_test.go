@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -82,7 +83,7 @@ func refusedLive(o *Observed, a action.Action) (kind string, err error) {
 		if o.StatefulSet.Exists && o.StatefulSet.Replicas == a.Replicas {
 			return "", nil
 		}
-		return "size", MaySetReplicas(o, a.Replicas)
+		return "size", errors.Join(MaySetReplicas(o, a.Replicas), MayShrink(o, a.Replicas))
 	case action.CreateDrain:
 		return "drain", MayDrain(o, a)
 	case action.CreateMove:

@@ -19,12 +19,24 @@ func decideMarks(v *view, replicas int32) (after []claims.Claim, w claims.Work) 
 	after = slices.Clone(v.Claims)
 	for i := range after {
 		c := &after[i]
+		if c.InPod && c.Deleting {
+			continue // it goes by itself
+		}
 		if replicas > 0 && c.Ordinal >= replicas && c.LeavingSince.IsZero() && v.mayMark(c.Ordinal) == nil {
-			w.Do(action.MarkLeaving{Claim: c.Ref(), Unmoved: moveDue(v.Observed, c), NeverStarted: c.NotStartedYet})
+			w.Do(action.MarkLeaving{Claim: c.Ref(), Unmoved: moveDue(v.Observed, c), NeverStarted: neverHadItems(v, c)})
 			c.PlanMark()
 		}
 	}
 	return after, w
+}
+
+// neverHadItems tells whether the member that is told to leave has had no items. A pod may still become ready while it
+// is on the clients' list, and get some.
+func neverHadItems(v *view, c *claims.Claim) bool {
+	if c.InPod {
+		return c.Ordinal >= v.Record.Ring.Size
+	}
+	return c.NotStartedYet
 }
 
 // decideRunning decides how many members run: those that stay, and all leaving members as long as the

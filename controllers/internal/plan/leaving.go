@@ -35,6 +35,9 @@ func (v *view) leavingOf(m *member) (l leaving) {
 	l.by = m.LeavingSince.Add(2*moverStartsWithin + v.Cluster.MoveDeadline)
 	_, told := m.LeavingAt()
 	l.overdue = told && !l.by.After(v.Now)
+	if v.Cluster.InPods {
+		return v.leavingPod(m, l)
+	}
 	older := m.afterMove && v.misplaced
 	wanted := v.Cluster.Size > m.Ordinal && !v.askOldOwners
 	l.live = l.isLeaving && 0 < v.Cluster.Size && !wanted && v.Cluster.ToDrain(m.Claim) && v.Cluster.Patience > 0 &&

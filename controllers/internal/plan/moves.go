@@ -145,6 +145,9 @@ func (m *movers) moveLeaving() {
 		return
 	}
 	for i := range m.members {
+		if c := &m.members[i]; c.InPod && c.waits {
+			m.moveAgain(c)
+		}
 		if c := &m.members[i]; m.size.runsOn(c.Claim) && c.waits && !c.hasMover && m.slots > 0 && !m.refused(c) {
 			m.slots--
 			m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: m.told.Prepares, Leases: m.leases})
@@ -244,7 +247,7 @@ func (m *movers) allWait(drains []claims.DrainState) string {
 	replicas := m.size.Replicas
 	for i := range drains {
 		d := &drains[i]
-		if d.Phase != claims.Draining && m.IsObstructed(&d.Claim) {
+		if d.Claim.InPod || d.Phase != claims.Draining && m.IsObstructed(&d.Claim) {
 			continue
 		}
 		// A member of the ring that has the leaving mark leaves when all items are moved.

@@ -6,6 +6,8 @@ func Next(seen *Observed) Plan {
 	switch {
 	case o.Cluster.Plain:
 		return plain(o)
+	case o.Cluster.InPods && o.Cluster.Deleting:
+		return Plan{Told: Told{Record: o.Record}} // the garbage collector does everything
 	case o.Cluster.Deleting || o.Cluster.NamespaceTerminating:
 		return Plan{Work: decideEnd(o), Told: Told{Record: o.Record}}
 	}

@@ -29,6 +29,8 @@ type Cluster struct {
 	DeleteClaims bool
 	// Plain: the cluster has no storage.
 	Plain bool
+	// InPods: the members have no volumes. Their pods hold their items (claims.Claim.InPod).
+	InPods bool
 	// StableAddresses: each member has a Service of its own.
 	StableAddresses bool
 	// Discovery: the members are told of the clients' list.
@@ -70,7 +72,7 @@ type Observed struct {
 	claims.Facts
 	Cluster     Cluster
 	StatefulSet StatefulSet
-	// Ready has the ordinals of the members that serve.
+	// Ready has the ordinals of the members that serve; without storage as many, from 0.
 	Ready []int32
 	// LastReady is when the last of the ready members became ready.
 	LastReady time.Time

@@ -44,13 +44,19 @@ type Plan struct {
 	Moves []MoveState
 }
 
-// plain is the plan for a cluster without storage. Its members have no names of their own. When the
-// cluster is deleted, the garbage collector does everything.
+// plain is the plan for a cluster without storage. Its members have no names of their own, but places on
+// the clients' list, which grows when as many members serve. When the cluster is deleted, the garbage
+// collector does everything.
 func plain(o *Observed) Plan {
 	n := o.Cluster.Size
-	p := Plan{Size: Size{Replicas: n, Running: n}, Told: Told{ListSize: n}}
+	listed := n
+	if o.ListSize > 0 {
+		listed = nextListSize(o, n)
+	}
+	p := Plan{Size: Size{Replicas: n, Running: n}, Told: Told{ListSize: listed}}
 	if !o.Cluster.Deleting {
-		p.Do(action.ApplyService{}, action.WriteList{ListSize: n, Replicas: n}, action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: n},
+		p.Do(action.ApplyService{}, action.ApplyListService{}, action.WriteList{ListSize: listed, Replicas: n},
+			action.WriteEndpoints{ListSize: listed}, action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: listed},
 			action.ApplyDeployment{Replicas: n}, action.ApplyBudget{}, action.ApplyServiceMonitor{})
 	}
 	return p

@@ -142,7 +142,7 @@ func allowedSize(v *view, wanted int32) (a allowed) {
 		a.blocked, a.why = BlockedByMove, fmt.Sprintf("items have to be moved among %d members", a.size)
 	}
 	if stays := stays(a.size); stays < a.size {
-		a = allowed{stays, BlockedByVolume, fmt.Sprintf("claim %s was left by its member, and is still there", departed.Name)}
+		a = allowed{stays, BlockedByVolume, fmt.Sprintf("%s %s was left by its member, and is still there", departed.Kind(), departed.Name)}
 	}
 	if a.size == wanted {
 		return allowed{size: wanted}
@@ -196,8 +196,8 @@ func MaySetReplicas(live *Observed, replicas int32) error {
 		return fmt.Errorf("items have to be moved among %d members", kept)
 	}
 	for i := range live.Claims {
-		if c := &live.Claims[i]; !c.Aside && c.Ordinal >= replicas && replicas > 0 && c.LeavingSince.IsZero() {
-			return fmt.Errorf("claim %s has no leaving mark yet", c.Name)
+		if c := &live.Claims[i]; !c.Aside && c.Ordinal >= replicas && replicas > 0 && c.LeavingSince.IsZero() && (!c.InPod || !c.Deleting) {
+			return fmt.Errorf("%s %s has no leaving mark yet", c.Kind(), c.Name)
 		}
 	}
 	return nil

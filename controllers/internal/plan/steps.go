@@ -22,10 +22,7 @@ type decisions struct {
 func decide(read *Observed) *decisions {
 	d := &decisions{}
 	var again claims.Work // wakes for decisions without writes
-	after, work := read.Finalizers(&read.Cluster.Terms)
-	if !read.Cluster.Finalizer {
-		d.finalizers.Do(action.AddOwnerFinalizer{})
-	}
+	after, work := protect(read)
 	d.finalizers.Then(work)
 	o := look(read.having(after))
 	d.Size, again = decideSize(o)
@@ -52,6 +49,19 @@ func decide(read *Observed) *decisions {
 	return d
 }
 
+// protect adds finalizers or, without volumes, notes on each new pod by which ring clients fill it.
+func protect(o *Observed) (after []claims.Claim, w claims.Work) {
+	if o.Cluster.InPods {
+		return stampPods(o)
+	}
+	if !o.Cluster.Finalizer {
+		w.Do(action.AddOwnerFinalizer{})
+	}
+	after, work := o.Finalizers(&o.Cluster.Terms)
+	w.Then(work)
+	return after, w
+}
+
 // step is a part of the plan for a cluster with storage: writes that follow those of the steps before it.
 type step struct {
 	name string
@@ -64,8 +74,8 @@ type step struct {
 
 // steps are all parts of the plan, in their order. A failed write stops those that its class says (action.Class).
 var steps = []step{
-	{"finalizers", func(d *decisions) claims.Work { return d.finalizers }, []action.Action{action.AddOwnerFinalizer{}, action.AddClaimFinalizer{}},
-		"a deletion from now on waits for the operator"},
+	{"finalizers", func(d *decisions) claims.Work { return d.finalizers }, []action.Action{action.AddOwnerFinalizer{}, action.AddClaimFinalizer{}, action.StampPod{}},
+		"a deletion from now on waits for the operator; new pods are known to be empty before the ring changes"},
 	{"leaving marks", func(d *decisions) claims.Work { return d.marks }, []action.Action{action.MarkLeaving{}},
 		"before the StatefulSet shrinks, and before clients are told: a volume without a mark comes back as a member's"},
 	{"orphaned Jobs", func(d *decisions) claims.Work { return d.next.Orphans() }, []action.Action{action.DeleteJob{}}, "before other Jobs move items"},

@@ -36,7 +36,7 @@ func (told Told) tellRouters(v *view, replicas int32) (Told, claims.Work) {
 		w.WakeAt(t.Overdue())
 		return held, w
 	}
-	moves := !v.Cluster.MovesOff && (v.Cluster.Patience > 0 || next.Size > before.Ring.Size)
+	moves := !v.Cluster.MovesOff && (v.Cluster.Patience > 0 || v.Cluster.InPods || next.Size > before.Ring.Size)
 	// foundNothing: no items are left at the old owners: those of staying members are moved, and so
 	// are those of leaving members.
 	foundNothing := !slices.ContainsFunc(v.members, func(m member) bool { return m.misplaced || m.hasItems })

@@ -149,6 +149,9 @@ func MayWriteList(live *Observed, a action.WriteList) error {
 	if live.Record != a.From && live.Record != a.Record {
 		return errors.New("the clients' list has changed, and the cache is stale")
 	}
+	if err := stamped(live); err != nil && a.Record != live.Record {
+		return err
+	}
 	if live.StatefulSet.Exists && look(live).staying == a.Replicas {
 		return nil
 	}

@@ -11,19 +11,25 @@ import (
 // decideVolumes takes the claim of each leaving or departed member one step further, highest
 // ordinal first. Package claims decides; here is what it depends on.
 func decideVolumes(v *view, size *Size) (claims.Volumes, claims.Work) {
+	leaves := func(c *claims.Claim) (phase claims.DrainPhase, reason, message string) {
+		switch m := v.of(c.UID); {
+		case !size.runsOn(c):
+			return "", "", ""
+		case m.waits:
+			return claims.Leaving, "", ""
+		case m.mover != nil && m.mover.State == claims.JobComplete:
+			return claims.Leaving, claims.InTurn, "its items have been moved: it leaves together with the other leaving members"
+		case m.InPod:
+			return claims.Leaving, claims.InTurn, "its items go with its pod: it leaves together with the other leaving members"
+		}
+		return claims.Leaving, claims.InTurn, "its items are drained when it is gone: it leaves together with the other leaving members"
+	}
+	if v.Cluster.InPods {
+		return decidePods(v, leaves), claims.Work{}
+	}
 	volumes, w := v.Decide(&claims.Given{
 		Terms: &v.Cluster.Terms, Parallelism: v.Cluster.Parallelism, Wanted: action.Range{Count: v.Cluster.Size}, Survivors: action.Range{Count: size.Replicas},
-		Leaves: func(c *claims.Claim) (phase claims.DrainPhase, reason, message string) {
-			switch m := v.of(c.UID); {
-			case !size.runsOn(c):
-				return "", "", ""
-			case m.waits:
-				return claims.Leaving, "", ""
-			case m.mover != nil && m.mover.State == claims.JobComplete:
-				return claims.Leaving, claims.InTurn, "its items have been moved: it leaves together with the other leaving members"
-			}
-			return claims.Leaving, claims.InTurn, "its items are drained when it is gone: it leaves together with the other leaving members"
-		},
+		Leaves:     leaves,
 		Waits:      func(c *claims.Claim) (reason, message string) { return drainWaits(v, v.of(c.UID), size.Replicas) },
 		WaitsUntil: v.leasesExpire, WaitsForReturn: v.returns, MovesNow: v.movesNow,
 	})

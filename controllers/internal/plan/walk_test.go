@@ -33,6 +33,9 @@ type walk struct {
 	// held tells whether an event of this kind must not happen by itself now (for a written
 	// history).
 	held func(event string) bool
+	// holds has the pods without volumes that may have the only copy of an item: clients are or were told of them,
+	// and no mover has found nothing there since.
+	holds map[types.UID]bool
 }
 
 // reference is the claim that a volume waits for, or is bound to. A volume that waits has the
@@ -72,6 +75,9 @@ func (w *walk) newUID() types.UID {
 // newClaim returns a member's claim, with a volume.
 func (w *walk) newClaim(ordinal int32) claims.Claim {
 	uid := w.newUID()
+	if w.Cluster.InPods {
+		return claims.Claim{InPod: true, Name: name(ordinal), UID: uid, Ordinal: ordinal, NotStartedYet: true, Unstamped: true}
+	}
 	c := claims.Claim{
 		Name: name(ordinal), UID: uid, Ordinal: ordinal, Finalizer: true, Volume: "pv-" + string(uid), AsideName: "aside-of-" + string(uid), InUse: true,
 	}
@@ -119,6 +125,7 @@ func (w *walk) note(format string, args ...any) {
 func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 	t.Helper()
 	w.lookAtVolumes()
+	w.noteHolders()
 	checkSteps(t, &w.Observed)
 	p = Next(&w.Observed)
 	w.checkDeleted(t, &p)
@@ -140,6 +147,7 @@ func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 			claimsFailed[kind.Claim] = claimsFailed[kind.Claim] || kind.Class == action.Claim
 			continue
 		}
+		w.checkShrink(t, a)
 		if w.act(a) {
 			w.lookAtVolumes()
 			w.note("  %s", a)
@@ -189,7 +197,10 @@ func (w *walk) act(planned action.Action) bool {
 		return change(a.Claim, func(c *claims.Claim) {
 			w.mark(c)
 			c.Unmoved = a.Unmoved
+			c.NeverStarted = c.InPod && a.NeverStarted
 		})
+	case action.StampPod:
+		return change(a.Claim, func(c *claims.Claim) { c.Moved, c.Unstamped = a.Serial, false })
 	case action.WriteList:
 		changed := w.Record != a.Record || w.ListSize != a.ListSize
 		w.Record, w.ListSize = a.Record, a.ListSize
@@ -199,6 +210,11 @@ func (w *walk) act(planned action.Action) bool {
 	case action.ApplyStatefulSet:
 		changed := !w.StatefulSet.Exists || w.StatefulSet.Replicas != a.Replicas
 		w.StatefulSet.Exists, w.StatefulSet.Replicas = true, a.Replicas
+		for i := range w.Claims {
+			if c := &w.Claims[i]; c.InPod && c.Ordinal >= a.Replicas {
+				c.Deleting = true
+			}
+		}
 		return changed
 	case action.CreateDrain:
 		w.Jobs = append(w.Jobs, claims.Job{Name: "drain", UID: w.newUID(), ClaimUID: a.Claim.UID, Survivors: a.Survivors})
@@ -348,7 +364,7 @@ func (w *walk) writeTable(a action.WriteTable) bool {
 // endClaims removes deleted claims without a finalizer, and the volumes that are bound to them.
 func (w *walk) endClaims() {
 	w.Claims = slices.DeleteFunc(w.Claims, func(c claims.Claim) bool {
-		ends := c.Deleting && !c.Finalizer && !c.InUse
+		ends := c.Deleting && !c.Finalizer && !c.InUse && !c.InPod
 		if ends && w.volumes[c.Volume].uid == c.UID {
 			delete(w.volumes, c.Volume)
 		}
@@ -410,6 +426,12 @@ func (w *walk) memberEvents(i int32, add func(string, func())) {
 	switch {
 	case !wanted && w.PodExists(i):
 		add(fmt.Sprintf("pod %d is gone", i), func() { w.losePod(i) })
+	case w.Cluster.InPods && c != nil && c.Deleting:
+		add(fmt.Sprintf("pod %d is gone", i), func() { w.losePod(i) })
+	case wanted && w.Cluster.InPods && c == nil:
+		add(fmt.Sprintf("pod %d is made", i), func() {
+			w.Pods, w.Claims = append(w.Pods, i), append(w.Claims, w.newClaim(i))
+		})
 	case wanted && c == nil:
 		add(fmt.Sprintf("claim %d is made", i), func() { w.Claims = append(w.Claims, w.newClaim(i)) })
 	case wanted && !w.PodExists(i) && !c.Deleting:
@@ -418,6 +440,7 @@ func (w *walk) memberEvents(i int32, add func(string, func())) {
 		add(fmt.Sprintf("member %d is ready", i), func() {
 			w.Ready = append(w.Ready, i)
 			w.LastReady = w.Now
+			c.NotStartedYet = c.NotStartedYet && !c.InPod
 			w.Away = slices.DeleteFunc(w.Away, func(a Away) bool { return a.Ordinal == i })
 		})
 	}
@@ -426,6 +449,7 @@ func (w *walk) memberEvents(i int32, add func(string, func())) {
 func (w *walk) losePod(i int32) {
 	is := func(other int32) bool { return other == i }
 	w.Pods, w.Ready = slices.DeleteFunc(w.Pods, is), slices.DeleteFunc(w.Ready, is)
+	w.Claims = slices.DeleteFunc(w.Claims, func(c claims.Claim) bool { return c.InPod && c.Ordinal == i })
 	w.Away = slices.DeleteFunc(w.Away, func(a Away) bool { return a.Ordinal == i })
 	if i < w.StatefulSet.Replicas {
 		w.Away = append(w.Away, Away{i, w.Now})
@@ -496,6 +520,9 @@ func (w *walk) endJob(uid types.UID, state claims.JobState, reason string, exit 
 				source = ring.Source(j.ClaimUID, j.Target)
 			}
 			j.State, j.Ended, j.Waits = state, w.Now, false
+			if c := w.Claim(j.ClaimUID); state == claims.JobComplete && c != nil && c.Ordinal >= w.Record.Ring.Size {
+				delete(w.holds, c.UID)
+			}
 			j.Receipt = receiptFor(types.UID(source))
 			if state == claims.JobFailed {
 				j.Receipt = ReceiptOf(&contract.Receipt{Version: 1, Source: source, Reason: reason, Message: "it failed", ExitCode: exit})
@@ -543,14 +570,18 @@ func (w *walk) deeds() (all []happens) {
 		on := func(do func(*claims.Claim)) func() { return func() { do(w.Claim(c.UID)); w.endClaims() } }
 		if !c.Deleting {
 			add("deletes claim "+c.Name, on(deletes))
-			if w.PodExists(c.Ordinal) && !c.Aside {
+			if w.PodExists(c.Ordinal) && !c.Aside && !c.InPod {
 				add("deletes claim and pod "+c.Name, func() {
 					deletes(w.Claim(c.UID))
 					w.losePod(c.Ordinal)
 				})
 			}
 		}
-		for _, r := range []claims.Request{claims.NoRequest, claims.Hold, claims.Retry, claims.Skip} {
+		requests := []claims.Request{claims.NoRequest, claims.Hold, claims.Retry, claims.Skip}
+		if c.InPod {
+			requests = []claims.Request{claims.NoRequest, claims.Skip}
+		}
+		for _, r := range requests {
 			if !c.LeavingSince.IsZero() && r != c.Request {
 				add(fmt.Sprintf("annotates claim %s with %q", c.Name, r), on(func(c *claims.Claim) { c.Request = r }))
 			}
@@ -796,5 +827,67 @@ func TestHistoriesThatEndedInACircle(t *testing.T) {
 				w.rest(t)
 			})
 		}
+	}
+}
+
+// noteHolders notes the pods that clients are told of.
+func (w *walk) noteHolders() {
+	for i := range w.Claims {
+		if c := &w.Claims[i]; c.InPod && c.Ordinal < min(w.Record.Ring.Size, w.ListSize) && slices.Contains(w.Ready, c.Ordinal) {
+			w.holds[c.UID] = true
+		}
+	}
+}
+
+// checkShrink fails if a step takes a pod that may have the only copy of an item, although others stay, and nothing
+// has given its items up: no person, no policy, no deadline.
+func (w *walk) checkShrink(t *testing.T, planned action.Action) {
+	t.Helper()
+	a, is := planned.(action.ApplyStatefulSet)
+	if !is || a.Replicas == 0 || w.Cluster.Size == 0 {
+		return
+	}
+	for i := range w.Claims {
+		c := &w.Claims[i]
+		givenUp := c.Request == claims.Skip || w.Cluster.MovesOff || !w.Cluster.ToDrain(c) || c.Deleting
+		overdue := !c.LeavingSince.IsZero() && !c.LeavingSince.Add(w.Cluster.MoveDeadline).After(w.Now)
+		if c.InPod && c.Ordinal >= a.Replicas && w.holds[c.UID] && !givenUp && !overdue {
+			t.Fatalf("pod %s goes with its items:\n%s\n%s", c.Name, strings.Join(w.story, "\n"), describe(&w.Observed))
+		}
+	}
+}
+
+// newPodWalk is newWalk for members without volumes.
+func newPodWalk(size int32, client string, routers bool) *walk {
+	w := newWalk(size, client, routers)
+	w.Cluster.InPods, w.holds = true, map[types.UID]bool{}
+	for i := range w.Claims {
+		w.Claims[i] = w.newClaim(w.Claims[i].Ordinal)
+		w.Claims[i].NotStartedYet, w.Claims[i].Unstamped = false, false
+	}
+	return w
+}
+
+// The same histories, with pods in place of claims as holders of the items: nothing waits in a circle, and no pod goes
+// that may have the only copy of an item.
+func TestNoPodGoesWithTheOnlyCopyOfAnItem(t *testing.T) {
+	for seed := range (walks() + 2) / 3 {
+		r := rand.New(rand.NewPCG(seed, 2))
+		w := newPodWalk(1+r.Int32N(4), [...]string{"gomemcache", "libmemcached-ketama"}[r.IntN(2)], false)
+		w.r = r
+		if r.IntN(2) == 0 {
+			w.routers()
+		}
+		w.note("seed %d: %d members, %s, routers %v", seed, w.Cluster.Size, w.Cluster.Ring.Client, w.Cluster.Routers)
+		for range 1 + r.IntN(6) {
+			deeds := w.deeds()
+			e := deeds[r.IntN(len(deeds))]
+			w.note("%s", e.what)
+			e.do()
+			for range r.IntN(25) {
+				w.any(t)
+			}
+		}
+		w.rest(t)
 	}
 }

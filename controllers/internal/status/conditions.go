@@ -65,14 +65,18 @@ func available(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	switch {
 	case deleting(in):
 		return condition(kind, false, cachev1alpha1.ReasonDeleting, "the Memcached is being deleted")
-	case size == 0 && in.Cluster.Spec.Storage != nil && in.Plan.Replicas == 0:
+	case size == 0 && in.Cluster.Spec.HasVolumes() && in.Plan.Replicas == 0:
 		return condition(kind, false, cachev1alpha1.ReasonHibernated, "size is 0: the volumes keep the cache until members return")
-	case size == 0 && in.Cluster.Spec.Storage == nil:
+	case size == 0 && !in.Cluster.Spec.HasVolumes():
 		return condition(kind, false, cachev1alpha1.ReasonScaledToZero, "size is 0")
 	case s.ReadySize < size:
 		return condition(kind, false, cachev1alpha1.ReasonMembersNotReady, "%d of %d members are ready%s", s.ReadySize, size, notReady(in))
 	}
-	return condition(kind, true, cachev1alpha1.ReasonReady, "%d of %d members are ready", size, size)
+	addresses := ""
+	if in.Cluster.Spec.Storage == nil {
+		addresses = "; their addresses change with their pods: storage.mode Memory gives them names"
+	}
+	return condition(kind, true, cachev1alpha1.ReasonReady, "%d of %d members are ready%s", size, size, addresses)
 }
 
 func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
@@ -104,7 +108,7 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 		return condition(kind, false, cachev1alpha1.ReasonBlockedByVolume, "%s", blockedByVolume(in))
 	case in.Plan.SizeBlocked == plan.BlockedByVolume:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
-			"the size goes from %d to %d when claim %s is drained or set aside", in.Plan.Replicas, size, blocking(in).Claim.Name)
+			"the size goes from %d to %d when %s", in.Plan.Replicas, size, freed(&blocking(in).Claim))
 	case replaces(in):
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", volumesThatGrowLater(in))
 	case s.Size != size || s.ReadySize != size:
@@ -134,6 +138,14 @@ func asWanted(in *Input, s *cachev1alpha1.MemcachedStatus) string {
 		return "the cluster is as wanted"
 	}
 	return "the members are as wanted; " + strings.Join(rest, "; ")
+}
+
+// freed says when the member that left blocks its return no more.
+func freed(c *claims.Claim) string {
+	if c.InPod {
+		return fmt.Sprintf("pod %s is gone: its items may be old", c.Name)
+	}
+	return fmt.Sprintf("claim %s is drained or set aside", c.Name)
 }
 
 // blockedByVolume says which claim blocks the size, why, and what a person can do.

@@ -228,7 +228,7 @@ func unreachableSize(in *Input) *trouble {
 // leftOut returns the trouble if members have no address of the family that the list in DNS has.
 func leftOut(in *Input) *trouble {
 	n := int32(len(in.Servers))
-	if in.Cluster.Spec.Storage == nil || deleting(in) {
+	if deleting(in) {
 		return nil
 	}
 	if build.Stable(in.Cluster) {
@@ -238,7 +238,7 @@ func leftOut(in *Input) *trouble {
 		}
 		return nil
 	}
-	without := build.LeftOut(in.Cluster.Name, n, in.Pods, in.Listed)
+	without := build.LeftOut(in.Cluster, n, in.Pods, in.Listed)
 	if len(in.Listed) == 0 || len(without) == 0 {
 		return nil
 	}

@@ -17,7 +17,7 @@ func phase(in *Input, s *cachev1alpha1.MemcachedStatus) cachev1alpha1.Phase {
 		return cachev1alpha1.PhaseDegraded
 	case is(cachev1alpha1.ConditionDraining):
 		return cachev1alpha1.PhaseDraining
-	case size == 0 && s.Size == 0 && in.Cluster.Spec.Storage != nil:
+	case size == 0 && s.Size == 0 && in.Cluster.Spec.HasVolumes():
 		return cachev1alpha1.PhaseHibernated
 	case is(cachev1alpha1.ConditionMoving):
 		return cachev1alpha1.PhaseMoving

@@ -14,8 +14,12 @@ import (
 // noReplay is the advice that members have no room to replay their items, or no time to save them. A replay needs
 // room for the present file, whose size follows from a member's arguments, and for a new one as the spec wants it.
 func noReplay(in *Input) *cachev1alpha1.Advice {
-	if in.Cluster.Spec.Storage.Mode == cachev1alpha1.StorageSaved {
+	switch in.Cluster.Spec.Storage.Mode {
+	case cachev1alpha1.StorageSaved:
 		return noTimeToSave(in)
+	case cachev1alpha1.StorageMemory:
+		return nil
+	case cachev1alpha1.StorageMapped:
 	}
 	wanted := build.Memory(in.Cluster)
 	now := wanted

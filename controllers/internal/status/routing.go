@@ -11,7 +11,7 @@ import (
 // keysElsewhere: a scale-down, the present or the next one, changes where clients look for keys of
 // survivors, too, or the clients hash addresses.
 func keysElsewhere(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Advice {
-	client := string(in.Cluster.Spec.Routing.Client)
+	client := in.Cluster.Spec.Routing.RingClient()
 	from, to := scaleDown(in, s)
 	before, after := build.RingOf(in.Cluster, from), build.RingOf(in.Cluster, to)
 	share := ring.Share(before, after)

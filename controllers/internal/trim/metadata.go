@@ -85,6 +85,16 @@ var (
 		cachev1alpha1.AnnotationTable:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationContainer:   cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationClaims:      identity.MaxClaims,
+		// Those of a member without a volume.
+		cachev1alpha1.AnnotationLeaving:      cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationLeft:         cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationPolicy:       cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationNeverStarted: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationUnmoved:      cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationDrain:        cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationMoved:        cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationMove:         cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationAttempts:     cachev1alpha1.MaxAnnotation,
 	}
 	ofTargets = map[string]int{
 		cachev1alpha1.AnnotationWake: cachev1alpha1.MaxAnnotation,

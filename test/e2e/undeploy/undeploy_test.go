@@ -41,7 +41,7 @@ const cluster = `
 apiVersion: cache.example.com/v1alpha1
 kind: Memcached
 metadata: {name: %s, namespace: %s}
-spec: {size: 2, memory: 64Mi, storage: {size: 128Mi}, routing: {patience: 0s}, drain: %s}
+spec: {size: 2, memory: 64Mi, storage: {size: 128Mi}, routing: {client: gomemcache, patience: 0s}, drain: %s}
 `
 
 // undeployWait is how long the running operator has for its finalizers. If none runs, undeploy waits for that

@@ -87,7 +87,7 @@ func Of(m *cachev1alpha1.Memcached, seen *Seen, now time.Time) *Cluster {
 		c.Size = *m.Spec.Size
 	}
 	if m.Spec.Storage != nil {
-		c.Client = string(m.Spec.Routing.Client)
+		c.Client = m.Spec.Routing.RingClient()
 	}
 	if r := s.Router; r != nil {
 		c.Routers = fmt.Sprintf("%s, %d of %d ready", r.Address, r.Ready, r.Replicas)

@@ -57,6 +57,29 @@ func Claim(c *corev1.PersistentVolumeClaim, ordinal int32, aside bool, asideName
 	return out
 }
 
+// Pod translates the pod of a member without a volume for the plan, as the holder of its items. A pod that has
+// ended has lost them.
+func Pod(p *corev1.Pod, ordinal int32) claims.Claim {
+	out := claims.Claim{
+		InPod: true, Name: p.Name, UID: p.UID, Ordinal: ordinal,
+		Deleting:      p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded,
+		NotStartedYet: p.Status.Phase == corev1.PodPending || p.Status.Phase == "",
+		Request:       Request(p.Annotations[cachev1alpha1.AnnotationDrain], claims.Skip),
+		MoveRequest:   Request(p.Annotations[cachev1alpha1.AnnotationMove], claims.Skip, claims.Retry),
+		NeverStarted:  p.Annotations[cachev1alpha1.AnnotationNeverStarted] != "",
+		Attempts:      attempts(p.Annotations[cachev1alpha1.AnnotationAttempts]),
+	}
+	stamp, stamped := p.Annotations[cachev1alpha1.AnnotationMoved]
+	out.Moved, out.Unstamped = ring.ParseSerial(stamp), !stamped
+	_, out.Unmoved = p.Annotations[cachev1alpha1.AnnotationUnmoved]
+	if mark, ok := p.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
+		out.LeavingSince = leavingSince(mark)
+		out.Left = ring.ParseSerial(p.Annotations[cachev1alpha1.AnnotationLeft])
+		out.Policy, out.ReleaseUnreadable, out.Decided = decided(p.Annotations[cachev1alpha1.AnnotationPolicy])
+	}
+	return out
+}
+
 // MarksOfAnother tells whether what is written on the claim is about another one: a backup has brought it back.
 func MarksOfAnother(c metav1.Object) bool {
 	is := claims.Claim{UID: c.GetUID(), First: types.UID(c.GetAnnotations()[cachev1alpha1.AnnotationAsideOf])}

@@ -60,6 +60,9 @@ func (w *Writer) Patch(ctx context.Context, ref action.ClaimRef, change func(*co
 	return changed, err
 }
 
+// AttemptsText is the value of AnnotationAttempts.
+func AttemptsText(a action.Attempts) string { return fmt.Sprintf("%d/%s", a.Failed, a.Last) }
+
 // LeavingMark returns the annotations of the leaving mark: the time, the number, and the decision
 // about the volume.
 func LeavingMark(number int64, now time.Time, decision string) map[string]string {
@@ -124,7 +127,7 @@ func (w *Writer) recordReceipt(ctx context.Context, a action.RecordReceipt) erro
 // countFailure writes the number of failures on the claim, because the failed Jobs are deleted.
 func (w *Writer) countFailure(ctx context.Context, a action.CountFailure) error {
 	_, err := w.Patch(ctx, a.Claim, func(c *corev1.PersistentVolumeClaim) error {
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAttempts, fmt.Sprintf("%d/%s", a.Attempts.Failed, a.Attempts.Last))
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, cachev1alpha1.AnnotationAttempts, AttemptsText(a.Attempts))
 		return nil
 	})
 	return err
