@@ -32,6 +32,7 @@ var rules = []rule{
 	{"spec", "discovery needs storage", `{discovery: {}}`},
 	{"spec", "discovery.port must not be containerPort or metrics.port", `{storage: {}, metrics: {}, discovery: {port: 9150}}`},
 	{"spec", "routing.addresses: Stable needs storage", `{routing: {addresses: Stable}}`},
+	{"spec", "rollout: Moved needs storage", `{rollout: Moved}`},
 	{"spec", "router needs storage", `{router: {}}`},
 	{"spec", "podTemplate: a container's port must not be containerPort, metrics.port or discovery.port", `{podTemplate: {containers: [{name: own, ports: [{containerPort: 11211}]}]}}`},
 	{"spec", "router.podTemplate: a container's port must not be containerPort", `{storage: {}, router: {podTemplate: {containers: [{name: own, ports: [{containerPort: 11211}]}]}}}`},

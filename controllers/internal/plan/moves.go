@@ -147,7 +147,7 @@ func (m *movers) moveLeaving() {
 	for i := range m.members {
 		if c := &m.members[i]; m.size.runsOn(c.Claim) && c.waits && !c.hasMover && m.slots > 0 && !m.refused(c) {
 			m.slots--
-			m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: m.told.Prepares, Leases: m.leases})
+			m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Out: m.Record.Ring.Out, Prepared: m.told.Prepares, Leases: m.leases})
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (m *movers) refused(c *member) bool {
 func (m *movers) prepare(c *member) MoveState {
 	if !c.hasMover && m.slots > 0 && !m.refused(c) {
 		m.slots--
-		m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: true})
+		m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Out: m.Record.Ring.Out, Prepared: true})
 	}
 	state := MoveState{Claim: *c.Claim, Job: c.mover}
 	return state.is(MoveWaits, claims.InTurn, "movers are being prepared, then the clients' list changes")
@@ -205,7 +205,7 @@ func (m *movers) decide(c *member, w *claims.Work) MoveState {
 	if c.MoveRequest == claims.Retry {
 		w.Do(action.ClearMoveRetry{Claim: c.Ref()})
 	}
-	w.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Lost: m.lost, Leases: m.leases})
+	w.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Out: m.Record.Ring.Out, Lost: m.lost, Leases: m.leases})
 	return state.is(MoveRuns, "", "")
 }
 
@@ -249,7 +249,7 @@ func (m *movers) allWait(drains []claims.DrainState) string {
 		}
 		// A member of the ring that has the leaving mark leaves when all items are moved.
 		left := d.Claim.Aside || d.Claim.Ordinal >= min(replicas, m.Record.Ring.Size)
-		soon := d.Phase == claims.Waiting && !m.routers.leases && replicas == m.Record.Ring.Size || d.Phase == claims.Releasing
+		soon := d.Phase == claims.Waiting && !m.stepping && !m.routers.leases && replicas == m.Record.Ring.Size || d.Phase == claims.Releasing
 		onItsWay := d.Phase == claims.Draining || left && !m.of(d.Claim.UID).afterMove && soon
 		if onItsWay {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
@@ -341,7 +341,9 @@ func MayMove(live *Observed, a action.CreateMove) error {
 	v := look(live)
 	if a.Prepared {
 		before := live.Record
-		if v = look(live.at(before.Next(live.Cluster.Ring.Of(a.Members)))); !mayPrepare(v, before) {
+		next := live.Cluster.Ring.Of(a.Members)
+		next.Out = a.Out
+		if v = look(live.at(before.Next(next))); !mayPrepare(v, before) {
 			return fmt.Errorf("nothing may be prepared for ring %s", a.Target)
 		}
 	}
