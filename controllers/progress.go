@@ -20,9 +20,10 @@ type (
 	// CertificateReader asks the member's supervisor, or the router, at host:port about its
 	// certificate.
 	CertificateReader = ask.CertificateReader
-	// StepReader asks the supervisor at host:port whether it has started empty. Stepped is the answer.
+	// StepReader asks the supervisor at host:port whether it has started empty.
 	StepReader = ask.StepReader
-	Stepped    = contract.Stepped
+	// Stepped is the answer to a StepReader.
+	Stepped = contract.Stepped
 	// Certificate is the answer to a CertificateReader.
 	Certificate = contract.Certificate
 	// SignedTable is a table that routers are given.

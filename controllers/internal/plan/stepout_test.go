@@ -89,7 +89,7 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := test.scene
 			p := Next(&s.o)
-			if p.Step.State != test.state || !strings.Contains(p.Step.Why, test.why) || p.Partition != test.partition {
+			if p.State != test.state || !strings.Contains(p.Why, test.why) || p.Partition != test.partition {
 				t.Errorf("%+v\nwant %q, %q, partition %d", p.Step, test.state, test.why, test.partition)
 			}
 			if tells := len(actions[action.StartEmpty](p)) > 0; tells != (test.state == StepEmpties) {

@@ -116,9 +116,9 @@ func (d *decisions) route() (w claims.Work) {
 
 // tellStep tells the supervisor of the member that is out to start its memcached empty.
 func (d *decisions) tellStep() (w claims.Work) {
-	if d.Step.State == StepEmpties {
+	if d.State == StepEmpties {
 		for _, pod := range d.next.MemberPods {
-			if pod.Ordinal == d.Step.Member {
+			if pod.Ordinal == d.Member {
 				w.Do(action.StartEmpty{Pod: pod, Serial: d.From.Serial})
 			}
 		}
