@@ -168,6 +168,7 @@ func (r *MemcachedReconciler) leaveAlone(key client.ObjectKey, look time.Duratio
 	r.room.Forget(key)
 	r.rings.Forget(key)
 	r.certificates.Forget(key)
+	r.steps.Forget(key)
 	r.turns().StandAside(key)
 	r.routerTurns().StandAside(key)
 	return leftAlone(look, err)

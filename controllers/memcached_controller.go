@@ -60,6 +60,8 @@ type MemcachedReconciler struct {
 	Rings RingReader
 	// Certificates asks members and routers about their certificates; nil asks none.
 	Certificates CertificateReader
+	// Steps asks members that are out of the ring whether they have started empty; nil asks none.
+	Steps StepReader
 	// Metrics counts drains, moves and roll-outs; nil counts nothing.
 	Metrics *Metrics
 	Options Options
@@ -88,6 +90,7 @@ type MemcachedReconciler struct {
 	rings    *ask.Routers
 	// certificates are sampled, too.
 	certificates *ask.Certificates
+	steps        *ask.Steps
 	wakes        wakes
 	// growthRefused has the API server's reason why no volume may grow. A cluster's volumes have
 	// the same class, so one refusal is enough.
@@ -115,7 +118,7 @@ type outcome struct {
 // reader returns a reader of clusters. The reconciler keeps its state.
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: r.Client, Live: r.Live, Unlabelled: r.Unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates,
+		Cache: r.Client, Live: r.Live, Unlabelled: r.Unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates, Steps: r.steps,
 		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen,
 	}
 }
@@ -308,6 +311,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.room.Forget(key)
 	r.rings.Forget(key)
 	r.certificates.Forget(key)
+	r.steps.Forget(key)
 	r.turns().Forget(key)
 	r.routerTurns().Forget(key)
 }
@@ -420,6 +424,10 @@ func (r *MemcachedReconciler) setUpSamplers(mgr ctrl.Manager) error {
 	if r.Rings != nil {
 		r.rings = ask.NewRouters(r.Rings, r.wakes.now)
 		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.rings.Start)))
+	}
+	if r.Steps != nil {
+		r.steps = ask.NewSteps(r.Steps, r.wakes.now)
+		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.steps.Start)))
 	}
 	if r.Certificates != nil {
 		r.certificates = ask.NewCertificates(r.Certificates, r.wakes.now)

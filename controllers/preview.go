@@ -142,7 +142,7 @@ func Preview(ctx context.Context, reader client.Reader, before, after *cachev1al
 	}
 	in := state.Input()
 	if in.ScaleDownBegins() && !build.Secured(after) {
-		state.Room = state.RoomBy(answersOf(holds))
+		state.Room = state.RoomBy(func(ordinal int32) bool { return ordinal >= *state.Cluster.Spec.Size }, answersOf(holds))
 	}
 	p := &preview{State: state, before: before, after: after, holds: holds, plan: state.Plan(), in: in}
 	if err := p.members(); err != nil {

@@ -20,6 +20,10 @@ type (
 	// CertificateReader asks the member's supervisor, or the router, at host:port about its
 	// certificate.
 	CertificateReader = ask.CertificateReader
+	// StepReader asks the supervisor at host:port whether it has started empty.
+	StepReader = ask.StepReader
+	// Stepped is the answer to a StepReader.
+	Stepped = contract.Stepped
 	// Certificate is the answer to a CertificateReader.
 	Certificate = contract.Certificate
 	// SignedTable is a table that routers are given.
@@ -46,6 +50,11 @@ func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
 // the router.
 func RingFromAdmin(ctx context.Context, address string, newest *SignedTable) (RingAcknowledged, error) {
 	return ask.RingFromAdmin(ctx, address, newest)
+}
+
+// StepFromPod asks the pod itself. The operator must be able to reach the pod.
+func StepFromPod(ctx context.Context, address string) (Stepped, error) {
+	return ask.StepFromPod(ctx, address)
 }
 
 // CertificateFromPod asks the pod itself. The operator must be able to reach the pod.

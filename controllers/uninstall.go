@@ -17,10 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/stsdrain"
 	"example.com/memcached-operator/drainer/contract"
@@ -80,6 +82,9 @@ func Uninstall(ctx context.Context, o UninstallOptions) error {
 	}
 	if err := o.stopOperator(ctx); err != nil {
 		return fmt.Errorf("stop the operator, Deployment %s: %w", o.Deployment, err)
+	}
+	if err := o.openPartitions(ctx); err != nil {
+		return fmt.Errorf("let all members be replaced: %w", err)
 	}
 	if err := o.removeFinalizers(ctx); err != nil {
 		return fmt.Errorf("remove the finalizers: %w", err)
@@ -249,6 +254,36 @@ func (o *UninstallOptions) stopOperator(ctx context.Context) error {
 		o.say("%d pods of the operator have not ended within %s.", len(pods.Items), o.Timeout)
 	}
 	return err
+}
+
+// openPartitions removes the partitions behind which members wait for their turn to be replaced: without the operator
+// it would never come.
+func (o *UninstallOptions) openPartitions(ctx context.Context) error {
+	owners, err := o.owners(ctx)
+	if err != nil {
+		return err
+	}
+	for _, owner := range owners {
+		set := &appsv1.StatefulSet{}
+		if owner.kind != memcachedKind {
+			continue
+		}
+		if err := o.Client.Get(ctx, client.ObjectKeyFromObject(owner), set); err != nil {
+			if err = client.IgnoreNotFound(err); err != nil {
+				return err
+			}
+			continue
+		}
+		rolling := set.Spec.UpdateStrategy.RollingUpdate
+		if !metav1.IsControlledBy(set, owner) || rolling == nil || ptr.Deref(rolling.Partition, 0) == 0 {
+			continue
+		}
+		if err := client.IgnoreNotFound(o.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, []byte(build.NoPartition)))); err != nil {
+			return err
+		}
+		o.say("The remaining members of StatefulSet %s are replaced where they are.", client.ObjectKeyFromObject(set))
+	}
+	return nil
 }
 
 // removeFinalizers removes the finalizers in passes, until two passes find none, because a

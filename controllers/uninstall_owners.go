@@ -23,6 +23,9 @@ type owner struct {
 	kind string
 }
 
+// memcachedKind is the kind of owners that have a StatefulSet of their own.
+const memcachedKind = "Memcached"
+
 func (o owner) String() string { return o.kind + " " + client.ObjectKeyFromObject(o.Object).String() }
 
 // allOwners returns all of them, Memcacheds first; none of a kind that doesn't exist any more.
@@ -31,7 +34,7 @@ func (o *UninstallOptions) allOwners(ctx context.Context) ([]owner, error) {
 	for _, of := range []struct {
 		kind string
 		list client.ObjectList
-	}{{"Memcached", &cachev1alpha1.MemcachedList{}}, {"StatefulSetDrain", &cachev1alpha1.StatefulSetDrainList{}}} {
+	}{{memcachedKind, &cachev1alpha1.MemcachedList{}}, {"StatefulSetDrain", &cachev1alpha1.StatefulSetDrainList{}}} {
 		for _, namespace := range o.Namespaces {
 			list := of.list.DeepCopyObject().(client.ObjectList)
 			err := o.Client.List(ctx, list, client.InNamespace(namespace))

@@ -74,6 +74,10 @@ const (
 	AnnotationListPorts = Group + "/list-ports"
 )
 
+// AnnotationStepOut, on a member's pod, is the serial of the ring (package ring) that the member has
+// stepped out of for its restart. Its supervisor makes memcached start empty, once for each serial.
+const AnnotationStepOut = Group + "/step-out"
+
 // AnnotationTable is the number, on a router's pod, of the newest table of the rings. Because the
 // annotation changes the pod, the kubelet updates the mounted ConfigMap with the table at once.
 const AnnotationTable = Group + "/table"

@@ -27,6 +27,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.routing) || !has(self.routing.addresses) || self.routing.addresses != 'Stable' || has(self.storage)",message="routing.addresses: Stable needs storage: without it, members have no names of their own; storage.mode Memory gives them names, and needs no volumes"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || has(self.router) || has(self.routing) && has(self.routing.client)",message="routing.client is needed with storage and without router: a wrong guess puts items where no application looks; it is one of dalli, dskit, evcache, gomemcache, libmemcached, libmemcached-ketama, libmemcached-ketama-weighted, mcrouter, memcached-proxy, memjs, pymemcache, pymemcache-bytes, python-memcached, spymemcached, spymemcached-ketama, spymemcached-ketama-names, twemproxy (docs/clients.md)"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Memory' || !has(self.drain) || !has(self.drain.policy) || self.drain.policy != 'Retain'",message="drain.policy Retain keeps volumes: with storage.mode Memory there are none"
+// +kubebuilder:validation:XValidation:rule="!has(self.rollout) || self.rollout != 'Moved' || has(self.storage) && self.storage.mode != 'Memory'",message="rollout: Moved needs storage with volumes: another mode than Memory"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own; storage.mode Memory gives them names, and needs no volumes"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, metrics.port or discovery.port: something else listens there"
@@ -130,6 +131,13 @@ type MemcachedSpec struct {
 	// +optional
 	Storage *StorageSpec `json:"storage,omitempty"`
 
+	// rollout says how members are replaced by ones of another specification: Restart, each where it is, with its
+	// items, while its clients get errors; or Moved, for clusters with router.exclusive: each member first gives its
+	// items to the others, and routers ask it no more until it is back. It needs free memory for one member's items,
+	// and takes about half a minute a member. A change of rollout replaces the members. Defaults to Restart.
+	// +optional
+	Rollout Rollout `json:"rollout,omitempty"`
+
 	// routing says which client the applications use, so that each item is moved to where they look for it.
 	// +optional
 	// +kubebuilder:default={}
@@ -165,6 +173,19 @@ type MemcachedSpec struct {
 	// +optional
 	Metrics *MetricsSpec `json:"metrics,omitempty"`
 }
+
+// Rollout is how members are replaced by ones of another specification.
+//
+// +kubebuilder:validation:Enum=Restart;Moved
+type Rollout string
+
+// The kinds of roll-outs.
+const (
+	// RolloutRestart restarts each member with its items.
+	RolloutRestart Rollout = "Restart"
+	// RolloutMoved moves each member's items before it restarts empty, and back afterwards.
+	RolloutMoved Rollout = "Moved"
+)
 
 // TLSClientAuth tells whether clients must show a certificate.
 //

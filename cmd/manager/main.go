@@ -228,6 +228,7 @@ func run(ctx context.Context, f *flags) error {
 		Memory:       controllers.MemoryFromStats,
 		Rings:        controllers.RingFromAdmin,
 		Certificates: controllers.CertificateFromPod,
+		Steps:        controllers.StepFromPod,
 		Metrics:      metrics,
 		Options: controllers.Options{
 			MemcachedImage: f.memcachedImage, OperatorImage: f.operatorImage,

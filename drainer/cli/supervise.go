@@ -24,6 +24,7 @@ func runServe(ctx context.Context, line []string, std commandline.IO) (int, erro
 	fs.DurationVar(&c.GracePeriod, contract.FlagGracePeriod, member.GracePeriod, "the pod's: memcached is killed if it has not ended after a third of it, and the most recently used items are saved first if the rest is too short for all")
 	fs.StringVar(&c.ListFile, contract.FlagList, "", "the file with the list that clients are told")
 	fs.StringVar(&c.Discovery, contract.FlagDiscovery, "", "tell clients of --list at this address, HOST:PORT, by ElastiCache's discovery protocol, and in an item of memcached; empty for neither")
+	fs.StringVar(&c.StepFile, contract.FlagStep, "", "the file that tells a member that is out of the ring to start empty; empty for none")
 	addConnection(fs, &c.Dialer.Connection)
 	defer serveProfiles(os.Getenv(profileVariable), std.Err)()
 	if err := commandline.ParseFlags(fs, line, std); err != nil {

@@ -52,6 +52,8 @@ const (
 	// InUse, on such a volume, says since when a member has been running, and from which save it started. No
 	// save has what clients have written since.
 	InUse = "in-use"
+	// EmptyFile has the serial for which the member has started empty (StepOut).
+	EmptyFile = "started-empty"
 	// ListFile is the clients' list that the member read last.
 	ListFile = "list"
 	// LockFile is empty. A process that uses the volume holds a lock on it.

@@ -33,22 +33,24 @@ const (
 	FlagDiscovery          = "discovery"
 	FlagExportPort         = "export-port"
 	FlagProbePort          = "probe-port"
-	FlagMetricsPort        = "metrics-port"
-	FlagPatience           = "patience"
-	FlagBeginFile          = "begin-file"
-	FlagBeginWhen          = "begin-when"
-	FlagBeginWithin        = "begin-within"
-	FlagFollow             = "follow"
-	FlagLeases             = "leases"
-	FlagListen             = "listen"
-	FlagAdmin              = "admin"
-	FlagClientTLSDir       = "client-tls-dir"
-	FlagClientAuthFile     = "client-auth-file"
-	FlagClientVerify       = "client-verify"
-	FlagRingFile           = "ring-file"
-	FlagMaxItemSize        = "max-item-size"
-	FlagMaxMemory          = "max-memory"
-	FlagFailedReads        = "failed-reads"
+	// FlagStep is the file with the annotation that tells a member to start empty (StepOut).
+	FlagStep           = "step-file"
+	FlagMetricsPort    = "metrics-port"
+	FlagPatience       = "patience"
+	FlagBeginFile      = "begin-file"
+	FlagBeginWhen      = "begin-when"
+	FlagBeginWithin    = "begin-within"
+	FlagFollow         = "follow"
+	FlagLeases         = "leases"
+	FlagListen         = "listen"
+	FlagAdmin          = "admin"
+	FlagClientTLSDir   = "client-tls-dir"
+	FlagClientAuthFile = "client-auth-file"
+	FlagClientVerify   = "client-verify"
+	FlagRingFile       = "ring-file"
+	FlagMaxItemSize    = "max-item-size"
+	FlagMaxMemory      = "max-memory"
+	FlagFailedReads    = "failed-reads"
 )
 
 // Values of FlagFailedReads.
@@ -321,6 +323,8 @@ type Supervise struct {
 	// List is the file with the clients' list. Discovery is the address, host:port, where clients ask for the
 	// list. Both may be empty.
 	List, Discovery string
+	// Step is the file that tells it to start empty; empty if nothing does.
+	Step string
 	// Connection to memcached, which is started with the same files.
 	Connection
 	// Command is memcached and its arguments, without -e, which the supervisor adds.
@@ -357,6 +361,9 @@ func (s Supervise) Args() []string {
 	}
 	if s.Discovery != "" {
 		args = append(args, "--"+FlagList+"="+s.List, "--"+FlagDiscovery+"="+s.Discovery)
+	}
+	if s.Step != "" {
+		args = append(args, "--"+FlagStep+"="+s.Step)
 	}
 	args = append(args, s.connectionArgs()...)
 	return append(append(args, "--"), s.Command...)

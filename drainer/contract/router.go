@@ -60,6 +60,9 @@ type Ring struct {
 	KeyPrefix string `json:"keyPrefix,omitempty"`
 	// Servers are the members in ring order: "[NAME=]HOST:PORT".
 	Servers []string `json:"servers"`
+	// Out is the operator's note of the member that it leaves out of the first members, counted from 1; 0 for
+	// none. Routers don't read it.
+	Out int32 `json:"out,omitempty"`
 }
 
 // RingTable is what routers are told about the rings.

@@ -30,6 +30,8 @@ func (s *supervisor) attend(ctx context.Context, signals <-chan os.Signal) sysca
 		case <-cancelled:
 			cancelled = nil
 			s.save()
+		case serial := <-s.empties:
+			s.beginEmpty(serial)
 		case <-s.quiet:
 			s.quiet = nil
 			s.endMemcached(syscall.SIGUSR1)
@@ -58,6 +60,9 @@ func (s *supervisor) handle(sig syscall.Signal) {
 // would live that much longer.
 func (s *supervisor) save() {
 	if s.saving.Swap(true) {
+		if s.emptying > 0 && s.asked.IsZero() {
+			s.asked = time.Now() // the next start is empty, too
+		}
 		return
 	}
 	s.asked = time.Now()

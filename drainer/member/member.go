@@ -44,6 +44,8 @@ type Config struct {
 	// ListFile has the clients' list, and Discovery is the address where clients ask for it; both may be
 	// empty.
 	ListFile, Discovery string
+	// StepFile tells the member to start empty; empty if nothing does.
+	StepFile string
 }
 
 // supervisor runs one memcached.
@@ -70,6 +72,10 @@ type supervisor struct {
 	unfit atomic.Pointer[error]
 	// pending means that something is to be replayed.
 	pending bool
+	// startedEmpty is the serial for which this member has started empty, 0 for none. empties brings the next one,
+	// and emptying is that for which memcached was ended.
+	startedEmpty, emptying int64
+	empties                chan int64
 	// stopEnding ends the watch over a memcached that was told to end.
 	stopEnding context.CancelFunc
 	// stopReplay ends a replay that a save must not wait for. replayed is closed when the replay has ended,
@@ -80,11 +86,14 @@ type supervisor struct {
 
 // Serve runs a member, and returns the exit code for the container.
 func Serve(ctx context.Context, c Config, std commandline.IO) (int, error) {
-	s := supervisor{Config: c, std: std, termination: termination{path: c.TerminationLog}, pulse: pulse{questions: make(chan question)}}
+	s := supervisor{Config: c, std: std, termination: termination{path: c.TerminationLog}, pulse: pulse{questions: make(chan question)}, empties: make(chan int64)}
 	if err := s.check(); err != nil {
 		return 0, err
 	}
 	code, err := s.run(ctx)
+	if err == nil && s.emptying > 0 && s.asked.IsZero() {
+		err = again()
+	}
 	return code, errors.Join(err, s.termination.trouble(err))
 }
 
@@ -117,6 +126,7 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	behind.Go(func() { s.answerProbes(watchCtx) })
 	behind.Go(func() { s.serveMetrics(watchCtx) })
 	behind.Go(func() { s.watchStart(watchCtx) })
+	behind.Go(func() { s.watchStep(watchCtx) })
 	behind.Go(func() { newReload(s, w.address).run(watchCtx) })
 	if s.Discovery != "" {
 		behind.Go(func() { (&list{s: s, address: w.address}).run(watchCtx) })
@@ -137,6 +147,9 @@ func (s *supervisor) run(ctx context.Context) (int, error) {
 	status := s.attend(ctx, signals)
 	stopWatching()
 	behind.Wait()
+	if s.emptying > 0 {
+		return contract.ExitOK, s.finishEmpty()
+	}
 	code, err := s.finish(status)
 	if why := s.unfit.Load(); why != nil {
 		return contract.ExitUsage, errors.Join(*why, err)
@@ -216,6 +229,7 @@ func (s *supervisor) prepareToBegin(ctx context.Context) (err error) {
 	if err = s.checkVersion(ctx); err != nil {
 		return err
 	}
+	s.startedEmpty = volume.StartedEmpty(s.Volume)
 	first, err := start.Prepare(ctx, s.Member, askBuild, volume.SaveOptions{Logf: s.std.Logf, Progress: s.progress()})
 	if err != nil {
 		return err

@@ -25,6 +25,9 @@ func (s *supervisor) answerProbes(ctx context.Context) {
 		}
 	})
 	mux.Handle("GET "+contract.CertificatePath, s.Dialer.CertificateHandler(func() error { return s.Dialer.Check(s.usages()...) }))
+	if s.StepFile != "" {
+		mux.HandleFunc("GET "+contract.StepPath, s.answerStep)
+	}
 	s.serveHTTP(ctx, s.ProbePort, "the kubelet's probe", mux)
 }
 

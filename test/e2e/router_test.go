@@ -14,6 +14,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,6 +60,59 @@ func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 	f.unnoticed(&saw)
 	if f.claim(2) == nil || f.memcached().Status.ReadySize != 3 {
 		t.Error("there are no three members")
+	}
+}
+
+// TestAPlannedRestartThroughRoutersIsNotSeen: all members get another memory, one after the other, and an application
+// that knows what it has stored, and asks both routers, notices nothing.
+func TestAPlannedRestartThroughRoutersIsNotSeen(t *testing.T) {
+	tier.Second(t, "TestMembersStepOutForARollOut")
+	t.Parallel()
+	spec := routed(3)
+	spec.Rollout, spec.Routing.Client = cachev1alpha1.RolloutMoved, "libmemcached-ketama"
+	f := setup(t, spec)
+	f.routersReady(2)
+	address, err := deployed.ForwardInTurn(f.ctx, func() []string { return f.routerAddresses() })
+	f.must(err)
+	objects := f.objects()
+	all := f.appAt([]string{"router:11211"}, address)
+	f.must(all.Fill(f.ctx, objects))
+	stop := app.StartSteady(f.dialer, address)
+	ended := false
+	defer func() {
+		if !ended {
+			stop()
+		}
+	}()
+	before, began := f.podUIDs(), time.Now()
+	mc := f.memcached()
+	was := mc.DeepCopy()
+	mc.Spec.Memory = ptr.To(resource.MustParse("208Mi"))
+	f.must(kube.Patch(f.ctx, mc, client.MergeFrom(was)))
+	said := map[string]bool{}
+	f.eventually("all members have another memory", func() bool {
+		if c := meta.FindStatusCondition(f.memcached().Status.Conditions, cachev1alpha1.ConditionProgressing); c != nil && !said[c.Message] {
+			said[c.Message] = true
+			t.Logf("%5.1f s: %s", time.Since(began).Seconds(), c.Message)
+		}
+		replaced := 0
+		for _, pod := range f.pods() {
+			if pod.Labels[cachev1alpha1.LabelComponent] == cachev1alpha1.ComponentMember && ready(&pod) && pod.DeletionTimestamp == nil && !before[pod.UID] {
+				replaced++
+			}
+		}
+		return replaced == 3
+	})
+	f.settled(3)
+	t.Logf("three members are replaced after %.1f s", time.Since(began).Seconds())
+	saw := stop()
+	ended = true
+	t.Logf("%d requests, the slowest took %v", saw.Requests, saw.Slowest)
+	f.unnoticed(&saw)
+	report, err := all.Check(f.ctx, objects)
+	f.must(err)
+	if report.Missing > 0 {
+		t.Errorf("%d objects are missing of %d: %q", report.Missing, report.Objects, report.Examples)
 	}
 }
 

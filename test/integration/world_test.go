@@ -143,7 +143,7 @@ func (w *world) install(o *operator.Operator) {
 }
 
 func (w *world) newOperator() (*operator.Operator, error) {
-	options := operator.Options{Config: asUser(w.user), Journal: w.journal, Progress: w.progress, Rings: w.ringReader(), Memory: w.memory, Certificates: w.certificates, Images: w.images, RolloutsAtOnce: w.rollouts, Log: w.log.logger(), Clock: w.clock}
+	options := operator.Options{Config: asUser(w.user), Journal: w.journal, Progress: w.progress, Rings: w.ringReader(), Memory: w.memory, Certificates: w.certificates, Steps: w.stepReader(), Images: w.images, RolloutsAtOnce: w.rollouts, Log: w.log.logger(), Clock: w.clock}
 	if !w.everywhere {
 		options.Namespaces = append([]string{w.namespace}, w.others...)
 	}

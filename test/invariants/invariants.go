@@ -345,16 +345,21 @@ func ItemsLandOnTheirOwners(before, after *State) []string {
 	var wrong []string
 	for i := range after.Jobs {
 		j := &after.Jobs[i]
+		place := 0
 		for n, server := range j.Servers {
-			if before.job(j.UID) == nil && !strings.Contains(server, fmt.Sprintf("-%d.", n)) {
+			if j.Moves && place == n && strings.Contains(server, fmt.Sprintf("-%d.", n+1)) {
+				place++ // the member before is out for its restart
+			}
+			if before.job(j.UID) == nil && !strings.Contains(server, fmt.Sprintf("-%d.", place)) {
 				wrong = append(wrong, fmt.Sprintf("Job %s has %s in place %d of its ring", j.Name, server, n))
 			}
+			place++
 		}
 	}
 	for i := range after.Pods {
 		p := &after.Pods[i]
-		if was := before.pod(p.UID); was != nil && was.Waits && !p.Waits && after.Told > 0 && after.Told != p.Survivors {
-			wrong = append(wrong, fmt.Sprintf("pod %s begins to give items to %d members; clients are told of %d", p.Name, p.Survivors, after.Told))
+		if was := before.pod(p.UID); was != nil && was.Waits && !p.Waits && after.Told > 0 && after.owners() != p.Survivors {
+			wrong = append(wrong, fmt.Sprintf("pod %s begins to give items to %d members; clients are told of %d", p.Name, p.Survivors, after.owners()))
 		}
 	}
 	for i := range after.Items {
@@ -376,11 +381,33 @@ var statesAfter = map[string][]string{
 	contract.RingFinish.String():  {contract.RingStable.String()},
 }
 
-// NoOldValueComesBack checks that no member serves from a volume whose member left while others stayed; that
+// owners is how many members own keys.
+func (s *State) owners() int32 {
+	if s.Out > 0 {
+		return s.Told - 1
+	}
+	return s.Told
+}
+
+// returnsWithItems names the member that was out for its restart and is not told to start empty before it returns.
+func returnsWithItems(before, after *State) []string {
+	if before.Out == 0 || after.Out == before.Out || after.Told == 0 || after.Routed == "" || after.ending() {
+		return nil
+	}
+	for i := range after.Pods {
+		if p := &after.Pods[i]; p.Ordinal == before.Out-1 && p.StartsEmpty == before.OutSerial {
+			return nil
+		}
+	}
+	return []string{fmt.Sprintf("member %d returns to the ring, and has not started empty", before.Out-1)}
+}
+
+// NoOldValueComesBack checks that no member serves from a volume whose member left while others stayed; that no
+// member returns from a restart to the ring with items that it had before; that
 // routers are told of no state of a ring change before the states that must precede it; and that at rest
 // clients find no value older than the last one.
 func NoOldValueComesBack(before, after *State) []string {
-	var wrong []string
+	wrong := returnsWithItems(before, after)
 	if next := statesAfter[before.Routed]; before.Routed != after.Routed && next != nil && after.Routed != "" && !slices.Contains(next, after.Routed) {
 		wrong = append(wrong, fmt.Sprintf("routers were in state %s, and are told of %s", before.Routed, after.Routed))
 	}

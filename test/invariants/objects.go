@@ -38,6 +38,7 @@ func Of(cluster string, objects []client.Object) *State {
 		case *corev1.ConfigMap:
 			if o.Name == cluster+"-servers" {
 				s.Told = told(o)
+				s.Out, s.OutSerial = outOf(o)
 			}
 			if table, err := contract.ParseRingTable([]byte(o.Data["table.json"])); o.Name == cluster+"-router" && err == nil {
 				s.Routed = table.State.String()
@@ -137,6 +138,7 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 		return p
 	}
 	p.Ordinal = ordinalAfter(cluster+"-", o.Name)
+	p.StartsEmpty = contract.ParseStepOut(o.Annotations[cachev1alpha1.AnnotationStepOut])
 	return p
 }
 
@@ -157,6 +159,20 @@ func told(list *corev1.ConfigMap) int32 {
 		return 0
 	}
 	return int32(len(servers))
+}
+
+// outOf is the member that the record of the rings leaves out, counted from 1, and the record's serial.
+func outOf(list *corev1.ConfigMap) (out int32, serial int64) {
+	var record struct {
+		Ring struct {
+			Out int32 `json:"out"`
+		} `json:"ring"`
+		Serial int64 `json:"serial"`
+	}
+	if err := json.Unmarshal([]byte(list.Annotations[cachev1alpha1.AnnotationRing]), &record); err != nil || record.Ring.Out == 0 {
+		return 0, 0
+	}
+	return record.Ring.Out, record.Serial
 }
 
 // runs tells whether the pod runs that command of the drainer.

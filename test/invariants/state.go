@@ -23,6 +23,10 @@ type State struct {
 	NamespaceTerminating bool
 	// Told is how many servers clients are told of; 0 if that is unknown.
 	Told int32
+	// Out is the member that routers leave out for its restart, counted from 1, and OutSerial the serial of that
+	// ring; 0 for none.
+	Out       int32
+	OutSerial int64
 	// Routed is the state of a ring change that routers are told of; "" if there are none.
 	Routed string
 
@@ -68,8 +72,10 @@ type Pod struct {
 	// MayWrite: it is no Memcached's, but another StatefulSet's member, or the drainer of a StatefulSetDrain.
 	MayWrite  bool
 	Name, UID string
-	// Ordinal is the member's; a drainer has -1.
-	Ordinal int32
+	// Ordinal is the member's; a drainer has -1. StartsEmpty is the serial for which the member is told to start
+	// empty; 0 for none.
+	Ordinal     int32
+	StartsEmpty int64
 	// Claim is the name of the one that it mounts. ReadOnly is set if it mounts it read-only. Claims has all of
 	// them, if it mounts several.
 	Claim    string

@@ -82,10 +82,11 @@ type (
 	// ApplyRouters applies a part of what spec.router asks for, or deletes it.
 	ApplyRouters struct{ Part RouterPart }
 	// WriteTable writes the table of the rings for the routers, or deletes it. In the states stable
-	// and prepare its new ring has ListSize members; in the others the rings stay.
+	// and prepare its new ring has ListSize members, without the one that is Out (ring.Ring); in the
+	// others the rings stay.
 	WriteTable struct {
-		State    contract.RingState
-		ListSize int32
+		State         contract.RingState
+		ListSize, Out int32
 	}
 	// TellRouter annotates a router's pod, so that the kubelet updates the routers' table in it.
 	TellRouter struct{ Pod PodRef }
@@ -98,6 +99,15 @@ type (
 		Replicas int32
 		// KeepTemplate leaves the pod template as it is.
 		KeepTemplate bool
+		// Partition: members with lower ordinals keep their template. Steps: if the template changes, all do.
+		Partition int32
+		Steps     bool
+	}
+	// StartEmpty tells the supervisor of a member that is out to start its memcached empty. Serial is that of
+	// the ring without the member.
+	StartEmpty struct {
+		Pod    PodRef
+		Serial int64
 	}
 	// ApplyDeployment applies the Deployment of a cluster without storage.
 	ApplyDeployment struct{ Replicas int32 }
@@ -105,6 +115,9 @@ type (
 	ApplyBudget struct{}
 	// ApplyServiceMonitor applies the ServiceMonitor, or deletes it.
 	ApplyServiceMonitor struct{}
+	// OpenPartition lets all members of the StatefulSet have its template, because no operator lowers the
+	// partition any more.
+	OpenPartition struct{ UID types.UID }
 	// DeleteMembers deletes the StatefulSet.
 	DeleteMembers struct{ UID types.UID }
 	// AddClaimFinalizer adds the claim's finalizer.
@@ -138,11 +151,12 @@ type (
 	// CreateMove creates the Job that moves the items of the claim's member to their owners among
 	// the first Members members, by the ring named Target. Items owned by Lost members are
 	// discarded. Prepared: the Job waits for BeginMove, because clients are not told of that ring
-	// yet. Leases: each key is moved under its lease.
+	// yet. Leases: each key is moved under its lease. Out is as in ring.Ring.
 	CreateMove struct {
 		Claim    ClaimRef
 		Target   string
 		Members  int32
+		Out      int32
 		Lost     []int32
 		Prepared bool
 		Leases   bool
@@ -278,10 +292,11 @@ func (r *Receipt) AddsUp(sources ...string) error {
 	return r.Err
 }
 
-// PodRef names a pod.
+// PodRef names a pod. Ordinal is the member's, and 0 for a router.
 type PodRef struct {
-	Name string
-	UID  types.UID
+	Name    string
+	UID     types.UID
+	Ordinal int32
 }
 
 // ClaimRef names a claim.
@@ -342,10 +357,12 @@ func (WriteTable) kind() Kind           { return Kind{Class: Members, ReadsAgain
 func (TellRouter) kind() Kind           { return Kind{Class: Beside} }
 func (ApplyNetworkPolicy) kind() Kind   { return Kind{Class: Members} }
 func (WriteBinding) kind() Kind         { return Kind{Class: Beside} }
+func (StartEmpty) kind() Kind           { return Kind{Class: Beside} }
 func (ApplyStatefulSet) kind() Kind     { return Kind{Class: Members, Owns: true} }
 func (ApplyDeployment) kind() Kind      { return Kind{Class: Members, Owns: true} }
 func (ApplyBudget) kind() Kind          { return Kind{Class: Beside} }
 func (ApplyServiceMonitor) kind() Kind  { return Kind{Class: Beside} }
+func (OpenPartition) kind() Kind        { return Kind{Class: Beside} }
 func (DeleteMembers) kind() Kind        { return Kind{Class: Cluster, ReadsAgain: true} }
 func (a AddClaimFinalizer) kind() Kind {
 	return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true}
@@ -392,19 +409,33 @@ func (ApplyDiscovery) String() string { return "apply the Service for discovery"
 func (a TellMember) String() string   { return "tell pod " + a.Pod.Name + " of the list" }
 func (a ApplyRouters) String() string { return "apply the routers' " + string(a.Part) }
 func (a WriteTable) String() string {
-	return fmt.Sprintf("tell routers of %d members, %s", a.ListSize, a.State)
+	return fmt.Sprintf("tell routers of %d members%s, %s", a.ListSize, without(a.Out), a.State)
 }
+
+// without names the member that is out.
+func without(out int32) string {
+	if out == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" without member %d", out-1)
+}
+
 func (a TellRouter) String() string       { return "bring the table to pod " + a.Pod.Name }
 func (ApplyNetworkPolicy) String() string { return "apply the NetworkPolicy" }
 func (WriteBinding) String() string       { return "write the binding" }
 func (a ApplyStatefulSet) String() string {
+	if a.Partition > 0 {
+		return fmt.Sprintf("apply the StatefulSet, %d replicas, partition %d", a.Replicas, a.Partition)
+	}
 	return fmt.Sprintf("apply the StatefulSet, %d replicas", a.Replicas)
 }
+func (a StartEmpty) String() string { return "tell pod " + a.Pod.Name + " to start empty" }
 func (a ApplyDeployment) String() string {
 	return fmt.Sprintf("apply the Deployment, %d replicas", a.Replicas)
 }
 func (ApplyBudget) String() string         { return "apply the PodDisruptionBudget" }
 func (ApplyServiceMonitor) String() string { return "apply the ServiceMonitor" }
+func (OpenPartition) String() string       { return "let all members be replaced" }
 func (DeleteMembers) String() string       { return "delete the StatefulSet" }
 func (a AddClaimFinalizer) String() string { return "add the finalizer to claim " + a.Claim.Name }
 func (a MarkLeaving) String() string       { return "mark claim " + a.Claim.Name + " as leaving" }

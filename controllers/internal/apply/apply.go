@@ -208,6 +208,8 @@ func (r *run) takeStep(ctx context.Context, step action.Action) error {
 		return r.writeEndpoints(ctx, a)
 	case action.ApplyDiscovery:
 		return r.applyDiscovery(ctx)
+	case action.StartEmpty:
+		return r.startEmpty(ctx, a)
 	case action.TellMember:
 		return r.tellMember(ctx, a)
 	case action.ApplyNetworkPolicy:
@@ -228,6 +230,8 @@ func (r *run) takeStep(ctx context.Context, step action.Action) error {
 		return r.retireMemberService(ctx, a)
 	case action.DeleteMemberService:
 		return r.deleteMemberService(ctx, a)
+	case action.OpenPartition:
+		return r.openPartition(ctx, a)
 	case action.DeleteMembers:
 		return r.deleteMembers(ctx, a)
 	case action.WriteTable:

@@ -96,7 +96,7 @@ func templateOfDeployment(applied func() (*appsac.DeploymentApplyConfiguration, 
 }
 
 func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) error {
-	if r.present.StatefulSet != nil && !a.KeepTemplate && r.Matches.Has(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, a.Replicas) {
+	if r.present.StatefulSet != nil && !a.KeepTemplate && r.Matches.Has(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, variant(a)) {
 		return nil
 	}
 	desired := build.StatefulSet(r.cluster, r.Options, a.Replicas)
@@ -112,6 +112,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		}
 	}
 	desired.WithAnnotations(d.annotations())
+	build.WithPartition(desired, partition(a, d))
 	hash := hashOf(desired)
 	if r.present.StatefulSet != nil { // not part of the hash, because the first write takes the spec's
 		build.KeepClaimTemplates(desired, r.present.StatefulSet)
@@ -137,7 +138,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	case from != a.Replicas:
 		r.sizeChanged("members", a.Replicas, from)
 	case d.settled:
-		r.Matches.Note(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, a.Replicas)
+		r.Matches.Note(r.cluster, kindStatefulSet, &r.present.StatefulSet.ObjectMeta, variant(a))
 	}
 	if err == nil && changed && (from < a.Replicas || a.Replicas == 0 && from > 0) {
 		// If members leave while others stay, the events about their claims tell.

@@ -28,7 +28,7 @@ func (r *run) createMove(ctx context.Context, a action.CreateMove) error {
 		return err
 	}
 	job := build.MoveJob(r.cluster, r.Options, build.Move{
-		Claim: a.Claim.Name, UID: a.Claim.UID, Ordinal: a.Claim.Ordinal, Target: a.Target, Members: a.Members, Lost: a.Lost,
+		Claim: a.Claim.Name, UID: a.Claim.UID, Ordinal: a.Claim.Ordinal, Target: a.Target, Members: a.Members, Out: a.Out, Lost: a.Lost,
 		Prepared: a.Prepared, Leases: a.Leases, Ports: r.ports,
 	})
 	if err := r.claims.CreateJob(ctx, a.Claim.UID, job); err != nil {

@@ -47,6 +47,8 @@ type templateDecision struct {
 	template *coreac.PodTemplateSpecApplyConfiguration
 	// settled: the template is as wanted, and no roll-out is under way.
 	settled bool
+	// changes: it is another one than is applied now.
+	changes bool
 	turn    *rollout.Decision
 }
 
@@ -86,7 +88,7 @@ func (r *run) decideTemplate(ctx context.Context, m *templateInput) (*templateDe
 		r.done.RollOutWaits = turn.Why
 	}
 	r.done.Waits.AtMost(turn.Again)
-	d := &templateDecision{template: m.desired, settled: turn.Settled, turn: turn}
+	d := &templateDecision{template: m.desired, settled: turn.Settled, changes: !m.kept && !same && !turn.Keep, turn: turn}
 	turn.Record.Sent = sent
 	if turn.Keep {
 		turn.Record.Sent = ptr.Deref(recorded, rollout.Record{}).Sent

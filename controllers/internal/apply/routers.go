@@ -142,7 +142,7 @@ func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contrac
 	if number == 0 || before == nil {
 		before = routers.Told
 	}
-	t = build.RouterTable(r.cluster, r.ports, a.State, a.ListSize, before, number)
+	t = build.RouterTable(r.cluster, r.ports, a.State, a.ListSize, a.Out, before, number)
 	switch {
 	case t == nil:
 		return nil, true
@@ -155,7 +155,7 @@ func (r *run) tableOf(a action.WriteTable, config *corev1.ConfigMap) (t *contrac
 	for i := range r.present.Routers.Pods {
 		number = max(number, build.ListVersion(r.present.Routers.Pods[i].Annotations[cachev1alpha1.AnnotationTable], r.now))
 	}
-	t = build.RouterTable(r.cluster, r.ports, a.State, a.ListSize, before, build.NextListVersion(number, r.now))
+	t = build.RouterTable(r.cluster, r.ports, a.State, a.ListSize, a.Out, before, build.NextListVersion(number, r.now))
 	t.Signer = routers.Signer
 	t.Acknowledged = before != nil && routers.Acknowledged && !routers.Silent && routers.Told != nil && before.Number == routers.Told.Number
 	return t, true

@@ -22,7 +22,7 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 	now := contract.NumberTime(10_000)
 	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
 	config := func(number int64) *corev1.ConfigMap {
-		text := build.RouterTableText(build.RouterTable(cluster, nil, contract.RingStable, 2, nil, number))
+		text := build.RouterTableText(build.RouterTable(cluster, nil, contract.RingStable, 2, 0, nil, number))
 		return &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: text}}
 	}
 	first, _ := (&run{cluster: cluster, present: &observe.Objects{Routers: observe.Routers{Acknowledged: true}}, now: now}).tableOf(action.WriteTable{State: contract.RingStable, ListSize: 2}, nil)
@@ -66,12 +66,12 @@ func TestATableSaysWhetherTheOneBeforeWasAcknowledged(t *testing.T) {
 func TestATableThatAStrangerHasSignedIsWrittenAnew(t *testing.T) {
 	now := contract.NumberTime(10_000)
 	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
-	stable := build.RouterTable(cluster, nil, contract.RingStable, 3, nil, 999)
+	stable := build.RouterTable(cluster, nil, contract.RingStable, 3, 0, nil, 999)
 	present := &observe.Objects{}
 	present.Routers.Signer = "this operator"
 	r := &run{cluster: cluster, present: present, now: now}
 	for _, state := range []contract.RingState{contract.RingStable, contract.RingPrepare} {
-		written := build.RouterTable(cluster, nil, state, 2, stable, 1000)
+		written := build.RouterTable(cluster, nil, state, 2, 0, stable, 1000)
 		written.Signer = "stranger"
 		config := &corev1.ConfigMap{Data: map[string]string{build.RouterTableKey: build.RouterTableText(written)}}
 		for _, byOther := range []bool{false, true} {
@@ -89,8 +89,8 @@ func TestATableThatAStrangerHasSignedIsWrittenAnew(t *testing.T) {
 func TestATableOfOtherServersIsWrittenAnew(t *testing.T) {
 	now := contract.NumberTime(10_000)
 	cluster := apitest.MakeMemcached("cache").With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
-	told := build.RouterTable(cluster, nil, contract.RingStable, 3, nil, 9000)
-	prepare := build.RouterTable(cluster, nil, contract.RingPrepare, 2, told, 9001)
+	told := build.RouterTable(cluster, nil, contract.RingStable, 3, 0, nil, 9000)
+	prepare := build.RouterTable(cluster, nil, contract.RingPrepare, 2, 0, told, 9001)
 	forged := *prepare
 	forged.Number, forged.State, forged.New = 20_000, contract.RingSettle, contract.Ring{Servers: []string{"stranger:11211"}}
 	present := &observe.Objects{}

@@ -65,7 +65,7 @@ func TestStableAddressesAreOnTheListAndInTheRing(t *testing.T) {
 			if diff := cmp.Diff([]string{"cache-member-0.shop.svc:11211", "cache-member-1.shop.svc:11211"}, Servers(c, nil, 2)); diff != "" {
 				t.Errorf("the list: -want +got:\n%s", diff)
 			}
-			if diff := cmp.Diff(test.drainers, namedServers(c, nil, 2)); diff != "" {
+			if diff := cmp.Diff(test.drainers, namedServers(c, nil, RingOf(c, 2))); diff != "" {
 				t.Errorf("the drainers' list: -want +got:\n%s", diff)
 			}
 			list := TheList(c, nil, 1, []Endpoint{{"cache-0", "10.96.0.7"}})

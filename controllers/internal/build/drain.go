@@ -112,25 +112,26 @@ func podFailurePolicy() *batchv1.PodFailurePolicy {
 	}}
 }
 
-// namedServers are the first n members as arguments of the drainer: [NAME=]HOST:PORT. Each member
+// namedServers are the ring's members as arguments of the drainer: [NAME=]HOST:PORT. Each member
 // is dialled at its own port. Clients hash the ring's port, so a member that listens at another
 // port gets a name.
-func namedServers(c *cachev1alpha1.Memcached, ports Ports, n int32) []string {
-	r := RingOf(c, n)
-	servers := make([]string, n)
+func namedServers(c *cachev1alpha1.Memcached, ports Ports, r ring.Ring) []string {
+	members := r.Members()
+	servers := make([]string, len(members))
 	for i, s := range RingServers(c, r) {
-		servers[i] = s.At(r.Client, ports.dialled(c, int32(i), r.Stable)).Text()
+		servers[i] = s.At(r.Client, ports.dialled(c, members[i], r.Stable)).Text()
 	}
 	return servers
 }
 
 // RingServers are the members of one of the cluster's rings, at the ring's port.
 func RingServers(c *cachev1alpha1.Memcached, r ring.Ring) []routing.Server {
-	servers := make([]routing.Server, r.Size)
-	for i := range r.Size {
-		servers[i] = routing.Server{Host: reachedHost(c, i, r.Stable), Port: uint16(r.Port)}
+	members := r.Members()
+	servers := make([]routing.Server, len(members))
+	for at, i := range members {
+		servers[at] = routing.Server{Host: reachedHost(c, i, r.Stable), Port: uint16(r.Port)}
 		if r.ServerName != "" {
-			servers[i].Name = strings.Replace(r.ServerName, "{ordinal}", strconv.Itoa(int(i)), 1)
+			servers[at].Name = strings.Replace(r.ServerName, "{ordinal}", strconv.Itoa(int(i)), 1)
 		}
 	}
 	return servers
@@ -199,16 +200,16 @@ func movingContainer(c *cachev1alpha1.Memcached, image string, command []string,
 }
 
 func drainArgs(c *cachev1alpha1.Memcached, ports Ports, uid types.UID, survivors int32) contract.Drain {
-	return contract.Drain{Dir: dataDir, Transfer: transferArgs(c, ports, string(uid), survivors)}
+	return contract.Drain{Dir: dataDir, Transfer: transferArgs(c, ports, string(uid), RingOf(c, survivors))}
 }
 
 // transferArgs are the arguments that drains and moves share: where items go, and how fast.
-func transferArgs(c *cachev1alpha1.Memcached, ports Ports, source string, members int32) contract.Transfer {
+func transferArgs(c *cachev1alpha1.Memcached, ports Ports, source string, to ring.Ring) contract.Transfer {
 	m := contract.Transfer{
 		SourceID:           source,
 		Client:             c.Spec.Routing.RingClient(),
 		KeyPrefix:          c.Spec.Routing.KeyPrefix,
-		Servers:            namedServers(c, ports, members),
+		Servers:            namedServers(c, ports, to),
 		UnreachableTimeout: unreachableTimeout,
 		Deadline:           deadline(c),
 		Receipt:            contract.TerminationLog,

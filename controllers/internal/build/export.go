@@ -9,7 +9,7 @@ func exportPort(c *cachev1alpha1.Memcached) int32 { return freePort(c, c.Spec.Co
 // ProbePort is the port at which a member's supervisor tells the kubelet whether memcached answers,
 // if memcached takes TLS: the first free port after exportPort; 0 without TLS.
 func ProbePort(c *cachev1alpha1.Memcached) int32 {
-	if c.Spec.TLS == nil {
+	if c.Spec.TLS == nil && !Moved(c) {
 		return 0
 	}
 	return freePort(c, exportPort(c))

@@ -106,6 +106,9 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	if d := c.Spec.Discovery; d != nil {
 		serve.List, serve.Discovery = listDir+"/"+contract.ListFile, fmt.Sprintf(":%d", d.Port)
 	}
+	if Moved(c) {
+		serve.Step = stepDir + "/" + stepFile
+	}
 	memcached := memcachedContainer(c, o).
 		WithCommand(append([]string{supervisorDir + "/drainer"}, serve.Args()...)...).
 		WithStartupProbe(warmProbe(c)).
@@ -121,6 +124,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	supervise(spec, memcached, install)
 	withSecrets(c, spec, memcached)
 	withList(c, spec, memcached)
+	withStep(c, spec, memcached)
 	spec.WithContainers(measured(c, memcached))
 	switch {
 	case saved:
@@ -291,7 +295,7 @@ func MemoryOf(command []string) int64 {
 func MemberArgs(command []string) []string {
 	var kept []string
 	for i, a := range command {
-		for _, flag := range []string{exportFlag, probeFlag} {
+		for _, flag := range []string{exportFlag, probeFlag, stepFlag} {
 			if strings.HasPrefix(a, flag) && len(a) <= maxArg && !slices.ContainsFunc(kept, func(k string) bool { return strings.HasPrefix(k, flag) }) {
 				kept = append(kept, a)
 			}

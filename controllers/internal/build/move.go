@@ -45,13 +45,17 @@ const scratchSize = 2 << 30
 // prepared Job waits until it is told to begin, and then until half of the clients have followed the
 // list.
 func MoveJob(c *cachev1alpha1.Memcached, o Options, p Move) *batchv1.Job {
-	ordinal, members := p.Ordinal, p.Members
+	ordinal, to := p.Ordinal, RingOf(c, p.Members)
+	to.Out = p.Out
 	args := contract.Move{
 		Source:     reached(c, p.Ports, ordinal),
 		ExportPort: p.Ports.exported(c, ordinal),
-		Transfer:   transferArgs(c, p.Ports, ring.Source(p.UID, p.Target), members),
+		Transfer:   transferArgs(c, p.Ports, ring.Source(p.UID, p.Target), to),
 	}
 	args.Scratch, args.Patience, args.Deadline, args.Leases = scratchDir, Patience(c), MoveDeadline(c), p.Leases
+	if to.IsOut(ordinal) { // only routers call it, and they find each item in either place
+		args.Patience = 0
+	}
 	for _, i := range p.Lost {
 		args.Discard = append(args.Discard, reached(c, p.Ports, i))
 	}
@@ -90,9 +94,11 @@ type Move struct {
 	Claim   string
 	UID     types.UID
 	Ordinal int32
-	// Target names the ring, which has this number of Members; Lost members get no items.
+	// Target names the ring, which has this number of Members, without the one that is Out (ring.Ring); Lost
+	// members get no items.
 	Target  string
 	Members int32
+	Out     int32
 	Lost    []int32
 	// Prepared: the Job waits until it is told to begin. Leases: each key is moved under its lease.
 	Prepared, Leases bool

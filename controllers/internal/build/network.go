@@ -44,7 +44,7 @@ func NetworkPolicy(c *cachev1alpha1.Memcached, o Options, ports Ports) *networki
 	if c.Spec.Metrics != nil && len(given.Monitoring) > 0 {
 		spec.WithIngress(ingress(intstr.FromString(metricsPort), peers(given.Monitoring)))
 	}
-	if port := ProbePort(c); c.Spec.TLS != nil && port != 0 && o.OperatorNamespace != "" {
+	if port := ProbePort(c); port != 0 && o.OperatorNamespace != "" {
 		spec.WithIngress(ingress(intstr.FromInt32(port), []*networkingac.NetworkPolicyPeerApplyConfiguration{operatorPods(o)}))
 	}
 	return networkingac.NetworkPolicy(c.Name, c.Namespace).

@@ -11,7 +11,6 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
-	"example.com/memcached-operator/drainer/routing"
 )
 
 // A change of spec.containerPort replaces the members one by one. A member listens at its old port
@@ -193,8 +192,7 @@ func (p Ports) redial(c *cachev1alpha1.Memcached, r *contract.Ring) *contract.Ri
 	redialled := *r
 	redialled.Servers = slices.Clone(r.Servers)
 	for i, text := range r.Servers {
-		if s, err := routing.ParseServer(text); err == nil {
-			ordinal := int32(i)
+		if s, ordinal, is := ourServer(c, text); is {
 			redialled.Servers[i] = s.At(r.Client, p.dialled(c, ordinal, s.Host == serviceHost(c, ordinal))).Text()
 		}
 	}

@@ -69,7 +69,7 @@ var mixed = Ports{0: {11211, 11212}}
 func TestDrainersAndRoutersDialEachMemberAtItsOwnPort(t *testing.T) {
 	c := clusterAt(11300, calledBy("gomemcache"))
 	want := []string{"cache-0.cache.shop.svc:11300=cache-0.cache.shop.svc:11211", "cache-1.cache.shop.svc:11300"}
-	if diff := cmp.Diff(want, RouterTable(c, mixed, contract.RingStable, 2, nil, 1).New.Servers); diff != "" {
+	if diff := cmp.Diff(want, RouterTable(c, mixed, contract.RingStable, 2, 0, nil, 1).New.Servers); diff != "" {
 		t.Errorf("routers: %s", diff)
 	}
 	drain := DrainJob(c, Options{}, mixed, "data-cache-2", "uid", 2, false).Spec.Template.Spec.Containers[0].Command
@@ -97,7 +97,7 @@ func TestAnotherPortToDialMovesNoKey(t *testing.T) {
 			var owners []routing.Owner
 			for _, ports := range []Ports{nil, mixed} {
 				var servers []routing.Server
-				for _, text := range namedServers(c, ports, 3) {
+				for _, text := range namedServers(c, ports, RingOf(c, 3)) {
 					s, err := routing.ParseServer(text)
 					if err != nil {
 						t.Fatal(err)
@@ -187,13 +187,13 @@ func TestATableIsOfItsRingWhereverItsMembersAreDialled(t *testing.T) {
 	for _, client := range []string{"gomemcache", "pymemcache", "twemproxy"} {
 		for _, serverName := range []string{"", "shard-{ordinal}"} {
 			c := clusterAt(11300, calledBy(client), func(s *cachev1alpha1.MemcachedSpec) { s.Routing.ServerName = serverName })
-			told := RouterTable(c, mixed, contract.RingStable, 3, nil, 1)
+			told := RouterTable(c, mixed, contract.RingStable, 3, 0, nil, 1)
 			if got := RouterRing(c, &told.New, ring.Ring{}, RingOf(c, 3)); got != RingOf(c, 3) {
 				t.Errorf("%s: the ring is %v", client, got)
 			}
-			prepare := RouterTable(c, mixed, contract.RingPrepare, 2, told, 2)
-			settle := RouterTable(c, nil, contract.RingSettle, 2, prepare, 3)
-			want := RouterTable(c, nil, contract.RingStable, 3, nil, 1).New
+			prepare := RouterTable(c, mixed, contract.RingPrepare, 2, 0, told, 2)
+			settle := RouterTable(c, nil, contract.RingSettle, 2, 0, prepare, 3)
+			want := RouterTable(c, nil, contract.RingStable, 3, 0, nil, 1).New
 			if got := RouterRing(c, settle.Old, RingOf(c, 3)); got != RingOf(c, 3) {
 				t.Errorf("%s: the earlier ring is %v", client, got)
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,10 +61,10 @@ func routerSelector(c *cachev1alpha1.Memcached) map[string]string {
 }
 
 // RouterTable is the table that routers are told in a state. before is the table that they were
-// told last, or nil. In the states stable and prepare the new ring has the first n members; in the
-// others the rings stay. Each member is dialled at its own port. RouterTable returns nil if the
+// told last, or nil. In the states stable and prepare the new ring has the first n members, without the
+// one that is out (ring.Ring); in the others the rings stay. Each member is dialled at its own port. RouterTable returns nil if the
 // state can't follow the state before. The caller sets Acknowledged and Signer.
-func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state contract.RingState, n int32, before *contract.RingTable, number int64) *contract.RingTable {
+func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state contract.RingState, n, out int32, before *contract.RingTable, number int64) *contract.RingTable {
 	t := &contract.RingTable{Number: number, State: state, Shared: state != contract.RingStable && !RoutersExclusive(c), Key: string(c.UID)}
 	switch {
 	case before == nil:
@@ -72,7 +73,9 @@ func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state contract.RingSta
 	default:
 		t.Before = before.Number
 	}
-	ring := contract.Ring{Client: c.Spec.Routing.RingClient(), KeyPrefix: c.Spec.Routing.KeyPrefix, Servers: namedServers(c, ports, n)}
+	next := RingOf(c, n)
+	next.Out = out
+	ring := contract.Ring{Client: next.Client, KeyPrefix: next.KeyPrefix, Servers: namedServers(c, ports, next), Out: out}
 	if before != nil && before.State != contract.RingStable && t.Shared != before.Shared && state != contract.RingStable {
 		t.Shared = before.Shared // the change keeps the value that it began with
 	}
@@ -95,7 +98,7 @@ func RouterTable(c *cachev1alpha1.Memcached, ports Ports, state contract.RingSta
 }
 
 // RouterTableIn parses the table in a ConfigMap; nil if it can't be parsed. Any client may have
-// written it, so a table also counts as nil if it names other servers than the cluster's first
+// written it, so a table also counts as nil if it names other servers than the cluster's
 // members, in order.
 func RouterTableIn(c *cachev1alpha1.Memcached, config *corev1.ConfigMap) *contract.RingTable {
 	t := parsedTable(config)
@@ -116,16 +119,32 @@ func parsedTable(config *corev1.ConfigMap) *contract.RingTable {
 	return t
 }
 
-// ourServers tells whether these are the cluster's first members, under any of their names and
-// ports.
+// ourServers tells whether these are members of the cluster, in their order, under any of their names
+// and ports.
 func ourServers(c *cachev1alpha1.Memcached, servers []string) bool {
-	for i, text := range servers {
-		s, err := routing.ParseServer(text)
-		if ordinal := int32(i); err != nil || s.Host != podHost(c, ordinal) && s.Host != serviceHost(c, ordinal) {
+	last := int32(-1)
+	for _, text := range servers {
+		_, ordinal, is := ourServer(c, text)
+		if !is || ordinal <= last {
 			return false
 		}
+		last = ordinal
 	}
 	return true
+}
+
+// ourServer returns the server that a table names, and its ordinal; false if it is no member of the cluster.
+func ourServer(c *cachev1alpha1.Memcached, text string) (s routing.Server, ordinal int32, is bool) {
+	s, err := routing.ParseServer(text)
+	if err != nil {
+		return s, 0, false
+	}
+	label, _, _ := strings.Cut(s.Host, ".")
+	if ordinal, is = PodOrdinal(c.Name, label); is && s.Host == podHost(c, ordinal) {
+		return s, ordinal, true
+	}
+	ordinal, is = MemberServiceOrdinal(c.Name, label)
+	return s, ordinal, is && s.Host == serviceHost(c, ordinal)
 }
 
 // RouterRing is the known ring that routers were told of, with as many members as they were told
@@ -135,9 +154,14 @@ func RouterRing(c *cachev1alpha1.Memcached, told *contract.Ring, known ...ring.R
 		return ring.Ring{}
 	}
 	n := int32(len(told.Servers))
+	if told.Out > 0 && told.Out <= n+1 {
+		n++
+	}
 	for _, r := range known {
-		if r.Client == told.Client && r.KeyPrefix == told.KeyPrefix && sameServers(told, RingServers(c, r.Of(n))) {
-			return r.Of(n)
+		r = r.Of(n)
+		r.Out = told.Out
+		if r.Client == told.Client && r.KeyPrefix == told.KeyPrefix && sameServers(told, RingServers(c, r)) {
+			return r
 		}
 	}
 	const noPort = -1

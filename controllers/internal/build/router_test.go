@@ -107,7 +107,7 @@ func TestRouterTableNamesTheServersAsClientsDo(t *testing.T) {
 	want := contract.Ring{Client: "twemproxy", KeyPrefix: "shop:", Servers: []string{
 		"m0=cache-0.cache." + c.Namespace + ".svc:11211", "m1=cache-1.cache." + c.Namespace + ".svc:11211",
 	}}
-	text := RouterTableText(RouterTable(c, nil, contract.RingStable, 2, nil, 7))
+	text := RouterTableText(RouterTable(c, nil, contract.RingStable, 2, 0, nil, 7))
 	got, err := contract.ParseRingTable([]byte(text))
 	if err != nil || got.Number != 7 || got.State != contract.RingStable || cmp.Diff(want, got.New) != "" {
 		t.Errorf("the table is %s, %v; want %v", text, err, want)
@@ -171,7 +171,7 @@ func TestTheRingOfATableIsOneThatIsKnown(t *testing.T) {
 	c := routedCluster(named("new-{ordinal}"))
 	before := RingOf(routedCluster(named("old-{ordinal}")), 3)
 	told := func(name string) *contract.Ring {
-		return &RouterTable(routedCluster(named(name)), nil, contract.RingStable, 2, nil, 7).New
+		return &RouterTable(routedCluster(named(name)), nil, contract.RingStable, 2, 0, nil, 7).New
 	}
 	if got := RouterRing(c, told("new-{ordinal}"), before, RingOf(c, 3)); got != RingOf(c, 2) {
 		t.Errorf("the wanted ring: %+v", got)
@@ -322,11 +322,11 @@ func tablesFollow(t *testing.T, c *cachev1alpha1.Memcached) {
 			size = 2
 		}
 		number := int64(7 + state)
-		table := RouterTable(c, nil, state, size, before, number)
+		table := RouterTable(c, nil, state, size, 0, before, number)
 		if table == nil {
 			t.Fatalf("no table for %s", state)
 		}
-		if again := RouterTable(c, nil, state, size, table, number); cmp.Diff(table, again) != "" {
+		if again := RouterTable(c, nil, state, size, 0, table, number); cmp.Diff(table, again) != "" {
 			t.Errorf("%s again is %+v, was %+v", state, again, table)
 		}
 		if _, err := contract.ParseRingTable([]byte(RouterTableText(table))); err != nil {
@@ -340,7 +340,7 @@ func tablesFollow(t *testing.T, c *cachev1alpha1.Memcached) {
 		}
 		for later := contract.RingStable; later <= contract.RingFinish; later++ {
 			may := later == contract.RingStable || later == state || later == state+1
-			if got := RouterTable(c, nil, later, size, table, 100); (got != nil) != may {
+			if got := RouterTable(c, nil, later, size, 0, table, 100); (got != nil) != may {
 				t.Errorf("%s after %s: %+v", later, state, got)
 			}
 		}

@@ -67,6 +67,7 @@ type Reader struct {
 	Members      *ask.Members
 	Rings        *ask.Routers
 	Certificates *ask.Certificates
+	Steps        *ask.Steps
 	// Options are the build options of drainers; nil if they are not known.
 	Options *build.Options
 	// NotCreated has the reasons why pods are missing, GrowthRefused those why volumes may not
@@ -137,8 +138,11 @@ type State struct {
 	Unlabelled []client.Object
 	Found      *read.LiveClaims
 	Unfound    error
-	// Room is for a scale-down that is about to begin; nil if none is.
-	Room *plan.Room
+	// Room is for a scale-down that is about to begin, StepRoom for a member that is about to step out; nil if
+	// none is.
+	Room, StepRoom *plan.Room
+	// Empty has the member that is out of the ring, if it has started empty.
+	Empty []int32
 	// NotCreated is a member's pod that Kubernetes can't create; DrainersNotCreated has the
 	// drainers' pods that it can't create, by the claim's UID.
 	NotCreated         *status.NotCreated
@@ -230,6 +234,7 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	if o.NamespaceTerminating, err = r.observeNamespace(ctx, o); err != nil {
 		return nil, err
 	}
+	r.observeStep(key, o)
 	r.observeRoom(o)
 	if why, fresh := r.GrowthRefused.Last(cluster, r.Clock.Now(), GrowthInterval); fresh {
 		o.GrowthRefused = why
@@ -409,7 +414,9 @@ func (o *State) withoutList() plan.Observed {
 // Input is everything that the plan depends on.
 func (o *State) Input() plan.Observed {
 	in := o.withoutList()
-	in.Room = o.Room
+	in.Room, in.StepRoom = o.Room, o.StepRoom
+	in.Empty, in.Tellable = o.Empty, tellable(o.Cluster.Name, o.Pods)
+	in.StatefulSet.Seen, in.StatefulSet.Outdated = seesTemplate(o.Cluster.Name, o.Pods, o.StatefulSet)
 	in.Obstructed, in.NotEnded = o.Obstructed, o.NotEnded
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
 	for i := range o.Pods {
@@ -417,7 +424,7 @@ func (o *State) Input() plan.Observed {
 			in.Pods = append(in.Pods, ordinal)
 		}
 	}
-	in.MemberPods, in.RouterPods = toTell(o.Pods), toTell(o.Routers.Pods)
+	in.MemberPods, in.RouterPods = toTell(o.Cluster.Name, o.Pods), toTell(o.Cluster.Name, o.Routers.Pods)
 	in.MemberServices = o.planMemberServices()
 	if in.Cluster.Plain {
 		in.Ready = servingPlaces(o.Pods)
@@ -449,11 +456,12 @@ func (o *State) planJob(job *batchv1.Job) claims.Job {
 }
 
 // toTell returns the pods that can still be told a list or a table.
-func toTell(pods []corev1.Pod) []action.PodRef {
+func toTell(cluster string, pods []corev1.Pod) []action.PodRef {
 	var refs []action.PodRef
 	for i := range pods {
 		if pods[i].DeletionTimestamp == nil {
-			refs = append(refs, action.PodRef{Name: pods[i].Name, UID: pods[i].UID})
+			ordinal, _ := build.PodOrdinal(cluster, pods[i].Name)
+			refs = append(refs, action.PodRef{Name: pods[i].Name, UID: pods[i].UID, Ordinal: ordinal})
 		}
 	}
 	return refs
@@ -479,6 +487,7 @@ func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 		Discovery:       spec.Discovery != nil,
 		Routers:         spec.Router != nil,
 		Exclusive:       build.RoutersExclusive(c),
+		Moved:           build.Moved(c),
 		StableAddresses: build.Stable(c),
 		Terms:           claims.Terms{Policy: PlanPolicy(c), ReleaseUnreadable: ReleasesUnreadable(c), Deleting: c.DeletionTimestamp != nil},
 		WaitForRoom:     spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
@@ -523,5 +532,5 @@ func planStatefulSet(s *appsv1.StatefulSet) plan.StatefulSet {
 	if s == nil {
 		return plan.StatefulSet{}
 	}
-	return plan.StatefulSet{Exists: true, UID: s.UID, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1)}
+	return plan.StatefulSet{Exists: true, UID: s.UID, Deleting: s.DeletionTimestamp != nil, Replicas: ptr.Deref(s.Spec.Replicas, 1), Partition: partitionOf(s)}
 }

@@ -18,23 +18,24 @@ func (r *Reader) observeRoom(o *State) {
 	in := o.Input()
 	switch {
 	case r.Members == nil:
+	case r.observeStepRoom(key, o, &in):
 	case !in.ScaleDownBegins() || Paused(o.Cluster):
 		r.Members.Forget(key)
 	case build.Secured(o.Cluster):
 		o.Room = &plan.Room{Unknown: "the members need TLS or a login, and the operator does not read their Secrets"}
 	default:
-		o.Room = r.roomOf(key, o)
+		o.Room = r.roomOf(key, o, func(ordinal int32) bool { return ordinal >= *o.Cluster.Spec.Size })
 	}
 }
 
-func (r *Reader) roomOf(key client.ObjectKey, o *State) *plan.Room {
-	return o.RoomBy(func(port func(*corev1.Pod) int32, pods []*corev1.Pod) map[types.UID]ask.Answer {
+func (r *Reader) roomOf(key client.ObjectKey, o *State, leaves func(ordinal int32) bool) *plan.Room {
+	return o.RoomBy(leaves, func(port func(*corev1.Pod) int32, pods []*corev1.Pod) map[types.UID]ask.Answer {
 		return r.Members.Want(key, port, r.Clock.Now(), pods...)
 	})
 }
 
 // RoomBy is the room by the answers of the members that should run, by their pods' UIDs.
-func (o *State) RoomBy(asked func(port func(*corev1.Pod) int32, pods []*corev1.Pod) map[types.UID]ask.Answer) *plan.Room {
+func (o *State) RoomBy(leaves func(ordinal int32) bool, asked func(port func(*corev1.Pod) int32, pods []*corev1.Pod) map[types.UID]ask.Answer) *plan.Room {
 	room := &plan.Room{}
 	var pods []*corev1.Pod
 	for i := range o.Pods {
@@ -63,7 +64,7 @@ func (o *State) RoomBy(asked func(port func(*corev1.Pod) int32, pods []*corev1.P
 			o.Waits.AtMost(answer.Wait)
 		case answer.Err != "":
 			room.Unknown = fmt.Sprintf("pod %s: %s", pod.Name, answer.Err)
-		case ordinal >= *o.Cluster.Spec.Size:
+		case leaves(ordinal):
 			room.Leaving += answer.Memory.Used
 		default:
 			room.Free += max(0, answer.Memory.Limit-answer.Memory.Used)

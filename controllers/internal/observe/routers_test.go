@@ -57,10 +57,10 @@ func TestRoutersThatStartHoldAStateUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &State{Cluster: testCluster(), Now: now}
 			o.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{}
-			stable := build.RouterTable(o.Cluster, nil, contract.RingStable, 2, nil, 1)
+			stable := build.RouterTable(o.Cluster, nil, contract.RingStable, 2, 0, nil, 1)
 			table := stable
 			for s := contract.RingStable; s <= test.state; s++ {
-				table = build.RouterTable(o.Cluster, nil, s, 3, table, number)
+				table = build.RouterTable(o.Cluster, nil, s, 3, 0, table, number)
 			}
 			o.Routers.Told = table
 			o.Routers.Pods = []corev1.Pod{test.pod}
@@ -92,7 +92,7 @@ func TestATableFromTheFutureIsAsOldAsItIsKnown(t *testing.T) {
 	now := time.Now()
 	o := &State{Cluster: testCluster(), Now: now}
 	o.Cluster.Spec.Router = &cachev1alpha1.RouterSpec{}
-	o.Routers.Told = build.RouterTable(o.Cluster, nil, contract.RingStable, 2, nil, contract.NumberAt(now.Add(time.Hour)))
+	o.Routers.Told = build.RouterTable(o.Cluster, nil, contract.RingStable, 2, 0, nil, contract.NumberAt(now.Add(time.Hour)))
 	r := &Reader{Rings: ask.NewRouters(func(context.Context, string, *ask.SignedTable) (contract.RingAcknowledged, error) {
 		return contract.RingAcknowledged{}, nil
 	}, func(types.NamespacedName) {})}

@@ -13,6 +13,9 @@ func decideEnd(o *Observed) (w claims.Work) {
 		for _, j := range slices.Concat(o.Jobs, o.Moves) {
 			w.DeleteJob(&j, "the Memcached is deleted")
 		}
+		if o.StatefulSet.Exists && o.Cluster.Orphan && o.StatefulSet.Partition > 0 {
+			w.Do(action.OpenPartition{UID: o.StatefulSet.UID})
+		}
 		if o.StatefulSet.Exists && !o.Cluster.Orphan {
 			// The StatefulSet's controller could still create claims. The deletion of the StatefulSet
 			// brings an event.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // A scale-down is announced first: the marks are written, movers are prepared (told.go), and the
@@ -54,4 +55,29 @@ func (v *view) leavingOf(m *member) (l leaving) {
 	soon := m.MarkPending() || -moverStartsWithin < age && age < moverStartsWithin || v.askOldOwners
 	l.waits = job == nil && soon || active && (soon || m.running)
 	return l
+}
+
+// leavingPod works out how a member without a volume leaves.
+func (v *view) leavingPod(m *member, l leaving) leaving {
+	l.live = l.isLeaving && 0 < v.Cluster.Size && v.Cluster.ToDrain(m.Claim) && !v.Cluster.MovesOff &&
+		!m.Deleting && m.Request != claims.Skip && !m.NotStartedYet && !m.NeverStarted
+	if !l.live || l.overdue || v.givenAway(m) {
+		return l
+	}
+	l.hasItems, l.waits = !m.settles, true
+	return l
+}
+
+// givenAway tells whether a mover has found nothing more at the member, by the present ring.
+func (v *view) givenAway(m *member) bool {
+	j := m.mover
+	return j != nil && !j.Deleting && j.State == claims.JobComplete && j.Target == v.target && receiptOf(m.Claim, j) == nil
+}
+
+// receiptOf returns why the mover's receipt does not count.
+func receiptOf(c *claims.Claim, j *claims.Job) error {
+	if j.ReceiptErr != nil {
+		return j.ReceiptErr
+	}
+	return j.Receipt.AddsUp(ring.Source(c.UID, j.Target))
 }

@@ -20,11 +20,12 @@ func look(o *Observed) *view {
 	for i := range o.Claims {
 		v.members[i] = memberOf(o, &o.Claims[i])
 	}
+	v.stepping = o.Record.Ring.Out > 0 || v.settle && o.Table.New.Out > 0
 	v.lookForLost()
 	for i := range v.members {
 		m := &v.members[i]
 		runs := m.LeavingSince.IsZero() || m.Ordinal < o.StatefulSet.Replicas && m.ready
-		m.misplaced = moveDue(o, m.Claim) && m.Ordinal < o.Record.Ring.Size && runs && !m.Aside && !m.Deleting && !slices.Contains(v.lost, m.Ordinal)
+		m.misplaced = moveDue(o, m.Claim) && m.Ordinal < o.Record.Ring.Size && runs && !m.Aside && (!m.Deleting || o.Record.Ring.IsOut(m.Ordinal) && m.ready) && !slices.Contains(v.lost, m.Ordinal)
 		v.misplaced = v.misplaced || m.misplaced
 	}
 	v.misplaced = v.misplaced || v.emptyReturnDue()
@@ -69,8 +70,13 @@ func waitsForReturn(o *Observed) string {
 
 // moveDue tells whether the claim's member had items when a ring of the record last
 // moved keys, and they were not moved since.
+//
+// If a member has stepped out, the others have the items that they had. The member that is out has none once
+// they are moved, and is looked at again if the ring changes meanwhile.
 func moveDue(o *Observed, c *claims.Claim) bool {
-	return !o.Cluster.MovesOff && c.Moved < o.Record.Serial && c.Ordinal < o.Record.From.Size
+	r := &o.Record
+	had := r.From.Has(c.Ordinal) && !r.StepsOut() || r.Ring.IsOut(c.Ordinal)
+	return !o.Cluster.MovesOff && c.Moved < r.Serial && had
 }
 
 // emptyReturnDue tells whether a move is due as soon as a member returns from hibernation on a claim

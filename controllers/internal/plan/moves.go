@@ -9,7 +9,6 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
-	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // MovePhase is the state of a member whose items have to be moved.
@@ -122,14 +121,6 @@ func moved(c *claims.Claim, j *claims.Job) (receipt *action.Receipt, why string)
 	return j.Receipt, ""
 }
 
-// receiptOf returns why the mover's receipt does not count.
-func receiptOf(c *claims.Claim, j *claims.Job) error {
-	if j.ReceiptErr != nil {
-		return j.ReceiptErr
-	}
-	return j.Receipt.AddsUp(ring.Source(c.UID, j.Target))
-}
-
 // interrupt ends moves that are at work when a member returns empty.
 func (m *movers) interrupt() {
 	for i := range m.Moves {
@@ -150,7 +141,7 @@ func (m *movers) moveLeaving() {
 		}
 		if c := &m.members[i]; m.size.runsOn(c.Claim) && c.waits && !c.hasMover && m.slots > 0 && !m.refused(c) {
 			m.slots--
-			m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: m.told.Prepares, Leases: m.leases})
+			m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Out: m.Record.Ring.Out, Prepared: m.told.Prepares, Leases: m.leases})
 		}
 	}
 }
@@ -168,7 +159,7 @@ func (m *movers) refused(c *member) bool {
 func (m *movers) prepare(c *member) MoveState {
 	if !c.hasMover && m.slots > 0 && !m.refused(c) {
 		m.slots--
-		m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Prepared: true})
+		m.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Out: m.Record.Ring.Out, Prepared: true})
 	}
 	state := MoveState{Claim: *c.Claim, Job: c.mover}
 	return state.is(MoveWaits, claims.InTurn, "movers are being prepared, then the clients' list changes")
@@ -208,7 +199,7 @@ func (m *movers) decide(c *member, w *claims.Work) MoveState {
 	if c.MoveRequest == claims.Retry {
 		w.Do(action.ClearMoveRetry{Claim: c.Ref()})
 	}
-	w.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Lost: m.lost, Leases: m.leases})
+	w.Do(action.CreateMove{Claim: c.Ref(), Target: m.target, Members: m.Record.Ring.Size, Out: m.Record.Ring.Out, Lost: m.lost, Leases: m.leases})
 	return state.is(MoveRuns, "", "")
 }
 
@@ -252,7 +243,7 @@ func (m *movers) allWait(drains []claims.DrainState) string {
 		}
 		// A member of the ring that has the leaving mark leaves when all items are moved.
 		left := d.Claim.Aside || d.Claim.Ordinal >= min(replicas, m.Record.Ring.Size)
-		soon := d.Phase == claims.Waiting && !m.routers.leases && replicas == m.Record.Ring.Size || d.Phase == claims.Releasing
+		soon := d.Phase == claims.Waiting && !m.stepping && !m.routers.leases && replicas == m.Record.Ring.Size || d.Phase == claims.Releasing
 		onItsWay := d.Phase == claims.Draining || left && !m.of(d.Claim.UID).afterMove && soon
 		if onItsWay {
 			return fmt.Sprintf("claim %s is drained first", d.Claim.Name)
@@ -344,7 +335,9 @@ func MayMove(live *Observed, a action.CreateMove) error {
 	v := look(live)
 	if a.Prepared {
 		before := live.Record
-		if v = look(live.at(before.Next(live.Cluster.Ring.Of(a.Members)))); !mayPrepare(v, before) {
+		next := live.Cluster.Ring.Of(a.Members)
+		next.Out = a.Out
+		if v = look(live.at(before.Next(next))); !mayPrepare(v, before) {
 			return fmt.Errorf("nothing may be prepared for ring %s", a.Target)
 		}
 	}
@@ -392,3 +385,22 @@ func MayRecordSkip(live *Observed, a action.RecordMoved) error {
 	}
 	return fmt.Errorf("the clients' list must be of ring %d first", a.Serial)
 }
+
+// moveAgain takes care of a leaving member's mover that has not given all items away: another one follows it.
+func (m *movers) moveAgain(c *member) {
+	j := c.mover
+	switch {
+	case j == nil || j.Deleting || j.State == claims.JobActive:
+	case j.Target != m.target:
+		m.DeleteJob(j, "the ring has changed")
+	default:
+		a := claims.Attempt{What: "move", Claim: c.Claim, Job: j, Retry: c.MoveRequest == claims.Retry, Clear: []action.Action{action.ClearMoveRetry{Claim: c.Ref()}}, WayOut: podWayOut}
+		if j.State == claims.JobComplete {
+			a.Invalid = receiptOf(c.Claim, j)
+		}
+		m.Follow(m.Now, &a)
+	}
+}
+
+const podWayOut = "the member runs on: see the Job's log, then annotate its pod with " + cachev1alpha1.AnnotationMove + "=retry, or " +
+	cachev1alpha1.AnnotationDrain + "=skip to give its items up"

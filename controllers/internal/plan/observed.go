@@ -39,6 +39,8 @@ type Cluster struct {
 	Routers bool
 	// Exclusive: only routers call the members.
 	Exclusive bool
+	// Moved: spec.rollout is Moved.
+	Moved bool
 	// Finalizer: the Memcached has our finalizer.
 	Finalizer bool
 	// Ring has what the spec says about the ring; the plan sets its Size. MovesOff:
@@ -64,6 +66,12 @@ type StatefulSet struct {
 	UID      types.UID
 	Deleting bool
 	Replicas int32
+	// Partition: members with lower ordinals keep their template.
+	Partition int32
+	// Seen: Kubernetes has seen the present template. Outdated has the members that don't have that template, in
+	// order.
+	Seen     bool
+	Outdated []int32
 }
 
 // Observed is everything that a plan depends on. No decision changes it.
@@ -93,8 +101,12 @@ type Observed struct {
 	Table *ring.Table
 	// MemberServices are the members' own Services that the cluster controls.
 	MemberServices []MemberService
-	// Room for a scale-down that is about to begin; nil if none is.
-	Room *Room
+	// Room for a scale-down that is about to begin; nil if none is. StepRoom is that for the next member that
+	// steps out.
+	Room, StepRoom *Room
+	// Tellable has the members whose supervisors can be told to start empty, and Empty those that have started empty
+	// since the member stepped out of the present ring.
+	Tellable, Empty []int32
 }
 
 // Away is a member that isn't ready, and since when; zero if that is not known.

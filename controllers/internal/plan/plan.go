@@ -17,6 +17,7 @@
 //
 //	size.go     how many members stay, and why not as many as wanted
 //	told.go     what clients are told: the list        table.go    what routers are told
+//	stepout.go  which member is out of the ring for its restart, and who restarts where it is
 //	depart.go   which members leave, and which of them still run
 //	volumes.go  what drains wait for; package claims decides about each claim
 //	moves.go    which movers work                      growth.go   which volumes grow
@@ -37,6 +38,7 @@ type Plan struct {
 	claims.Work
 	Size
 	Told
+	Step
 	claims.Volumes
 	Growth
 	// Moves has an entry for each member whose items have to be moved, highest

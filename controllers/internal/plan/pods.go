@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/claims"
 )
@@ -29,42 +28,6 @@ func stampPods(o *Observed) (after []claims.Claim, w claims.Work) {
 	}
 	return after, w
 }
-
-// leavingPod works out how a member without a volume leaves.
-func (v *view) leavingPod(m *member, l leaving) leaving {
-	l.live = l.isLeaving && 0 < v.Cluster.Size && v.Cluster.ToDrain(m.Claim) && !v.Cluster.MovesOff &&
-		!m.Deleting && m.Request != claims.Skip && !m.NotStartedYet && !m.NeverStarted
-	if !l.live || l.overdue || v.givenAway(m) {
-		return l
-	}
-	l.hasItems, l.waits = !m.settles, true
-	return l
-}
-
-// givenAway tells whether a mover has found nothing more at the member, by the present ring.
-func (v *view) givenAway(m *member) bool {
-	j := m.mover
-	return j != nil && !j.Deleting && j.State == claims.JobComplete && j.Target == v.target && receiptOf(m.Claim, j) == nil
-}
-
-// moveAgain takes care of a leaving member's mover that has not given all items away: another one follows it.
-func (m *movers) moveAgain(c *member) {
-	j := c.mover
-	switch {
-	case j == nil || j.Deleting || j.State == claims.JobActive:
-	case j.Target != m.target:
-		m.DeleteJob(j, "the ring has changed")
-	default:
-		a := claims.Attempt{What: "move", Claim: c.Claim, Job: j, Retry: c.MoveRequest == claims.Retry, Clear: []action.Action{action.ClearMoveRetry{Claim: c.Ref()}}, WayOut: podWayOut}
-		if j.State == claims.JobComplete {
-			a.Invalid = receiptOf(c.Claim, j)
-		}
-		m.Follow(m.Now, &a)
-	}
-}
-
-const podWayOut = "the member runs on: see the Job's log, then annotate its pod with " + cachev1alpha1.AnnotationMove + "=retry, or " +
-	cachev1alpha1.AnnotationDrain + "=skip to give its items up"
 
 // decidePods tells how the members without volumes leave, highest ordinal first.
 func decidePods(v *view, leaves func(*claims.Claim) (claims.DrainPhase, string, string)) (s claims.Volumes) {
@@ -97,17 +60,6 @@ func MayShrink(live *Observed, replicas int32) error {
 	for i := range v.members {
 		if m := &v.members[i]; m.waits && m.Ordinal >= replicas {
 			return fmt.Errorf("pod %s may still have items", m.Name)
-		}
-	}
-	return nil
-}
-
-// stamped refuses if a pod isn't stamped yet: with another ring, its items would be looked for elsewhere, or not be
-// looked for at all.
-func stamped(live *Observed) error {
-	for i := range live.Claims {
-		if c := &live.Claims[i]; c.InPod && c.Unstamped && !c.Deleting {
-			return fmt.Errorf("pod %s was just created", c.Name)
 		}
 	}
 	return nil

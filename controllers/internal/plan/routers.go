@@ -37,7 +37,7 @@ func routersOf(o *Observed) (r routers) {
 	// Any client may have written the table, so it only counts if all members that it leaves out have
 	// the leaving mark.
 	r.settle = t.State == contract.RingSettle && t.Old == o.Record.Ring &&
-		t.New.Size > 0 && t.New == o.Cluster.Ring.Of(t.New.Size) && t.New.Size <= o.StatefulSet.Replicas &&
+		t.New.Size > 0 && t.New.Whole() == o.Cluster.Ring.Of(t.New.Size) && t.New.Size <= o.StatefulSet.Replicas &&
 		!slices.ContainsFunc(o.Claims, func(c claims.Claim) bool {
 			return !c.Aside && c.LeavingSince.IsZero() && c.Ordinal >= t.New.Size && c.Ordinal < t.Old.Size
 		})

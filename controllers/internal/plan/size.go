@@ -42,6 +42,8 @@ const (
 	BlockedByMemoryCheck Block = "MemoryCheck"
 	// BlockedByMove: members have items that clients look for elsewhere.
 	BlockedByMove Block = "Move"
+	// BlockedByStep: a member is out of the ring for its restart.
+	BlockedByStep Block = "Step"
 	// BlockedByRefusal: the API server refuses the mark of a member that is to leave.
 	BlockedByRefusal Block = "Refusal"
 )
@@ -63,7 +65,11 @@ func decideSize(v *view) (s Size, w claims.Work) {
 	case v.Cluster.WaitForRoom && v.Room.Short():
 		s.Replicas, s.SizeBlocked = v.StatefulSet.Replicas, BlockedByShortage
 	}
-	if s.Replicas > 0 && s.Replicas < v.Table.NewSize() && v.settle {
+	switch {
+	case s.Replicas == 0 || !v.settle:
+	case v.Table.New.Out > 0 && s.Replicas != v.Table.NewSize():
+		s.Replicas, s.SizeBlocked = v.Table.NewSize(), BlockedByStep
+	case s.Replicas < v.Table.NewSize():
 		s.Replicas, s.SizeBlocked = v.Table.NewSize(), BlockedByMove
 	}
 	return s, w
@@ -89,7 +95,7 @@ func (o *Observed) ScaleDownBegins() bool { return look(o).scaleDownBegins() }
 
 func (v *view) scaleDownBegins() bool {
 	c := &v.Cluster
-	return !c.Deleting && !c.NamespaceTerminating && c.Policy == claims.Drain && v.StatefulSet.Exists && !v.drains && !v.moving &&
+	return !c.Deleting && !c.NamespaceTerminating && c.Policy == claims.Drain && v.StatefulSet.Exists && !v.drains && !v.ringStays() &&
 		0 < c.Size && c.Size < v.StatefulSet.Replicas && v.memberWouldLeave(c.Size, math.MaxInt32)
 }
 
@@ -122,7 +128,7 @@ func allowedSize(v *view, wanted int32) (a allowed) {
 		switch {
 		case departed == nil:
 			return size
-		case v.drains || v.moving || marksWait:
+		case v.drains || v.ringStays() || marksWait:
 			return max(departed.Ordinal, min(size, max(v.staying, v.Record.Ring.Size)))
 		}
 		return min(size, departed.Ordinal)
@@ -138,6 +144,8 @@ func allowedSize(v *view, wanted int32) (a allowed) {
 	case stays(a.size) < a.size: // see below
 	case departed != nil && v.DrainDue(&v.Cluster.Terms, 0) && v.memberWouldLeave(a.size, departed.Ordinal):
 		a = allowed{min(departed.Ordinal, max(a.size, before)), BlockedByDrain, "the volume of a member that left is drained first"}
+	case a.size != wanted && v.stepping:
+		a.blocked, a.why = BlockedByStep, fmt.Sprintf("a member is out of the ring of %d members for its restart", a.size)
 	case a.size != wanted:
 		a.blocked, a.why = BlockedByMove, fmt.Sprintf("items have to be moved among %d members", a.size)
 	}
@@ -151,10 +159,10 @@ func allowedSize(v *view, wanted int32) (a allowed) {
 }
 
 // sizeWhileMoving returns the size that moves allow if the given size is wanted. While items have
-// to be moved, no member of the ring leaves and none joins. All members may stop together (size 0),
+// to be moved, or a member is out, no member of the ring leaves and none joins. All members may stop together (size 0),
 // because each returns with the items that it has.
 func sizeWhileMoving(v *view, wanted int32) int32 {
-	if wanted == 0 || !v.moving {
+	if wanted == 0 || !v.ringStays() {
 		return wanted
 	}
 	return max(min(v.Record.Ring.Size, v.MostMembers()), min(wanted, v.staying))
@@ -211,7 +219,7 @@ func MayMark(live *Observed, ordinal int32) error { return look(live).mayMark(or
 
 func (v *view) mayMark(ordinal int32) error {
 	switch a := allowedSize(v, min(v.Cluster.Size, v.StatefulSet.Replicas)); {
-	case v.moving && ordinal < a.size:
+	case v.ringStays() && ordinal < a.size:
 		return fmt.Errorf("items have to be moved among %d members", a.size)
 	case v.drains:
 		return errors.New("a drain is under way")

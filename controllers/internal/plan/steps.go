@@ -27,7 +27,9 @@ func decide(read *Observed) *decisions {
 	o := look(read.having(after))
 	d.Size, again = decideSize(o)
 	d.WakeAt(again.Wake)
-	d.Told = decideList(o, d.Replicas)
+	d.Step, again = decideStep(o, &d.Size)
+	d.WakeAt(again.Wake)
+	d.Told = decideList(o, d.Replicas, &d.Step)
 	if d.Record != d.From {
 		d.Size = d.untilMoved(look(o.at(d.Record)))
 	}
@@ -87,6 +89,7 @@ var steps = []step{
 	{"list in DNS", func(d *decisions) claims.Work { return do(action.WriteEndpoints{ListSize: d.ListSize}) }, []action.Action{action.WriteEndpoints{}}, "it is the list that is written"},
 	{"routers", (*decisions).route, []action.Action{action.WriteTable{}, action.TellRouter{}, action.ApplyRouters{}},
 		"after the list: both name the same ring"},
+	{"step", (*decisions).tellStep, []action.Action{action.StartEmpty{}}, "after the table: no router asks the member any more"},
 	{"discovery", (*decisions).tellMembers, []action.Action{action.TellMember{}}, "supervisors answer with the list that is in DNS"},
 	{"members", (*decisions).applyMembers, []action.Action{action.ApplyNetworkPolicy{}, action.WriteBinding{}, action.ApplyStatefulSet{}, action.ApplyBudget{}, action.ApplyServiceMonitor{}},
 		"after marks, list and table: no member ends that clients are still told of"},
@@ -121,6 +124,18 @@ func (d *decisions) route() (w claims.Work) {
 	return w
 }
 
+// tellStep tells the supervisor of the member that is out to start its memcached empty.
+func (d *decisions) tellStep() (w claims.Work) {
+	if d.State == StepEmpties {
+		for _, pod := range d.next.MemberPods {
+			if pod.Ordinal == d.Member {
+				w.Do(action.StartEmpty{Pod: pod, Serial: d.From.Serial})
+			}
+		}
+	}
+	return w
+}
+
 // tellMembers tells the supervisors, which answer by the protocol of discovery.
 func (d *decisions) tellMembers() (w claims.Work) {
 	if d.next.Cluster.Discovery {
@@ -133,7 +148,7 @@ func (d *decisions) tellMembers() (w claims.Work) {
 
 // applyMembers plans the members and the objects that go with them.
 func (d *decisions) applyMembers() claims.Work {
-	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate},
+	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved},
 		action.ApplyBudget{}, action.ApplyServiceMonitor{})
 }
 

@@ -25,18 +25,18 @@ import (
 // next one. v has the record of the next list.
 func (told Told) tellRouters(v *view, replicas int32) (Told, claims.Work) {
 	var w claims.Work
-	told.Table = action.WriteTable{State: contract.RingStable, ListSize: told.ListSize}
+	told.Table = action.WriteTable{State: contract.RingStable, ListSize: told.ListSize, Out: told.Record.Ring.Out}
 	t, before, next := v.Table, told.From, v.Record.Ring
 	if !v.Cluster.Routers || t == nil || replicas == 0 {
 		return told, w
 	}
 	delayList := func(state contract.RingState) (Told, claims.Work) {
 		held := told.heldBack(v.ListSize)
-		held.Table = action.WriteTable{State: state, ListSize: next.Size}
+		held.Table = action.WriteTable{State: state, ListSize: next.Size, Out: next.Out}
 		w.WakeAt(t.Overdue())
 		return held, w
 	}
-	moves := !v.Cluster.MovesOff && (v.Cluster.Patience > 0 || v.Cluster.InPods || next.Size > before.Ring.Size)
+	moves := !v.Cluster.MovesOff && (v.Cluster.Patience > 0 || v.Cluster.InPods || next.Size > before.Ring.Size || next.Out != before.Ring.Out)
 	// foundNothing: no items are left at the old owners: those of staying members are moved, and so
 	// are those of leaving members.
 	foundNothing := !slices.ContainsFunc(v.members, func(m member) bool { return m.misplaced || m.hasItems })
@@ -53,10 +53,10 @@ func (told Told) tellRouters(v *view, replicas int32) (Told, claims.Work) {
 		if told.Prepares || !t.Ended(v.Now) {
 			return delayList(contract.RingSettle)
 		}
-		told.Table = action.WriteTable{State: contract.RingMove, ListSize: next.Size}
+		told.Table = action.WriteTable{State: contract.RingMove, ListSize: next.Size, Out: next.Out}
 	case t.State == contract.RingFinish && change && t.New == before.Ring:
 		told = told.heldBack(v.ListSize)
-		told.Table.ListSize = v.ListSize
+		told.Table.ListSize, told.Table.Out = v.ListSize, before.Ring.Out
 		told.Table.State, w = endChange(v) // when it has ended, the next change is prepared
 	case t.New != told.Record.Ring:
 		if v.leases && t.State != contract.RingPrepare {

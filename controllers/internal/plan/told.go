@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,16 +39,21 @@ type Told struct {
 
 // decideList decides where clients look: at the members of the next size, but at no more than now
 // while items have to be moved.
-func decideList(v *view, replicas int32) Told {
+// step is the decision about the member that is out.
+func decideList(v *view, replicas int32, step *Step) Told {
 	wanted := replicas
-	if v.moving {
+	if v.ringStays() {
 		wanted = min(wanted, v.Record.Ring.Size)
 	}
 	t := Told{ListSize: nextListSize(v.Observed, wanted), From: v.Record}
 	if wanted > 0 && v.settle {
 		t.ListSize = v.Table.NewSize()
 	}
-	t.Record = v.Record.Next(v.Cluster.Ring.Of(t.ListSize))
+	next := v.Cluster.Ring.Of(t.ListSize)
+	if step.Out <= t.ListSize {
+		next.Out = step.Out
+	}
+	t.Record = v.Record.Next(next)
 	return t
 }
 
@@ -100,10 +106,13 @@ func (told Told) prepare(v *view, replicas int32) (Told, claims.Work) {
 }
 
 // mayPrepare tells whether movers may be prepared for the ring of the record while clients still use
-// the ring before: members only leave or only join, and nothing else is under way. The plan asks
+// the ring before: members only leave or only join, or one steps out or in, and nothing else is under way. The plan asks
 // this, and MayMove asks it about live state.
 func mayPrepare(v *view, before ring.Record) bool {
 	from, to := before.Ring, v.Record.Ring
+	if from.Out != to.Out {
+		return look(v.at(before)).mayStep(to)
+	}
 	if from.Size == 0 || to.Size == 0 || to.Size == from.Size || from != v.Cluster.Ring.Of(from.Size) || v.ListSize != from.Size ||
 		v.StatefulSet.Replicas < max(from.Size, to.Size) || v.drains {
 		return false
@@ -156,4 +165,15 @@ func MayWriteList(live *Observed, a action.WriteList) error {
 		return nil
 	}
 	return MaySetReplicas(live, a.Replicas)
+}
+
+// stamped refuses if a pod isn't stamped yet: with another ring, its items would be looked for elsewhere, or not be
+// looked for at all.
+func stamped(live *Observed) error {
+	for i := range live.Claims {
+		if c := &live.Claims[i]; c.InPod && c.Unstamped && !c.Deleting {
+			return fmt.Errorf("pod %s was just created", c.Name)
+		}
+	}
+	return nil
 }

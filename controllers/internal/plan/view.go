@@ -39,6 +39,8 @@ type view struct {
 	// may still be moving some, or routers look for items at the old owners: the size and the list wait. A move that
 	// was not told to begin moves nothing.
 	misplaced, moving bool
+	// stepping: a member is out of the ring for its restart, or is about to be: the size and the list wait.
+	stepping bool
 
 	// lost has the members of the ring that are to leave and are lost, in order. nextLost is when the
 	// next one will be lost; zero for never.
@@ -64,7 +66,7 @@ type member struct {
 	// afterMove: the volume is drained after the moves (order.go).
 	afterMove bool
 	// misplaced: the member may have items that clients look for elsewhere. A claim that is being
-	// deleted is drained instead. A member that has the leaving mark and is still on the clients' list
+	// deleted is drained instead, unless its member is out of the ring and serves. A member that has the leaving mark and is still on the clients' list
 	// counts like the others while it is ready.
 	misplaced bool
 	// leaving: the member has the leaving mark, is off the clients' list, and still exists.
@@ -89,6 +91,9 @@ type leaving struct {
 	// waits: the cluster waits for its mover, because the mover may start soon or is at work.
 	waits bool
 }
+
+// ringStays tells whether the size and the list wait for moves, or for a member that is out.
+func (v *view) ringStays() bool { return v.moving || v.stepping }
 
 // of returns what follows from the facts about the claim of this UID, or nil.
 func (v *view) of(uid types.UID) *member {

@@ -55,6 +55,8 @@ func drainWaits(v *view, m *member, survivors int32) (reason, message string) {
 	switch {
 	case v.returns != "":
 		return claims.InTurn, v.returns
+	case v.stepping:
+		return claims.InTurn, "a member is out of the ring for its restart"
 	case v.earlierDue(m):
 		return claims.InTurn, "the volume of another member is drained first: its values are newer"
 	case v.leasesWait != "":

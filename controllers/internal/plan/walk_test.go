@@ -30,6 +30,7 @@ type walk struct {
 	volumes map[string]reference
 	// story has the past events.
 	story []string
+	replacing
 	// held tells whether an event of this kind must not happen by itself now (for a written
 	// history).
 	held func(event string) bool
@@ -58,6 +59,7 @@ func newWalk(size int32, client string, routers bool) *walk {
 	w.Cluster.Ring.Client = client
 	w.Record.Ring = w.Cluster.Ring.Of(size)
 	w.Ready = slices.Clone(w.Pods)
+	w.replacing = newReplacing(size)
 	if routers {
 		w.routers()
 	}
@@ -126,6 +128,7 @@ func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 	t.Helper()
 	w.lookAtVolumes()
 	w.noteHolders()
+	w.lookAtTemplates()
 	checkSteps(t, &w.Observed)
 	p = Next(&w.Observed)
 	w.checkDeleted(t, &p)
@@ -148,6 +151,7 @@ func (w *walk) operate(t *testing.T) (p Plan, changed bool) {
 			continue
 		}
 		w.checkShrink(t, a)
+		w.checkStep(t, a)
 		if w.act(a) {
 			w.lookAtVolumes()
 			w.note("  %s", a)
@@ -215,7 +219,9 @@ func (w *walk) act(planned action.Action) bool {
 				c.Deleting = true
 			}
 		}
-		return changed
+		return w.applyTemplate(a) || changed
+	case action.StartEmpty:
+		return w.tellEmpty(a)
 	case action.CreateDrain:
 		w.Jobs = append(w.Jobs, claims.Job{Name: "drain", UID: w.newUID(), ClaimUID: a.Claim.UID, Survivors: a.Survivors})
 		return true
@@ -343,18 +349,20 @@ func (w *walk) deleteJob(uid types.UID) bool {
 
 // writeTable writes the table as build.RouterTable makes it.
 func (w *walk) writeTable(a action.WriteTable) bool {
-	if w.Table == nil || w.Table.State == a.State && (a.State != contract.RingStable && a.State != contract.RingPrepare || w.Table.New == w.Cluster.Ring.Of(a.ListSize)) {
+	next := w.Cluster.Ring.Of(a.ListSize)
+	next.Out = a.Out
+	if w.Table == nil || w.Table.State == a.State && (a.State != contract.RingStable && a.State != contract.RingPrepare || w.Table.New == next) {
 		return false
 	}
 	t := *w.Table
 	switch a.State {
 	case contract.RingStable:
-		t = ring.Table{New: w.Cluster.Ring.Of(a.ListSize)}
+		t = ring.Table{New: next}
 	case contract.RingPrepare:
 		if t.State == contract.RingStable {
 			t.Old = t.New
 		}
-		t.New, t.Shared = w.Cluster.Ring.Of(a.ListSize), !w.Cluster.Exclusive
+		t.New, t.Shared = next, !w.Cluster.Exclusive
 	}
 	t.State, t.Since, t.Acknowledged = a.State, w.Now, false
 	w.Table = &t
@@ -397,6 +405,7 @@ func (w *walk) kubernetes() (all []happens) {
 	for i := range most {
 		w.memberEvents(i, add)
 	}
+	w.templateEvents(add)
 	for i := range w.Claims {
 		w.claimEvents(w.Claims[i], add)
 	}
@@ -431,11 +440,12 @@ func (w *walk) memberEvents(i int32, add func(string, func())) {
 	case wanted && w.Cluster.InPods && c == nil:
 		add(fmt.Sprintf("pod %d is made", i), func() {
 			w.Pods, w.Claims = append(w.Pods, i), append(w.Claims, w.newClaim(i))
+			w.newPod(i)
 		})
 	case wanted && c == nil:
 		add(fmt.Sprintf("claim %d is made", i), func() { w.Claims = append(w.Claims, w.newClaim(i)) })
 	case wanted && !w.PodExists(i) && !c.Deleting:
-		add(fmt.Sprintf("pod %d is made", i), func() { w.Pods = append(w.Pods, i) })
+		add(fmt.Sprintf("pod %d is made", i), func() { w.Pods = append(w.Pods, i); w.newPod(i) })
 	case wanted && w.PodExists(i) && !slices.Contains(w.Ready, i):
 		add(fmt.Sprintf("member %d is ready", i), func() {
 			w.Ready = append(w.Ready, i)
@@ -598,6 +608,8 @@ func (w *walk) deeds() (all []happens) {
 		}
 	}
 	add("changes whether items are moved", func() { w.Cluster.MovesOff = !w.Cluster.MovesOff })
+	add("changes the template", func() { w.wanted++ })
+	add("changes how members are replaced", func() { w.Cluster.Moved = !w.Cluster.Moved })
 	add("changes the policy", func() { w.Cluster.Policy = (w.Cluster.Policy + 1) % 3 })
 	if w.Cluster.Routers {
 		add("wants no routers", func() { w.Cluster.Routers, w.Cluster.Exclusive, w.Table = false, false, nil })
@@ -612,7 +624,7 @@ func (w *walk) settled(p *Plan) bool {
 	calm := !slices.ContainsFunc(p.Drains, func(d claims.DrainState) bool {
 		return d.Phase != claims.Held && d.Phase != claims.Failed && d.Reason != claims.Hibernating
 	}) && len(p.Moves) == 0
-	return calm && p.Replicas == w.Cluster.Size && w.StatefulSet.Replicas == p.Replicas && (p.Replicas == 0 || w.ListSize == p.Replicas && w.Record.Ring == w.Cluster.Ring.Of(p.Replicas))
+	return calm && (p.Replicas == 0 || w.replaced()) && p.Replicas == w.Cluster.Size && w.StatefulSet.Replicas == p.Replicas && (p.Replicas == 0 || w.ListSize == p.Replicas && w.Record.Ring == w.Cluster.Ring.Of(p.Replicas))
 }
 
 // asks returns the action that status asks a person for; nil if it asks for none.
@@ -719,6 +731,9 @@ func TestNothingWaitsInACircle(t *testing.T) {
 		w.r = r
 		if r.IntN(3) == 0 {
 			w.routers()
+			if w.Cluster.Moved = r.IntN(2) == 0; w.Cluster.Moved {
+				w.wanted++
+			}
 		}
 		w.note("seed %d: %d members, %s, routers %v", seed, w.Cluster.Size, w.Cluster.Ring.Client, w.Cluster.Routers)
 		for range 1 + r.IntN(6) {

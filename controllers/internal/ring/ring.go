@@ -27,7 +27,7 @@ import (
 )
 
 // Ring decides where clients look: their library, and the first Size members of a cluster, in
-// order, by the names that the library uses.
+// order, without the one that is out, by the names that the library uses.
 type Ring struct {
 	Client     string `json:"client"`
 	KeyPrefix  string `json:"keyPrefix,omitempty"`
@@ -37,12 +37,41 @@ type Ring struct {
 	// Stable: the client hashes the servers' addresses, which are those of Services and don't
 	// change.
 	Stable bool `json:"stable,omitempty"`
+	// Out is the member that has stepped out for its restart, counted from 1; 0 if none has. Only routers
+	// are told of such a ring. The clients' list keeps the member.
+	Out int32 `json:"out,omitempty"`
 }
 
-// Of returns the ring with this number of members.
+// Of returns the ring with this number of members, none of them out.
 func (r Ring) Of(size int32) Ring {
-	r.Size = size
+	r.Size, r.Out = size, 0
 	return r
+}
+
+// Without returns the ring with this member out.
+func (r Ring) Without(ordinal int32) Ring {
+	r.Out = ordinal + 1
+	return r
+}
+
+// Whole returns the ring with no member out.
+func (r Ring) Whole() Ring { return r.Of(r.Size) }
+
+// IsOut tells whether this member is out.
+func (r Ring) IsOut(ordinal int32) bool { return r.Out == ordinal+1 }
+
+// Has tells whether the member owns keys.
+func (r Ring) Has(ordinal int32) bool { return 0 <= ordinal && ordinal < r.Size && !r.IsOut(ordinal) }
+
+// Members are the ordinals of the members that own keys, in order.
+func (r Ring) Members() []int32 {
+	members := make([]int32, 0, r.Size)
+	for i := range r.Size {
+		if !r.IsOut(i) {
+			members = append(members, i)
+		}
+	}
+	return members
 }
 
 // Fragile tells whether clients look elsewhere when a member gets another address.
@@ -88,12 +117,17 @@ func (r Record) Next(to Ring) Record {
 	if to.Size == 0 || to == r.Ring {
 		return r
 	}
-	if Share(r.Ring, to) > 0 {
+	// A step counts even if no member that stays loses a key: the items of the member that steps out are moved.
+	if to.Out != r.Ring.Out || Share(r.Ring, to) > 0 {
 		return Record{Ring: to, Serial: r.Serial + 1, From: r.Ring}
 	}
 	r.Ring = to
 	return r
 }
+
+// StepsOut tells whether the ring is the one before without a member. Then only the items of that member have
+// to be moved.
+func (r Record) StepsOut() bool { return r.Ring.Out > 0 && r.From == r.Ring.Whole() }
 
 // Target names the ring uniquely. The serial is not enough: rings that moved no keys
 // share one, and a lost record may lead to the same serial again.
@@ -147,6 +181,8 @@ func (r Ring) check() error {
 	switch {
 	case r.Size < 0 || r.Size > maxSize:
 		return fmt.Errorf("a ring can't have %d members", r.Size)
+	case r.Out < 0 || r.Out > r.Size || r.Out > 0 && r.Size == 1:
+		return fmt.Errorf("member %d of %d can't be out", r.Out-1, r.Size)
 	case r.Port < 0 || r.Port > math.MaxUint16:
 		return fmt.Errorf("%d is not a port", r.Port)
 	case r.Client != "" && !slices.Contains(routing.Clients(), r.Client):
@@ -224,18 +260,17 @@ func computeShare(from, to Ring) float64 {
 		return 1
 	}
 	sample, moved := sampleOf(from, to), 0
+	before, after := from.Members(), to.Members()
 	// Keys with either prefix: a prefix that the client doesn't know is part of the key.
 	prefixes := [2]string{from.KeyPrefix + "user:", to.KeyPrefix + "user:"}
 	var key []byte
 	for i := range sample {
 		key = strconv.AppendInt(append(key[:0], prefixes[i%2]...), int64(i)*7919, 10)
-		if member := was.Owner(key); member < int(to.Size) && is.Owner(key) != member {
+		if member := before[was.Owner(key)]; to.Has(member) && after[is.Owner(key)] != member {
 			moved++
 		}
 	}
-	fewer := from
-	fewer.Size = min(from.Size, to.Size)
-	if moved == 0 && sample < maxSample && to != fewer {
+	if moved == 0 && sample < maxSample && !to.onlyLeaves(from) {
 		// Such a small sample may miss the keys that move. Only a client that hashes each key for
 		// each server is known to move none, if members leave and nothing else changes.
 		moved = 1
@@ -243,17 +278,25 @@ func computeShare(from, to Ring) float64 {
 	return float64(moved) / float64(sample)
 }
 
+// onlyLeaves tells whether the ring is the one before without some of its members.
+func (r Ring) onlyLeaves(before Ring) bool {
+	fewer := before
+	fewer.Size, fewer.Out = r.Size, r.Out
+	return r == fewer && r.Size <= before.Size && (before.Out == 0 || before.Out == r.Out || before.Out > r.Size)
+}
+
 // owner looks keys up among members of a cluster of any name. The real names change a
 // share by less than the sample's error.
 func (r Ring) owner() (routing.Owner, error) {
-	servers := make([]routing.Server, r.Size)
-	for i := range servers {
-		servers[i] = routing.Server{Host: fmt.Sprintf("cache-%d.cache.default.svc", i), Port: uint16(r.Port)}
+	members := r.Members()
+	servers := make([]routing.Server, len(members))
+	for at, i := range members {
+		servers[at] = routing.Server{Host: fmt.Sprintf("cache-%d.cache.default.svc", i), Port: uint16(r.Port)}
 		if r.ServerName != "" {
-			servers[i].Name = strings.Replace(r.ServerName, "{ordinal}", strconv.Itoa(i), 1)
+			servers[at].Name = strings.Replace(r.ServerName, "{ordinal}", strconv.Itoa(int(i)), 1)
 		}
 		if r.Stable { // an address is hashed like a name
-			servers[i].Name = "stable-" + servers[i].Name
+			servers[at].Name = "stable-" + servers[at].Name
 		}
 	}
 	owner, err := routing.New(r.Client, servers)

@@ -20,6 +20,12 @@ type Table struct {
 	Acknowledged bool
 }
 
+// Within tells whether routers look for keys only in this ring, or are about to: no item is looked for anywhere
+// else, and all routers have said so.
+func (t *Table) Within(r Ring) bool {
+	return t != nil && t.New == r && t.Acknowledged && (t.State == contract.RingStable || t.State == contract.RingFinish)
+}
+
 const (
 	// ClocksDiffer is by how much the operator's clock and the routers' may differ.
 	ClocksDiffer = 5 * time.Second

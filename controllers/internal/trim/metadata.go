@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +37,7 @@ const maxOthers = 4
 // knownLabels are the labels by which objects are selected, indexed and recognized.
 var knownLabels = []string{
 	cachev1alpha1.LabelCluster, cachev1alpha1.LabelStatefulSetDrain, cachev1alpha1.LabelName, cachev1alpha1.LabelInstance, cachev1alpha1.LabelComponent,
-	cachev1alpha1.LabelManagedBy, batchv1.JobNameLabel, discoveryv1.LabelServiceName, discoveryv1.LabelManagedBy,
+	cachev1alpha1.LabelManagedBy, appsv1.StatefulSetRevisionLabel, batchv1.JobNameLabel, discoveryv1.LabelServiceName, discoveryv1.LabelManagedBy,
 }
 
 // knownFinalizers are the finalizers that a reconcile reads, or that decide how an object is
@@ -82,6 +83,7 @@ var (
 		cachev1alpha1.AnnotationTarget:      cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationBegin:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationListVersion: cachev1alpha1.MaxAnnotation,
+		cachev1alpha1.AnnotationStepOut:     cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationTable:       cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationContainer:   cachev1alpha1.MaxAnnotation,
 		cachev1alpha1.AnnotationClaims:      identity.MaxClaims,

@@ -50,6 +50,8 @@ type Options struct {
 	Rings controllers.RingReader
 	// Certificates asks members and routers for their certificates; nil asks none.
 	Certificates controllers.CertificateReader
+	// Steps asks members that are out of the ring whether they have started empty; nil asks none.
+	Steps controllers.StepReader
 	// Memory asks members for their memory; nil asks none.
 	Memory controllers.MemoryReader
 	// Images are those of the operator's version; MemcachedImage and OperatorImage by default.
@@ -116,6 +118,7 @@ func Start(o Options) (*Operator, error) {
 		Progress:     o.Progress,
 		Rings:        o.Rings,
 		Certificates: o.Certificates,
+		Steps:        o.Steps,
 		Memory:       o.Memory,
 		Metrics:      metrics,
 		Options: controllers.Options{

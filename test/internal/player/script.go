@@ -102,7 +102,7 @@ func (p *Player) drain(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error
 func waits(pod *corev1.Pod) bool {
 	for _, arg := range commandOf(pod) {
 		if when, waits := strings.CutPrefix(arg, "--"+contract.FlagBeginWhen+"="); waits {
-			return pod.Annotations[cachev1alpha1.AnnotationBegin] != when
+			return strings.TrimSuffix(pod.Annotations[cachev1alpha1.AnnotationBegin], contract.BeginLeases) != when
 		}
 	}
 	return false

@@ -1,0 +1,57 @@
+package apply
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// startEmpty tells the supervisor of the member that is out to start its memcached empty.
+func (r *run) startEmpty(ctx context.Context, a action.StartEmpty) error {
+	i := slices.IndexFunc(r.present.Pods, func(p corev1.Pod) bool { return p.UID == a.Pod.UID })
+	text := contract.StepOut(a.Serial, string(a.Pod.UID))
+	if i < 0 || r.present.Pods[i].Annotations[cachev1alpha1.AnnotationStepOut] == text {
+		return nil
+	}
+	live, err := r.live(ctx)
+	if err != nil {
+		return err
+	}
+	if err := plan.MayStartEmpty(&live.Observed, a); err != nil {
+		return read.RefusedBy(err)
+	}
+	return r.annotatePod(ctx, &r.present.Pods[i], map[string]string{cachev1alpha1.AnnotationStepOut: text})
+}
+
+// openPartition lets all members have the template of a StatefulSet that stays without a Memcached.
+func (r *run) openPartition(ctx context.Context, a action.OpenPartition) error {
+	set := r.present.StatefulSet
+	if set == nil || set.UID != a.UID {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Patch(ctx, set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(build.NoPartition))))
+}
+
+// partition is the ordinal below which members keep their template. If this write changes the template of members that
+// step out first, none restarts by itself.
+func partition(a action.ApplyStatefulSet, d *templateDecision) int32 {
+	if a.Steps && d.changes {
+		return a.Replicas
+	}
+	return a.Partition
+}
+
+// variant tells apart what is applied at this size.
+func variant(a action.ApplyStatefulSet) int32 {
+	return a.Replicas + a.Partition*(cachev1alpha1.MaxSize+1)
+}

@@ -1,0 +1,60 @@
+package build
+
+import (
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// With spec.rollout Moved, the supervisor reads in a file whether it is to start empty.
+const (
+	stepVolume = "step"
+	stepDir    = "/step"
+	stepFile   = "out"
+	stepFlag   = "--" + contract.FlagStep + "="
+)
+
+// NoPartition is the merge patch of a StatefulSet that lets all members have its template.
+const NoPartition = `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`
+
+// Moved tells whether members step out of the ring before they are replaced.
+func Moved(c *cachev1alpha1.Memcached) bool {
+	return c.Spec.Storage != nil && c.Spec.Rollout == cachev1alpha1.RolloutMoved
+}
+
+// withStep mounts the pod's annotation that tells the supervisor to start empty.
+func withStep(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration, memcached *coreac.ContainerApplyConfiguration) {
+	if !Moved(c) {
+		return
+	}
+	spec.WithVolumes(coreac.Volume().WithName(stepVolume).WithDownwardAPI(coreac.DownwardAPIVolumeSource().
+		WithItems(coreac.DownwardAPIVolumeFile().
+			WithPath(stepFile).
+			WithFieldRef(coreac.ObjectFieldSelector().
+				WithAPIVersion("v1").
+				WithFieldPath("metadata.annotations['" + cachev1alpha1.AnnotationStepOut + "']")))))
+	memcached.WithVolumeMounts(coreac.VolumeMount().WithName(stepVolume).WithMountPath(stepDir).WithReadOnly(true))
+}
+
+// Tellable tells whether the pod's supervisor can be told to start empty.
+func Tellable(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == ContainerMemcached && slices.ContainsFunc(c.Command, func(a string) bool { return strings.HasPrefix(a, stepFlag) })
+	})
+}
+
+// WithPartition lets members with lower ordinals keep their template. Without a partition nothing is applied.
+func WithPartition(s *appsac.StatefulSetApplyConfiguration, partition int32) {
+	if partition > 0 {
+		s.Spec.WithUpdateStrategy(appsac.StatefulSetUpdateStrategy().
+			WithType(appsv1.RollingUpdateStatefulSetStrategyType).
+			WithRollingUpdate(appsac.RollingUpdateStatefulSetStrategy().WithPartition(partition)))
+	}
+}

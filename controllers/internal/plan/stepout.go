@@ -1,0 +1,286 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// With spec.rollout Moved, a member that gets another template steps out of the ring before its restart, and
+// steps in afterwards. Both are ring changes (told.go, table.go, moves.go) that only routers are told of. The
+// clients' list stays.
+//
+//	steps out: a ring change to the same members without it; its items are moved
+//	empties:   its supervisor is told to start memcached empty, and says that it has
+//	restarts:  the StatefulSet's partition is lowered to it, and its pod is replaced
+//	steps in:  a ring change back
+//
+// The write that changes the template sets the partition to the size (package apply), so no member restarts by
+// itself. One member is out at a time, highest ordinal first, because a partition lets all higher ordinals
+// restart. A member that is out never returns with what could not be moved: its values may be old by then.
+// Where a step does not fit, the partition is lowered without it, and the member restarts where it is.
+//
+// The ring in the list's record says who is out. A step that has begun goes on whatever the spec says, and
+// sizes and drains wait for it. No step begins while a drain is due or the size changes.
+
+// StepState is the state of the member that is replaced.
+type StepState string
+
+// The states.
+const (
+	StepsOut StepState = "stepping out"
+	// StepEmpties: the member is out, and its memcached is to start empty.
+	StepEmpties StepState = "out of the ring, and starts empty"
+	StepWaits   StepState = "out of the ring, and is not ready"
+	StepsIn     StepState = "stepping in"
+	// RestartsInPlace: the member restarts without a step. Step.Why says why.
+	RestartsInPlace StepState = "restarting with its items"
+	// StepDelayed: the next step has not begun. Step.Why says what it waits for.
+	StepDelayed StepState = "the next to be replaced"
+)
+
+// Step is the decision about the member that is replaced now.
+type Step struct {
+	// Out is the member that is to be out of the ring, as in ring.Ring.
+	Out int32
+	// Partition: members with lower ordinals keep their template.
+	Partition int32
+	// Member that is replaced, and how; State is empty if none is.
+	Member int32
+	State  StepState
+	Why    string
+	// Since is when routers were told of the present state; zero if that is not known.
+	Since time.Time
+}
+
+func (s Step) is(member int32, state StepState, why string) Step {
+	s.Member, s.State, s.Why = member, state, why
+	return s
+}
+
+// turns is a step that begins with this plan: routers are told of it next.
+func (s Step) turns(member int32, state StepState) Step {
+	s.Since = time.Time{}
+	return s.is(member, state, "")
+}
+
+// decideStep decides who is out of the ring, and who may get the present template.
+func decideStep(v *view, size *Size) (s Step, w claims.Work) {
+	s.Out, s.Partition = v.Record.Ring.Out, v.StatefulSet.Partition
+	if v.Table != nil {
+		s.Since = v.Table.Since
+	}
+	switch {
+	case !v.StatefulSet.Exists, size.Replicas == 0:
+		return s, w // a cluster that hibernates resumes the step
+	case v.settle: // routers can't go back
+		s.Out = v.Table.New.Out
+		if s.Out != v.Record.Ring.Out {
+			return s.is(max(s.Out, v.Record.Ring.Out)-1, stepTo(s.Out), ""), w
+		}
+	case s.Out > 0 && !v.Cluster.Exclusive:
+		s.Out = 0 // no router knows of the step
+		return s, w
+	}
+	if s.Out > 0 {
+		return v.stepBack(s), w
+	}
+	return v.stepNext(s, size)
+}
+
+func stepTo(out int32) StepState {
+	if out > 0 {
+		return StepsOut
+	}
+	return StepsIn
+}
+
+// stepBack takes a step that has begun further: it decides about the member that is out.
+func (v *view) stepBack(s Step) Step {
+	member := v.Record.Ring.Out - 1
+	higher := slices.ContainsFunc(v.StatefulSet.Outdated, func(i int32) bool { return i > member })
+	outdated := slices.Contains(v.StatefulSet.Outdated, member)
+	to := v.Record.Ring.Whole()
+	t := v.Table
+	returns := t != nil && t.State == contract.RingPrepare && t.Old == v.Record.Ring && t.New == to
+	switch {
+	case v.misplaced || v.unmoved(member) || !returns && !t.Within(v.Record.Ring):
+		return s.is(member, StepsOut, "")
+	case !slices.Contains(v.Empty, member):
+		return s.is(member, StepEmpties, "")
+	case !v.StatefulSet.Seen:
+		return s.is(member, StepWaits, "")
+	case outdated && !higher: // the template may have changed again: then the highest member comes first
+		s.Partition = min(s.Partition, member)
+		return s.is(member, StepWaits, "")
+	case !v.mayStep(to):
+		return s.is(member, StepWaits, "")
+	}
+	if s.Out = 0; !returns {
+		return s.turns(member, StepsIn)
+	}
+	return s.is(member, StepsIn, "")
+}
+
+// unmoved tells whether the member that is out may still have items that the others lack.
+func (v *view) unmoved(ordinal int32) bool {
+	return slices.ContainsFunc(v.members, func(m member) bool { return m.Ordinal == ordinal && !m.Aside && moveDue(v.Observed, m.Claim) })
+}
+
+// stepNext decides about the next member, while none is out.
+func (v *view) stepNext(s Step, size *Size) (Step, claims.Work) {
+	var w claims.Work
+	outdated := v.StatefulSet.Outdated
+	switch {
+	case !v.StatefulSet.Seen:
+		return s, w
+	case len(outdated) == 0 || !v.Cluster.Moved:
+		s.Partition = 0
+		return s, w
+	}
+	for i := v.StatefulSet.Replicas - 1; i >= s.Partition; i-- { // one at a time, each ready before the next
+		if !slices.Contains(v.Ready, i) {
+			return s.is(i, RestartsInPlace, v.stepUnfit(i)), w
+		}
+	}
+	member := outdated[len(outdated)-1]
+	if member < s.Partition {
+		switch wait, why, wake := v.stepWaits(member, size); {
+		case wait != "":
+			w.WakeAfter(v.Now, wake)
+			return s.is(member, StepDelayed, wait), w
+		case why == "":
+			if s.Out = member + 1; v.Table.State == contract.RingStable {
+				return s.turns(member, StepsOut), w
+			}
+			return s.is(member, StepsOut, ""), w
+		default:
+			s.Partition = member
+			return s.is(member, RestartsInPlace, why), w
+		}
+	}
+	return s.is(member, RestartsInPlace, v.stepUnfit(member)), w
+}
+
+// StepBegins tells whether a member is about to step out, so that its items need room.
+func (o *Observed) StepBegins() (member int32, is bool) {
+	asked := *o
+	asked.StepRoom = nil
+	v := look(asked.inOrder())
+	if v.settle || v.Record.Ring.Out > 0 || !o.StatefulSet.Exists || o.Cluster.Deleting || o.Cluster.NamespaceTerminating {
+		return 0, false
+	}
+	size, _ := decideSize(v)
+	s, _ := v.stepNext(Step{Partition: v.StatefulSet.Partition}, &size)
+	return s.Member, s.State == StepsOut && size.Replicas > 0
+}
+
+// stepWaits tells what a step of the member waits for, or why it restarts where it is; both are empty if it may
+// step out. wake is when to look again.
+func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.Time) {
+	whole := v.Record.Ring
+	if why = v.stepUnfit(member); why != "" {
+		return "", why, wake
+	}
+	t := v.Table
+	steps := t != nil && t.State == contract.RingPrepare && t.Old == whole && t.New == whole.Without(member)
+	switch {
+	case size.Replicas != v.StatefulSet.Replicas || size.SizeBlocked != NotBlocked || v.Cluster.Size != whole.Size || v.ListSize != whole.Size:
+		return "the size changes first", "", wake
+	case v.moving:
+		return "items are moved first", "", wake
+	case v.drains || v.returns != "" || slices.ContainsFunc(v.members, v.drainComes):
+		return "a volume is drained first", "", wake
+	case t == nil || !steps && (t.State != contract.RingStable || t.New != whole):
+		return "routers change rings first", "", wake
+	case v.StepRoom.Asking():
+		return "the members are asked how full they are", "", wake
+	case v.StepRoom.Short():
+		return "", fmt.Sprintf("it has %d MiB of items, and the others have %d MiB free", v.StepRoom.Leaving>>20, v.StepRoom.Free>>20), wake
+	}
+	for i := range whole.Size {
+		if slices.Contains(v.Ready, i) {
+			continue
+		}
+		at := slices.IndexFunc(v.Away, func(a Away) bool { return a.Ordinal == i })
+		if at >= 0 && !v.Away[at].Since.Add(lostAfter).After(v.Now) {
+			return "", fmt.Sprintf("member %d is away", i), wake
+		}
+		if at >= 0 {
+			wake = v.Away[at].Since.Add(lostAfter)
+		}
+		return fmt.Sprintf("member %d is not ready", i), "", wake
+	}
+	if !v.mayStep(whole.Without(member)) {
+		return "the ring changes first", "", wake
+	}
+	return "", "", wake
+}
+
+// stepUnfit tells why the member can't step out, as far as waiting doesn't change it.
+func (v *view) stepUnfit(ordinal int32) string {
+	whole := v.Record.Ring.Whole()
+	switch {
+	case !v.Cluster.Exclusive:
+		return "router.exclusive is not set"
+	case v.Cluster.MovesOff || v.Cluster.Patience == 0:
+		return "routing.moves and routing.patience move no items"
+	case whole.Size < 2:
+		return "it is the only member"
+	case whole.Fragile():
+		return "the client library hashes the members' addresses, which change"
+	case ring.Share(whole, whole.Without(ordinal)) > 0:
+		return "the client library looks for other members' keys elsewhere, too, without it"
+	case !slices.ContainsFunc(v.Claims, func(c claims.Claim) bool {
+		return c.Ordinal == ordinal && !c.Aside && !c.Deleting && c.LeavingSince.IsZero()
+	}):
+		return "its claim is being deleted"
+	case !slices.Contains(v.Tellable, ordinal):
+		return "it has started before rollout was Moved"
+	case slices.ContainsFunc(v.members, func(m member) bool { return v.toDrain(m) && !v.drainComes(m) }):
+		return "a drain has failed, or waits for a person"
+	}
+	return ""
+}
+
+// toDrain tells whether the member has left a volume that is not drained yet.
+func (v *view) toDrain(m member) bool {
+	return !m.LeavingSince.IsZero() && v.Cluster.ToDrain(m.Claim) && m.Receipt == nil && m.Finalizer
+}
+
+// drainComes tells whether such a volume is drained soon: no person holds it, and no attempt has failed.
+func (v *view) drainComes(m member) bool {
+	job := v.JobOf(m.UID)
+	return v.toDrain(m) && v.DrainsByItself(&v.Cluster.Terms, m.Claim) && (job == nil || job.State != claims.JobFailed)
+}
+
+// mayStep tells whether a member may step out or in now: the others are as they are, and nothing else is under
+// way. The plan asks this, and MayMove asks it about live state.
+func (v *view) mayStep(to ring.Ring) bool {
+	from := v.Record.Ring
+	if from.Whole() != to.Whole() || from.Out > 0 && to.Out > 0 || from.Whole() != v.Cluster.Ring.Of(from.Size) || v.ListSize != from.Size ||
+		v.StatefulSet.Replicas < from.Size || v.drains || v.moving {
+		return false
+	}
+	for i := range from.Size {
+		if !slices.Contains(v.Ready, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// MayStartEmpty is asked before a member is told to start empty, which drops what could not be moved: the member is
+// out of this ring, its items are moved, and routers were told so. It needs what MayMove needs.
+func MayStartEmpty(live *Observed, a action.StartEmpty) error {
+	v := look(live)
+	if r := &v.Record; !r.Ring.IsOut(a.Pod.Ordinal) || r.Serial != a.Serial || v.misplaced || v.unmoved(a.Pod.Ordinal) || !v.Table.Within(r.Ring) {
+		return fmt.Errorf("member %d is not out of the ring yet", a.Pod.Ordinal)
+	}
+	return nil
+}

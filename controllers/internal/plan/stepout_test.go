@@ -1,0 +1,134 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
+)
+
+// replacing3 is a cluster of three members whose template has just changed, with exclusive routers at rest.
+func replacing3() *scene {
+	return at(3).with(patient).with(func(o *Observed) {
+		o.Now, o.Ready = now, []int32{0, 1, 2}
+		o.Cluster.Moved = true
+		o.StatefulSet.Partition, o.StatefulSet.Seen, o.StatefulSet.Outdated = 3, true, []int32{0, 1, 2}
+		o.Tellable = []int32{0, 1, 2}
+	}).table(contract.RingStable, 0, 3).exclusive(true)
+}
+
+// outOf3 is the same with member 2 out of the ring, moved and acknowledged.
+func outOf3(changes ...func(*Observed)) *scene {
+	s := replacing3().with(func(o *Observed) {
+		o.Record = o.Record.Next(o.Record.Ring.Without(2))
+		o.Claims[2].Moved = o.Record.Serial
+		o.MemberPods = []action.PodRef{{Name: "cache-2", Ordinal: 2}}
+	})
+	s.o.Table = &ring.Table{State: contract.RingStable, New: s.o.Record.Ring, Since: now, Acknowledged: true}
+	for _, change := range changes {
+		change(&s.o)
+	}
+	return s
+}
+
+func unacknowledged(o *Observed) { o.Table.Acknowledged = false }
+
+func emptied(o *Observed) { o.Empty = []int32{2} }
+
+func upToDate(o *Observed) { o.StatefulSet.Outdated = []int32{0, 1} }
+
+// TestTheNextMemberStepsOutOrRestartsWhereItIs, or waits, and status says why.
+func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
+	lost := func(since time.Duration) func(*Observed) {
+		return func(o *Observed) { o.Ready, o.Away = []int32{1, 2}, []Away{{0, now.Add(-since)}} }
+	}
+	for what, test := range map[string]struct {
+		scene     *scene
+		state     StepState
+		why       string
+		partition int32
+	}{
+		"all is well":                   {replacing3(), StepsOut, "", 3},
+		"Kubernetes has not seen it":    {replacing3().with(func(o *Observed) { o.StatefulSet.Seen = false }), "", "", 3},
+		"all are replaced":              {replacing3().with(func(o *Observed) { o.StatefulSet.Outdated = nil }), "", "", 0},
+		"rollout is Restart":            {replacing3().with(func(o *Observed) { o.Cluster.Moved = false }), "", "", 0},
+		"direct clients":                {replacing3().exclusive(false), RestartsInPlace, "router.exclusive is not set", 2},
+		"no moves":                      {replacing3().with(func(o *Observed) { o.Cluster.MovesOff = true }), RestartsInPlace, "move no items", 2},
+		"old supervisors":               {replacing3().with(func(o *Observed) { o.Tellable = nil }), RestartsInPlace, "before rollout was Moved", 2},
+		"its claim is deleted":          {replacing3().change(2, deleting), RestartsInPlace, "its claim is being deleted", 2},
+		"a drain is held":               {replacing3().left(3, requested(claims.Hold)), RestartsInPlace, "waits for a person", 2},
+		"a drain has failed":            {replacing3().left(3).job(3, 3, unreadable), RestartsInPlace, "has failed", 2},
+		"a drain is due":                {replacing3().left(3), StepDelayed, "a volume is drained first", 3},
+		"another size":                  {replacing3().wanted(4), StepDelayed, "the size changes first", 3},
+		"routers change rings":          {replacing3().table(contract.RingFinish, 2, 3).exclusive(true), StepDelayed, "", 3},
+		"a member is away for a moment": {replacing3().with(lost(time.Second)), StepDelayed, "member 0 is not ready", 3},
+		"a member is away":              {replacing3().with(lost(lostAfter)), RestartsInPlace, "member 0 is away", 2},
+		"too little memory": {replacing3().with(func(o *Observed) { o.StepRoom = &Room{Leaving: 64 << 20, Free: 32 << 20} }),
+			RestartsInPlace, "it has 64 MiB of items, and the others have 32 MiB free", 2},
+		"they are asked":      {replacing3().with(func(o *Observed) { o.StepRoom = &Room{Pending: true} }), StepDelayed, "how full", 3},
+		"it is not known":     {replacing3().with(func(o *Observed) { o.StepRoom = &Room{Unknown: "TLS"} }), StepsOut, "", 3},
+		"the restart goes on": {replacing3().with(func(o *Observed) { o.StatefulSet.Partition, o.Ready = 2, []int32{0, 1} }), RestartsInPlace, "", 2},
+		"it moves its items":  {outOf3(func(o *Observed) { o.Claims[2].Moved = 0 }), StepsOut, "", 3},
+		"its claim is deleted, and it is away": {outOf3(func(o *Observed) {
+			o.Claims[2].Moved, o.Claims[2].Deleting, o.Ready = 0, true, []int32{0, 1}
+		}), StepsOut, "", 3},
+		"a router is behind":     {outOf3(unacknowledged, emptied), StepsOut, "", 3},
+		"it is out":              {outOf3(), StepEmpties, "", 3},
+		"it has started empty":   {outOf3(emptied), StepWaits, "", 2},
+		"a higher one first":     {outOf3(emptied, func(o *Observed) { o.StatefulSet.Outdated, o.StatefulSet.Replicas = []int32{2, 3}, 4 }), StepsIn, "", 3},
+		"it is replaced":         {outOf3(emptied, upToDate), StepsIn, "", 3},
+		"it is not ready":        {outOf3(emptied, upToDate, func(o *Observed) { o.Ready = []int32{0, 1} }), StepWaits, "", 3},
+		"rollout is Restart now": {outOf3(emptied, func(o *Observed) { o.Cluster.Moved = false }), StepWaits, "", 2},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := test.scene
+			p := Next(&s.o)
+			if p.State != test.state || !strings.Contains(p.Why, test.why) || p.Partition != test.partition {
+				t.Errorf("%+v\nwant %q, %q, partition %d", p.Step, test.state, test.why, test.partition)
+			}
+			if tells := len(actions[action.StartEmpty](p)) > 0; tells != (test.state == StepEmpties) {
+				t.Errorf("told to start empty: %t", tells)
+			}
+		})
+	}
+}
+
+// TestAMemberIsToldToStartEmptyOnlyWhenItsItemsAreElsewhere, by a live read.
+func TestAMemberIsToldToStartEmptyOnlyWhenItsItemsAreElsewhere(t *testing.T) {
+	told := action.StartEmpty{Pod: action.PodRef{Name: "cache-2", Ordinal: 2}, Serial: 1}
+	const refused = "member 2 is not out of the ring yet"
+	refusals(t, func(o *Observed) error { return MayStartEmpty(o, told) }, map[*scene]string{
+		outOf3(): "",
+		outOf3(func(o *Observed) { o.Claims[2].Moved = 0 }):                             refused,
+		outOf3(func(o *Observed) { o.Claims[2].Moved, o.Claims[2].Deleting = 0, true }): refused,
+		outOf3(unacknowledged):                                                                      refused,
+		outOf3(func(o *Observed) { o.Record.Serial = 2 }):                                           refused,
+		outOf3(func(o *Observed) { o.Record.Ring.Out = 2 }):                                         refused,
+		outOf3(func(o *Observed) { o.Table.State, o.Table.Old = contract.RingMove, o.Record.From }): refused,
+		replacing3(): refused,
+	})
+}
+
+// TestSizesAndDrainsWaitForAStep, and clients' lists stay.
+func TestSizesAndDrainsWaitForAStep(t *testing.T) {
+	for _, size := range []int32{2, 4} {
+		s := outOf3().wanted(size)
+		if p := Next(&s.o); p.Replicas != 3 || p.SizeBlocked != BlockedByStep || p.ListSize != 3 || len(actions[action.MarkLeaving](p)) > 0 {
+			t.Errorf("size %d: %d members, blocked %q, %d listed", size, p.Replicas, p.SizeBlocked, p.ListSize)
+		}
+		if err := MaySetReplicas(&s.o, size); err == nil {
+			t.Errorf("size %d may be set", size)
+		}
+	}
+	s := outOf3().aside(1, func(c *claims.Claim) { c.Moved = 1 })
+	p := Next(&s.o)
+	if i := slices.IndexFunc(p.Drains, func(d claims.DrainState) bool { return strings.Contains(d.Message, "out of the ring") }); i < 0 || len(actions[action.CreateDrain](p)) > 0 {
+		t.Errorf("the drains are %s", fmt.Sprint(p.Drains))
+	}
+}

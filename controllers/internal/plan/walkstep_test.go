@@ -1,0 +1,184 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"example.com/memcached-operator/controllers/internal/action"
+)
+
+// replacing is the part of a walk that is about templates and steps.
+type replacing struct {
+	// wanted is the template in the spec, applied that of the StatefulSet, and seen the one that Kubernetes has seen.
+	wanted, applied, seen int
+	// has is the template of each member's pod, and empty the serial for which it has started empty. told is the
+	// serial for which it was told to.
+	has         map[int32]int
+	empty, told map[int32]int64
+}
+
+func newReplacing(size int32) replacing {
+	r := replacing{has: map[int32]int{}, empty: map[int32]int64{}, told: map[int32]int64{}}
+	for i := range size {
+		r.has[i] = 0
+	}
+	return r
+}
+
+// lookAtTemplates tells what the operator sees of them (package observe).
+func (w *walk) lookAtTemplates() {
+	w.StatefulSet.Seen, w.StatefulSet.Outdated, w.Tellable, w.Empty = w.seen == w.applied, nil, nil, nil
+	w.MemberPods = nil
+	for _, i := range w.Pods {
+		w.MemberPods = append(w.MemberPods, action.PodRef{Name: "pod", Ordinal: i})
+	}
+	replaced := true
+	for i := range w.StatefulSet.Replicas {
+		replaced = replaced && w.PodExists(i) && w.has[i] == w.seen
+	}
+	for i := range w.StatefulSet.Replicas {
+		if w.PodExists(i) && w.has[i] != w.seen || !w.PodExists(i) && !replaced && slices.ContainsFunc(w.Pods, func(j int32) bool { return w.has[j] != w.seen }) {
+			w.StatefulSet.Outdated = append(w.StatefulSet.Outdated, i)
+		}
+		if w.PodExists(i) {
+			w.Tellable = append(w.Tellable, i)
+		}
+		if slices.Contains(w.Ready, i) && w.empty[i] == w.Record.Serial && w.Record.Ring.IsOut(i) {
+			w.Empty = append(w.Empty, i)
+		}
+	}
+}
+
+// replaced tells whether all members have the template of the spec.
+func (w *walk) replaced() bool {
+	return w.seen == w.wanted && w.StatefulSet.Partition == 0 && !slices.ContainsFunc(w.Pods, func(i int32) bool { return w.has[i] != w.wanted })
+}
+
+// applyTemplate applies the template as package apply does.
+func (w *walk) applyTemplate(a action.ApplyStatefulSet) bool {
+	partition := a.Partition
+	if a.Steps && w.applied != w.wanted {
+		partition = a.Replicas
+	}
+	changed := w.StatefulSet.Partition != partition || w.applied != w.wanted
+	if w.StatefulSet.Partition, w.applied = partition, w.wanted; a.Replicas == 0 {
+		w.seen = w.applied
+	}
+	return changed
+}
+
+func (w *walk) tellEmpty(a action.StartEmpty) bool {
+	changed := w.told[a.Pod.Ordinal] != a.Serial
+	w.told[a.Pod.Ordinal] = a.Serial
+	return changed
+}
+
+// newPod makes a pod as the StatefulSet's controller does: below the partition it has the template of before.
+func (w *walk) newPod(i int32) {
+	if i >= w.StatefulSet.Partition || w.seen == 0 {
+		w.has[i] = w.seen
+	} else if _, had := w.has[i]; !had {
+		w.has[i] = w.seen - 1
+	}
+}
+
+func (w *walk) templateEvents(add func(string, func())) {
+	if w.seen != w.applied {
+		add("Kubernetes sees the template", func() { w.seen = w.applied })
+	}
+	for _, i := range slices.Backward(slices.Sorted(maps.Keys(w.has))) {
+		if i >= w.StatefulSet.Replicas || !w.PodExists(i) || i < w.StatefulSet.Partition {
+			continue
+		}
+		if w.has[i] != w.seen {
+			add(fmt.Sprintf("pod %d is replaced", i), func() { w.losePod(i) })
+		}
+		if w.has[i] != w.seen || !slices.Contains(w.Ready, i) {
+			break // one at a time
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(w.told)) {
+		if slices.Contains(w.Ready, i) && w.empty[i] != w.told[i] {
+			add(fmt.Sprintf("member %d starts empty", i), func() { w.empty[i] = w.told[i] })
+		}
+	}
+}
+
+// checkStep fails if a member that is out returns with its items while only routers call the members, or if it is told
+// to start empty while it has items.
+func (w *walk) checkStep(t *testing.T, a action.Action) {
+	t.Helper()
+	broken := ""
+	switch a := a.(type) {
+	case action.WriteList:
+		was := w.Record.Ring
+		if back := was.Out > 0 && a.Record.Ring.Size > 0 && a.Record.Ring.Out != was.Out; back && w.Cluster.Exclusive && w.empty[was.Out-1] != w.Record.Serial {
+			broken = fmt.Sprintf("member %d returns with its items", was.Out-1)
+		}
+	case action.StartEmpty:
+		if c := w.memberClaim(a.Pod.Ordinal); c != nil && !w.Cluster.MovesOff && c.Moved < w.Record.Serial {
+			broken = fmt.Sprintf("member %d drops its items", a.Pod.Ordinal)
+		}
+	}
+	if broken != "" {
+		t.Fatalf("%s:\n%s\n  %s\n%s", broken, strings.Join(w.story, "\n"), a, describe(&w.Observed))
+	}
+}
+
+// moves is a walk of three members whose template changes, with exclusive routers and a client that keeps the keys of
+// members that stay.
+func moves(t *testing.T) *walk {
+	t.Helper()
+	w := newWalk(3, "libmemcached-ketama", true)
+	w.Cluster.Moved, w.Cluster.Exclusive = true, true
+	w.wanted++
+	return w
+}
+
+// TestMembersStepOutOneByOne: each is out, has started empty and is replaced before the next one, highest ordinal
+// first, and no item is left where no router looks.
+func TestMembersStepOutOneByOne(t *testing.T) {
+	w := moves(t)
+	var outs []int32
+	for range 500 {
+		p, changed := w.operate(t)
+		if o := w.Record.Ring.Out; o > 0 && (len(outs) == 0 || outs[len(outs)-1] != o-1) {
+			outs = append(outs, o-1)
+		}
+		w.lookAtTemplates()
+		for i := range int32(3) {
+			if !w.PodExists(i) && !w.Record.Ring.IsOut(i) {
+				t.Fatalf("member %d is away, and in the ring:\n%s", i, strings.Join(w.story, "\n"))
+			}
+		}
+		if changed {
+			continue
+		}
+		next := slices.DeleteFunc(w.kubernetes(), func(e happens) bool { return e.what == notTold })
+		if len(next) == 0 && w.settled(&p) {
+			break
+		}
+		if w.Now = w.Now.Add(1e9); len(next) > 0 {
+			w.note("%s", next[0].what)
+			next[0].do()
+		}
+	}
+	if !slices.Equal(outs, []int32{2, 1, 0}) || !w.replaced() || w.Record.Ring.Out != 0 {
+		t.Errorf("members were out in the order %v, %s:\n%s", outs, w.Record, strings.Join(w.story, "\n"))
+	}
+}
+
+// TestNoPartitionStaysWithoutAMemcached: a person deletes the Memcached in the middle of a step, and keeps the members.
+func TestNoPartitionStaysWithoutAMemcached(t *testing.T) {
+	for partition, opened := range map[int32]int{0: 0, 2: 1} {
+		s := at(3).with(func(o *Observed) {
+			o.Cluster.Deleting, o.Cluster.Orphan, o.StatefulSet.Partition = true, true, partition
+		})
+		if got := len(actions[action.OpenPartition](Next(&s.o))); got != opened {
+			t.Errorf("partition %d: opened %d times", partition, got)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	"example.com/memcached-operator/controllers/internal/plan"
+)
+
+// stepping says which member is replaced now, which way, and why.
+func stepping(in *Input) string {
+	s := &in.Plan.Step
+	text := fmt.Sprintf("member %d of %d is %s", s.Member, in.Plan.Replicas, s.State)
+	switch s.State {
+	case plan.StepsOut, plan.StepsIn:
+		if line := percent(in); line != "" {
+			text += ", " + line
+		}
+	case plan.RestartsInPlace:
+		text += ", as with rollout: Restart"
+	}
+	if !s.Since.IsZero() && s.State != plan.RestartsInPlace && s.State != plan.StepDelayed {
+		const every = 2 // seconds: a status that differs is written
+		seconds := int64(in.Now.Sub(s.Since).Seconds()) / every * every
+		text += fmt.Sprintf(", %d s", max(0, seconds))
+	}
+	if s.Why != "" {
+		text += ": " + s.Why
+	}
+	return text
+}
+
+// stepEnds says when the member that is out is back.
+func stepEnds(in *Input) string {
+	return strings.Replace(stepping(in), " is ", ", which is ", 1) + ", is back in the ring"
+}
+
+// percent is how far the moves are; empty if that is not known.
+func percent(in *Input) string {
+	var items, total int64
+	for i := range in.Plan.Moves {
+		p := in.Progress[in.Plan.Moves[i].Claim.UID]
+		items, total = items+p.ItemsDone, total+p.ItemsTotal
+	}
+	if total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %%", 100*items/total)
+}

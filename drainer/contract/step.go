@@ -1,0 +1,37 @@
+package contract
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A member that has stepped out of the ring for its restart is told to start empty, by an annotation of its pod
+// that the kubelet shows in a file. Its supervisor reports at StepPath.
+
+// StepPath is the HTTP path at which a supervisor reports about the annotation. It serves it beside ReadyPath.
+const StepPath = "/step"
+
+// Stepped is what a supervisor reports, in JSON.
+type Stepped struct {
+	// Told is the annotation as the supervisor has read it. It names the pod, so that no other pod's answer counts.
+	Told string `json:"told,omitempty"`
+	// Empty is the serial for which memcached has started empty. All that it has was stored since.
+	Empty int64 `json:"empty,omitempty"`
+}
+
+// MaxStep bounds the annotation, in bytes.
+const MaxStep = 128
+
+// StepOut is the annotation: the serial of the ring without the member, and its pod's UID.
+func StepOut(serial int64, pod string) string { return fmt.Sprintf("%d/%s", serial, pod) }
+
+// ParseStepOut returns the serial in the annotation; 0 if there is none.
+func ParseStepOut(text string) int64 {
+	number, _, is := strings.Cut(text, "/")
+	serial, err := strconv.ParseInt(number, 10, 64)
+	if !is || len(text) > MaxStep || err != nil || serial < 0 {
+		return 0
+	}
+	return serial
+}

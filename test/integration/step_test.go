@@ -1,0 +1,247 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/internal/player"
+	"example.com/memcached-operator/test/tier"
+)
+
+// stepping is a cluster of that many members, which step out of the ring when they are replaced.
+func stepping(w *world, size int32, changes ...func(*cachev1alpha1.MemcachedSpec)) {
+	w.Helper()
+	m := patient().With(routed).With(func(s *cachev1alpha1.MemcachedSpec) {
+		s.Router.Exclusive, s.Rollout = true, cachev1alpha1.RolloutMoved
+		s.Routing.Client = "pymemcache"
+	})
+	for _, change := range changes {
+		m = m.With(change)
+	}
+	kubes.Play(w.namespace, player.Succeed(7))
+	w.storageCluster(m, size)
+	w.allRoutedTo(2, int(size))
+}
+
+// stepReader plays the supervisors: each starts empty when it is told to.
+func (w *world) stepReader() controllers.StepReader {
+	return func(_ context.Context, address string) (contract.Stepped, error) {
+		host, _, err := net.SplitHostPort(address)
+		pods := &corev1.PodList{}
+		err = errors.Join(err, admin.List(w.Context(), pods, client.InNamespace(w.namespace), client.MatchingLabels{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentMember}))
+		for i := range pods.Items {
+			if p := &pods.Items[i]; p.Status.PodIP == host && p.DeletionTimestamp == nil {
+				told := p.Annotations[cachev1alpha1.AnnotationStepOut]
+				return contract.Stepped{Told: told, Empty: contract.ParseStepOut(told)}, nil
+			}
+		}
+		return contract.Stepped{}, errors.Join(err, fmt.Errorf("no member is at %s", address))
+	}
+}
+
+// otherMemory replaces all members.
+func (w *world) otherMemory() {
+	w.Helper()
+	w.change(w.memcached(), `{"spec":{"resources":{"requests":{"cpu":"70m"}}}}`)
+}
+
+// replaced returns nil when all members have the template of otherMemory, and no member is out.
+func (w *world) replacedAll(size int32) error {
+	pods := w.memberPods()
+	for i := range pods {
+		if cpu := pods[i].Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "70m" {
+			return fmt.Errorf("%s has cpu %s", pods[i].Name, cpu)
+		}
+	}
+	if len(pods) != int(size) {
+		return fmt.Errorf("%d members", len(pods))
+	}
+	if p := w.partition(); p != 0 {
+		return fmt.Errorf("the partition is %d", p)
+	}
+	_, err := w.routedTo(2, int(size))
+	return err
+}
+
+func (w *world) memberPods() []corev1.Pod {
+	return slices.DeleteFunc(w.pods(), func(p corev1.Pod) bool {
+		return p.Labels[cachev1alpha1.LabelComponent] != cachev1alpha1.ComponentMember || p.DeletionTimestamp != nil
+	})
+}
+
+func (w *world) partition() int32 {
+	w.Helper()
+	s := &appsv1.StatefulSet{}
+	if err := admin.Get(w.Context(), w.key(name), s); err != nil {
+		w.Fatal(err)
+	}
+	if s.Spec.UpdateStrategy.RollingUpdate == nil {
+		return 0
+	}
+	return ptr.Deref(s.Spec.UpdateStrategy.RollingUpdate.Partition, 0)
+}
+
+// out names the members that a table leaves out.
+func out(t *contract.RingTable) string {
+	if t.New.Out > 0 {
+		return fmt.Sprintf("without %d", t.New.Out-1)
+	}
+	return "whole"
+}
+
+// steps records what routers are told of who is out, until stop, and fails if a member of their ring is replaced.
+func (w *world) steps() (stop func() []string) {
+	w.Helper()
+	watched, err := admin.Watch(w.Context(), &corev1.ConfigMapList{}, client.InNamespace(w.namespace))
+	if err != nil {
+		w.Fatal(err)
+	}
+	var seen []string
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range watched.ResultChan() {
+			config, is := e.Object.(*corev1.ConfigMap)
+			if !is {
+				continue
+			}
+			if servers, is := config.Data["servers"]; is && len(strings.Fields(servers)) == 0 {
+				seen = append(seen, "no client is told of a member")
+			}
+			if t, err := contract.ParseRingTable([]byte(config.Data["table.json"])); err == nil {
+				if s := fmt.Sprintf("%s %s", t.State, out(t)); len(seen) == 0 || seen[len(seen)-1] != s {
+					seen = append(seen, s)
+				}
+			}
+		}
+	}()
+	return func() []string {
+		watched.Stop()
+		<-done
+		return seen
+	}
+}
+
+// TestMembersStepOutForARollOut one at a time, highest ordinal first, each back in the ring before the next.
+func TestMembersStepOutForARollOut(t *testing.T) {
+	w := newWorld(t)
+	stepping(w, 2)
+	before := w.memcached().Status.Servers
+	tables := w.steps()
+	w.otherMemory()
+	w.eventually("all members are replaced", func() error { return w.replacedAll(2) })
+	w.settled(2)
+	var want []string
+	for _, member := range []int{1, 0} {
+		for _, ring := range []string{fmt.Sprintf("without %d", member), "whole"} {
+			for _, state := range []string{"prepare", "settle", "move", "finish", "stable"} {
+				want = append(want, state+" "+ring)
+			}
+		}
+	}
+	equal(w, "what routers were told", tables(), append([]string{"stable whole"}, want...))
+	equal(w, "the clients' list", w.memcached().Status.Servers, before)
+	w.condition(cachev1alpha1.ConditionReady, "True", cachev1alpha1.ReasonAsWanted)
+	w.quiet()
+}
+
+// TestTheOperatorDiesInEachStateOfAStep and its successor takes the step further.
+func TestTheOperatorDiesInEachStateOfAStep(t *testing.T) {
+	tier.Second(t, "TestMembersStepOutForARollOut")
+	w := newWorld(t)
+	stepping(w, 2)
+	died := map[string]bool{}
+	w.otherMemory()
+	w.eventually("all members are replaced", func() error {
+		table, err := w.table()
+		if err != nil {
+			return err
+		}
+		if s := fmt.Sprintf("%s %s, partition %d", table.State, out(table), w.partition()); !died[s] {
+			died[s] = true
+			w.restartOperator()
+		}
+		return w.replacedAll(2)
+	})
+	w.settled(2)
+	if len(died) < 10 {
+		t.Errorf("it died only in %v", died)
+	}
+}
+
+// TestASizeWaitsForAStep, visibly, and the step doesn't wait for the size.
+func TestASizeWaitsForAStep(t *testing.T) {
+	w := newWorld(t)
+	stepping(w, 2)
+	kubes.HoldDrainers(w.namespace, true)
+	w.otherMemory()
+	w.eventually("a member steps out", func() error {
+		table, err := w.table()
+		if err == nil && (table.State != contract.RingMove || out(table) != "without 1") {
+			err = fmt.Errorf("the table is %s", asJSON(table))
+		}
+		return err
+	})
+	w.scale(3)
+	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForMove)
+	if err := w.replicas(2); err != nil {
+		t.Error(err)
+	}
+	kubes.HoldDrainers(w.namespace, false)
+	w.settled(3)
+	w.eventually("all members are replaced", func() error { return w.replacedAll(3) })
+}
+
+// TestMembersAreRestartedWhereTheyAre if the client library would look for all keys elsewhere without one of them.
+// Status says why.
+func TestMembersAreRestartedWhereTheyAre(t *testing.T) {
+	w := newWorld(t)
+	stepping(w, 3, func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Client = "gomemcache" })
+	tables := w.steps()
+	kubes.Unready(w.namespace, true)
+	w.otherMemory()
+	w.eventually("status says why", func() error {
+		c := meta.FindStatusCondition(w.memcached().Status.Conditions, cachev1alpha1.ConditionProgressing)
+		if c == nil || !strings.Contains(c.Message, "member 2 of 3 is restarting with its items") || !strings.Contains(c.Message, "looks for other members' keys elsewhere") {
+			return fmt.Errorf("it says %s", asJSON(c))
+		}
+		return nil
+	})
+	kubes.Unready(w.namespace, false)
+	w.eventually("all members are replaced", func() error { return w.replacedAll(3) })
+	equal(w, "what routers were told", tables(), []string{"stable whole"})
+}
+
+// TestUninstallInMidStepLetsAllMembersBeReplaced, because no operator would lower the partition any more.
+func TestUninstallInMidStepLetsAllMembersBeReplaced(t *testing.T) {
+	tier.Second(t, "TestMembersStepOutForARollOut")
+	w := newWorld(t)
+	u := newUninstallation(w)
+	stepping(w, 2)
+	kubes.HoldDrainers(w.namespace, true)
+	w.otherMemory()
+	w.eventually("members wait for their turn", func() error {
+		if p := w.partition(); p != 2 {
+			return fmt.Errorf("the partition is %d", p)
+		}
+		return nil
+	})
+	if err := controllers.Uninstall(t.Context(), u.options); err != nil {
+		t.Fatalf("%v\n%s", err, u.said)
+	}
+	equal(w, "the partition", w.partition(), int32(0))
+}
