@@ -467,7 +467,7 @@ func (p *preview) words() {
 // server with index i is the member with ordinal i. lookup finds the addresses of hosts, for clients that hash them.
 func Where(ctx context.Context, c *cachev1alpha1.Memcached, lookup routing.Lookup) (routing.List, error) {
 	if c.Spec.Storage == nil {
-		return routing.List{}, fmt.Errorf("Memcached %s has no storage: its members have no names of their own", c.Name)
+		return routing.List{}, fmt.Errorf("cluster %s has no storage: its members have no names of their own", c.Name)
 	}
 	n := int32(min(len(c.Status.Servers), cachev1alpha1.MaxSize))
 	if n == 0 {

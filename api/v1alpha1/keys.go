@@ -74,7 +74,7 @@ const (
 	AnnotationListPorts = Group + "/list-ports"
 )
 
-// AnnotationStepOut, on a member's pod, is the serial of the ring (package ring) that the member has
+// AnnotationStepOut is, on a member's pod, the serial of the ring (package ring) that the member has
 // stepped out of for its restart. Its supervisor makes memcached start empty, once for each serial.
 const AnnotationStepOut = Group + "/step-out"
 

@@ -234,8 +234,7 @@ func run(ctx context.Context, f *flags) error {
 			MemcachedImage: f.memcachedImage, OperatorImage: f.operatorImage,
 			OperatorNamespace: ownNamespace(), AssignedUsers: assigned,
 		},
-		Clock: clock.RealClock{},
-
+		Clock:          clock.RealClock{},
 		RolloutsAtOnce: f.rolloutsAtOnce,
 		Installation:   f.installation(),
 	}

@@ -126,12 +126,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	withList(c, spec, memcached)
 	withStep(c, spec, memcached)
 	spec.WithContainers(measured(c, memcached))
-	switch {
-	case saved:
-		spec.WithVolumes(inMemory(memoryVolume, Memory(c)))
-	case c.Spec.InPods():
-		spec.WithVolumes(inMemory(volumeName, roomInPod(c)))
-	}
+	withMemory(c, spec)
 	set := appsac.StatefulSetSpec().
 		WithServiceName(c.Name).
 		WithReplicas(replicas).
@@ -149,6 +144,16 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 		WithAnnotations(c.Spec.PodTemplate.Annotations).
 		WithOwnerReferences(owner(c)).
 		WithSpec(set)
+}
+
+// withMemory gives the pod the volume in memory that its mode of storage needs.
+func withMemory(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration) {
+	switch c.Spec.Storage.Mode {
+	case cachev1alpha1.StorageSaved:
+		spec.WithVolumes(inMemory(memoryVolume, Memory(c)))
+	case cachev1alpha1.StorageMemory:
+		spec.WithVolumes(inMemory(volumeName, roomInPod(c)))
+	}
 }
 
 // inMemory is a volume in memory for warm files of that many bytes, and two small files. It counts

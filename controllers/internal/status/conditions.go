@@ -111,7 +111,7 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 			"the size goes from %d to %d when %s", in.Plan.Replicas, size, freed(&blocking(in).Claim))
 	case in.Plan.SizeBlocked == plan.BlockedByStep:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForMove, "the size goes from %d to %d when %s", in.Plan.Replicas, size, stepEnds(in))
-	case in.Plan.Step.State != "":
+	case in.Plan.State != "":
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "%s%s", stepping(in), volumesThatGrowLater(in))
 	case replaces(in):
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", volumesThatGrowLater(in))
