@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,51 +20,23 @@ import (
 	"example.com/memcached-operator/controllers/internal/ask"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/forecast"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/remembered"
-	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/controllers/internal/status"
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// Holds is what a member holds: its items, their bytes, and the limit of those.
-type Holds struct {
-	Items int64 `json:"items"`
-	Bytes int64 `json:"bytes"`
-	Limit int64 `json:"limit,omitempty"`
-	// Classes are the size classes of its memory, by the size of their chunks; nil if they are not known.
-	Classes map[int64]Class `json:"-"`
-}
+type (
+	// Holds is what a member holds.
+	Holds = forecast.Holds
+	// Class is a size class of a member's memory.
+	Class = forecast.Class
+)
 
-func (h Holds) share(part float64) Holds {
-	of := func(n int64) int64 { return int64(float64(n)*part + 0.5) }
-	shared := Holds{Items: of(h.Items), Bytes: of(h.Bytes)}
-	for size, c := range h.Classes {
-		if c.Chunks > 0 {
-			shared.class(size, Class{PerPage: c.PerPage, Chunks: of(c.Chunks), Items: of(c.Items), Bytes: of(c.Bytes)})
-		}
-	}
-	return shared
-}
-
-func (h *Holds) add(other Holds) {
-	h.Items, h.Bytes = h.Items+other.Items, h.Bytes+other.Bytes
-	for size, c := range other.Classes {
-		h.class(size, c)
-	}
-}
-
-// class adds what a class has; its pages stay as they are.
-func (h *Holds) class(size int64, c Class) {
-	if h.Classes == nil {
-		h.Classes = map[int64]Class{}
-	}
-	has := h.Classes[size]
-	has.PerPage = c.PerPage
-	has.Chunks, has.Items, has.Bytes = has.Chunks+c.Chunks, has.Items+c.Items, has.Bytes+c.Bytes
-	h.Classes[size] = has
-}
+// Classes reads a member's size classes from its answers to "stats slabs" and "stats items".
+func Classes(slabs, items map[string]string) map[int64]Class { return forecast.Classes(slabs, items) }
 
 // Flow is what goes from one member to another.
 type Flow struct {
@@ -142,7 +112,7 @@ func Preview(ctx context.Context, reader client.Reader, before, after *cachev1al
 	}
 	in := state.Input()
 	if in.ScaleDownBegins() && !build.Secured(after) {
-		state.Room = state.RoomBy(func(ordinal int32) bool { return ordinal >= *state.Cluster.Spec.Size }, answersOf(holds))
+		state.Room = state.RoomBy(ctx, &in, in.Wanted(), answersOf(holds))
 	}
 	p := &preview{State: state, before: before, after: after, holds: holds, plan: state.Plan(), in: in}
 	if err := p.members(); err != nil {
@@ -161,7 +131,7 @@ func answersOf(holds map[string]Holds) func(func(*corev1.Pod) int32, []*corev1.P
 		answers := map[types.UID]ask.Answer{}
 		for _, pod := range pods {
 			h, known := holds[pod.Name]
-			answer := ask.Answer{Memory: ask.Memory{Used: h.Bytes, Limit: h.Limit}}
+			answer := ask.Answer{Holds: h}
 			if !known {
 				answer.Err = "it was not asked"
 			}
@@ -271,27 +241,22 @@ func (p *preview) items(ctx context.Context, keys [][]byte) error {
 	case p.Hibernates:
 		return nil
 	}
-	from, to := p.in.Record.Ring, p.in.Cluster.Ring.Of(*p.after.Spec.Size)
-	if from.Size == 0 || to.Size == 0 {
+	if p.in.Record.Ring.Size == 0 || *p.after.Spec.Size == 0 {
 		return nil
 	}
-	before, err := p.list(ctx, p.before, from)
+	change, err := p.Change(ctx, &p.in, p.in.Wanted())
 	if err != nil {
 		return err
 	}
-	after, err := p.list(ctx, p.after, to)
-	if err != nil {
-		return err
-	}
-	p.flows(before, after)
+	p.flows(change)
 	if len(keys) > 0 {
-		c := 0
+		others, owners := 0, change.Owners()
 		for _, key := range keys {
-			if before.Owner.Owner(key) != after.Owner.Owner(key) {
-				c++
+			if was, is := owners(key); was != is {
+				others++
 			}
 		}
-		share := float64(c) / float64(len(keys))
+		share := float64(others) / float64(len(keys))
 		p.KeysElsewhere = &share
 	}
 	p.takes()
@@ -307,115 +272,45 @@ func (p *preview) plainItems() {
 	var all Holds
 	for i := range p.Pods {
 		has, known := p.holds[p.Pods[i].Name]
-		if all.add(has); !known && p.Pods[i].Status.Phase == corev1.PodRunning {
+		if all.Add(has); !known && p.Pods[i].Status.Phase == corev1.PodRunning {
 			p.Uncounted = append(p.Uncounted, p.Pods[i].Name)
 		}
 	}
-	p.Lost = all.share(min(1, float64(gone)/float64(now)))
+	p.Lost = all.Share(min(1, float64(gone)/float64(now)))
 }
 
-// list is where clients look, by a ring of the cluster.
-func (p *preview) list(ctx context.Context, c *cachev1alpha1.Memcached, r ring.Ring) (routing.List, error) {
-	return listOf(ctx, c, r, func(_ context.Context, host string) ([]netip.Addr, error) {
-		name, _, _ := strings.Cut(host, ".")
-		for i := range p.Pods {
-			if address, err := netip.ParseAddr(p.Pods[i].Status.PodIP); err == nil && p.Pods[i].Name == name {
-				return []netip.Addr{address}, nil
-			}
-		}
-		// A member that joins has no address yet, and any address takes a like share of the keys.
-		ordinal, _ := build.PodOrdinal(c.Name, name)
-		return []netip.Addr{netip.AddrFrom4([4]byte{198, 18, byte(ordinal >> 8), byte(ordinal)})}, nil
-	})
-}
-
-func listOf(ctx context.Context, c *cachev1alpha1.Memcached, r ring.Ring, lookup routing.Lookup) (routing.List, error) {
-	servers, err := routing.Resolve(ctx, r.Client, build.RingServers(c, r), lookup)
-	if err != nil {
-		return routing.List{}, err
-	}
-	owner, err := routing.New(r.Client, servers)
-	if err == nil && r.KeyPrefix != "" {
-		owner, err = routing.WithoutPrefix(r.Client, owner, r.KeyPrefix)
-	}
-	return routing.List{Servers: servers, Owner: owner}, err
-}
-
-// sampled is how many keys stand for all: enough for a share to be within a percent.
-const sampled = 100_000
-
-// flows compares the lists by a sample of keys. Items are counted at the members that have them: a share of a
-// member's keys is that share of its items.
-func (p *preview) flows(before, after routing.List) {
-	counts := make([][]int, len(before.Servers))
-	of := make([]int, len(before.Servers))
-	elsewhere := 0
-	for i := range counts {
-		counts[i] = make([]int, len(after.Servers))
-	}
-	for i := range sampled {
-		key := fmt.Appendf(nil, "key:%d", i)
-		was, is := before.Owner.Owner(key), after.Owner.Owner(key)
-		counts[was][is]++
-		of[was]++
-		if was != is {
-			elsewhere++
-		}
-	}
-	p.Elsewhere = float64(elsewhere) / sampled
-	afterwards := make([]Holds, len(after.Servers))
+// flows works out where items go, and what is evicted. A member that joins, or restarts with another memory, has the memory
+// of the spec.
+func (p *preview) flows(change *forecast.Change) {
+	parts, elsewhere := change.Parts()
+	p.Elsewhere = elsewhere
 	name := func(i int) string { return build.PodName(p.after.Name, int32(i)) }
-	for was := range counts {
-		has, known := p.holds[name(was)]
-		leaves := int32(was) >= *p.after.Spec.Size
-		if !known && leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete {
-			p.Uncounted = append(p.Uncounted, name(was))
-		}
-		for is, n := range counts[was] {
-			if n == 0 {
-				continue
-			}
-			part := has.share(float64(n) / float64(of[was]))
-			to := is
-			switch {
-			case was == is && !leaves:
-			case leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyRetain:
-				p.Retained.add(part)
-				continue
-			case leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete:
-				p.Lost.add(part)
-				continue
-			case !leaves && p.in.Cluster.MovesOff:
-				p.Stays.add(part)
-				to = was
-			default:
-				p.Flows = append(p.Flows, Flow{name(was), name(is), part})
-				p.Moved.add(part)
-			}
-			afterwards[to].add(part)
+	now, then := make([]Holds, change.From.Size), make([]Holds, change.To.Size)
+	for i := range now {
+		has, known := p.holds[name(i)]
+		if now[i] = has; !known && !change.To.Has(int32(i)) && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete {
+			p.Uncounted = append(p.Uncounted, name(i))
 		}
 	}
-	p.evictions(afterwards)
-}
-
-// evictions compares what members would hold with the memory that they would have. A member that joins, or restarts with
-// another memory, takes its pages anew.
-func (p *preview) evictions(held []Holds) {
-	limit := build.Memory(p.after)
-	var known map[int64]Class
-	for _, has := range p.holds {
-		if len(has.Classes) > len(known) {
-			known = has.Classes
+	for _, to := range parts {
+		part, leaves := now[to.From].Share(to.Share), !change.To.Has(int32(to.From))
+		switch {
+		case to.Missed:
+			p.Stays.Add(part)
+		case to.From == to.To && !leaves:
+		case leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyRetain:
+			p.Retained.Add(part)
+			continue
+		case leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete:
+			p.Lost.Add(part)
+			continue
+		default:
+			p.Flows = append(p.Flows, Flow{name(to.From), name(to.To), part})
+			p.Moved.Add(part)
 		}
+		then[to.To].Add(part)
 	}
-	for i, h := range held {
-		has := p.holds[build.PodName(p.after.Name, int32(i))]
-		pages := pagesOf(known, true)
-		if len(has.Classes) > 0 && has.Limit/pageSize == limit/pageSize {
-			pages = pagesOf(has.Classes, false)
-		}
-		p.Evicted.add(h.evicted(pages, limit))
-	}
+	p.Evicted, _ = forecast.Evicted(now, then, func(int) int64 { return build.Memory(p.after) })
 }
 
 // takes estimates by the receipt whose number of items is nearest. Members that leave together are moved side by
@@ -473,5 +368,5 @@ func Where(ctx context.Context, c *cachev1alpha1.Memcached, lookup routing.Looku
 	if n == 0 {
 		return routing.List{}, fmt.Errorf("no member is on the clients' list of Memcached %s", c.Name)
 	}
-	return listOf(ctx, c, build.RingOf(c, n), lookup)
+	return forecast.List(ctx, c, build.RingOf(c, n), lookup)
 }

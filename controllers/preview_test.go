@@ -18,6 +18,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/forecast"
 	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/drainer/routing"
 )
@@ -53,15 +54,15 @@ func TestAForecastIsWithinATwentiethOfWhatMoves(t *testing.T) {
 				one := Holds{Items: 1, Bytes: int64(100 + i%900)}
 				from, to := was.Owner.Owner(key), is.Owner.Owner(key)
 				h := p.holds[build.PodName("cache", int32(from))]
-				h.add(one)
+				h.Add(one)
 				p.holds[build.PodName("cache", int32(from))] = h
 				if from != to {
 					sum := actual[[2]int{from, to}]
-					sum.add(one)
+					sum.Add(one)
 					actual[[2]int{from, to}] = sum
 				}
 			}
-			p.flows(was, is)
+			p.flows(&forecast.Change{From: build.RingOf(before, test.from), To: build.RingOf(after, test.to), Before: was, After: is})
 			if len(p.Flows) != len(actual) {
 				t.Errorf("%d flows, want %d: %v", len(p.Flows), len(actual), p.Flows)
 			}
@@ -79,9 +80,16 @@ func TestAForecastIsWithinATwentiethOfWhatMoves(t *testing.T) {
 
 func off(got, want int64) float64 { return math.Abs(float64(got-want)) / float64(want) }
 
+// shrinks is the change from size members to the size of the spec.
+func shrinks(t *testing.T, m *cachev1alpha1.Memcached, size int32) *forecast.Change {
+	t.Helper()
+	from, to := build.RingOf(m, size), build.RingOf(m, *m.Spec.Size)
+	return &forecast.Change{From: from, To: to, Before: lists(t, m, from.Size), After: lists(t, m, to.Size)}
+}
+
 func lists(t *testing.T, c *cachev1alpha1.Memcached, size int32) routing.List {
 	t.Helper()
-	l, err := listOf(t.Context(), c, build.RingOf(c, size), func(_ context.Context, host string) ([]netip.Addr, error) {
+	l, err := forecast.List(t.Context(), c, build.RingOf(c, size), func(_ context.Context, host string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, host[len("cache-")]})}, nil
 	})
 	if err != nil {
@@ -94,7 +102,7 @@ func TestAForecastSaysWhatDoesNotFit(t *testing.T) {
 	m := apitest.MakeMemcached("cache").Namespace("shop").Size(2).Storage("1Gi").Defaulted().Obj()
 	full := Holds{Items: 60_000, Bytes: 60 << 20, Limit: 64 << 20}
 	p := &preview{before: m, after: m, holds: map[string]Holds{"cache-0": full, "cache-1": full, "cache-2": full}}
-	p.flows(lists(t, m, 3), lists(t, m, 2))
+	p.flows(shrinks(t, m, 3))
 	// 180 MiB into 128 MiB.
 	if off(p.Evicted.Bytes, 52<<20) > 0.05 || off(p.Evicted.Items, 52_000) > 0.05 {
 		t.Errorf("evicted: %+v", p.Evicted)
@@ -105,7 +113,7 @@ func TestAForecastSaysWhatDoesNotFit(t *testing.T) {
 	for policy, part := range map[cachev1alpha1.DrainPolicy]*Holds{cachev1alpha1.PolicyRetain: &p.Retained, cachev1alpha1.PolicyDelete: &p.Lost} {
 		m.Spec.Drain.Policy = policy
 		p.Forecast = Forecast{}
-		if p.flows(lists(t, m, 3), lists(t, m, 2)); off(part.Items, 60_000) > 0.01 || len(p.Flows) > 0 {
+		if p.flows(shrinks(t, m, 3)); off(part.Items, 60_000) > 0.01 || len(p.Flows) > 0 {
 			t.Errorf("%s: %+v", policy, p.Forecast)
 		}
 	}
@@ -117,7 +125,7 @@ func TestAForecastCountsAMemberThatWasNotAskedAsFull(t *testing.T) {
 	for policy, loses := range map[cachev1alpha1.DrainPolicy]bool{cachev1alpha1.PolicyDrain: false, cachev1alpha1.PolicyRetain: false, cachev1alpha1.PolicyDelete: true} {
 		m.Spec.Drain.Policy = policy
 		p := &preview{before: m, after: m, holds: map[string]Holds{"cache-0": {Items: 1}, "cache-1": {Items: 1}}}
-		if p.flows(lists(t, m, 3), lists(t, m, 2)); p.Loses() != loses || loses && !slices.Equal(p.Uncounted, []string{"cache-2"}) {
+		if p.flows(shrinks(t, m, 3)); p.Loses() != loses || loses && !slices.Equal(p.Uncounted, []string{"cache-2"}) {
 			t.Errorf("%s: it loses items: %t, %+v", policy, p.Loses(), p.Forecast)
 		}
 	}

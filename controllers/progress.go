@@ -13,7 +13,7 @@ import (
 type (
 	// ProgressReader returns the last progress line of a drainer's pod, or nil.
 	ProgressReader = ask.ProgressReader
-	// MemoryReader asks the member at host:port.
+	// MemoryReader asks the member at host:port what it holds.
 	MemoryReader = ask.MemoryReader
 	// RingReader asks the router at host:port which table it has acknowledged, and gives it the newest one.
 	RingReader = ask.RingReader
@@ -30,8 +30,6 @@ type (
 	SignedTable = ask.SignedTable
 	// RingAcknowledged is the answer to a RingReader.
 	RingAcknowledged = contract.RingAcknowledged
-	// Memory of a member, in bytes.
-	Memory = ask.Memory
 )
 
 // ProgressFromLogs reads a drainer's progress from the end of its log, through the API
@@ -40,9 +38,9 @@ func ProgressFromLogs(clients kubernetes.Interface) ProgressReader {
 	return ask.ProgressFromLogs(clients)
 }
 
-// MemoryFromStats asks the member itself. The operator must be able to reach the member, and needs
+// MemoryFromStats asks the member itself what it holds. The operator must be able to reach the member, and needs
 // no credentials.
-func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
+func MemoryFromStats(ctx context.Context, address string) (Holds, error) {
 	return ask.MemoryFromStats(ctx, address)
 }
 

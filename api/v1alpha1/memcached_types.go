@@ -749,7 +749,8 @@ type DrainSpec struct {
 	// +kubebuilder:default=Keep
 	OnUnrecoverable UnreadablePolicy `json:"onUnrecoverable,omitempty"`
 	// onShortage is for leaving members that have more items than the survivors have room for. Proceed (the
-	// default) evicts the least recently used; Wait keeps the members until there is room.
+	// default) evicts the least recently used; Wait keeps the members until there is room. Room is counted in
+	// memcached's size classes and their pages, on each survivor.
 	// +optional
 	// +kubebuilder:default=Proceed
 	OnShortage ShortagePolicy `json:"onShortage,omitempty"`

@@ -146,25 +146,26 @@ func TestThePlanOfAnotherMemoryOrClientIsWhatHappens(t *testing.T) {
 func TestThePlanSaysWhenItemsDoNotFit(t *testing.T) {
 	tier.Second(t, "TestAForecastSaysWhatDoesNotFit")
 	w := newNamespace(t)
-	w.full()
+	full := pagesOf(26)
+	w.full().Store(full)
 	w.startOperator()
 	w.storageCluster(apitest.MakeMemcached(name).OnShortage(cachev1alpha1.ShortageWait), 3)
 	before := w.memcached()
 	after := before.DeepCopy()
 	after.Spec.Size = ptr.To[int32](2)
-	full := controllers.Holds{Items: 1000, Bytes: 64 << 20, Limit: 64 << 20}
-	f, err := controllers.Preview(w.Context(), admin, before, after, map[string]controllers.Holds{"cache-0": full, "cache-1": full, "cache-2": full}, nil)
+	holds := map[string]controllers.Holds{"cache-0": *full, "cache-1": *full, "cache-2": *full}
+	f, err := controllers.Preview(w.Context(), admin, before, after, holds, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Blocked == nil || !f.Loses() || f.Evicted.Bytes < 60<<20 {
+	if f.Blocked == nil || !f.Loses() || f.Evicted.Bytes < 23<<20 {
 		t.Fatalf("the forecast is %s", asJSON(f))
 	}
 	w.scale(2)
 	message := w.condition(cachev1alpha1.ConditionProgressing, "False", cachev1alpha1.ReasonShortOfMemory)
 	equal(w, "the operator's words", f.Blocked.Message, message)
 	after.Spec.Memory = ptr.To(resource.MustParse("128Mi"))
-	if f, err = controllers.Preview(w.Context(), admin, before, after, map[string]controllers.Holds{"cache-0": full, "cache-1": full, "cache-2": full}, nil); err != nil || f.Loses() {
+	if f, err = controllers.Preview(w.Context(), admin, before, after, holds, nil); err != nil || f.Loses() {
 		t.Errorf("with twice the memory: %v, %s", err, asJSON(f))
 	}
 }

@@ -84,14 +84,14 @@ func TestMembersThatDoNotAnswerHoldAScaleDownUpForAMomentOnly(t *testing.T) {
 	tier.Second(t, "TestScaleDownWaitsForItsMembersAnswers")
 	w := newNamespace(t)
 	var longest atomic.Int64
-	w.memory = func(ctx context.Context, _ string) (controllers.Memory, error) {
+	w.memory = func(ctx context.Context, _ string) (controllers.Holds, error) {
 		bound := time.Hour
 		if deadline, ok := ctx.Deadline(); ok {
 			bound = time.Until(deadline)
 		}
 		longest.Store(max(longest.Load(), int64(bound)))
 		<-ctx.Done()
-		return controllers.Memory{}, ctx.Err()
+		return controllers.Holds{}, ctx.Err()
 	}
 	w.startOperator()
 	w.storageCluster(apitest.MakeMemcached(name).OnShortage(cachev1alpha1.ShortageWait), 3)

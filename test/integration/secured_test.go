@@ -39,9 +39,9 @@ func (w *world) securedSample() *cachev1alpha1.Memcached {
 // memory, and status has a member's message about a wrong Secret.
 func TestTheOperatorReadsNoSecretOfASecuredCluster(t *testing.T) {
 	w := newNamespace(t)
-	w.memory = func(_ context.Context, address string) (controllers.Memory, error) {
+	w.memory = func(_ context.Context, address string) (controllers.Holds, error) {
 		t.Errorf("member %s is asked, in plain text", address)
-		return controllers.Memory{}, nil
+		return controllers.Holds{}, nil
 	}
 	w.startOperator()
 	w.create(w.securedSample())

@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -15,13 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"example.com/memcached-operator/controllers/internal/forecast"
 )
 
-// Memory of a member, in bytes.
-type Memory struct{ Used, Limit int64 }
-
-// MemoryReader asks the member at host:port for its memory.
-type MemoryReader func(ctx context.Context, address string) (Memory, error)
+// MemoryReader asks the member at host:port what it holds.
+type MemoryReader func(ctx context.Context, address string) (forecast.Holds, error)
 
 const (
 	// memoryTimeout bounds the question to a member.
@@ -37,7 +36,7 @@ const (
 
 // Members asks members how full they are. A nil Members asks none.
 type Members struct {
-	sampler *sampler[memoryTarget, Memory]
+	sampler *sampler[memoryTarget, forecast.Holds]
 }
 
 // memoryTarget is the member that is asked.
@@ -46,10 +45,10 @@ type memoryTarget struct {
 	uid     types.UID
 }
 
-// Answer is a member's answer: its memory, or how much longer the answer may take, or why there is
+// Answer is a member's answer: what it holds, or how much longer the answer may take, or why there is
 // none.
 type Answer struct {
-	Memory Memory
+	Holds forecast.Holds
 	// Wait is positive while there is no answer yet.
 	Wait time.Duration
 	// Err says why the member has not answered; empty if it has.
@@ -59,8 +58,8 @@ type Answer struct {
 // NewMembers returns Members that ask once they are started. They call changed for each cluster
 // when all its members have answered or failed and an answer is new; changed must not block.
 func NewMembers(read MemoryReader, changed func(cluster types.NamespacedName)) *Members {
-	return &Members{newSampler(samplerOptions[memoryTarget, Memory]{
-		Ask:     func(ctx context.Context, pod memoryTarget) (Memory, error) { return read(ctx, pod.address) },
+	return &Members{newSampler(samplerOptions[memoryTarget, forecast.Holds]{
+		Ask:     func(ctx context.Context, pod memoryTarget) (forecast.Holds, error) { return read(ctx, pod.address) },
 		Changed: changed,
 		Timeout: memoryTimeout, Interval: memoryInterval, Together: true,
 		Workers: 32, PerCluster: 16, Targets: memoryTargets,
@@ -93,7 +92,7 @@ func (m *Members) Forget(cluster types.NamespacedName) {
 	}
 }
 
-func answerOf(s sample[Memory], now time.Time) Answer {
+func answerOf(s sample[forecast.Holds], now time.Time) Answer {
 	left := s.Since.Add(memoryPatience).Sub(now)
 	switch {
 	case !s.Known && left > 0:
@@ -101,60 +100,87 @@ func answerOf(s sample[Memory], now time.Time) Answer {
 	case !s.Known:
 		return Answer{Err: fmt.Sprintf("no answer within %s", memoryPatience)}
 	}
-	return Answer{Memory: s.Value, Err: s.Err}
+	return Answer{Holds: s.Value, Err: s.Err}
 }
 
-// Bounds of a member's answer, because any server may listen at its address.
+// Bounds of a member's answers, because any server may listen at its address.
 const (
-	maxStatistics = 64 << 10
+	maxStatistics = 256 << 10
 	maxMemory     = 1 << 50
 )
 
-// MemoryFromStats asks the member itself. The operator must be able to reach the member, and needs
-// no credentials.
-func MemoryFromStats(ctx context.Context, address string) (Memory, error) {
+// MemoryFromStats asks the member itself: three questions in one request. The operator must be able to reach the member, and
+// needs no credentials.
+func MemoryFromStats(ctx context.Context, address string) (forecast.Holds, error) {
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return Memory{}, err
+		return forecast.Holds{}, err
 	}
 	defer func() { _ = connection.Close() }()
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = connection.SetDeadline(deadline)
 	}
-	if _, err := fmt.Fprintf(connection, "stats\r\n"); err != nil {
-		return Memory{}, err
+	if _, err := io.WriteString(connection, "stats\r\nstats slabs\r\nstats items\r\n"); err != nil {
+		return forecast.Holds{}, err
 	}
 	return readMemory(connection)
 }
 
-// readMemory reads memcached's memory from its statistics.
-func readMemory(connection io.Reader) (Memory, error) {
-	memory := Memory{Used: math.MinInt64}
+// errNoStatistics: the answer is not that of memcached, or a question is refused.
+var errNoStatistics = errors.New("these are no statistics of memcached")
+
+// readMemory reads what a member holds from its answers to stats, stats slabs and stats items. If one of the latter is
+// refused, there are no size classes.
+func readMemory(connection io.Reader) (holds forecast.Holds, err error) {
 	lines := bufio.NewScanner(io.LimitReader(connection, maxStatistics))
-	for lines.Scan() {
-		words := strings.Fields(lines.Text())
-		var err error
-		switch {
-		case len(words) == 1 && words[0] == "END" && memory.Limit > 0 && memory.Used >= 0:
-			return memory, nil
-		case len(words) == 3 && words[0] == "STAT" && words[1] == "bytes":
-			memory.Used, err = memoryNumber(words[2])
-		case len(words) == 3 && words[0] == "STAT" && words[1] == "limit_maxbytes":
-			memory.Limit, err = memoryNumber(words[2])
-		case len(words) == 0 || words[0] != "STAT":
-			return Memory{}, fmt.Errorf("these are no statistics of memcached: %.80q", lines.Text())
-		}
-		if err != nil {
-			return Memory{}, fmt.Errorf("these are no statistics of memcached: %w", err)
+	all, err := statistics(lines)
+	if err != nil {
+		return forecast.Holds{}, err
+	}
+	for name, to := range map[string]*int64{"curr_items": &holds.Items, "bytes": &holds.Bytes, "limit_maxbytes": &holds.Limit} {
+		if *to, err = memoryNumber(name, all); err != nil {
+			return forecast.Holds{}, err
 		}
 	}
-	return Memory{}, cmp.Or(lines.Err(), fmt.Errorf("its statistics end too early, or have more than %d bytes", maxStatistics))
+	if holds.Limit == 0 {
+		return forecast.Holds{}, fmt.Errorf("%w: limit_maxbytes is 0", errNoStatistics)
+	}
+	slabs, err := statistics(lines)
+	var items map[string]string
+	if err == nil {
+		items, err = statistics(lines)
+	}
+	switch {
+	case errors.Is(err, errNoStatistics):
+		return holds, nil
+	case err != nil:
+		return forecast.Holds{}, err
+	}
+	holds.Classes = forecast.Classes(slabs, items)
+	return holds, nil
 }
 
-func memoryNumber(word string) (int64, error) {
-	n, err := strconv.ParseInt(word, 10, 64)
+// statistics reads one answer.
+func statistics(lines *bufio.Scanner) (map[string]string, error) {
+	all := map[string]string{}
+	for lines.Scan() {
+		word, rest, _ := strings.Cut(lines.Text(), " ")
+		name, value, _ := strings.Cut(rest, " ")
+		switch {
+		case lines.Text() == "END":
+			return all, nil
+		case word != "STAT":
+			return nil, fmt.Errorf("%w: %.80q", errNoStatistics, lines.Text())
+		}
+		all[name] = value
+	}
+	return nil, cmp.Or(lines.Err(), fmt.Errorf("its statistics end too early, or have more than %d bytes", maxStatistics))
+}
+
+func memoryNumber(name string, of map[string]string) (int64, error) {
+	n, err := strconv.ParseInt(of[name], 10, 64)
 	if err != nil || n < 0 || n > maxMemory {
-		return 0, fmt.Errorf("%.40q is not a number of bytes", word)
+		return 0, fmt.Errorf("%w: %s: %.40q is not its number", errNoStatistics, name, of[name])
 	}
 	return n, nil
 }

@@ -1,17 +1,21 @@
 package ask
 
 import (
-	"bufio"
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/memcached-operator/controllers/internal/forecast"
 	"example.com/memcached-operator/test/wait"
 )
 
-// answering serves one connection with this answer, and keeps the connection open.
+// answering serves one connection with this answer to all questions, and keeps the connection open.
 func answering(t *testing.T, answer string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -25,7 +29,9 @@ func answering(t *testing.T, answer string) string {
 			return
 		}
 		t.Cleanup(func() { _ = connection.Close() })
-		if line, err := bufio.NewReader(connection).ReadString('\n'); err == nil && line == "stats\r\n" {
+		const questions = "stats\r\nstats slabs\r\nstats items\r\n"
+		asked := make([]byte, len(questions))
+		if _, err := io.ReadFull(connection, asked); err == nil && string(asked) == questions {
 			_, _ = connection.Write([]byte(answer))
 		}
 	}()
@@ -33,22 +39,40 @@ func answering(t *testing.T, answer string) string {
 }
 
 func TestMemoryIsReadFromAMembersStatistics(t *testing.T) {
-	const good = "STAT pid 1\r\nSTAT version 1.6.18\r\nSTAT bytes 700\r\nSTAT limit_maxbytes 1024\r\nEND\r\n"
+	const (
+		good  = "STAT pid 1\r\nSTAT version 1.6.18\r\nSTAT curr_items 3\r\nSTAT bytes 700\r\nSTAT limit_maxbytes 1024\r\nEND\r\n"
+		slabs = "STAT 2:chunk_size 120\r\nSTAT 2:chunks_per_page 8738\r\nSTAT 2:total_pages 1\r\nSTAT 2:used_chunks 3\r\nSTAT active_slabs 1\r\nEND\r\n"
+		items = "STAT items:2:number 3\r\nSTAT items:2:mem_requested 300\r\nEND\r\n"
+	)
+	bytes := forecast.Holds{Items: 3, Bytes: 700, Limit: 1024}
+	classes := bytes
+	classes.Classes = map[int64]forecast.Class{120: {PerPage: 8738, Pages: 1, Chunks: 3, Items: 3, Bytes: 300}}
+	many := &strings.Builder{}
+	for i := range 64 {
+		fmt.Fprintf(many, "STAT %d:chunk_size %d\r\nSTAT %d:chunks_per_page 1\r\n", i, 1+i, i)
+	}
 	for name, test := range map[string]struct {
 		answer string
-		want   Memory
+		want   forecast.Holds
 		err    string
 	}{
-		"memcached's":               {good, Memory{700, 1024}, ""},
-		"cut":                       {strings.TrimSuffix(good, "END\r\n"), Memory{}, "timeout"},
-		"no memcached's":            {"HTTP/1.1 400 Bad Request\r\n", Memory{}, "no statistics of memcached"},
-		"no numbers":                {"STAT bytes many\r\nEND\r\n", Memory{}, "no statistics of memcached"},
-		"less than nothing":         {"STAT bytes -1\r\nSTAT limit_maxbytes 1024\r\nEND\r\n", Memory{}, "is not a number of bytes"},
-		"more than there is":        {"STAT bytes 1\r\nSTAT limit_maxbytes 9223372036854775807\r\nEND\r\n", Memory{}, "is not a number of bytes"},
-		"what it holds is missing":  {"STAT limit_maxbytes 1024\r\nEND\r\n", Memory{}, "no statistics of memcached"},
-		"statistics without end":    {strings.Repeat("STAT pid 1\r\n", 1<<20), Memory{}, "more than 65536 bytes"},
-		"a line without end":        {strings.Repeat("x", 1<<20), Memory{}, "token too long"},
-		"it wants to know who asks": {"CLIENT_ERROR unauthenticated\r\n", Memory{}, "no statistics of memcached"},
+		"memcached's":               {good + slabs + items, classes, ""},
+		"it has no item":            {good + "STAT active_slabs 0\r\nSTAT total_malloced 0\r\nEND\r\nEND\r\n", bytes, ""},
+		"classes are refused":       {good + "CLIENT_ERROR unknown\r\nERROR\r\n", bytes, ""},
+		"their items are refused":   {good + slabs + "ERROR\r\n", bytes, ""},
+		"more classes than it has":  {good + many.String() + "END\r\n" + items, bytes, ""},
+		"cut":                       {strings.TrimSuffix(good, "END\r\n"), forecast.Holds{}, "timeout"},
+		"its classes are cut":       {good + strings.TrimSuffix(slabs, "END\r\n"), forecast.Holds{}, "timeout"},
+		"no memcached's":            {"HTTP/1.1 400 Bad Request\r\n", forecast.Holds{}, "no statistics of memcached"},
+		"no numbers":                {strings.Replace(good, "700", "many", 1), forecast.Holds{}, "no statistics of memcached"},
+		"less than nothing":         {strings.Replace(good, "700", "-1", 1), forecast.Holds{}, "is not its number"},
+		"more than there is":        {strings.Replace(good, "1024", "9223372036854775807", 1), forecast.Holds{}, "is not its number"},
+		"it may hold nothing":       {strings.Replace(good, "1024", "0", 1), forecast.Holds{}, "no statistics of memcached"},
+		"what it holds is missing":  {"STAT limit_maxbytes 1024\r\nEND\r\n", forecast.Holds{}, "no statistics of memcached"},
+		"statistics without end":    {strings.Repeat("STAT pid 1\r\n", 1<<20), forecast.Holds{}, "more than 262144 bytes"},
+		"classes without end":       {good + strings.Repeat("STAT 2:chunk_size 120\r\n", 1<<20), forecast.Holds{}, "more than 262144 bytes"},
+		"a line without end":        {strings.Repeat("x", 1<<20), forecast.Holds{}, "token too long"},
+		"it wants to know who asks": {"CLIENT_ERROR unauthenticated\r\n", forecast.Holds{}, "no statistics of memcached"},
 	} {
 		patience := wait.Long
 		if test.err == "timeout" {
@@ -57,37 +81,37 @@ func TestMemoryIsReadFromAMembersStatistics(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		got, err := MemoryFromStats(ctx, answering(t, test.answer))
 		cancel()
-		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
-			t.Errorf("%s: got %v, %v", name, got, err)
+		if diff := cmp.Diff(test.want, got); diff != "" || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%s: %v, -want +got:\n%s", name, err, diff)
 		}
 	}
 }
 
 func TestAMemberHasAMomentToAnswer(t *testing.T) {
-	since := time.Unix(1000, 0)
+	since, holds := time.Unix(1000, 0), forecast.Holds{Bytes: 7, Limit: 10, Classes: map[int64]forecast.Class{96: {Pages: 1}}}
 	for name, test := range map[string]struct {
-		sample sample[Memory]
+		sample sample[forecast.Holds]
 		after  time.Duration
 		want   Answer
 	}{
-		"not yet":             {sample[Memory]{Since: since}, memoryPatience / 2, Answer{Wait: memoryPatience / 2}},
-		"too late":            {sample[Memory]{Since: since}, memoryPatience, Answer{Err: "no answer within 2s"}},
-		"it says":             {sample[Memory]{Since: since, Known: true, Value: Memory{7, 10}}, 0, Answer{Memory: Memory{7, 10}}},
-		"it can't":            {sample[Memory]{Since: since, Known: true, Err: "refused"}, 0, Answer{Err: "refused"}},
-		"it says, long after": {sample[Memory]{Since: since, Known: true, Value: Memory{7, 10}}, time.Hour, Answer{Memory: Memory{7, 10}}},
+		"not yet":             {sample[forecast.Holds]{Since: since}, memoryPatience / 2, Answer{Wait: memoryPatience / 2}},
+		"too late":            {sample[forecast.Holds]{Since: since}, memoryPatience, Answer{Err: "no answer within 2s"}},
+		"it says":             {sample[forecast.Holds]{Since: since, Known: true, Value: holds}, 0, Answer{Holds: holds}},
+		"it can't":            {sample[forecast.Holds]{Since: since, Known: true, Err: "refused"}, 0, Answer{Err: "refused"}},
+		"it says, long after": {sample[forecast.Holds]{Since: since, Known: true, Value: holds}, time.Hour, Answer{Holds: holds}},
 	} {
-		if got := answerOf(test.sample, since.Add(test.after)); got != test.want {
-			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
+		if diff := cmp.Diff(test.want, answerOf(test.sample, since.Add(test.after))); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
 }
 
 func FuzzMemory(f *testing.F) {
-	f.Add([]byte("STAT bytes 700\r\nSTAT limit_maxbytes 1024\r\nEND\r\n"))
+	f.Add([]byte("STAT curr_items 1\r\nSTAT bytes 700\r\nSTAT limit_maxbytes 1024\r\nEND\r\nSTAT 1:chunk_size 96\r\nSTAT 1:chunks_per_page 10922\r\nEND\r\nEND\r\n"))
 	f.Add([]byte("STAT bytes -1\r\nSTAT limit_maxbytes 9223372036854775807\r\nEND\r\n"))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		memory, err := readMemory(strings.NewReader(string(answer)))
-		if err == nil && (memory.Used < 0 || memory.Limit <= 0 || memory.Used > maxMemory || memory.Limit > maxMemory) {
+		if err == nil && (memory.Bytes < 0 || memory.Limit <= 0 || memory.Bytes > maxMemory || memory.Limit > maxMemory || len(memory.Classes) > 63) {
 			t.Errorf("%+v", memory)
 		}
 		if err != nil && len(err.Error()) > 1<<10 {

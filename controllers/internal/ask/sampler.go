@@ -2,6 +2,7 @@ package ask
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 // samplerOptions are those of a sampler of targets T that answer with a V.
-type samplerOptions[T, V comparable] struct {
+type samplerOptions[T comparable, V any] struct {
 	// Ask asks a target, and has to return when the context ends.
 	Ask func(ctx context.Context, target T) (V, error)
 	// Changed is called when there is news of a cluster. Changed must not block.
@@ -37,7 +38,7 @@ type samplerOptions[T, V comparable] struct {
 }
 
 // sample is what is known of a target.
-type sample[V comparable] struct {
+type sample[V any] struct {
 	// Value of the last answer; the zero value if Err says why there is none.
 	Value V
 	Err   string
@@ -62,7 +63,7 @@ const tooMany = "too many are asked already"
 // forgotten.
 //
 // A nil sampler knows nothing.
-type sampler[T, V comparable] struct {
+type sampler[T comparable, V any] struct {
 	options samplerOptions[T, V]
 	asks    workqueue.TypedDelayingInterface[question[T]]
 	news    workqueue.TypedDelayingInterface[types.NamespacedName]
@@ -77,7 +78,7 @@ type question[T comparable] struct {
 	target  T
 }
 
-type cluster[T, V comparable] struct {
+type cluster[T comparable, V any] struct {
 	targets map[T]*target[V]
 	// asking is how many of its targets are being asked, or are next (turns). waiting are
 	// those that are due and have to wait, in order.
@@ -92,14 +93,14 @@ type cluster[T, V comparable] struct {
 	soon bool
 }
 
-type target[V comparable] struct {
+type target[V any] struct {
 	sample[V]
 	due      time.Time
 	failures int
 }
 
 // newSampler returns one that asks once it is started.
-func newSampler[T, V comparable](options samplerOptions[T, V]) *sampler[T, V] {
+func newSampler[T comparable, V any](options samplerOptions[T, V]) *sampler[T, V] {
 	return &sampler[T, V]{
 		options:  options,
 		asks:     workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[question[T]]{Clock: options.Clock}),
@@ -258,7 +259,7 @@ func (s *sampler[T, V]) end(q question[T], asked *cluster[T, V], answer sample[V
 		interval = min(interval<<min(t.failures-1, slowest), slowest*interval)
 	}
 	answer.Known, answer.Since = true, t.Since
-	if answer != t.sample {
+	if !reflect.DeepEqual(answer, t.sample) {
 		c.changed, c.soon = true, c.soon || soon(t.Value)
 	}
 	t.sample, t.due = answer, now.Add(interval)

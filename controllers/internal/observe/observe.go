@@ -235,7 +235,7 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 		return nil, err
 	}
 	r.observeStep(key, o)
-	r.observeRoom(o)
+	r.observeRoom(ctx, o)
 	if why, fresh := r.GrowthRefused.Last(cluster, r.Clock.Now(), GrowthInterval); fresh {
 		o.GrowthRefused = why
 	}

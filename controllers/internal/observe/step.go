@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"context"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -76,7 +78,7 @@ func partitionOf(s *appsv1.StatefulSet) int32 {
 }
 
 // observeStepRoom asks the members how full they are when a member is about to step out.
-func (r *Reader) observeStepRoom(key client.ObjectKey, o *State, in *plan.Observed) (asks bool) {
+func (r *Reader) observeStepRoom(ctx context.Context, o *State, in *plan.Observed) (asks bool) {
 	if !build.Moved(o.Cluster) || Paused(o.Cluster) || build.Secured(o.Cluster) {
 		return false
 	}
@@ -84,6 +86,6 @@ func (r *Reader) observeStepRoom(key client.ObjectKey, o *State, in *plan.Observ
 	if !is {
 		return false
 	}
-	o.StepRoom = r.roomOf(key, o, func(ordinal int32) bool { return ordinal == member })
+	o.StepRoom = r.roomOf(ctx, o, in, in.Record.Ring.Without(member))
 	return true
 }

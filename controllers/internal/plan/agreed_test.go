@@ -250,7 +250,7 @@ func leavingScene(s *scene, chance func(percent int) bool) {
 // preparedScene marks members that are still on the list, some with a prepared mover.
 func preparedScene(s *scene, chance func(percent int) bool) {
 	o := &s.o
-	next := o.Record.Next(o.Cluster.Ring.Of(o.Cluster.Size))
+	next := o.Record.Next(o.Wanted())
 	for i := range o.Claims {
 		c := &o.Claims[i]
 		if c.Ordinal < o.Cluster.Size || !c.LeavingSince.IsZero() || c.Aside || chance(20) {

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -124,10 +126,14 @@ type MemberService struct {
 	Unlisted time.Time
 }
 
-// Room compares what the leaving members have with what the survivors have room for, in
-// bytes.
+// Wanted is the ring when the cluster has the wanted size.
+func (o *Observed) Wanted() ring.Ring { return o.Cluster.Ring.Of(o.Cluster.Size) }
+
+// Room is what the leaving members hold, and what members evict if that goes to the survivors, in bytes.
 type Room struct {
-	Leaving, Free int64
+	Leaving, Evicted int64
+	// Paged: what is evicted is counted in size classes and their pages, otherwise in bytes.
+	Paged bool
 	// Unknown says why the numbers are not known; empty if they are.
 	Unknown string
 	// Pending: the members were asked a moment ago, and not all of them have answered.
@@ -138,7 +144,19 @@ type Room struct {
 func (r *Room) Asking() bool { return r != nil && r.Pending }
 
 // Short tells whether the items don't fit.
-func (r *Room) Short() bool { return r != nil && !r.Pending && r.Unknown == "" && r.Leaving > r.Free }
+func (r *Room) Short() bool { return r != nil && !r.Pending && r.Unknown == "" && r.Evicted > 0 }
+
+// Says says the numbers; has is who has the items, and the verb.
+func (r *Room) Says(has string) string {
+	counted := "bytes"
+	if r.Paged {
+		counted = "size classes and their pages"
+	}
+	return fmt.Sprintf("%s %s of items, for which members would evict %s, counted in %s", has, mebibytes(r.Leaving), mebibytes(r.Evicted), counted)
+}
+
+// mebibytes rounds up: what is evicted is never 0.
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", math.Ceil(float64(n)/(1<<20)*10)/10) }
 
 // MostMembers is how many members there can be: as many as are wanted, as the StatefulSet has, or
 // as have claims. A Job or the record can't raise the number, because any client may have written

@@ -8,7 +8,7 @@ import (
 )
 
 func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
-	short, enough := &Room{Leaving: 11, Free: 10}, &Room{Leaving: 10, Free: 10}
+	short, enough := &Room{Leaving: 11, Evicted: 1}, &Room{Leaving: 10}
 	for name, test := range map[string]struct {
 		scene    *scene
 		room     *Room
@@ -16,11 +16,11 @@ func TestScaleDownWaitsForRoomWhereTheSpecSaysSo(t *testing.T) {
 		blocked  Block
 	}{
 		"too little room":                {at(3).wanted(2), short, 3, BlockedByShortage},
-		"asked a moment ago":             {at(3).wanted(2), &Room{Free: 10, Pending: true}, 3, BlockedByMemoryCheck},
+		"asked a moment ago":             {at(3).wanted(2), &Room{Leaving: 11, Evicted: 1, Pending: true}, 3, BlockedByMemoryCheck},
 		"asked, to zero":                 {at(3).wanted(0), &Room{Pending: true}, 0, NotBlocked},
 		"asked, up":                      {at(3).wanted(4), &Room{Pending: true}, 4, NotBlocked},
 		"just enough":                    {at(3).wanted(2), enough, 2, NotBlocked},
-		"no member can tell":             {at(3).wanted(2), &Room{Leaving: 11, Unknown: "no answer"}, 2, NotBlocked},
+		"no member can tell":             {at(3).wanted(2), &Room{Leaving: 11, Evicted: 1, Unknown: "no answer"}, 2, NotBlocked},
 		"no member was asked":            {at(3).wanted(2), nil, 2, NotBlocked},
 		"it was told to proceed":         {at(3).wanted(2).with(func(o *Observed) { o.Cluster.WaitForRoom = false }), short, 2, NotBlocked},
 		"to zero: nothing is drained":    {at(3).wanted(0), short, 0, NotBlocked},

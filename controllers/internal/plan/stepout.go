@@ -201,7 +201,7 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 	case v.StepRoom.Asking():
 		return "the members are asked how full they are", "", wake
 	case v.StepRoom.Short():
-		return "", fmt.Sprintf("it has %d MiB of items, and the others have %d MiB free", v.StepRoom.Leaving>>20, v.StepRoom.Free>>20), wake
+		return "", v.StepRoom.Says("it has"), wake
 	}
 	for i := range whole.Size {
 		if slices.Contains(v.Ready, i) {

@@ -7,6 +7,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
+const leaversHave = "the leaving members have"
+
 // shortOfMemory is the advice that the leaving members' items don't fit on the survivors, or that this is
 // not known although the spec asks to wait for room. It is computed when the scale-down begins, and stays
 // until the volumes are gone. While the size waits for room, Degraded says so instead.
@@ -16,7 +18,7 @@ func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.A
 	case in.Plan.SizeBlocked == plan.BlockedByShortage:
 		return nil
 	case begins && room.Short():
-		return advise(cachev1alpha1.ReasonShortOfMemory, "%s: what was used least recently will be evicted", itemsAndRoom(room))
+		return advise(cachev1alpha1.ReasonShortOfMemory, "%s: what was used least recently will be evicted", room.Says(leaversHave))
 	case begins && room.Unknown != "" && in.Cluster.Spec.Drain.OnShortage == cachev1alpha1.ShortageWait:
 		return advise(cachev1alpha1.ReasonMemoryUnknown,
 			"the scale-down doesn't wait for room, because it is not known whether the items of the leaving members fit on the survivors: %s", room.Unknown)
@@ -30,13 +32,7 @@ func shortOfMemory(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.A
 func waitsForRoom(in *Input) string {
 	message := fmt.Sprintf("the size goes from %d to %d when there is room for the items", in.Plan.Replicas, *in.Cluster.Spec.Size)
 	if in.Room != nil {
-		message += ": " + itemsAndRoom(in.Room)
+		message += ": " + in.Room.Says(leaversHave)
 	}
 	return message
 }
-
-func itemsAndRoom(room *plan.Room) string {
-	return fmt.Sprintf("the leaving members have %s of items, the survivors have %s free", mebibytes(room.Leaving), mebibytes(room.Free))
-}
-
-func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

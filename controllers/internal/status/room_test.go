@@ -23,10 +23,14 @@ func TestAdviceTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
 		message string
 	}{
 		"at rest":  {input(2), "", ""},
-		"they fit": {input(3).with(room(plan.Room{Leaving: 1 << 20, Free: 3 << 19})), "", ""},
+		"they fit": {input(3).with(room(plan.Room{Leaving: 1 << 20, Paged: true})), "", ""},
 		"they don't": {
-			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})), short,
-			"the leaving members have 2.0 MiB of items, the survivors have 1.0 MiB free: what was used least recently will be evicted",
+			input(3).with(room(plan.Room{Leaving: 2 << 20, Evicted: 1 << 20})), short,
+			"the leaving members have 2.0 MiB of items, for which members would evict 1.0 MiB, counted in bytes: what was used least recently will be evicted",
+		},
+		"they don't, by pages, and little": {
+			input(3).with(room(plan.Room{Leaving: 2 << 20, Evicted: 1, Paged: true})), short,
+			"for which members would evict 0.1 MiB, counted in size classes and their pages: what was",
 		},
 		"no member can tell, and the spec asks to wait": {
 			input(3).with(waits).with(room(plan.Room{Leaving: 9, Unknown: "pod cache-1: timeout"})), unknown,
@@ -37,12 +41,12 @@ func TestAdviceTellsOfTooLittleRoomUntilTheVolumesAreGone(t *testing.T) {
 		"a drain runs":                               {input(2).with(before).leaving(2, claims.Draining, "", ""), short, "told"},
 		"the volumes are gone":                       {input(2).with(before), "", ""},
 		"they don't, and the size waits for another drain": {
-			input(3).with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})).with(blocked), "", "",
+			input(3).with(room(plan.Room{Leaving: 2 << 20, Evicted: 1 << 20})).with(blocked), "", "",
 		},
 		"a drain runs, and the next size waits for it": {
-			input(2).with(before).leaving(2, claims.Draining, "", "").with(room(plan.Room{Leaving: 2 << 20, Free: 1 << 20})).with(blocked), short, "told",
+			input(2).with(before).leaving(2, claims.Draining, "", "").with(room(plan.Room{Leaving: 2 << 20, Evicted: 1 << 20})).with(blocked), short, "told",
 		},
-		"the next ones have room": {input(3).with(before).with(room(plan.Room{Leaving: 1, Free: 2})), "", ""},
+		"the next ones have room": {input(3).with(before).with(room(plan.Room{Leaving: 1})), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			advice := compute(t, test.in).Advice
@@ -62,9 +66,9 @@ func TestASizeThatWaitsForRoomSaysHowMuchIsMissing(t *testing.T) {
 	s := compute(t, input(3).with(func(in *Input) {
 		size := int32(2)
 		in.Cluster.Spec.Size, in.Plan.SizeBlocked = &size, plan.BlockedByShortage
-		in.Room = &plan.Room{Leaving: 2 << 20, Free: 1 << 20}
+		in.Room = &plan.Room{Leaving: 2 << 20, Evicted: 1 << 20}
 	}))
-	const want = "the size goes from 3 to 2 when there is room for the items: the leaving members have 2.0 MiB of items, the survivors have 1.0 MiB free"
+	const want = "the size goes from 3 to 2 when there is room for the items: the leaving members have 2.0 MiB of items, for which members would evict 1.0 MiB, counted in bytes"
 	for _, kind := range []string{cachev1alpha1.ConditionDegraded, cachev1alpha1.ConditionProgressing} {
 		if c := meta.FindStatusCondition(s.Conditions, kind); c.Reason != cachev1alpha1.ReasonShortOfMemory || c.Message != want {
 			t.Errorf("%s: %+v", kind, c)

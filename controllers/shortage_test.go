@@ -3,13 +3,11 @@ package controllers
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -51,10 +49,10 @@ func TestAForecastOfAShortageIsWhatMembersEvict(t *testing.T) {
 			}
 			l.fill(test.items, test.sizes)
 			p := &preview{before: m, after: m, holds: l.hold()}
-			p.flows(lists(t, m, 3), lists(t, m, test.to))
+			p.flows(shrinks(t, m, 3))
 			all := func(holds map[string]Holds) (sum Holds) {
 				for _, h := range holds {
-					sum.add(Holds{Items: h.Items, Bytes: h.Bytes})
+					sum.Add(Holds{Items: h.Items, Bytes: h.Bytes})
 				}
 				return sum
 			}
@@ -143,27 +141,14 @@ func (l *live) fill(items, sizes []int) {
 	}
 }
 
+// hold asks the members as the operator does.
 func (l *live) hold() map[string]Holds {
 	l.t.Helper()
 	holds := map[string]Holds{}
-	for i := range l.addresses {
-		var answers [3]map[string]string
-		err := l.ask(i, func(c *memcache.Conn) (err error) {
-			for n, arg := range []string{"", "slabs", "items"} {
-				if answers[n], err = c.Stats(arg); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		number := func(name string) int64 {
-			n, failed := strconv.ParseInt(answers[0][name], 10, 64)
-			err = errors.Join(err, failed)
-			return n
-		}
-		h := Holds{Items: number("curr_items"), Bytes: number("bytes"), Limit: number("limit_maxbytes"), Classes: Classes(answers[1], answers[2])}
-		if err != nil {
-			l.t.Fatal(err)
+	for i, address := range l.addresses {
+		h, err := MemoryFromStats(l.t.Context(), address)
+		if err != nil || len(h.Classes) == 0 {
+			l.t.Fatalf("member %d holds %+v: %v", i, h, err)
 		}
 		holds[build.PodName("cache", int32(i))] = h
 	}

@@ -1,10 +1,4 @@
-package controllers
-
-import (
-	"math"
-	"strconv"
-	"strings"
-)
+package forecast
 
 // memcached divides its memory into pages, and gives each page to a size class, which cuts it into chunks of one size. An item
 // takes a chunk of the smallest class that it fits into. With a file of items, as members have it, each class has a page from
@@ -12,40 +6,28 @@ import (
 // full.
 const pageSize = 1 << 20
 
-// Class is what a size class of a member has.
-type Class struct {
-	// PerPage is how many chunks a page has.
-	PerPage, Pages int64
-	// Chunks are those in use.
-	Chunks, Items, Bytes int64
-}
-
-// Classes reads a member's size classes, by the size of their chunks, from its answers to "stats slabs" and "stats items".
-// Classes returns nil if there are none.
-func Classes(slabs, items map[string]string) map[int64]Class {
-	number := func(of map[string]string, name string) int64 {
-		n, err := strconv.ParseInt(of[name], 10, 64)
-		if err != nil || n < 0 || n > math.MaxInt64>>16 {
-			return 0
-		}
-		return n
-	}
-	var classes map[int64]Class
-	for name := range slabs {
-		class, of := strings.CutSuffix(name, ":chunk_size")
-		size, perPage := number(slabs, name), number(slabs, class+":chunks_per_page")
-		if !of || size == 0 || perPage == 0 {
-			continue
-		}
-		if classes == nil {
-			classes = map[int64]Class{}
-		}
-		classes[size] = Class{
-			PerPage: perPage, Pages: number(slabs, class+":total_pages"), Chunks: number(slabs, class+":used_chunks"),
-			Items: number(items, "items:"+class+":number"), Bytes: number(items, "items:"+class+":mem_requested"),
+// Evicted is what members evict if they are to hold what is in then, by their ordinals, in place of what is in now. limit is
+// the memory that a member will have; a member that joins, or gets another memory, takes its pages anew. paged: what is
+// evicted is counted in size classes and their pages. If a member has not told them, all are counted in bytes.
+func Evicted(now, then []Holds, limit func(member int) int64) (evicted Holds, paged bool) {
+	var known map[int64]Class
+	paged = true
+	for _, has := range now {
+		if paged = paged && (has.Bytes == 0 || len(has.Classes) > 0); len(has.Classes) > len(known) {
+			known = has.Classes
 		}
 	}
-	return classes
+	for i, h := range then {
+		if !paged {
+			h.Classes = nil
+		}
+		pages := pagesOf(known, true)
+		if i < len(now) && len(now[i].Classes) > 0 && now[i].Limit/pageSize == limit(i)/pageSize {
+			pages = pagesOf(now[i].Classes, false)
+		}
+		evicted.Add(h.evicted(pages, limit(i)))
+	}
+	return evicted, paged && known != nil
 }
 
 // pagesOf is how many pages each class of a member has: as many as now, or one if the member begins anew. Then its classes are
@@ -65,7 +47,7 @@ func pagesOf(classes map[int64]Class, anew bool) map[int64]int64 {
 // known, they count as without pages.
 func (h Holds) evicted(pages map[int64]int64, limit int64) (evicted Holds) {
 	if len(h.Classes) == 0 {
-		return h.share(float64(max(0, h.Bytes-limit)) / float64(max(1, h.Bytes)))
+		return h.Share(float64(max(0, h.Bytes-limit)) / float64(max(1, h.Bytes)))
 	}
 	free := limit / pageSize
 	for _, n := range pages {
@@ -83,7 +65,7 @@ func (h Holds) evicted(pages map[int64]int64, limit int64) (evicted Holds) {
 		gets := float64(need) * min(1, float64(max(0, free))/float64(all)) // classes grow side by side
 		room := (float64(pages[size]) + gets) * float64(c.PerPage)
 		of := Holds{Items: c.Items, Bytes: c.Bytes}
-		evicted.add(of.share(max(0, 1-room/float64(c.Chunks))))
+		evicted.Add(of.Share(max(0, 1-room/float64(c.Chunks))))
 	}
 	return evicted
 }

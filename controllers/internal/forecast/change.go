@@ -1,0 +1,92 @@
+package forecast
+
+import (
+	"context"
+	"fmt"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// List is where the clients of a cluster look, by one of its rings.
+func List(ctx context.Context, c *cachev1alpha1.Memcached, r ring.Ring, lookup routing.Lookup) (routing.List, error) {
+	servers, err := routing.Resolve(ctx, r.Client, build.RingServers(c, r), lookup)
+	if err != nil {
+		return routing.List{}, err
+	}
+	owner, err := routing.New(r.Client, servers)
+	if err == nil && r.KeyPrefix != "" {
+		owner, err = routing.WithoutPrefix(r.Client, owner, r.KeyPrefix)
+	}
+	return routing.List{Servers: servers, Owner: owner}, err
+}
+
+// Change is a change of where clients look. The servers of both lists are the members of both rings, in order.
+type Change struct {
+	From, To      ring.Ring
+	Before, After routing.List
+	// MovesOff: members that stay keep items that clients look for elsewhere.
+	MovesOff bool
+}
+
+// Owners returns a function that finds the members that own a key, before and after.
+func (c *Change) Owners() func(key []byte) (was, is int32) {
+	before, after := c.From.Members(), c.To.Members()
+	return func(key []byte) (was, is int32) {
+		return before[c.Before.Owner.Owner(key)], after[c.After.Owner.Owner(key)]
+	}
+}
+
+// Part is a share of what a member holds, from 0 to 1. It goes to member To, or stays if that is the member itself. Both are
+// ordinals.
+type Part struct {
+	From, To int
+	Share    float64
+	// Missed: it stays where clients no longer look.
+	Missed bool
+}
+
+// Bounds of the work of Parts: keys, and hashes of keys.
+const (
+	mostKeys   = 100_000
+	mostHashes = 1 << 22
+)
+
+// Parts compares the lists by a sample of keys, and returns where the items of each member go, in order. Items are counted at
+// the members that have them: a share of a member's keys is that share of its items. elsewhere is the share of all keys that
+// get another owner. 100,000 keys are enough for a share to be within a percent; if a client hashes each key for each server,
+// there are fewer on more than 20 members.
+func (c *Change) Parts() (parts []Part, elsewhere float64) {
+	keys := mostKeys
+	if routing.HashesEachServer(c.From.Client) || routing.HashesEachServer(c.To.Client) {
+		keys = min(keys, mostHashes/(len(c.Before.Servers)+len(c.After.Servers)))
+	}
+	counts, of := make([][]int, c.From.Size), make([]int, c.From.Size)
+	for i := range counts {
+		counts[i] = make([]int, c.To.Size)
+	}
+	others, owners := 0, c.Owners()
+	for i := range keys {
+		was, is := owners(fmt.Appendf(nil, "key:%d", i))
+		counts[was][is]++
+		of[was]++
+		if was != is {
+			others++
+		}
+	}
+	for was := range counts {
+		for is, n := range counts[was] {
+			if n == 0 {
+				continue
+			}
+			part := Part{From: was, To: is, Share: float64(n) / float64(of[was])}
+			if c.MovesOff && was != is && c.To.Has(int32(was)) {
+				part.To, part.Missed = was, true
+			}
+			parts = append(parts, part)
+		}
+	}
+	return parts, float64(others) / float64(keys)
+}
