@@ -282,7 +282,7 @@ func (p *preview) plainItems() {
 // flows works out where items go, and what is evicted. A member that joins, or restarts with another memory, has the memory
 // of the spec.
 func (p *preview) flows(change *forecast.Change) {
-	parts, elsewhere := change.Parts()
+	parts, elsewhere := change.Parts(forecast.Exact)
 	p.Elsewhere = elsewhere
 	name := func(i int) string { return build.PodName(p.after.Name, int32(i)) }
 	now, then := make([]Holds, change.From.Size), make([]Holds, change.To.Size)

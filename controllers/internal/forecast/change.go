@@ -48,20 +48,24 @@ type Part struct {
 	Missed bool
 }
 
-// Bounds of the work of Parts: keys, and hashes of keys.
+// How many keys Parts compares at most.
 const (
-	mostKeys   = 100_000
-	mostHashes = 1 << 22
+	// Exact is enough for a share to be within a percent: a person waits for a plan.
+	Exact = 100_000
+	// Rough is for a reconcile, which has other clusters to see to.
+	Rough = 16_384
 )
 
-// Parts compares the lists by a sample of keys, and returns where the items of each member go, in order. Items are counted at
-// the members that have them: a share of a member's keys is that share of its items. elsewhere is the share of all keys that
-// get another owner. 100,000 keys are enough for a share to be within a percent; if a client hashes each key for each server,
-// there are fewer on more than 20 members.
-func (c *Change) Parts() (parts []Part, elsewhere float64) {
-	keys := mostKeys
+// hashesPerKey is how many hashes a key takes at most, on average, if a client hashes each key for each server.
+const hashesPerKey = 40
+
+// Parts compares the lists by a sample of keys, at most as many as given, and returns where the items of each member go, in
+// order. Items are counted at the members that have them: a share of a member's keys is that share of its items. elsewhere is
+// the share of all keys that get another owner. If a client hashes each key for each server, there are fewer keys on more than
+// 20 members.
+func (c *Change) Parts(keys int) (parts []Part, elsewhere float64) {
 	if routing.HashesEachServer(c.From.Client) || routing.HashesEachServer(c.To.Client) {
-		keys = min(keys, mostHashes/(len(c.Before.Servers)+len(c.After.Servers)))
+		keys = min(keys, keys*hashesPerKey/(len(c.Before.Servers)+len(c.After.Servers)))
 	}
 	counts, of := make([][]int, c.From.Size), make([]int, c.From.Size)
 	for i := range counts {

@@ -71,7 +71,7 @@ func (o *State) RoomBy(ctx context.Context, in *plan.Observed, to ring.Ring, ask
 		return room
 	}
 	then := make([]forecast.Holds, to.Size)
-	parts, _ := change.Parts()
+	parts, _ := change.Parts(forecast.Rough)
 	for _, part := range parts {
 		if part.From < len(now) {
 			then[part.To].Add(now[part.From].Share(part.Share))
