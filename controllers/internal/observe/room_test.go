@@ -110,12 +110,14 @@ func TestRoomForAMemberThatStepsOutIsThatOfTheOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		out    int32
 		holds  []int64 // pages
+		limits []int64 // of memory; nil is the same for all
 		evicts int64   // pages
 	}{
-		"the first, and the others are empty": {0, []int64{26, 0, 0}, 0},
-		"the first, and the second is full":   {0, []int64{26, 26, 0}, 13},
-		"the middle, and the last is full":    {1, []int64{0, 26, 26}, 13},
-		"the last, and the others are full":   {2, []int64{26, 26, 26}, 26},
+		"the first, and the others are empty":             {0, []int64{26, 0, 0}, nil, 0},
+		"the first, and the second is full":               {0, []int64{26, 26, 0}, nil, 13},
+		"the middle, and the last is full":                {1, []int64{0, 26, 26}, nil, 13},
+		"the last, and the others are full":               {2, []int64{26, 26, 26}, nil, 26},
+		"the first, and the others have twice the memory": {0, []int64{26, 26, 26}, []int64{limit, 2 * limit, 2 * limit}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := cacheOf3()
@@ -123,7 +125,11 @@ func TestRoomForAMemberThatStepsOutIsThatOfTheOthers(t *testing.T) {
 			got := o.RoomBy(t.Context(), &in, in.Record.Ring.Without(test.out), func(_ func(*corev1.Pod) int32, pods []*corev1.Pod) map[types.UID]ask.Answer {
 				answers := map[types.UID]ask.Answer{}
 				for _, pod := range pods {
-					answers[pod.UID] = inPages(test.holds[o.ordinal(pod)])
+					answer := inPages(test.holds[o.ordinal(pod)])
+					if test.limits != nil {
+						answer.Holds.Limit = test.limits[o.ordinal(pod)]
+					}
+					answers[pod.UID] = answer
 				}
 				return answers
 			})
