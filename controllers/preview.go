@@ -270,6 +270,11 @@ func (p *preview) items(ctx context.Context, keys [][]byte) error {
 		return nil
 	case p.Hibernates:
 		return nil
+	case p.after.Spec.InPods() && *p.after.Spec.Size == 0:
+		for _, name := range p.Leave {
+			p.lose(name, p.holds[name])
+		}
+		return nil
 	}
 	from, to := p.in.Record.Ring, p.in.Cluster.Ring.Of(*p.after.Spec.Size)
 	if from.Size == 0 || to.Size == 0 {
@@ -296,6 +301,14 @@ func (p *preview) items(ctx context.Context, keys [][]byte) error {
 	}
 	p.takes()
 	return nil
+}
+
+// lose adds what goes with the member.
+func (p *preview) lose(name string, part Holds) {
+	if _, known := p.holds[name]; !known && !slices.Contains(p.Uncounted, name) {
+		p.Uncounted = append(p.Uncounted, name)
+	}
+	p.Lost.add(part)
 }
 
 // plainItems: without storage, a member's items go with it.
@@ -366,10 +379,11 @@ func (p *preview) flows(before, after routing.List) {
 	afterwards := make([]Holds, len(after.Servers))
 	name := func(i int) string { return build.PodName(p.after.Name, int32(i)) }
 	for was := range counts {
-		has, known := p.holds[name(was)]
+		has := p.holds[name(was)]
 		leaves := int32(was) >= *p.after.Spec.Size
-		if !known && leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete {
-			p.Uncounted = append(p.Uncounted, name(was))
+		goes := leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete
+		if p.after.Spec.InPods() {
+			goes = goes || leaves && p.in.Cluster.MovesOff || slices.Contains(p.Restart, name(was))
 		}
 		for is, n := range counts[was] {
 			if n == 0 {
@@ -378,12 +392,12 @@ func (p *preview) flows(before, after routing.List) {
 			part := has.share(float64(n) / float64(of[was]))
 			to := is
 			switch {
+			case goes:
+				p.lose(name(was), part)
+				continue
 			case was == is && !leaves:
 			case leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyRetain:
 				p.Retained.add(part)
-				continue
-			case leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete:
-				p.Lost.add(part)
 				continue
 			case !leaves && p.in.Cluster.MovesOff:
 				p.Stays.add(part)
