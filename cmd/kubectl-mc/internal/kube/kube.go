@@ -2,8 +2,8 @@
 package kube
 
 import (
-	"errors"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
