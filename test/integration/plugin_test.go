@@ -300,6 +300,9 @@ func TestAPersonSteersAMemberWithoutAVolumeByThePlugin(t *testing.T) {
 	p.says(0, "yes\n", "skip", "cache-1")
 	w.settled(1)
 	equal(w, "the pod is gone", w.pod("cache-1") == nil, true)
+	if out, _ := p.says(0, "", "receipts", name); !regexp.MustCompile(`cache-1 +Skipped +0 +unknown`).MatchString(out) || !regexp.MustCompile(`cache-2 +Moved +7 +-`).MatchString(out) {
+		t.Errorf("receipts shows:\n%s", out)
+	}
 	tab := p.command("__complete", "skip")
 	tab.Args = append(tab.Args, "") // what is completed comes last
 	if out, err := tab.Output(); err != nil || !strings.Contains(string(out), "cache-0\n") {
