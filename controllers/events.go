@@ -24,6 +24,14 @@ func (r *MemcachedReconciler) announce(before, after *cachev1alpha1.Memcached) {
 		r.Events.Eventf(after, apply.RelatedClaim(after, d.Claim), corev1.EventTypeWarning, cachev1alpha1.ReasonDrainFailed, "Drain",
 			"%s", claims.BoundMessage(fmt.Sprintf("claim %s: %s: %s", d.Claim, d.Reason, d.Message)))
 	}
+	for _, d := range status.NewlyNotMoved(before, after) {
+		lost := "how many is not known"
+		if d.NotMoved != nil {
+			lost = fmt.Sprintf("%d by its last mover", *d.NotMoved)
+		}
+		r.Events.Eventf(after, apply.Related(after, d.Claim), corev1.EventTypeNormal, "NotMoved", "Move",
+			"pod %s: not all items were moved before its member left (%s); the others are lost: %s", d.Claim, d.Result, lost)
+	}
 	for _, a := range status.NewAdvice(before.Status.Advice, after.Status.Advice) {
 		r.Events.Eventf(after, nil, corev1.EventTypeWarning, a.Reason, "Advise", "%s", claims.BoundMessage(a.Message))
 	}

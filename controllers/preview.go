@@ -240,6 +240,11 @@ func (p *preview) items(ctx context.Context, keys [][]byte) error {
 		return nil
 	case p.Hibernates:
 		return nil
+	case p.after.Spec.InPods() && *p.after.Spec.Size == 0:
+		for _, name := range p.Leave {
+			p.lose(name, p.holds[name])
+		}
+		return nil
 	}
 	if p.in.Record.Ring.Size == 0 || *p.after.Spec.Size == 0 {
 		return nil
@@ -261,6 +266,14 @@ func (p *preview) items(ctx context.Context, keys [][]byte) error {
 	}
 	p.takes()
 	return nil
+}
+
+// lose adds what goes with the member.
+func (p *preview) lose(name string, part Holds) {
+	if _, known := p.holds[name]; !known && !slices.Contains(p.Uncounted, name) {
+		p.Uncounted = append(p.Uncounted, name)
+	}
+	p.Lost.Add(part)
 }
 
 // plainItems: without storage, a member's items go with it.
@@ -295,14 +308,14 @@ func (p *preview) flows(change *forecast.Change) {
 	for _, to := range parts {
 		part, leaves := now[to.From].Share(to.Share), !change.To.Has(int32(to.From))
 		switch {
+		case p.goes(name(to.From), leaves):
+			p.lose(name(to.From), part)
+			continue
 		case to.Missed:
 			p.Stays.Add(part)
 		case to.From == to.To && !leaves:
 		case leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyRetain:
 			p.Retained.Add(part)
-			continue
-		case leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete:
-			p.Lost.Add(part)
 			continue
 		default:
 			p.Flows = append(p.Flows, Flow{name(to.From), name(to.To), part})
@@ -311,6 +324,14 @@ func (p *preview) flows(change *forecast.Change) {
 		then[to.To].Add(part)
 	}
 	p.Evicted, _ = forecast.Evicted(now, then, func(int) int64 { return build.Memory(p.after) })
+}
+
+// goes tells whether the member's items are given up.
+func (p *preview) goes(member string, leaves bool) bool {
+	if leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete {
+		return true
+	}
+	return p.after.Spec.InPods() && (leaves && p.in.Cluster.MovesOff || slices.Contains(p.Restart, member))
 }
 
 // takes estimates by the receipt whose number of items is nearest. Members that leave together are moved side by

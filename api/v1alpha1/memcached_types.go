@@ -950,17 +950,22 @@ type DrainStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 }
 
-// DrainReceipt is the result of a drain whose claim was released.
+// DrainReceipt is the result of a drain whose claim was released, or, with storage.mode Memory, of a member that left.
 type DrainReceipt struct {
-	// claim is the name of the claim.
+	// claim is the name of the claim; with storage.mode Memory, of the member's pod.
 	Claim string `json:"claim"`
-	// claimUID is the UID of the claim.
+	// claimUID is the UID of the claim or the pod.
 	ClaimUID string `json:"claimUID"`
-	// result is Drained, or why there was no drain: Skipped, Deleted, Unrecoverable, NeverBound.
+	// result is Drained, or why there was no drain: Skipped, Deleted, Unrecoverable, NeverBound. With storage.mode Memory
+	// it is Moved, or why not all items were moved: Skipped, Deleted, NotMoved.
 	Result string `json:"result"`
 	// moved is the items that were moved while the member ran.
 	// +optional
 	Moved int64 `json:"moved,omitempty"`
+	// notMoved is the items that went with the pod of a member without a volume, by its last mover; unset if that is not
+	// known, and if all were moved.
+	// +optional
+	NotMoved *int64 `json:"notMoved,omitempty"`
 	// found is the live items on the volume.
 	// +optional
 	Found int64 `json:"found,omitempty"`

@@ -109,17 +109,34 @@ func TestRealClientsFollowEachScaling(t *testing.T) {
 	for client, libraries := range followers {
 		t.Run(string(client), func(t *testing.T) {
 			t.Parallel()
-			f := setup(t, followed(client))
-			f.eachTellsOf(3)
-			all := f.followAll(libraries)
-			for _, size := range []int32{3, 5, 2, 3} {
-				f.scaleFollowed(size)
-				f.eachFollows(all, size)
-			}
-			for _, l := range all {
-				l.ends()
-			}
+			followEachScaling(t, followed(client), libraries)
 		})
+	}
+}
+
+// TestRealClientsFollowMembersWithoutVolumes as well: those of Loki, Mimir and Thanos, in front of members that hold
+// the only copy of their items.
+func TestRealClientsFollowMembersWithoutVolumes(t *testing.T) {
+	tier.Second(t, "TestAMemberWithoutAVolumeStaysUntilItsItemsAreMoved")
+	t.Parallel()
+	const client = "dskit"
+	spec := followed(client)
+	spec.Storage = &cachev1alpha1.StorageSpec{Mode: cachev1alpha1.StorageMemory}
+	followEachScaling(t, spec, followers[client])
+}
+
+// followEachScaling scales a cluster of three members while these libraries use it.
+func followEachScaling(t *testing.T, spec cachev1alpha1.MemcachedSpec, libraries []follower) {
+	t.Helper()
+	f := setup(t, spec)
+	f.eachTellsOf(3)
+	all := f.followAll(libraries)
+	for _, size := range []int32{3, 5, 2, 3} {
+		f.scaleFollowed(size)
+		f.eachFollows(all, size)
+	}
+	for _, l := range all {
+		l.ends()
 	}
 }
 

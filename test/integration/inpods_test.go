@@ -60,6 +60,9 @@ func TestAMemberWithoutAVolumeStaysUntilItsItemsAreMoved(t *testing.T) {
 		t.Errorf("a pod or Jobs are left\n%s", w.picture())
 	}
 	w.eventsOnce("Moved")
+	if last := m.Status.LastDrains; len(last) != 1 || last[0].Result != "Moved" || last[0].Moved != 7 || last[0].NotMoved != nil {
+		t.Errorf("the last drains are %s", asJSON(last))
+	}
 
 	w.scale(3)
 	w.settled(3)
@@ -95,7 +98,7 @@ func TestAMemberWithoutAVolumeIsGivenUp(t *testing.T) {
 	for what, gives := range map[string]func(w *world){
 		"a person skips it":  func(w *world) { w.annotatePod("cache-2", cachev1alpha1.AnnotationDrain, cachev1alpha1.DrainSkip) },
 		"move is turned off": func(w *world) { w.change(w.memcached(), `{"spec":{"routing":{"moves":"Off"}}}`) },
-		"its pod is deleted": func(w *world) { kubes.Play(w.namespace, player.Succeed(0)); w.delete(w.pod("cache-2")) },
+		"its pod is deleted": func(w *world) { w.delete(w.pod("cache-2")) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
@@ -104,7 +107,15 @@ func TestAMemberWithoutAVolumeIsGivenUp(t *testing.T) {
 			w.scale(2)
 			w.leaves(2)
 			gives(w)
-			w.settled(2)
+			m := w.settled(2)
+			result := "NotMoved"
+			if what == "a person skips it" {
+				result = "Skipped"
+			}
+			if last := m.Status.LastDrains; len(last) != 1 || last[0].Claim != "cache-2" || last[0].Result != result || last[0].NotMoved != nil {
+				t.Errorf("the last drains are %s, want one of cache-2, %s, with an unknown number", asJSON(last), result)
+			}
+			w.eventsOnce("NotMoved")
 			equal(w, "the member's pod", w.pod("cache-2") == nil, true)
 		})
 	}
@@ -122,4 +133,24 @@ func TestSizeZeroWithoutVolumesSaysWhatIsLost(t *testing.T) {
 	w.scale(2)
 	w.settled(2)
 	equal(w, "the list", w.listed(), w.ring(2))
+}
+
+// leavingPod waits until member 1 of a cluster without volumes, which has two members, is leaving. Its mover never ends.
+func (w *world) leavingPod(cluster string) {
+	w.Helper()
+	kubes.Play(w.namespace, player.Hang)
+	w.eventually("two members of "+cluster, func() error {
+		m := &cachev1alpha1.Memcached{}
+		if err := admin.Get(w.Context(), w.key(cluster), m); err != nil || m.Status.ReadySize != 2 {
+			return errors.New(asJSON(m.Status))
+		}
+		return nil
+	})
+	w.change(&cachev1alpha1.Memcached{ObjectMeta: metav1.ObjectMeta{Name: cluster}}, `{"spec":{"size":1}}`)
+	w.eventually("member 1 is leaving", func() error {
+		if p := w.pod(cluster + "-1"); p == nil || p.Annotations[cachev1alpha1.AnnotationLeaving] == "" {
+			return errors.New(asJSON(p))
+		}
+		return nil
+	})
 }

@@ -20,6 +20,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/api/v1alpha1/apitest"
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
 	"example.com/memcached-operator/test/internal/terminal"
 	"example.com/memcached-operator/test/tier"
@@ -247,6 +248,66 @@ func TestThePluginPausesAndSkips(t *testing.T) {
 	w.claimGone(2, claim.UID)
 	w.settled(2)
 	equal(w, "result", w.memcached().Status.LastDrains[0].Result, "Skipped")
+}
+
+// Without volumes, a person's words are about pods: what a word costs is said, and items go after a yes alone.
+func TestAPersonSteersAMemberWithoutAVolumeByThePlugin(t *testing.T) {
+	tier.Second(t, "TestAPersonSeesAndSteersADrainByThePlugin")
+	w := newWorld(t)
+	p := w.withPlugin()
+	w.inPods(patient(), 3)
+	for _, verb := range []string{"retry", "skip"} {
+		if _, said := p.says(1, "", verb, "cache-2", "--yes"); !strings.Contains(said, "nothing to "+verb+": the member of pod cache-2 stays") {
+			t.Errorf("%s of a member that stays says: %s", verb, said)
+		}
+	}
+	f := p.plan(0, "--size=2")
+	equal(w, "who leaves, and what goes with it", [][]string{f.Leave, f.Uncounted}, [][]string{{"cache-2"}, nil})
+	for flag, want := range map[string][]string{"--size=0": {"cache-0", "cache-1", "cache-2"}, "--memory=96Mi": {"cache-0", "cache-1", "cache-2"}} {
+		f = p.plan(3, flag)
+		slices.Sort(f.Uncounted)
+		equal(w, "members that go with their items by "+flag, f.Uncounted, want)
+		if f.Warm || f.Hibernates {
+			t.Errorf("%s keeps items: %s", flag, asJSON(f))
+		}
+	}
+
+	kubes.Play(w.namespace, ofLeaving(player.Fail(contract.ExitUsage, "BadArguments", "no such flag")))
+	w.scale(2)
+	w.eventually("a mover has failed", func() error { return w.drainIs(2, cachev1alpha1.DrainLeaving, cachev1alpha1.ReasonJobFailed) })
+	shown, _ := p.says(0, "", "status", name)
+	for _, part := range []string{"cache-2  leaving", "pod cache-2  JobFailed", "try: kubectl mc retry cache-2"} {
+		if !strings.Contains(p.same(shown), part) {
+			t.Errorf("the screen lacks %q:\n%s", part, shown)
+		}
+	}
+	for _, said := range []struct{ verb, says string }{{"hold", "has no volume"}, {"release", "has no finalizer"}} {
+		if _, errOut := p.says(1, "", said.verb, "cache-2"); !strings.Contains(errOut, "pod cache-2 "+said.says) {
+			t.Errorf("%s says: %s", said.verb, errOut)
+		}
+	}
+	if _, said := p.says(5, "no\n", "skip", "cache-2"); !strings.Contains(said, "gives up all items of pod cache-2 for good") {
+		t.Errorf("the question is: %s", said)
+	}
+	equal(w, "the pod's word after a no", w.pod("cache-2").Annotations[cachev1alpha1.AnnotationDrain], "")
+	kubes.Play(w.namespace, ofLeaving(player.Succeed(7)))
+	p.says(0, "", "retry", "cache-2")
+	w.settled(2)
+
+	kubes.Play(w.namespace, ofLeaving(player.Hang))
+	w.scale(1)
+	w.leaves(1)
+	p.says(0, "yes\n", "skip", "cache-1")
+	w.settled(1)
+	equal(w, "the pod is gone", w.pod("cache-1") == nil, true)
+	if out, _ := p.says(0, "", "receipts", name); !regexp.MustCompile(`cache-1 +Skipped +0 +unknown`).MatchString(out) || !regexp.MustCompile(`cache-2 +Moved +7 +-`).MatchString(out) {
+		t.Errorf("receipts shows:\n%s", out)
+	}
+	tab := p.command("__complete", "skip")
+	tab.Args = append(tab.Args, "") // what is completed comes last
+	if out, err := tab.Output(); err != nil || !strings.Contains(string(out), "cache-0\n") {
+		t.Errorf("Tab gives %s: %v", out, err)
+	}
 }
 
 // No Secret, no value of a variable and no argument of a person's container leaves the cluster in an archive for support.

@@ -145,7 +145,9 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	m := apitest.MakeMemcached(name).Size(2).Storage("128Mi").Obj()
 	m.Spec.Auth = &cachev1alpha1.AuthSpec{SecretName: "cache-auth"}
 	w.create(m)
+	w.create(apitest.MakeMemcached("sessions").Size(2).InPods().Obj())
 	w.settled(2)
+	w.leavingPod("sessions")
 
 	proxy := w.record(user)
 	command := func(args ...string) *exec.Cmd {
@@ -163,7 +165,7 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"status"}, {"status", name}, {"owner", name, "key"}, {"get", name, "key"}, {"touch", name, "key", "10"}, {"delete", name, "key", "--yes"},
-		{"receipts", name}, {"receipts", "stsdrain/none"}, {"pause", name}, {"resume", name}, {"hold", claimName(1)}, {"retry", claimName(1)}, {"skip", claimName(1), "--yes"}, {"release", claimName(1), "--yes"},
+		{"receipts", name}, {"receipts", "stsdrain/none"}, {"pause", name}, {"resume", name}, {"hold", claimName(1)}, {"retry", claimName(1)}, {"skip", claimName(1), "--yes"}, {"release", claimName(1), "--yes"}, {"retry", "sessions-1"},
 		{"logs", name}, {"support-bundle", name}, {"plan", name, "--size=3"}, {"__complete", "status", ""}, {"__complete", "hold", ""},
 		{"plan", name, "--size=1", "--apply", "--yes"},
 	} {

@@ -340,6 +340,10 @@ const (
 	// ByUnrecoverable: no drain can read the volume, and spec.drain.onUnrecoverable is
 	// Release.
 	ByUnrecoverable Release = "Unrecoverable"
+	// ByMove: a mover has found nothing more at a member without a volume. NotMoved: no mover has, and its items go with
+	// its pod.
+	ByMove   Release = "Moved"
+	NotMoved Release = "NotMoved"
 	// BySetAside: another claim with the finalizer has the volume.
 	BySetAside Release = "SetAside"
 )

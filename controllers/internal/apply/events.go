@@ -22,20 +22,17 @@ func (a *Applier) claimEvent(cluster *cachev1alpha1.Memcached, claim action.Clai
 	if cluster.UID == "" {
 		return // the Memcached is gone, so there is no object for the event
 	}
-	a.Events.Eventf(cluster, related(cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
+	a.Events.Eventf(cluster, Related(cluster, claim.Name), corev1.EventTypeNormal, reason, action, note, args...)
 }
 
 // tellMoved records an event about how the mover of a leaving member has ended.
 func (r *run) tellMoved(a action.DeleteJob) {
 	switch {
 	case a.Moved == nil && a.NotMoved == "": // not the mover of a leaving member
+	case a.Moved == nil && r.cluster.Spec.InPods(): // its receipt in status tells, whether it had a mover or not
 	case a.Moved == nil:
-		follows := "clients miss the others until its volume is drained"
-		if r.cluster.Spec.InPods() {
-			follows = "the others are lost"
-		}
-		r.claimEvent(r.cluster, a.Claim, "NotMoved", "Move", "%s %s: not all items were moved while its member was leaving (%s): %s",
-			r.holder(), a.Claim.Name, a.NotMoved, follows)
+		r.claimEvent(r.cluster, a.Claim, "NotMoved", "Move", "claim %s: not all items were moved while its member was leaving (%s): "+
+			"clients miss the others until its volume is drained", a.Claim.Name, a.NotMoved)
 	default:
 		r.done.Moved = append(r.done.Moved, a.Moved)
 		settled := ""
@@ -46,8 +43,8 @@ func (r *run) tellMoved(a action.DeleteJob) {
 	}
 }
 
-// related is the holder of that name: the events of two members are kept apart.
-func related(cluster *cachev1alpha1.Memcached, name string) runtime.Object {
+// Related is the holder of that name: the events of two members are kept apart.
+func Related(cluster *cachev1alpha1.Memcached, name string) runtime.Object {
 	if cluster.Spec.InPods() {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
 	}

@@ -47,7 +47,7 @@ type DrainState struct {
 	Phase   DrainPhase
 	Reason  string
 	Message string
-	// Why is set while Releasing.
+	// Why is set while Releasing, and when a member without a volume goes.
 	Why action.Release
 	// RetryAt is when a failed drain is tried again; zero if only a person can decide.
 	// Claim.Attempts has how often it failed before.

@@ -214,7 +214,7 @@ func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *cl
 		w.DeleteJob(job, "the ring has changed, or a member is lost")
 		return state.is(MoveWaits, claims.InTurn, "the clients' list has changed, or a member is lost: the move starts again")
 	}
-	a := claims.Attempt{What: "move", Claim: c, Job: job, Retry: c.MoveRequest == claims.Retry, Clear: []action.Action{action.ClearMoveRetry{Claim: c.Ref()}}, WayOut: moveWayOut}
+	a := claims.Attempt{What: "move", Claim: c, Job: job, Retry: c.MoveRequest == claims.Retry, Clear: []action.Action{action.ClearMoveRetry{Claim: c.Ref()}}, WayOut: moveWayOut(c)}
 	if job.State != claims.JobActive {
 		a.Invalid = receiptOf(c, job)
 	}
@@ -229,8 +229,10 @@ func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *cl
 	return state.is(phase, o.Reason, o.Message)
 }
 
-const moveWayOut = "its items stay where they are: see the Job's log, then annotate the claim with " +
-	cachev1alpha1.AnnotationMove + "=retry, or =skip to leave them there; routing.moves: Off ends all moves"
+func moveWayOut(c *claims.Claim) string {
+	return fmt.Sprintf("its items stay where they are: see the Job's log, then annotate the %s with %s=retry, or =skip to leave them there; "+
+		"routing.moves: Off ends all moves", c.Kind(), cachev1alpha1.AnnotationMove)
+}
 
 // allWait tells what every move waits for: what moveWaits says, drains that come first, leases,
 // and members that aren't ready.

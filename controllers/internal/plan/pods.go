@@ -41,6 +41,7 @@ func decidePods(v *view, leaves func(*claims.Claim) (claims.DrainPhase, string, 
 		switch {
 		case state.Phase == "":
 			state.Phase, state.Reason, state.Message = claims.Waiting, claims.PodPresent, v.ShutsDown(m.Ordinal)
+			state.Why = v.went(m)
 		case m.waits && m.mover != nil && m.mover.State == claims.JobFailed:
 			state.Reason = claims.JobGaveUp
 			state.Message = fmt.Sprintf("%s; until %s, %s", m.mover.Message, m.by.UTC().Format(time.RFC3339), podWayOut)
@@ -48,6 +49,21 @@ func decidePods(v *view, leaves func(*claims.Claim) (claims.DrainPhase, string, 
 		s.Drains = append(s.Drains, state)
 	}
 	return s
+}
+
+// went tells how the member leaves; empty if it has had no items.
+func (v *view) went(m *member) action.Release {
+	switch {
+	case m.NotStartedYet || m.NeverStarted || m.MarkPending() && neverHadItems(v, m.Claim):
+		return ""
+	case v.givenAway(m):
+		return action.ByMove
+	case m.Request == claims.Skip:
+		return action.BySkip
+	case !v.Cluster.ToDrain(m.Claim):
+		return action.ByPolicyDelete
+	}
+	return action.NotMoved
 }
 
 // MayShrink is asked before the StatefulSet is made smaller, in addition to MaySetReplicas: without volumes, no pod

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"example.com/memcached-operator/controllers/internal/claims"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -79,4 +81,18 @@ func longest(drains []cachev1alpha1.DrainStatus) string {
 		return ""
 	}
 	return fmt.Sprintf(", %s left", left)
+}
+
+// NewlyNotMoved returns the receipts of members without volumes that left with items between the two statuses.
+func NewlyNotMoved(before, after *cachev1alpha1.Memcached) (lost []cachev1alpha1.DrainReceipt) {
+	if !after.Spec.InPods() {
+		return nil
+	}
+	for _, r := range after.Status.LastDrains {
+		known := slices.ContainsFunc(before.Status.LastDrains, func(b cachev1alpha1.DrainReceipt) bool { return b.ClaimUID == r.ClaimUID })
+		if !known && (r.Result == string(action.BySkip) || r.Result == string(action.NotMoved)) {
+			lost = append(lost, r)
+		}
+	}
+	return lost
 }

@@ -7,11 +7,15 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -171,6 +175,65 @@ func TestDrainingCountsWhatIsUnderWayWhatFailedAndWhatAPersonHolds(t *testing.T)
 			c := meta.FindStatusCondition(compute(t, test.in).Conditions, cachev1alpha1.ConditionDraining)
 			if (c != nil && c.Status == metav1.ConditionTrue) != test.draining || reasonOf(c) != test.reason || messageOf(c) != test.message {
 				t.Errorf("got %+v, want %s: %q", c, test.reason, test.message)
+			}
+		})
+	}
+}
+
+// What a member without a volume left with is counted by its last mover; the first receipt counts, because the mover's
+// Job is gone afterwards.
+func TestAMemberThatLeavesWithItemsIsCounted(t *testing.T) {
+	receipt := func(r contract.Receipt) *claims.Job {
+		r.Version = 1
+		return &claims.Job{State: claims.JobFailed, Receipt: plan.ReceiptOf(&r)}
+	}
+	for name, test := range map[string]struct {
+		why    action.Release
+		mover  *claims.Job
+		says   *contract.Progress
+		wanted *cachev1alpha1.DrainReceipt
+	}{
+		"all is moved":              {action.ByMove, receipt(contract.Receipt{Complete: true, Found: 5, Outcomes: contract.Outcomes{Added: 5}}), nil, &cachev1alpha1.DrainReceipt{Result: "Moved", Moved: 5}},
+		"some were refused":         {action.NotMoved, receipt(contract.Receipt{Complete: true, Found: 9, Outcomes: contract.Outcomes{Added: 5, Expired: 1, Rejected: 3}}), nil, &cachev1alpha1.DrainReceipt{Result: "NotMoved", Moved: 5, Expired: 1, NotMoved: ptr.To[int64](3)}},
+		"its mover read not all":    {action.NotMoved, receipt(contract.Receipt{Found: 9, Outcomes: contract.Outcomes{Added: 5}}), nil, &cachev1alpha1.DrainReceipt{Result: "NotMoved", Moved: 5}},
+		"a skip while it is moved":  {action.BySkip, &claims.Job{}, &contract.Progress{ItemsDone: 4, ItemsTotal: 10}, &cachev1alpha1.DrainReceipt{Result: "Skipped", Moved: 4, NotMoved: ptr.To[int64](6)}},
+		"there was no mover":        {action.BySkip, nil, nil, &cachev1alpha1.DrainReceipt{Result: "Skipped"}},
+		"it has had no items":       {"", nil, nil, nil},
+		"spec.drain.policy: Delete": {action.ByPolicyDelete, nil, nil, &cachev1alpha1.DrainReceipt{Result: "Deleted"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(2).leaving(2, claims.Waiting, claims.PodPresent, "it shuts down")
+			in.Cluster.Spec.Storage.Mode = cachev1alpha1.StorageMemory
+			d := &in.Plan.Drains[0]
+			d.Claim.InPod, d.Why, d.Mover = true, test.why, test.mover
+			if test.says != nil {
+				in.Progress = map[types.UID]contract.Progress{d.Claim.UID: *test.says}
+			}
+			in.StatefulSet = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](3)}}
+			if got := compute(t, in).LastDrains; len(got) > 0 {
+				t.Errorf("before it goes: %+v", got)
+			}
+			in.StatefulSet.Spec.Replicas = ptr.To[int32](2)
+			var want []cachev1alpha1.DrainReceipt
+			if r := test.wanted; r != nil {
+				r.Claim, r.ClaimUID, r.EndedAt, r.Duration = d.Claim.Name, string(d.Claim.UID), metav1.NewTime(now), &metav1.Duration{Duration: 1000 * time.Second}
+				want = append(want, *r)
+			}
+			before := in.Cluster.DeepCopy()
+			in.Cluster.Status = compute(t, in)
+			if diff := cmp.Diff(want, in.Cluster.Status.LastDrains); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			told := test.wanted != nil && (test.why == action.BySkip || test.why == action.NotMoved)
+			if got := NewlyNotMoved(before, in.Cluster); told != (len(got) == 1) {
+				t.Errorf("the event tells of %+v", got)
+			}
+			d.Why, d.Mover = action.NotMoved, nil
+			if test.why == "" {
+				return
+			}
+			if got := compute(t, in).LastDrains; len(got) != 1 || got[0].Result != string(test.why) {
+				t.Errorf("without the Job: %+v", got)
 			}
 		})
 	}

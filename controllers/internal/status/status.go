@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
@@ -246,11 +247,20 @@ func progressLine(drains []cachev1alpha1.DrainStatus) string {
 // lastDrains adds the drains whose claims are being released.
 func lastDrains(in *Input, last []cachev1alpha1.DrainReceipt) []cachev1alpha1.DrainReceipt {
 	for i := range in.Plan.Drains {
-		if d := &in.Plan.Drains[i]; d.Phase == claims.Releasing {
+		if d := &in.Plan.Drains[i]; d.Phase == claims.Releasing || goesWithItsPod(in, d, last) {
 			last = claims.AddLast(last, drained(in, d), func(r *cachev1alpha1.DrainReceipt) (claim, result string) { return r.ClaimUID, r.Result })
 		}
 	}
 	return last
+}
+
+// goesWithItsPod tells whether a member without a volume leaves now, for good, and no receipt says so yet. Its mover's
+// Job is deleted afterwards, so the first receipt counts.
+func goesWithItsPod(in *Input, d *claims.DrainState, last []cachev1alpha1.DrainReceipt) bool {
+	if !d.Claim.InPod || d.Why == "" || slices.ContainsFunc(last, func(r cachev1alpha1.DrainReceipt) bool { return r.ClaimUID == string(d.Claim.UID) }) {
+		return false
+	}
+	return in.MembersWritten || d.Claim.Deleting || in.StatefulSet != nil && ptr.Deref(in.StatefulSet.Spec.Replicas, 1) <= d.Claim.Ordinal
 }
 
 func drained(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
@@ -270,5 +280,27 @@ func drained(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
 		out.Expired, out.Invalidated, out.Bytes = r.Expired, r.Invalidated, r.Bytes
 		out.Unclean = !r.Clean
 	}
+	if d.Claim.InPod {
+		countNotMoved(in, d, &out)
+	}
 	return out
+}
+
+// countNotMoved counts what a member without a volume leaves with, by its last mover: by its receipt, or by what it said
+// last.
+func countNotMoved(in *Input, d *claims.DrainState, out *cachev1alpha1.DrainReceipt) {
+	var r contract.Receipt
+	if d.Mover != nil {
+		r = plan.ReceiptNumbers(d.Mover.Receipt)
+	}
+	out.Moved, out.AlreadyPresent, out.Expired = max(out.Moved, r.Added), r.AlreadyPresent, r.Expired
+	out.Invalidated, out.Bytes = r.Invalidated, r.Bytes
+	p := in.Progress[d.Claim.UID]
+	switch {
+	case d.Why == action.ByMove:
+	case r.Complete:
+		out.NotMoved = ptr.To(max(0, r.Found-r.Added-r.AlreadyPresent-r.Expired-r.Invalidated))
+	case p.ItemsTotal > 0:
+		out.NotMoved = ptr.To(max(0, p.ItemsTotal-p.ItemsDone))
+	}
 }

@@ -159,7 +159,7 @@ var kept = map[string]fields{
 			"selector": covered, "progress": words, "router": named("address replicas ready behind"), "binding": named("name"),
 			"drains": named(`claim ordinal phase since itemsDone itemsTotal itemsMoved bytesDone bytesTotal timeLeft reason leavingSince
 				startedAt`).and(texts("message")),
-			"lastDrains": named("claim claimUID result moved found added alreadyPresent expired invalidated bytes unclean duration endedAt"),
+			"lastDrains": named("claim claimUID result moved notMoved found added alreadyPresent expired invalidated bytes unclean duration endedAt"),
 			"advice":     named("reason").and(texts("message")),
 			"conditions": conditions,
 		}),

@@ -28,8 +28,9 @@ func (c *command) completeNames(cmd *cobra.Command, args []string, _ string) ([]
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeClaims completes the names of claims that the operator knows.
-func (c *command) completeClaims(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeHolders completes the names of what holds members' items: claims that the operator knows, and pods of members
+// without volumes.
+func (c *command) completeHolders(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	s, err := c.open()
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -41,6 +42,16 @@ func (c *command) completeClaims(cmd *cobra.Command, args []string, _ string) ([
 			for i := range claims.Items {
 				names = append(names, claims.Items[i].Name)
 			}
+		}
+	}
+	clusters, _ := s.Memcacheds(cmd.Context(), false) // without the right to list them, no pod is completed
+	for i := range clusters {
+		if !clusters[i].Spec.InPods() {
+			continue
+		}
+		pods, _ := s.Pods(cmd.Context(), &clusters[i])
+		for j := range pods {
+			names = append(names, pods[j].Name)
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

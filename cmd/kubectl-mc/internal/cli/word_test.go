@@ -56,12 +56,12 @@ func TestNoWordWaitsForAMemberToLeave(t *testing.T) {
 				c := &command{io: genericiooptions.IOStreams{In: strings.NewReader("yes\n"), Out: &out, ErrOut: &asked}}
 				w := &word{command: c, Session: s, owner: test.owner}
 				var err error
-				if w.claim, err = s.Claim(t.Context(), test.claim); err != nil {
+				if w.holder, err = s.Claim(t.Context(), test.claim); err != nil {
 					t.Fatal(err)
 				}
 				err = map[string]func(context.Context, *word) error{"skip": skip, "retry": retry}[verb](t.Context(), w)
-				if w.claim, _ = s.Claim(t.Context(), test.claim); w.claim.Annotations[cachev1alpha1.AnnotationDrain] != want {
-					t.Errorf("the claim says %v, want %q: %v; %s%s", w.claim.Annotations, want, err, &asked, &out)
+				if claim, _ = s.Claim(t.Context(), test.claim); claim.Annotations[cachev1alpha1.AnnotationDrain] != want {
+					t.Errorf("the claim says %v, want %q: %v; %s%s", claim.Annotations, want, err, &asked, &out)
 				}
 				if changed := want != test.said; changed != (err == nil) {
 					t.Errorf("it changed the word: %t: %v", changed, err)

@@ -3,6 +3,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,6 +112,36 @@ func (s *Session) within(everywhere bool) []client.ListOption {
 		return nil
 	}
 	return []client.ListOption{client.InNamespace(s.Namespace)}
+}
+
+// Holder returns what holds a member's items, by its name, and the Memcached or the StatefulSetDrain that decides about
+// it, or nil: the member's claim or, without volumes, its pod.
+func (s *Session) Holder(ctx context.Context, name string) (holder, owner client.Object, err error) {
+	claim, missing := s.Claim(ctx, name)
+	if missing == nil {
+		owner, err = s.OwnerOf(ctx, claim)
+		return claim, owner, err
+	}
+	if !apierrors.IsNotFound(missing) {
+		return nil, nil, missing
+	}
+	var pods corev1.PodList // a list, because the right to read one pod is needed for nothing else
+	if err := s.List(ctx, &pods, client.InNamespace(s.Namespace), client.MatchingFields{"metadata.name": name}); err != nil {
+		return nil, nil, errors.Join(missing, err)
+	}
+	for _, pod := range Members(pods.Items) {
+		m := &cachev1alpha1.Memcached{}
+		if err := s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: pod.Labels[cachev1alpha1.LabelInstance]}, m); err != nil {
+			return nil, nil, err
+		}
+		if m.Spec.InPods() {
+			return &pod, m, nil
+		}
+		if m.Spec.HasVolumes() {
+			return nil, nil, fmt.Errorf("the items of pod %s are on a volume: say its claim, data-%s", name, name)
+		}
+	}
+	return nil, nil, missing
 }
 
 // Pods returns the members' pods of a Memcached.

@@ -101,7 +101,7 @@ func Of(m *cachev1alpha1.Memcached, seen *Seen, now time.Time) *Cluster {
 		leaving[d.Ordinal] = d.Phase == cachev1alpha1.DrainLeaving
 		c.Work = append(c.Work, workOf(d, now))
 		if d.Reason != "" || d.Message != "" {
-			c.Waits = append(c.Waits, waitOf(d))
+			c.Waits = append(c.Waits, waitOf(m, d))
 		}
 	}
 	if moving := meta.FindStatusCondition(s.Conditions, cachev1alpha1.ConditionMoving); moving != nil {
@@ -150,13 +150,17 @@ func memberOf(m *cachev1alpha1.Memcached, pod *corev1.Pod, leaving map[int32]boo
 	return out
 }
 
-func waitOf(d *cachev1alpha1.DrainStatus) Wait {
-	w := Wait{What: "claim " + d.Claim, Reason: d.Reason, Message: d.Message}
+func waitOf(m *cachev1alpha1.Memcached, d *cachev1alpha1.DrainStatus) Wait {
+	holder := "claim"
+	if m.Spec.InPods() {
+		holder = "pod"
+	}
+	w := Wait{What: holder + " " + d.Claim, Reason: d.Reason, Message: d.Message}
 	if d.Since != nil {
 		w.Since = d.Since.Time
 	}
-	switch d.Phase {
-	case cachev1alpha1.DrainHeld, cachev1alpha1.DrainFailed:
+	switch {
+	case d.Phase == cachev1alpha1.DrainHeld, d.Phase == cachev1alpha1.DrainFailed, d.Phase == cachev1alpha1.DrainLeaving && d.Reason == cachev1alpha1.ReasonJobFailed:
 		w.Command = "kubectl mc retry " + d.Claim
 	}
 	return w

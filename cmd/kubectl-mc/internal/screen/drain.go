@@ -64,7 +64,7 @@ func DrainLines(d *cachev1alpha1.StatefulSetDrain, width int, style Style, now t
 
 // Receipts are the last drains of a Memcached, newest first.
 func Receipts(m *cachev1alpha1.Memcached, now time.Time) []string {
-	rows := [][]string{{"CLAIM", "RESULT", "MOVED", "FOUND", "ADDED", "PRESENT", "EXPIRED", "INVALIDATED", "BYTES", "TOOK", "ENDED"}}
+	rows := [][]string{{"CLAIM", "RESULT", "MOVED", "NOT MOVED", "FOUND", "ADDED", "PRESENT", "EXPIRED", "INVALIDATED", "BYTES", "TOOK", "ENDED"}}
 	for i := range m.Status.LastDrains {
 		r := &m.Status.LastDrains[i]
 		took := "-"
@@ -75,8 +75,15 @@ func Receipts(m *cachev1alpha1.Memcached, now time.Time) []string {
 		if r.Unclean {
 			result += ",unclean"
 		}
+		notMoved := "-"
+		switch {
+		case r.NotMoved != nil:
+			notMoved = Count(*r.NotMoved)
+		case m.Spec.InPods() && r.Result != "Moved":
+			notMoved = "unknown"
+		}
 		rows = append(rows, []string{
-			r.Claim, result, Count(r.Moved), Count(r.Found), Count(r.Added), Count(r.AlreadyPresent), Count(r.Expired), Count(r.Invalidated),
+			r.Claim, result, Count(r.Moved), notMoved, Count(r.Found), Count(r.Added), Count(r.AlreadyPresent), Count(r.Expired), Count(r.Invalidated),
 			Bytes(r.Bytes), took, duration.HumanDuration(now.Sub(r.EndedAt.Time)) + " ago",
 		})
 	}
