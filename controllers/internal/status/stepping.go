@@ -1,9 +1,11 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
@@ -24,10 +26,26 @@ func stepping(in *Input) string {
 		seconds := int64(in.Now.Sub(s.Since).Seconds()) / every * every
 		text += fmt.Sprintf(", %d s", max(0, seconds))
 	}
-	if s.Why != "" {
-		text += ": " + s.Why
+	if why := cmp.Or(s.Why, silentRouter(in)); why != "" {
+		text += ": " + why
 	}
 	return text
+}
+
+// silentRouter says which router a step waits for, and what ends that: no time-out counts, because a router that
+// follows an older table would ask a member that has started empty.
+func silentRouter(in *Input) string {
+	switch in.Plan.State {
+	case plan.StepsOut, plan.StepsIn:
+	default:
+		return ""
+	}
+	for _, b := range in.RoutersBehind {
+		if since := b.Since.Add(claims.StuckAfter); !since.After(in.Now) {
+			return fmt.Sprintf("router %s has not followed since %s: delete its pod, with --force if its node is gone", b.Pod, clock(b.Since))
+		}
+	}
+	return ""
 }
 
 // stepEnds says when the member that is out is back.

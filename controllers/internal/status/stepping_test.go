@@ -1,6 +1,7 @@
 package status
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -28,7 +29,12 @@ func TestStatusTellsWhoIsReplacedWhichWayAndWhy(t *testing.T) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
-	in := &Input{Now: now}
+	in := &Input{Now: now, RoutersBehind: []RouterBehind{{Pod: "cache-router-a", Since: now.Add(-claims.StuckAfter)}}}
+	in.Plan.Replicas, in.Plan.Step = 3, plan.Step{Member: 2, State: plan.StepsOut}
+	if got, want := stepping(in), "router cache-router-a has not followed since "+clock(now.Add(-claims.StuckAfter))+": delete its pod, with --force if its node is gone"; !strings.HasSuffix(got, want) {
+		t.Errorf("a router that is silent for ever: %s\nwant %s", got, want)
+	}
+	in = &Input{Now: now}
 	in.Plan.Replicas, in.Plan.Step = 3, plan.Step{Member: 2, State: plan.StepsIn, Since: now}
 	if got, want := stepEnds(in), "member 2 of 3, which is stepping in, 0 s, is back in the ring"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
