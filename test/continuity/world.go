@@ -110,12 +110,13 @@ func podReady(pod *corev1.Pod) bool {
 // system is something that runs a cluster.
 type system struct {
 	name string
-	// plain is set for a StatefulSet without an operator, and routed if the application asks routers. patience
-	// and moves are those of the operator's cluster.
+	// plain is set for a StatefulSet without an operator, and routed if the application asks routers. patience,
+	// moves and rollout are those of the operator's cluster.
 	plain    bool
 	routed   bool
 	patience time.Duration
 	moves    cachev1alpha1.MoveMode
+	rollout  cachev1alpha1.Rollout
 }
 
 func (s system) called() string { return s.name }
@@ -126,6 +127,7 @@ func systems() []system {
 		{name: "operator without live moves", moves: cachev1alpha1.MovesOff},
 		{name: "operator", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive},
 		{name: "operator with routers", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true},
+		{name: "operator with routers and Moved", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutMoved},
 	}
 }
 
@@ -141,6 +143,7 @@ func (s *system) create(ctx context.Context, w *world, size int32) error {
 			Spec: cachev1alpha1.MemcachedSpec{
 				Size: ptr.To(size), Memory: ptr.To(resource.MustParse("64Mi")),
 				Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("256Mi")},
+				Rollout: s.rollout,
 				Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Moves: s.moves, Patience: &metav1.Duration{Duration: s.patience}},
 			},
 		}

@@ -43,6 +43,10 @@ func scenarios() map[string]scenario {
 				w.allRoutedTo(2, 3)
 			}, func(w *world) { w.scale(2) }, routedAndSettled(2),
 		},
+		"members step out for a roll-out": {
+			func(w *world) { stepping(w, 2) }, (*world).otherMemory,
+			func(w *world) error { return errors.Join(w.replacedAll(2), settledAt(2)(w)) },
+		},
 		"scale-down, the member runs on": {
 			func(w *world) { w.storageCluster(patient(), 3) }, func(w *world) { w.scale(2) }, settledAt(2),
 		},

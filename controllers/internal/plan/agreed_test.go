@@ -93,6 +93,8 @@ func refusedLive(o *Observed, a action.Action) (kind string, err error) {
 		return "place", MayMove(o, a)
 	case action.BeginMove:
 		return "begin", MayBegin(o, a)
+	case action.StartEmpty:
+		return "empty", MayStartEmpty(o, a)
 	}
 	return "", nil
 }

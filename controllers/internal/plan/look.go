@@ -20,12 +20,14 @@ func look(o *Observed) *view {
 	for i := range o.Claims {
 		v.members[i] = memberOf(o, &o.Claims[i])
 	}
-	v.stepping = o.Record.Ring.Out > 0 || v.settle && o.Table.New.Out > 0
 	v.lookForLost()
+	v.lookForGone()
+	v.stepping = o.Record.Ring.Out > 0 && !v.gone || v.settle && o.Table.New.Out > 0
 	for i := range v.members {
 		m := &v.members[i]
 		runs := m.LeavingSince.IsZero() || m.Ordinal < o.StatefulSet.Replicas && m.ready
-		m.misplaced = moveDue(o, m.Claim) && m.Ordinal < o.Record.Ring.Size && runs && !m.Aside && (!m.Deleting || o.Record.Ring.IsOut(m.Ordinal) && m.ready) && !slices.Contains(v.lost, m.Ordinal)
+		m.misplaced = moveDue(o, m.Claim) && m.Ordinal < o.Record.Ring.Size && runs && !m.Aside && (!m.Deleting || o.Record.Ring.IsOut(m.Ordinal) && m.ready) && !slices.Contains(v.lost, m.Ordinal) &&
+			(!v.gone || !o.Record.Ring.IsOut(m.Ordinal))
 		v.misplaced = v.misplaced || m.misplaced
 	}
 	v.misplaced = v.misplaced || v.emptyReturnDue()

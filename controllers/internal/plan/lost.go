@@ -51,6 +51,29 @@ func (v *view) lookForLost() {
 	v.target = TargetWithout(v.target, v.lost)
 }
 
+// lookForGone finds out whether the member that is out of the ring is gone: its node may never come back, and another
+// size is wanted. The size doesn't wait for it, nor for the items that it may still have. The member stays out, and
+// the step goes on when it is back.
+func (v *view) lookForGone() {
+	r := v.Record.Ring
+	if size := v.Cluster.Size; r.Out == 0 || v.settle || size == 0 || size == r.Size {
+		return
+	}
+	if since := v.awayForLong(r.Out - 1); !since.IsZero() {
+		v.gone = !since.After(v.Now)
+		v.goneAt = since
+	}
+}
+
+// awayForLong is when the member has been away for lostAfter; zero if it is not away.
+func (v *view) awayForLong(ordinal int32) time.Time {
+	at := slices.IndexFunc(v.Away, func(a Away) bool { return a.Ordinal == ordinal })
+	if at < 0 || slices.Contains(v.Ready, ordinal) {
+		return time.Time{}
+	}
+	return v.Away[at].Since.Add(lostAfter)
+}
+
 // olderWaits tells whether the volume of an earlier member waits.
 func (v *view) olderWaits(m member) bool {
 	return !m.LeavingSince.IsZero() && m.Volume != "" && m.Receipt == nil && m.Request != claims.Skip && v.Cluster.ToDrain(m.Claim) && !v.Stranded(m.Claim) &&

@@ -193,6 +193,8 @@ func (m *movers) decide(c *member, w *claims.Work) MoveState {
 		return m.follow(c.Claim, c.mover, state, w)
 	case m.wait != "":
 		return state.is(MoveWaits, cachev1alpha1.ReasonMoveWaits, m.wait)
+	case !c.ready && m.Record.Ring.IsOut(c.Ordinal): // the others don't wait for it
+		return state.is(MoveWaits, cachev1alpha1.ReasonMoveWaits, fmt.Sprintf("member %d is not ready", c.Ordinal))
 	case m.slots <= 0 || c.hasMover:
 		return state.is(MoveWaits, claims.InTurn, "other members are moved first")
 	}
@@ -215,6 +217,9 @@ func (m *movers) follow(c *claims.Claim, job *claims.Job, state MoveState, w *cl
 		return state.is(MoveWaits, claims.InTurn, "the clients' list has changed, or a member is lost: the move starts again")
 	}
 	a := claims.Attempt{What: "move", Claim: c, Job: job, Retry: c.MoveRequest == claims.Retry, Clear: []action.Action{action.ClearMoveRetry{Claim: c.Ref()}}, WayOut: moveWayOut(c)}
+	if m.Record.Ring.IsOut(c.Ordinal) {
+		a.WayOut = stepWayOut
+	}
 	if job.State != claims.JobActive {
 		a.Invalid = receiptOf(c, job)
 	}
@@ -233,6 +238,9 @@ func moveWayOut(c *claims.Claim) string {
 	return fmt.Sprintf("its items stay where they are: see the Job's log, then annotate the %s with %s=retry, or =skip to leave them there; "+
 		"routing.moves: Off ends all moves", c.Kind(), cachev1alpha1.AnnotationMove)
 }
+
+const stepWayOut = "the member stays out of the ring: see the Job's log, then annotate the claim with " +
+	cachev1alpha1.AnnotationMove + "=retry, or =skip: then the member starts empty, without the items that are left"
 
 // allWait tells what every move waits for: what moveWaits says, drains that come first, leases,
 // and members that aren't ready.
@@ -261,7 +269,7 @@ func (m *movers) allWait(drains []claims.DrainState) string {
 		}
 	}
 	for i := range m.Record.Ring.Size {
-		if !slices.Contains(m.Ready, i) && !slices.Contains(m.lost, i) {
+		if m.Record.Ring.Has(i) && !slices.Contains(m.Ready, i) && !slices.Contains(m.lost, i) {
 			return fmt.Sprintf("member %d is not ready", i)
 		}
 	}

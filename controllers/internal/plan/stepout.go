@@ -88,6 +88,7 @@ func decideStep(v *view, size *Size) (s Step, w claims.Work) {
 		return s, w
 	}
 	if s.Out > 0 {
+		w.WakeAfter(v.Now, v.goneAt)
 		return v.stepBack(s), w
 	}
 	return v.stepNext(s, size)
@@ -103,6 +104,15 @@ func stepTo(out int32) StepState {
 // stepBack takes a step that has begun further: it decides about the member that is out.
 func (v *view) stepBack(s Step) Step {
 	member := v.Record.Ring.Out - 1
+	if long := v.awayForLong(member); !long.IsZero() && !long.After(v.Now) {
+		s = v.stepOn(s, member)
+		s.Why = "it has been away for a minute, and a change of size does not wait for it: delete its pod if its node is gone"
+		return s
+	}
+	return v.stepOn(s, member)
+}
+
+func (v *view) stepOn(s Step, member int32) Step {
 	higher := slices.ContainsFunc(v.StatefulSet.Outdated, func(i int32) bool { return i > member })
 	outdated := slices.Contains(v.StatefulSet.Outdated, member)
 	to := v.Record.Ring.Whole()
@@ -207,12 +217,8 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 		if slices.Contains(v.Ready, i) {
 			continue
 		}
-		at := slices.IndexFunc(v.Away, func(a Away) bool { return a.Ordinal == i })
-		if at >= 0 && !v.Away[at].Since.Add(lostAfter).After(v.Now) {
+		if wake = v.awayForLong(i); !wake.IsZero() && !wake.After(v.Now) {
 			return "", fmt.Sprintf("member %d is away", i), wake
-		}
-		if at >= 0 {
-			wake = v.Away[at].Since.Add(lostAfter)
 		}
 		return fmt.Sprintf("member %d is not ready", i), "", wake
 	}

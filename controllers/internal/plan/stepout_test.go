@@ -99,6 +99,54 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 	}
 }
 
+// TestASizeGoesOnWithoutAMemberThatIsOutAndGone for a minute, and the member stays out. Status says how the step ends.
+func TestASizeGoesOnWithoutAMemberThatIsOutAndGone(t *testing.T) {
+	away := func(since time.Duration) func(*Observed) {
+		return func(o *Observed) { o.Ready, o.Away = []int32{0, 1}, []Away{{2, now.Add(-since)}} }
+	}
+	unmoved := func(o *Observed) { o.Claims[2].Moved = 0 }
+	for what, scene := range map[string]func() *scene{
+		"it has moved its items":   func() *scene { return outOf3() },
+		"it may still have items":  func() *scene { return outOf3(unmoved) },
+		"it has started empty too": func() *scene { return outOf3(emptied, upToDate) },
+	} {
+		for _, size := range []int32{1, 2, 4, 5} {
+			s := scene().with(away(lostAfter - time.Second)).wanted(size)
+			p := Next(&s.o)
+			if p.SizeBlocked == NotBlocked || !p.Wake.Equal(now.Add(time.Second)) {
+				t.Errorf("%s, a member fewer of %d for a moment: blocked %q, looked at again at %s", what, size, p.SizeBlocked, p.Wake)
+			}
+			s = scene().with(away(lostAfter)).wanted(size)
+			if p = Next(&s.o); p.SizeBlocked != NotBlocked || p.Replicas != size || p.Record.Ring.Has(2) {
+				t.Errorf("%s, %d wanted: %d members, blocked %q, ring %s", what, size, p.Replicas, p.SizeBlocked, p.Record.Ring)
+			}
+			if !strings.Contains(p.Why, "delete its pod") {
+				t.Errorf("%s: status says %q", what, p.Why)
+			}
+		}
+	}
+}
+
+// TestAFailedMoveOfAMemberThatIsOutSaysWhatASkipCosts: the member starts empty.
+func TestAFailedMoveOfAMemberThatIsOutSaysWhatASkipCosts(t *testing.T) {
+	s := outOf3(func(o *Observed) { o.Claims[2].Moved = 0 })
+	s.o.Moves = []claims.Job{{Name: "move", UID: "j", ClaimUID: s.o.Claims[2].UID, Target: s.o.Record.Target(), State: claims.JobFailed,
+		Receipt: ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(s.o.Claims[2].UID, s.o.Record.Target()), Reason: "BadArguments", Message: "no such flag", ExitCode: contract.ExitUsage})}}
+	p := Next(&s.o)
+	if len(p.Moves) != 1 || p.Moves[0].Phase != MoveFailed || !strings.Contains(p.Moves[0].Message, "the member starts empty") {
+		t.Errorf("the moves are %+v", p.Moves)
+	}
+}
+
+// TestNoMemberIsToldToStartEmptyWhileTheRingChanges, because its items may have to be moved by the next ring.
+func TestNoMemberIsToldToStartEmptyWhileTheRingChanges(t *testing.T) {
+	s := outOf3()
+	s.o.Cluster.Ring.Client = "gomemcache"
+	if p := Next(&s.o); p.Record == p.From || len(actions[action.StartEmpty](p)) > 0 {
+		t.Errorf("record %s, actions %v", p.Record, p.Actions)
+	}
+}
+
 // TestAMemberIsToldToStartEmptyOnlyWhenItsItemsAreElsewhere, by a live read.
 func TestAMemberIsToldToStartEmptyOnlyWhenItsItemsAreElsewhere(t *testing.T) {
 	told := action.StartEmpty{Pod: action.PodRef{Name: "cache-2", Ordinal: 2}, Serial: 1}

@@ -126,7 +126,7 @@ func (d *decisions) route() (w claims.Work) {
 
 // tellStep tells the supervisor of the member that is out to start its memcached empty.
 func (d *decisions) tellStep() (w claims.Work) {
-	if d.State == StepEmpties {
+	if d.State == StepEmpties && d.Record == d.From { // another ring may have items moved first
 		for _, pod := range d.next.MemberPods {
 			if pod.Ordinal == d.Member {
 				w.Do(action.StartEmpty{Pod: pod, Serial: d.From.Serial})

@@ -41,6 +41,10 @@ type view struct {
 	misplaced, moving bool
 	// stepping: a member is out of the ring for its restart, or is about to be: the size and the list wait.
 	stepping bool
+	// gone: the member that is out has been away for a minute, and another size is wanted: that doesn't wait for it.
+	// goneAt is when it will be gone; zero for never.
+	gone   bool
+	goneAt time.Time
 
 	// lost has the members of the ring that are to leave and are lost, in order. nextLost is when the
 	// next one will be lost; zero for never.

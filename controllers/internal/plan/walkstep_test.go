@@ -115,7 +115,7 @@ func (w *walk) checkStep(t *testing.T, a action.Action) {
 	switch a := a.(type) {
 	case action.WriteList:
 		was := w.Record.Ring
-		if back := was.Out > 0 && a.Record.Ring.Size > 0 && a.Record.Ring.Out != was.Out; back && w.Cluster.Exclusive && w.empty[was.Out-1] != w.Record.Serial {
+		if back := was.Out > 0 && a.Record.Ring.Has(was.Out-1); back && w.Cluster.Exclusive && w.empty[was.Out-1] != w.Record.Serial {
 			broken = fmt.Sprintf("member %d returns with its items", was.Out-1)
 		}
 	case action.StartEmpty:
@@ -168,6 +168,24 @@ func TestMembersStepOutOneByOne(t *testing.T) {
 	}
 	if !slices.Equal(outs, []int32{2, 1, 0}) || !w.replaced() || w.Record.Ring.Out != 0 {
 		t.Errorf("members were out in the order %v, %s:\n%s", outs, w.Record, strings.Join(w.story, "\n"))
+	}
+}
+
+// TestSizesGoOnWhenAMemberThatIsOutNeverReturns: its pod is never made again. All sizes are reached, and when the pod
+// is there at last, the roll-out ends.
+func TestSizesGoOnWhenAMemberThatIsOutNeverReturns(t *testing.T) {
+	for _, at := range []string{"moves", "is out"} {
+		for _, size := range []int32{1, 2, 4, 5} {
+			w := moves(t)
+			w.until(t, "member 2 steps out", func() bool { return w.Record.Ring.IsOut(2) && (at == "moves" || w.told[2] > 0) })
+			w.losePod(2)
+			w.held = func(event string) bool { return event == "pod 2 is made" }
+			w.Cluster.Size = size
+			w.Now = w.Now.Add(lostAfter)
+			w.until(t, fmt.Sprintf("size %d, %s", size, at), func() bool { return w.StatefulSet.Replicas == size && w.ListSize == size })
+			w.held = nil
+			w.rest(t)
+		}
 	}
 }
 

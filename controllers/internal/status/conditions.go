@@ -19,7 +19,7 @@ import (
 // conditions are Ready, Available, Progressing and Degraded, in this order, then those that have
 // something to say. The others are nil.
 func conditions(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) []metav1.Condition {
-	list := []metav1.Condition{available(in, s), progressing(in, s), degraded(in, s, w)}
+	list := []metav1.Condition{available(in, s), progressing(in, s, w), degraded(in, s, w)}
 	for _, c := range []*metav1.Condition{
 		draining(in, s), moving(in), monitored(in), bindable(in), certificateValid(in, w), routersReady(in, w),
 	} {
@@ -79,7 +79,7 @@ func available(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 	return condition(kind, true, cachev1alpha1.ReasonReady, "%d of %d members are ready%s", size, size, addresses)
 }
 
-func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
+func progressing(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Condition {
 	const kind = cachev1alpha1.ConditionProgressing
 	size := *in.Cluster.Spec.Size
 	switch {
@@ -110,9 +110,9 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus) metav1.Condition {
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when %s", in.Plan.Replicas, size, freed(&blocking(in).Claim))
 	case in.Plan.SizeBlocked == plan.BlockedByStep:
-		return condition(kind, true, cachev1alpha1.ReasonWaitingForMove, "the size goes from %d to %d when %s", in.Plan.Replicas, size, stepEnds(in))
+		return condition(kind, true, cachev1alpha1.ReasonWaitingForMove, "the size goes from %d to %d when %s", in.Plan.Replicas, size, stepEnds(in, w))
 	case in.Plan.State != "":
-		return condition(kind, true, cachev1alpha1.ReasonRolling, "%s%s", stepping(in), volumesThatGrowLater(in))
+		return condition(kind, true, cachev1alpha1.ReasonRolling, "%s%s", stepping(in, w), volumesThatGrowLater(in))
 	case replaces(in):
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", volumesThatGrowLater(in))
 	case s.Size != size || s.ReadySize != size:

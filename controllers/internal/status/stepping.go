@@ -1,14 +1,18 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
+	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
 )
 
 // stepping says which member is replaced now, which way, and why.
-func stepping(in *Input) string {
+func stepping(in *Input, w *waits) string { return stepState(in) + stepWhy(in, w) }
+
+func stepState(in *Input) string {
 	s := &in.Plan.Step
 	text := fmt.Sprintf("member %d of %d is %s", s.Member, in.Plan.Replicas, s.State)
 	switch s.State {
@@ -24,15 +28,35 @@ func stepping(in *Input) string {
 		seconds := int64(in.Now.Sub(s.Since).Seconds()) / every * every
 		text += fmt.Sprintf(", %d s", max(0, seconds))
 	}
-	if s.Why != "" {
-		text += ": " + s.Why
-	}
 	return text
 }
 
+func stepWhy(in *Input, w *waits) string {
+	if why := cmp.Or(in.Plan.Why, silentRouter(in, w)); why != "" {
+		return ": " + why
+	}
+	return ""
+}
+
+// silentRouter says which router a step waits for, and what ends that: no time-out counts, because a router that
+// follows an older table would ask a member that has started empty.
+func silentRouter(in *Input, w *waits) string {
+	switch in.Plan.State {
+	case plan.StepsOut, plan.StepsIn:
+	default:
+		return ""
+	}
+	for _, b := range in.RoutersBehind {
+		if w.past(b.Since.Add(claims.StuckAfter)) {
+			return fmt.Sprintf("router %s has not followed since %s: delete its pod, with --force if its node is gone", b.Pod, clock(b.Since))
+		}
+	}
+	return ""
+}
+
 // stepEnds says when the member that is out is back.
-func stepEnds(in *Input) string {
-	return strings.Replace(stepping(in), " is ", ", which is ", 1) + ", is back in the ring"
+func stepEnds(in *Input, w *waits) string {
+	return strings.Replace(stepState(in), " is ", ", which is ", 1) + ", is back in the ring" + stepWhy(in, w)
 }
 
 // percent is how far the moves are; empty if that is not known.

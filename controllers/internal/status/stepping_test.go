@@ -1,6 +1,7 @@
 package status
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -24,13 +25,18 @@ func TestStatusTellsWhoIsReplacedWhichWayAndWhy(t *testing.T) {
 		in := &Input{Now: now, Progress: map[types.UID]contract.Progress{"uid": {ItemsDone: 41, ItemsTotal: 100}}}
 		in.Plan.Replicas, in.Plan.Step = 3, step
 		in.Plan.Moves = []plan.MoveState{{Claim: claims.Claim{UID: "uid"}}}
-		if got := stepping(in); got != want {
+		if got := stepping(in, &waits{now: now}); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
-	in := &Input{Now: now}
+	in := &Input{Now: now, RoutersBehind: []RouterBehind{{Pod: "cache-router-a", Since: now.Add(-claims.StuckAfter)}}}
+	in.Plan.Replicas, in.Plan.Step = 3, plan.Step{Member: 2, State: plan.StepsOut}
+	if got, want := stepping(in, &waits{now: now}), "router cache-router-a has not followed since "+clock(now.Add(-claims.StuckAfter))+": delete its pod, with --force if its node is gone"; !strings.HasSuffix(got, want) {
+		t.Errorf("a router that is silent for ever: %s\nwant %s", got, want)
+	}
+	in = &Input{Now: now}
 	in.Plan.Replicas, in.Plan.Step = 3, plan.Step{Member: 2, State: plan.StepsIn, Since: now}
-	if got, want := stepEnds(in), "member 2 of 3, which is stepping in, 0 s, is back in the ring"; got != want {
+	if got, want := stepEnds(in, &waits{now: now}), "member 2 of 3, which is stepping in, 0 s, is back in the ring"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
