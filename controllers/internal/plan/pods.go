@@ -13,7 +13,7 @@ import (
 // which ring its items were moved, and the attempts. This is the only copy. So a leaving member runs on until a mover
 // has found nothing more, whatever that takes: a failed mover is tried again, and a member that isn't ready is waited
 // for, because its container comes back with its items. It leaves without that if a person skips it, if its pod is
-// being deleted, or when the deadline is over (leaving.by). A new pod is empty, whoever had its name before: it is
+// being deleted, or when the deadline is over (leaving.by). A new pod is empty, whatever pod had its name before: it is
 // stamped with the present ring, and marked again if it is to leave.
 
 // stampPods notes on each new pod that its items need no move: it was empty when clients began to use it by the
