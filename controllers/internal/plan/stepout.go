@@ -248,6 +248,8 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 		return "a volume is drained first", "", wake
 	case t == nil || !steps && (t.State != contract.RingStable || t.New != whole):
 		return "routers change rings first", "", wake
+	case !v.stepClaim(member, func(*claims.Claim) bool { return true }): // another client may have taken its label, which comes back
+		return "its claim is not there", "", wake
 	case v.StepRoom.Asking():
 		return "the members are asked how full they are", "", wake
 	case v.StepRoom.Short():
@@ -282,16 +284,19 @@ func (v *view) stepUnfit(ordinal int32) string {
 		return "the client library hashes the members' addresses, which change"
 	case ring.Share(whole, whole.Without(ordinal)) > 0:
 		return "the client library looks for other members' keys elsewhere, too, without it"
-	case !slices.ContainsFunc(v.Claims, func(c claims.Claim) bool {
-		return c.Ordinal == ordinal && !c.Aside && !c.Deleting && c.LeavingSince.IsZero()
-	}):
+	case v.stepClaim(ordinal, func(c *claims.Claim) bool { return c.Deleting || !c.LeavingSince.IsZero() }):
 		return "its claim is being deleted"
-	case !slices.Contains(v.Tellable, ordinal):
+	case v.PodExists(ordinal) && !slices.Contains(v.Tellable, ordinal):
 		return "it has started before rollout was Moved"
 	case slices.ContainsFunc(v.members, func(m member) bool { return v.toDrain(m) && !v.drainComes(m) }):
 		return "a drain has failed, or waits for a person"
 	}
 	return ""
+}
+
+// stepClaim tells whether the member has such a claim.
+func (v *view) stepClaim(ordinal int32, is func(*claims.Claim) bool) bool {
+	return slices.ContainsFunc(v.Claims, func(c claims.Claim) bool { return c.Ordinal == ordinal && !c.Aside && is(&c) })
 }
 
 // toDrain tells whether the member has left a volume that is not drained yet.
