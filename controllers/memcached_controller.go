@@ -62,6 +62,8 @@ type MemcachedReconciler struct {
 	Certificates CertificateReader
 	// Steps asks members that are out of the ring whether they have started empty; nil asks none.
 	Steps StepReader
+	// Nodes are watched for clusters whose members step out before they are evicted; nil for none.
+	Nodes NodeReader
 	// Metrics counts drains, moves and roll-outs; nil counts nothing.
 	Metrics *Metrics
 	Options Options
@@ -91,6 +93,7 @@ type MemcachedReconciler struct {
 	// certificates are sampled, too.
 	certificates *ask.Certificates
 	steps        *ask.Steps
+	nodes        *ask.Nodes
 	wakes        wakes
 	// growthRefused has the API server's reason why no volume may grow. A cluster's volumes have
 	// the same class, so one refusal is enough.
@@ -118,7 +121,7 @@ type outcome struct {
 // reader returns a reader of clusters. The reconciler keeps its state.
 func (r *MemcachedReconciler) reader() *observe.Reader {
 	return &observe.Reader{
-		Cache: r.Client, Live: r.Live, Unlabelled: r.Unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates, Steps: r.steps,
+		Cache: r.Client, Live: r.Live, Unlabelled: r.Unlabelled, Clock: r.Clock, Drainers: r.progress, Members: r.room, Rings: r.rings, Certificates: r.certificates, Steps: r.steps, Nodes: r.nodes,
 		NotCreated: &r.notCreated, GrowthRefused: &r.growthRefused, Options: &r.Options, Obstructed: &r.obstructed, Seen: &r.seen,
 	}
 }
@@ -168,6 +171,7 @@ func (r *MemcachedReconciler) routerTurns() *rollout.Turns {
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -312,6 +316,7 @@ func (r *MemcachedReconciler) forget(key client.ObjectKey) {
 	r.rings.Forget(key)
 	r.certificates.Forget(key)
 	r.steps.Forget(key)
+	r.nodes.Forget(key)
 	r.turns().Forget(key)
 	r.routerTurns().Forget(key)
 }
@@ -428,6 +433,10 @@ func (r *MemcachedReconciler) setUpSamplers(mgr ctrl.Manager) error {
 	if r.Steps != nil {
 		r.steps = ask.NewSteps(r.Steps, r.wakes.now)
 		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.steps.Start)))
+	}
+	if r.Nodes != nil {
+		r.nodes = ask.NewNodes(r.Nodes, r.wakes.now)
+		err = errors.Join(err, mgr.Add(manager.RunnableFunc(r.nodes.Start)))
 	}
 	if r.Certificates != nil {
 		r.certificates = ask.NewCertificates(r.Certificates, r.wakes.now)

@@ -22,6 +22,8 @@ type (
 	CertificateReader = ask.CertificateReader
 	// StepReader asks the supervisor at host:port whether it has started empty.
 	StepReader = ask.StepReader
+	// NodeReader lists and watches nodes.
+	NodeReader = ask.NodeReader
 	// Stepped is the answer to a StepReader.
 	Stepped = contract.Stepped
 	// Certificate is the answer to a CertificateReader.

@@ -44,7 +44,7 @@ func (o *outcome) statusInput(p plan.Plan, err error, now time.Time) *status.Inp
 		Cluster: o.Cluster, StatefulSet: o.StatefulSet, Deployment: o.Deployment, Pods: o.Pods, Routers: o.Routers.Deployment, RouterPods: o.Routers.Pods, RoutersBehind: behind, Drainers: drainers, Kept: o.Kept(),
 		Plan: p, Room: room, Servers: servers, Listed: o.done.Listed, MemberServices: o.MemberServices, Ring: record, Monitoring: o.done.Monitored, Binding: o.done.Binding, GrowthRefused: o.growthRefused(), Marked: o.done.Marked, Progress: o.Progress, JobStarted: started,
 		Waits: o.DrainerWaits(now), Err: err, Now: now,
-		NotCreated: o.NotCreated, Refused: o.Refused, RollOutWaits: o.done.RollOutWaits, SizeChanged: o.done.SizeChanged, MembersWritten: o.done.MembersWritten, OtherOperator: o.other, Certificates: certificates, CertificatesSilent: silent,
+		NotCreated: o.NotCreated, Refused: o.Refused, RollOutWaits: o.done.RollOutWaits, SizeChanged: o.done.SizeChanged, MembersWritten: o.done.MembersWritten, OtherOperator: o.other, NodesUnknown: o.NodesUnknown, Certificates: certificates, CertificatesSilent: silent,
 	}
 }
 

@@ -147,7 +147,7 @@ func TestTrimmedObjectsKeepWhatTheOperatorApplies(t *testing.T) {
 		typed[discoveryv1.EndpointSlice](t, build.ListSlice(cluster, build.ListPorts{Port: 11211}, everyEndpoint(cluster), discoveryv1.AddressTypeIPv6, 1, true)),
 		typed[corev1.ConfigMap](t, build.ServersConfigMap(cluster, servers, ring.Record{})),
 		typed[networkingv1.NetworkPolicy](t, build.NetworkPolicy(cluster, build.Options{}, nil)),
-		typed[policyv1.PodDisruptionBudget](t, build.DisruptionBudget(cluster)),
+		typed[policyv1.PodDisruptionBudget](t, build.DisruptionBudget(cluster, false)),
 		typed[appsv1.StatefulSet](t, build.StatefulSet(cluster, options, 3)),
 		typed[appsv1.Deployment](t, build.Deployment(cluster, options)),
 	} {

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -268,6 +269,9 @@ func (o *UninstallOptions) openPartitions(ctx context.Context) error {
 		if owner.kind != memcachedKind {
 			continue
 		}
+		if err := o.openBudget(ctx, owner.Object); err != nil {
+			return err
+		}
 		if err := o.Client.Get(ctx, client.ObjectKeyFromObject(owner), set); err != nil {
 			if err = client.IgnoreNotFound(err); err != nil {
 				return err
@@ -283,6 +287,22 @@ func (o *UninstallOptions) openPartitions(ctx context.Context) error {
 		}
 		o.say("The remaining members of StatefulSet %s are replaced where they are.", client.ObjectKeyFromObject(set))
 	}
+	return nil
+}
+
+// openBudget lets the members be evicted although no operator would let them step out of the ring before.
+func (o *UninstallOptions) openBudget(ctx context.Context, owner client.Object) error {
+	budget := &policyv1.PodDisruptionBudget{}
+	if err := o.Client.Get(ctx, client.ObjectKeyFromObject(owner), budget); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !metav1.IsControlledBy(budget, owner) || !build.EvictsNone(budget) {
+		return nil
+	}
+	if err := o.Client.Patch(ctx, budget, client.RawPatch(types.MergePatchType, []byte(build.EvictOne))); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	o.say("The members of PodDisruptionBudget %s may be evicted with their items.", client.ObjectKeyFromObject(budget))
 	return nil
 }
 

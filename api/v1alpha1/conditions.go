@@ -145,6 +145,8 @@ const (
 	ReasonCertificateInvalid = "CertificateInvalid"
 	// ReasonCertificateUnknown: the operator can't ask the pods.
 	ReasonCertificateUnknown = "CertificateUnknown"
+	// ReasonNodesUnknown: the operator may not watch nodes, and podDisruptionBudget.evictions needs that.
+	ReasonNodesUnknown = "NodesUnknown"
 	// ReasonOtherOperator: another installation of the operator watches the same namespace.
 	ReasonOtherOperator = "OtherOperator"
 	// ReasonPodNotCreated: the API server refuses a pod of a member or of a drainer, because of a

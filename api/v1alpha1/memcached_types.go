@@ -28,6 +28,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || has(self.router) || has(self.routing) && has(self.routing.client)",message="routing.client is needed with storage and without router: a wrong guess puts items where no application looks; it is one of dalli, dskit, evcache, gomemcache, libmemcached, libmemcached-ketama, libmemcached-ketama-weighted, mcrouter, memcached-proxy, memjs, pymemcache, pymemcache-bytes, python-memcached, spymemcached, spymemcached-ketama, spymemcached-ketama-names, twemproxy (docs/clients.md)"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Memory' || !has(self.drain) || !has(self.drain.policy) || self.drain.policy != 'Retain'",message="drain.policy Retain keeps volumes: with storage.mode Memory there are none"
 // +kubebuilder:validation:XValidation:rule="!has(self.rollout) || self.rollout != 'Moved' || has(self.storage) && self.storage.mode != 'Memory'",message="rollout: Moved needs storage with volumes: another mode than Memory"
+// +kubebuilder:validation:XValidation:rule="!has(self.podDisruptionBudget) || !has(self.podDisruptionBudget.evictions) || self.podDisruptionBudget.evictions != 'StepOut' || has(self.router) && has(self.router.exclusive) && self.router.exclusive && has(self.storage) && self.storage.mode != 'Memory' && (!has(self.rollout) || self.rollout == 'Moved')",message="podDisruptionBudget.evictions: StepOut needs router.exclusive, storage with volumes, and another rollout than Restart"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own; storage.mode Memory gives them names, and needs no volumes"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, metrics.port or discovery.port: something else listens there"
@@ -134,7 +135,9 @@ type MemcachedSpec struct {
 	// rollout says how members are replaced by ones of another specification: Restart, each where it is, with its
 	// items, while its clients get errors; or Moved, for clusters with router.exclusive: each member first gives its
 	// items to the others, and routers ask it no more until it is back. It needs free memory for one member's items,
-	// and takes about half a minute a member. A change of rollout replaces the members. Defaults to Restart.
+	// and takes about half a minute a member; where it does not fit, a member restarts where it is, and status says
+	// why. A change of rollout replaces the members. Defaults to Moved with router.exclusive and volumes, otherwise to
+	// Restart.
 	// +optional
 	Rollout Rollout `json:"rollout,omitempty"`
 
@@ -309,6 +312,8 @@ const (
 )
 
 // PodDisruptionBudgetSpec bounds voluntary disruptions.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.evictions) || self.evictions != 'StepOut' || !has(self.maxUnavailable) && (!has(self.enabled) || self.enabled)",message="podDisruptionBudget.evictions: StepOut needs the budget, and sets its maxUnavailable: leave both out"
 type PodDisruptionBudgetSpec struct {
 	// enabled creates a PodDisruptionBudget. Defaults to true. Pods with two budgets can't be evicted.
 	// +optional
@@ -318,7 +323,27 @@ type PodDisruptionBudgetSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="podDisruptionBudget.maxUnavailable must be a number of members, 1 at least, or a share from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// evictions says how members leave a node that is drained: Bounded (the default), with their items, as
+	// maxUnavailable allows; or StepOut, for clusters with router.exclusive: a member on a cordoned node first gives
+	// its items to the others, one member at a time, and may be evicted when no router asks it any more. Where that
+	// does not fit, it is evicted as with Bounded, and status says why. An autoscaler that doesn't cordon a node before
+	// it evicts keeps the node. The operator must be allowed to watch nodes.
+	// +optional
+	Evictions Evictions `json:"evictions,omitempty"`
 }
+
+// Evictions is how members leave a node that is drained.
+//
+// +kubebuilder:validation:Enum=Bounded;StepOut
+type Evictions string
+
+// The ways to leave a node.
+const (
+	// EvictionsBounded lets members be evicted with their items.
+	EvictionsBounded Evictions = "Bounded"
+	// EvictionsStepOut moves a member's items before it may be evicted.
+	EvictionsStepOut Evictions = "StepOut"
+)
 
 // NetworkPolicySpec says who may reach the members.
 type NetworkPolicySpec struct {

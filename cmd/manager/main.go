@@ -229,6 +229,7 @@ func run(ctx context.Context, f *flags) error {
 		Rings:        controllers.RingFromAdmin,
 		Certificates: controllers.CertificateFromPod,
 		Steps:        controllers.StepFromPod,
+		Nodes:        clientset.CoreV1().Nodes(),
 		Metrics:      metrics,
 		Options: controllers.Options{
 			MemcachedImage: f.memcachedImage, OperatorImage: f.operatorImage,

@@ -26,6 +26,15 @@ const MaxStep = 128
 // StepOut is the annotation: the serial of the ring without the member, and its pod's UID.
 func StepOut(serial int64, pod string) string { return fmt.Sprintf("%d/%s", serial, pod) }
 
+// aside ends the annotation of a member that is to be evicted.
+const aside = "/aside"
+
+// StepAside is the annotation of a member that is not to be ready either, so that its eviction is allowed.
+func StepAside(serial int64, pod string) string { return StepOut(serial, pod) + aside }
+
+// StepsAside tells whether the annotation is that of StepAside.
+func StepsAside(text string) bool { return strings.HasSuffix(text, aside) }
+
 // ParseStepOut returns the serial in the annotation; 0 if there is none.
 func ParseStepOut(text string) int64 {
 	number, _, is := strings.Cut(text, "/")

@@ -20,8 +20,11 @@ import (
 func (s *supervisor) answerProbes(ctx context.Context) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+contract.ReadyPath, func(w http.ResponseWriter, _ *http.Request) {
-		if !s.pulse.answers(time.Now()) {
+		switch {
+		case !s.pulse.answers(time.Now()):
 			http.Error(w, "memcached does not answer", http.StatusServiceUnavailable)
+		case s.aside():
+			http.Error(w, "the member is out of the ring, and may be evicted", http.StatusServiceUnavailable)
 		}
 	})
 	mux.Handle("GET "+contract.CertificatePath, s.Dialer.CertificateHandler(func() error { return s.Dialer.Check(s.usages()...) }))

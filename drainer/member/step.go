@@ -33,6 +33,12 @@ func (s *supervisor) told() (text string, serial int64) {
 	return text, contract.ParseStepOut(text)
 }
 
+// aside tells whether the member has started empty, and is not to be ready, so that its eviction is allowed.
+func (s *supervisor) aside() bool {
+	text, serial := s.told()
+	return serial > 0 && serial == s.startedEmpty && contract.StepsAside(text)
+}
+
 // watchStep reports when the member is told to start empty.
 func (s *supervisor) watchStep(ctx context.Context) {
 	if s.StepFile == "" {

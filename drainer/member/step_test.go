@@ -29,6 +29,21 @@ func stepped(port int32) (s contract.Stepped, err error) {
 	return s, errors.Join(err, json.NewDecoder(response.Body).Decode(&s), response.Body.Close())
 }
 
+// ready waits for this answer to the kubelet's probe.
+func ready(t *testing.T, port int32, want int) {
+	t.Helper()
+	wait.For(t, fmt.Sprintf("the answer %d", want), func() error {
+		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, contract.ReadyPath))
+		if err != nil {
+			return err
+		}
+		if response.StatusCode != want {
+			err = fmt.Errorf("status %d", response.StatusCode)
+		}
+		return errors.Join(err, response.Body.Close())
+	})
+}
+
 // A member that is told to start empty has none of its items afterwards, wherever its warm file is. It keeps what is
 // stored since: the same word makes no later start of it empty.
 func TestAMemberThatIsOutOfTheRingStartsEmptyOnce(t *testing.T) {
@@ -75,8 +90,22 @@ func TestAMemberThatIsOutOfTheRingStartsEmptyOnce(t *testing.T) {
 			})
 			s.ExpectItems(nil)
 			drainertest.Store(t, s.Address(), later)
+			tell(contract.StepAside(7, "uid-of-the-pod"))
+			ready(t, args.ProbePort, http.StatusServiceUnavailable)
+			tell(contract.StepAside(8, "uid-of-the-pod")) // of the next ring: it starts empty before it may be evicted
+			wait.For(t, "an empty start", func() error {
+				is, err := stepped(args.ProbePort)
+				if err == nil && is.Empty != 8 {
+					err = fmt.Errorf("it says %+v", is)
+				}
+				return err
+			})
+			ready(t, args.ProbePort, http.StatusServiceUnavailable)
+			tell(contract.StepOut(8, "uid-of-the-pod"))
+			ready(t, args.ProbePort, http.StatusOK)
+			drainertest.Store(t, s.Address(), later)
 			s.End("saved")
-			s = start(7)
+			s = start(8)
 			s.ExpectItems(later)
 			s.End("saved")
 		})

@@ -117,6 +117,8 @@ type system struct {
 	patience time.Duration
 	moves    cachev1alpha1.MoveMode
 	rollout  cachev1alpha1.Rollout
+	// evictions are those of its budget.
+	evictions cachev1alpha1.Evictions
 }
 
 func (s system) called() string { return s.name }
@@ -126,8 +128,8 @@ func systems() []system {
 		{name: "plain StatefulSet", plain: true},
 		{name: "operator without live moves", moves: cachev1alpha1.MovesOff},
 		{name: "operator", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive},
-		{name: "operator with routers", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true},
-		{name: "operator with routers and Moved", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutMoved},
+		{name: "operator with routers", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutRestart},
+		{name: "operator with routers and Moved", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutMoved, evictions: cachev1alpha1.EvictionsStepOut},
 	}
 }
 
@@ -143,7 +145,7 @@ func (s *system) create(ctx context.Context, w *world, size int32) error {
 			Spec: cachev1alpha1.MemcachedSpec{
 				Size: ptr.To(size), Memory: ptr.To(resource.MustParse("64Mi")),
 				Storage: &cachev1alpha1.StorageSpec{Size: resource.MustParse("256Mi")},
-				Rollout: s.rollout,
+				Rollout: s.rollout, PodDisruptionBudget: cachev1alpha1.PodDisruptionBudgetSpec{Evictions: s.evictions},
 				Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Moves: s.moves, Patience: &metav1.Duration{Duration: s.patience}},
 			},
 		}
@@ -328,9 +330,9 @@ func (w *world) kill(ctx context.Context, ordinal int32) error {
 }
 
 // drainNode does what kubectl drain does: it evicts each pod on the node, and tries those again that a budget
-// protects. After fifteen seconds the node takes pods again, because the volumes are on it.
+// protects. After fifteen seconds, and when no pod is left, the node takes pods again, because the volumes are on it.
 func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
-	const away, again = 15 * time.Second, time.Second
+	const away, again, most = 15 * time.Second, time.Second, 5 * time.Minute
 	var pod corev1.Pod
 	if err := w.kube.Get(ctx, w.key(member(ordinal)), &pod); err != nil {
 		return err
@@ -340,14 +342,23 @@ func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.cordon(context.WithoutCancel(ctx), name, false)) }()
-	for end := time.Now().Add(away); time.Now().Before(end); {
+	began := time.Now()
+	for left := 1; left > 0 || time.Since(began) < away; {
+		if time.Since(began) > most {
+			return fmt.Errorf("after %s %d pods are still on node %s", most, left, name)
+		}
 		var pods corev1.PodList
 		if err := w.kube.List(ctx, &pods, client.InNamespace(w.namespace)); err != nil {
 			return err
 		}
+		left = 0
 		for i := range pods.Items {
-			if err := w.evict(ctx, &pods.Items[i], name); err != nil {
+			stays, err := w.evict(ctx, &pods.Items[i], name)
+			if err != nil {
 				return err
+			}
+			if stays {
+				left++
 			}
 		}
 		if err := harness.Sleep(ctx, again); err != nil {
@@ -357,17 +368,17 @@ func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
 	return nil
 }
 
-// evict evicts a pod that is on the node, unless its budget forbids it.
-func (w *world) evict(ctx context.Context, pod *corev1.Pod, from string) error {
+// evict evicts a pod that is on the node, unless its budget forbids it: then it stays.
+func (w *world) evict(ctx context.Context, pod *corev1.Pod, from string) (stays bool, err error) {
 	over := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if over || pod.Spec.NodeName != from {
-		return nil
+		return false, nil
 	}
-	err := w.kube.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name}})
+	err = w.kube.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name}})
 	if apierrors.IsTooManyRequests(err) {
-		return nil
+		return true, nil
 	}
-	return client.IgnoreNotFound(err)
+	return false, client.IgnoreNotFound(err)
 }
 
 func (w *world) cordon(ctx context.Context, name string, on bool) error {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/test/internal/app"
+	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/tier"
 )
 
@@ -139,8 +141,56 @@ func (f *fixture) expectWaits(ordinal int, messages ...string) {
 	}
 }
 
+// TestADrainedNodeThroughRoutersIsNotSeen: the node of a member is drained and comes back, and an application that knows
+// what it has stored, and asks both routers, notices nothing.
+func TestADrainedNodeThroughRoutersIsNotSeen(t *testing.T) {
+	tier.Second(t, "TestAMemberOfADrainedNodeIsEvictedOutOfTheRing")
+	spec := routed(2)
+	spec.PodDisruptionBudget.Evictions, spec.Routing.Client = cachev1alpha1.EvictionsStepOut, "libmemcached-ketama"
+	f := overTwoNodes(t, spec)
+	f.routersReady(2)
+	address, err := deployed.ForwardInTurn(f.ctx, func() []string { return f.routerAddresses() })
+	f.must(err)
+	objects := f.objects()
+	all := f.appAt([]string{"router:11211"}, address)
+	f.must(all.Fill(f.ctx, objects))
+	stop := app.StartSteady(f.dialer, address)
+	ended := false
+	defer func() {
+		if !ended {
+			stop()
+		}
+	}()
+	began := time.Now()
+	f.schedulable(goes, false)
+	f.evict(f.pod(2))
+	t.Logf("evicted after %.1f s", time.Since(began).Seconds())
+	f.waitsForItsNode(2)
+	f.schedulable(goes, true)
+	f.settled(3)
+	t.Logf("back after %.1f s", time.Since(began).Seconds())
+	saw := stop()
+	ended = true
+	t.Logf("%d requests, the slowest took %v", saw.Requests, saw.Slowest)
+	f.unnoticed(&saw)
+	report, err := all.Check(f.ctx, objects)
+	f.must(err)
+	if report.Missing > 0 {
+		t.Errorf("%d objects are missing of %d: %q", report.Missing, report.Objects, report.Examples)
+	}
+}
+
 // onTwoNodes makes a filled cluster, and adds a member, which is alone on the node that goes.
 func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []app.Object) {
+	t.Helper()
+	f := overTwoNodes(t, spec)
+	objects := f.some()
+	f.fill(int(*spec.Size)+1, objects)
+	return f, objects
+}
+
+// overTwoNodes is onTwoNodes without items.
+func overTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) *fixture {
 	t.Helper()
 	f := onCluster(t)
 	t.Cleanup(func() {
@@ -165,9 +215,7 @@ func onTwoNodes(t *testing.T, spec cachev1alpha1.MemcachedSpec) (*fixture, []app
 			t.Fatalf("member %d is on %s, want %s", ordinal, got, want)
 		}
 	}
-	objects := f.some()
-	f.fill(last+1, objects)
-	return f, objects
+	return f
 }
 
 // schedulable does what kubectl uncordon does, or cordon.

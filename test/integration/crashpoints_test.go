@@ -149,6 +149,7 @@ type undisturbed struct {
 var firstScenarios = []string{
 	"scale-down, addresses stay", "scale-down, routers through all states", "scale-down, discovery",
 	"rescue", "volumes grow, then the members", "deletion in the middle of a drain",
+	"a member steps out for its eviction, and the budget goes and comes",
 	"any StatefulSet, scaled down and up", "any StatefulSet, its StatefulSetDrain is deleted in mid-drain",
 }
 

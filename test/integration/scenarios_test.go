@@ -47,6 +47,18 @@ func scenarios() map[string]scenario {
 			func(w *world) { stepping(w, 2) }, (*world).otherMemory,
 			func(w *world) error { return errors.Join(w.replacedAll(2), settledAt(2)(w)) },
 		},
+		"a member steps out for its eviction, and the budget goes and comes": {
+			func(w *world) { evictedOut(w) }, func(w *world) {
+				w.cordon(w.namespace+"-0", true)
+				w.eventually("member 1 is out", func() error { return w.stepsAside(1) }) // a pod that has lost its label has no budget
+				w.eventually("member 1 is evicted", func() error { return w.evict("cache-1") })
+				w.eventually("member 1 is on another node", func() error { return w.on("cache-1", w.namespace+"-1") })
+				w.change(w.memcached(), `{"spec":{"podDisruptionBudget":{"enabled":false,"evictions":null}}}`)
+				w.eventually("there is no budget", func() error { return w.hasBudget(false) })
+				w.change(w.memcached(), `{"spec":{"podDisruptionBudget":{"enabled":null}}}`)
+			},
+			func(w *world) error { return errors.Join(w.hasBudget(true), routedAndSettled(2)(w)) },
+		},
 		"scale-down, the member runs on": {
 			func(w *world) { w.storageCluster(patient(), 3) }, func(w *world) { w.scale(2) }, settledAt(2),
 		},

@@ -11,7 +11,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -231,7 +235,8 @@ func TestUninstallInMidStepLetsAllMembersBeReplaced(t *testing.T) {
 	tier.Second(t, "TestMembersStepOutForARollOut")
 	w := newWorld(t)
 	u := newUninstallation(w)
-	stepping(w, 2)
+	stepping(w, 2, func(s *cachev1alpha1.MemcachedSpec) { s.PodDisruptionBudget.Evictions = cachev1alpha1.EvictionsStepOut })
+	equal(w, "how many may be evicted", w.budget().Spec.MaxUnavailable.String(), "0")
 	kubes.HoldDrainers(w.namespace, true)
 	w.otherMemory()
 	w.eventually("members wait for their turn", func() error {
@@ -244,4 +249,146 @@ func TestUninstallInMidStepLetsAllMembersBeReplaced(t *testing.T) {
 		t.Fatalf("%v\n%s", err, u.said)
 	}
 	equal(w, "the partition", w.partition(), int32(0))
+	equal(w, "how many may be evicted", w.budget().Spec.MaxUnavailable.String(), "1")
+}
+
+// TestMembersThatStayWithoutAMemcachedMayBeEvicted, although no operator would let them step out before.
+func TestMembersThatStayWithoutAMemcachedMayBeEvicted(t *testing.T) {
+	tier.Second(t, "TestAMemberOfADrainedNodeIsEvictedOutOfTheRing")
+	w := newWorld(t)
+	stepping(w, 2, func(s *cachev1alpha1.MemcachedSpec) { s.PodDisruptionBudget.Evictions = cachev1alpha1.EvictionsStepOut })
+	w.delete(w.memcached(), client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	w.eventually("the members stay alone", func() error { return orphaned(w) })
+	equal(w, "how many may be evicted", w.budget().Spec.MaxUnavailable.String(), "1")
+}
+
+// evictedOut is a cluster of two members whose members step out before their evictions. Member 1 is on the first node,
+// member 0 on the second, which only this test uses.
+func evictedOut(w *world) (nodes [2]string) {
+	w.Helper()
+	for i := range nodes {
+		the := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", w.namespace, i)}}
+		if err := admin.Create(w.Context(), the); err != nil {
+			w.Fatal(err)
+		}
+		w.Cleanup(func() { _ = admin.Delete(context.Background(), the) })
+		nodes[i] = the.Name
+	}
+	kubes.PutOn(w.namespace, nodes[1])
+	stepping(w, 2, func(s *cachev1alpha1.MemcachedSpec) {
+		s.Rollout, s.PodDisruptionBudget.Evictions = "", cachev1alpha1.EvictionsStepOut
+	})
+	kubes.PutOn(w.namespace, nodes[0])
+	w.delete(w.pod("cache-1"))
+	w.eventually("member 1 is on another node", func() error { return w.on("cache-1", nodes[0]) })
+	w.settled(2)
+	kubes.PutOn(w.namespace, nodes[1])
+	return nodes
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// on returns nil if the pod is ready on that node.
+func (w *world) on(pod, node string) error {
+	p := &corev1.Pod{}
+	if err := admin.Get(w.Context(), w.key(pod), p); err != nil {
+		return err
+	}
+	if p.Spec.NodeName != node || !isReady(p) || p.DeletionTimestamp != nil {
+		return fmt.Errorf("pod %s is on %s, %s", pod, p.Spec.NodeName, asJSON(p.Status.Conditions))
+	}
+	return nil
+}
+
+func (w *world) cordon(node string, on bool) {
+	w.Helper()
+	the := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	if err := admin.Patch(w.Context(), the, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, on))); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// hasBudget returns nil if there is one, or none.
+func (w *world) hasBudget(is bool) error {
+	err := admin.Get(w.Context(), w.key(name), &policyv1.PodDisruptionBudget{})
+	if client.IgnoreNotFound(err) == nil && is != (err == nil) {
+		return fmt.Errorf("there is a budget: %t", err == nil)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// stepsAside returns nil if the member is out of the ring, and not ready.
+func (w *world) stepsAside(member int) error {
+	table, err := w.table()
+	pod := w.pod(fmt.Sprintf("cache-%d", member))
+	if err == nil && (out(table) != fmt.Sprintf("without %d", member) || isReady(pod)) {
+		err = fmt.Errorf("the table is %s, pod %s is ready: %t", asJSON(table), pod.Name, isReady(pod))
+	}
+	return err
+}
+
+// TestAMemberOfADrainedNodeIsEvictedOutOfTheRing: no member that is ready may be evicted. One on a cordoned node steps
+// out, and is evicted then; it steps in when its new pod is ready elsewhere.
+func TestAMemberOfADrainedNodeIsEvictedOutOfTheRing(t *testing.T) {
+	w := newWorld(t)
+	nodes := evictedOut(w)
+	if err := w.evict("cache-0"); !apierrors.IsTooManyRequests(err) {
+		t.Fatalf("a member of the ring may be evicted: %v", err)
+	}
+	tables := w.steps()
+	w.cordon(nodes[0], true)
+	w.eventually("member 1 may be evicted", func() error { return w.evict("cache-1") })
+	if err := w.evict("cache-0"); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a member of the ring may be evicted: %v", err)
+	}
+	w.eventually("member 1 is on another node", func() error { return w.on("cache-1", nodes[1]) })
+	w.settled(2)
+	w.allRoutedTo(2, 2)
+	var want []string
+	for _, ring := range []string{"without 1", "whole"} {
+		for _, state := range []string{"prepare", "settle", "move", "finish", "stable"} {
+			want = append(want, state+" "+ring)
+		}
+	}
+	equal(w, "what routers were told", tables(), append([]string{"stable whole"}, want...))
+	w.condition(cachev1alpha1.ConditionReady, "True", cachev1alpha1.ReasonAsWanted)
+	w.quiet()
+}
+
+// TestAMemberWhoseNodeTakesPodsAgainIsNotEvicted: it steps in, with another pod's name for each word.
+func TestAMemberWhoseNodeTakesPodsAgainIsNotEvicted(t *testing.T) {
+	tier.Second(t, "TestAMemberOfADrainedNodeIsEvictedOutOfTheRing")
+	w := newWorld(t)
+	nodes := evictedOut(w)
+	before := w.pod("cache-1").UID
+	w.cordon(nodes[0], true)
+	w.eventually("member 1 is out, and not ready", func() error { return w.stepsAside(1) })
+	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonRolling)
+	w.quiet()
+	w.restartOperator()
+	if err := w.stepsAside(1); err != nil {
+		t.Error(err)
+	}
+	w.cordon(nodes[0], false)
+	w.settled(2)
+	w.allRoutedTo(2, 2)
+	if after := w.pod("cache-1").UID; after != before {
+		t.Error("the member has another pod")
+	}
+}
+
+// TestAnOperatorThatMayNotWatchNodesSaysSo, and members may be evicted with their items.
+func TestAnOperatorThatMayNotWatchNodesSaysSo(t *testing.T) {
+	tier.Second(t, "TestAMemberOfADrainedNodeIsEvictedOutOfTheRing")
+	w := newNamespace(t)
+	w.grantHere()
+	w.startOperator()
+	stepping(w, 2, func(s *cachev1alpha1.MemcachedSpec) { s.PodDisruptionBudget.Evictions = cachev1alpha1.EvictionsStepOut })
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonNodesUnknown)
+	w.eventually("a member may be evicted", func() error { return w.evict("cache-0") })
+	w.quiet()
 }

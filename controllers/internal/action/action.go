@@ -104,15 +104,17 @@ type (
 		Steps     bool
 	}
 	// StartEmpty tells the supervisor of a member that is out to start its memcached empty. Serial is that of
-	// the ring without the member.
+	// the ring without the member. Aside: the member is not to be ready then, so that its eviction is allowed.
 	StartEmpty struct {
 		Pod    PodRef
 		Serial int64
+		Aside  bool
 	}
 	// ApplyDeployment applies the Deployment of a cluster without storage.
 	ApplyDeployment struct{ Replicas int32 }
-	// ApplyBudget applies the PodDisruptionBudget, or deletes it.
-	ApplyBudget struct{}
+	// ApplyBudget applies the PodDisruptionBudget, or deletes it. StepOut: it allows the eviction of no member that is
+	// ready.
+	ApplyBudget struct{ StepOut bool }
 	// ApplyServiceMonitor applies the ServiceMonitor, or deletes it.
 	ApplyServiceMonitor struct{}
 	// OpenPartition lets all members of the StatefulSet have its template, because no operator lowers the
@@ -433,11 +435,21 @@ func (a ApplyStatefulSet) String() string {
 	}
 	return fmt.Sprintf("apply the StatefulSet, %d replicas", a.Replicas)
 }
-func (a StartEmpty) String() string { return "tell pod " + a.Pod.Name + " to start empty" }
+func (a StartEmpty) String() string {
+	if a.Aside {
+		return "tell pod " + a.Pod.Name + " to start empty, and not to be ready"
+	}
+	return "tell pod " + a.Pod.Name + " to start empty"
+}
 func (a ApplyDeployment) String() string {
 	return fmt.Sprintf("apply the Deployment, %d replicas", a.Replicas)
 }
-func (ApplyBudget) String() string         { return "apply the PodDisruptionBudget" }
+func (a ApplyBudget) String() string {
+	if a.StepOut {
+		return "apply the PodDisruptionBudget, which allows no eviction"
+	}
+	return "apply the PodDisruptionBudget"
+}
 func (ApplyServiceMonitor) String() string { return "apply the ServiceMonitor" }
 func (OpenPartition) String() string       { return "let all members be replaced" }
 func (DeleteMembers) String() string       { return "delete the StatefulSet" }

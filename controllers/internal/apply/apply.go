@@ -221,7 +221,7 @@ func (r *run) takeStep(ctx context.Context, step action.Action) error {
 	case action.ApplyDeployment:
 		return r.applyDeployment(ctx, a)
 	case action.ApplyBudget:
-		return r.applyBudget(ctx)
+		return r.applyBudget(ctx, a)
 	case action.ApplyServiceMonitor:
 		return r.applyServiceMonitor(ctx)
 	case action.ApplyMemberService:

@@ -78,10 +78,17 @@ func (r *run) applyNetworkPolicy(ctx context.Context) error {
 	}))
 }
 
-func (r *run) applyBudget(ctx context.Context) error {
+func (r *run) applyBudget(ctx context.Context, a action.ApplyBudget) error {
+	variant := int32(0)
+	if a.StepOut {
+		variant = 1
+	}
 	return applyOwned(ctx, r, owned[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget, policyac.PodDisruptionBudgetApplyConfiguration, *policyac.PodDisruptionBudgetApplyConfiguration]{
 		kind: kindPodDisruptionBudget, name: r.cluster.Name, current: r.present.Budget, extract: policyac.ExtractPodDisruptionBudget,
-		desired: func() *policyac.PodDisruptionBudgetApplyConfiguration { return build.DisruptionBudget(r.cluster) },
+		desired: func() *policyac.PodDisruptionBudgetApplyConfiguration {
+			return build.DisruptionBudget(r.cluster, a.StepOut)
+		},
+		variant: variant,
 	})
 }
 

@@ -5,13 +5,17 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/action"
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/drainer/contract"
 )
@@ -20,6 +24,9 @@ import (
 func (r *run) startEmpty(ctx context.Context, a action.StartEmpty) error {
 	i := slices.IndexFunc(r.present.Pods, func(p corev1.Pod) bool { return p.UID == a.Pod.UID })
 	text := contract.StepOut(a.Serial, string(a.Pod.UID))
+	if a.Aside {
+		text = contract.StepAside(a.Serial, string(a.Pod.UID))
+	}
 	if i < 0 || r.present.Pods[i].Annotations[cachev1alpha1.AnnotationStepOut] == text {
 		return nil
 	}
@@ -33,11 +40,18 @@ func (r *run) startEmpty(ctx context.Context, a action.StartEmpty) error {
 	return r.annotatePod(ctx, &r.present.Pods[i], map[string]string{cachev1alpha1.AnnotationStepOut: text})
 }
 
-// openPartition lets all members have the template of a StatefulSet that stays without a Memcached.
+// openPartition lets all members have the template of a StatefulSet that stays without a Memcached, and be evicted.
 func (r *run) openPartition(ctx context.Context, a action.OpenPartition) error {
 	set := r.present.StatefulSet
 	if set == nil || set.UID != a.UID {
 		return nil
+	}
+	budget, err := read.Get[policyv1.PodDisruptionBudget](ctx, r.Reader.Live, client.ObjectKeyFromObject(r.cluster))
+	if err == nil && budget != nil && build.EvictsNone(budget) && identity.Selector(budget).Matches(labels.Set(budget.Labels)) {
+		err = client.IgnoreNotFound(r.Patch(ctx, budget, client.RawPatch(types.MergePatchType, []byte(build.EvictOne))))
+	}
+	if err != nil || set.Spec.UpdateStrategy.RollingUpdate == nil || ptr.Deref(set.Spec.UpdateStrategy.RollingUpdate.Partition, 0) == 0 {
+		return err
 	}
 	return client.IgnoreNotFound(r.Patch(ctx, set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(build.NoPartition))))
 }

@@ -56,12 +56,14 @@ func NewSteps(read StepReader, changed func(cluster types.NamespacedName)) *Step
 // Start asks until the context ends.
 func (s *Steps) Start(ctx context.Context) error { return s.sampler.Start(ctx) }
 
-// StartedEmpty tells whether the pod has said that it has started empty for this serial. From now on it is asked, at
-// its port.
-func (s *Steps) StartedEmpty(cluster types.NamespacedName, port int32, serial int64, pod *corev1.Pod) bool {
+// StartedEmpty tells whether the pod has said that it has started empty for this serial, and whether it is aside. From
+// now on it is asked, at its port.
+func (s *Steps) StartedEmpty(cluster types.NamespacedName, port int32, serial int64, pod *corev1.Pod) (empty, aside bool) {
 	target := stepTarget{net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port))), pod.UID, serial}
 	said := s.sampler.Want(cluster, target)[target]
-	return said.Known && said.Err == "" && said.Value.Empty == serial && said.Value.Told == contract.StepOut(serial, string(pod.UID))
+	told := said.Value.Told
+	known := said.Known && said.Err == "" && (told == contract.StepOut(serial, string(pod.UID)) || told == contract.StepAside(serial, string(pod.UID)))
+	return known && said.Value.Empty == serial, known && contract.StepsAside(told)
 }
 
 // Forget asks no pod of the cluster any more.

@@ -10,19 +10,37 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
+// StepsOutForEvictions tells whether a member on a node that is drained steps out of the ring before it may be evicted.
+func StepsOutForEvictions(c *cachev1alpha1.Memcached) bool {
+	return Moved(c) && c.Spec.PodDisruptionBudget.Evictions == cachev1alpha1.EvictionsStepOut
+}
+
+// EvictOne is the merge patch of a PodDisruptionBudget that allows evictions without the operator.
+const EvictOne = `{"spec":{"maxUnavailable":1}}`
+
+// EvictsNone tells whether the budget allows the eviction of no member that is ready.
+func EvictsNone(b *policyv1.PodDisruptionBudget) bool {
+	most := b.Spec.MaxUnavailable
+	return most != nil && *most == intstr.FromInt32(0)
+}
+
 // DisruptionBudget keeps evictions from removing several members at once; nil for a cluster of one.
 // A member that isn't ready may always be evicted: it serves no client, and must not block the
-// drain of its node.
-func DisruptionBudget(c *cachev1alpha1.Memcached) *policyac.PodDisruptionBudgetApplyConfiguration {
+// drain of its node. stepOut: no other member may be evicted.
+func DisruptionBudget(c *cachev1alpha1.Memcached, stepOut bool) *policyac.PodDisruptionBudgetApplyConfiguration {
 	b := c.Spec.PodDisruptionBudget
 	if *c.Spec.Size <= 1 || !ptr.Deref(b.Enabled, true) {
 		return nil
+	}
+	most := ptr.Deref(b.MaxUnavailable, intstr.FromInt32(1))
+	if stepOut {
+		most = intstr.FromInt32(0)
 	}
 	return policyac.PodDisruptionBudget(c.Name, c.Namespace).
 		WithLabels(Labels(c, cachev1alpha1.ComponentMember)).
 		WithOwnerReferences(owner(c)).
 		WithSpec(policyac.PodDisruptionBudgetSpec().
-			WithMaxUnavailable(ptr.Deref(b.MaxUnavailable, intstr.FromInt32(1))).
+			WithMaxUnavailable(most).
 			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow).
 			WithSelector(metaac.LabelSelector().WithMatchLabels(Selector(c))))
 }

@@ -16,17 +16,18 @@ func TestEvictionsTakeOneMemberAtATime(t *testing.T) {
 		budget cachev1alpha1.PodDisruptionBudgetSpec
 		want   string
 	}{
-		"of three":     {3, cachev1alpha1.PodDisruptionBudgetSpec{}, "1"},
-		"of two":       {2, cachev1alpha1.PodDisruptionBudgetSpec{}, "1"},
-		"of one":       {1, cachev1alpha1.PodDisruptionBudgetSpec{}, ""},
-		"of none":      {0, cachev1alpha1.PodDisruptionBudgetSpec{}, ""},
-		"switched off": {3, cachev1alpha1.PodDisruptionBudgetSpec{Enabled: ptr.To(false)}, ""},
-		"a share":      {9, cachev1alpha1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromString("34%"))}, "34%"},
+		"members step out": {3, cachev1alpha1.PodDisruptionBudgetSpec{Evictions: cachev1alpha1.EvictionsStepOut}, "0"},
+		"of three":         {3, cachev1alpha1.PodDisruptionBudgetSpec{}, "1"},
+		"of two":           {2, cachev1alpha1.PodDisruptionBudgetSpec{}, "1"},
+		"of one":           {1, cachev1alpha1.PodDisruptionBudgetSpec{}, ""},
+		"of none":          {0, cachev1alpha1.PodDisruptionBudgetSpec{}, ""},
+		"switched off":     {3, cachev1alpha1.PodDisruptionBudgetSpec{Enabled: ptr.To(false)}, ""},
+		"a share":          {9, cachev1alpha1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromString("34%"))}, "34%"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := DisruptionBudget(withStorage().Size(test.size).With(func(s *cachev1alpha1.MemcachedSpec) {
 				s.PodDisruptionBudget = test.budget
-			}).Defaulted().Obj())
+			}).Defaulted().Obj(), test.budget.Evictions == cachev1alpha1.EvictionsStepOut)
 			if b == nil {
 				if test.want != "" {
 					t.Fatal("there is none")

@@ -24,9 +24,16 @@ const (
 // NoPartition is the merge patch of a StatefulSet that lets all members have its template.
 const NoPartition = `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`
 
-// Moved tells whether members step out of the ring before they are replaced.
+// Moved tells whether members step out of the ring before they are replaced: if the spec says so, or says nothing, and
+// only routers call the members.
 func Moved(c *cachev1alpha1.Memcached) bool {
-	return c.Spec.Storage != nil && c.Spec.Rollout == cachev1alpha1.RolloutMoved
+	switch c.Spec.Rollout {
+	case cachev1alpha1.RolloutMoved:
+		return c.Spec.HasVolumes()
+	case cachev1alpha1.RolloutRestart:
+		return false
+	}
+	return c.Spec.HasVolumes() && RoutersExclusive(c)
 }
 
 // withStep mounts the pod's annotation that tells the supervisor to start empty.

@@ -92,7 +92,15 @@ func TestMoversOfAMemberThatIsOutWaitForNoClient(t *testing.T) {
 // TestOnlyMembersThatStepOutAreTold: nothing changes for clusters that don't ask for it.
 func TestOnlyMembersThatStepOutAreTold(t *testing.T) {
 	plain, steps := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().Obj(), apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().With(moved).Obj()
-	for c, is := range map[*cachev1alpha1.Memcached]bool{plain: false, steps: true} {
+	exclusive := func(r cachev1alpha1.Rollout) *cachev1alpha1.Memcached {
+		return apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) {
+			s.Router, s.Rollout = &cachev1alpha1.RouterSpec{Exclusive: true}, r
+		}).Obj()
+	}
+	shared := apitest.MakeMemcached("cache").Storage("1Gi").Defaulted().With(func(s *cachev1alpha1.MemcachedSpec) { s.Router = &cachev1alpha1.RouterSpec{} }).Obj()
+	for c, is := range map[*cachev1alpha1.Memcached]bool{
+		plain: false, steps: true, shared: false, exclusive(""): true, exclusive(cachev1alpha1.RolloutRestart): false,
+	} {
 		set := StatefulSet(c, Options{}, 3)
 		pod := &corev1.Pod{}
 		for _, container := range set.Spec.Template.Spec.Containers {

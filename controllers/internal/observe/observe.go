@@ -68,6 +68,7 @@ type Reader struct {
 	Rings        *ask.Routers
 	Certificates *ask.Certificates
 	Steps        *ask.Steps
+	Nodes        *ask.Nodes
 	// Options are the build options of drainers; nil if they are not known.
 	Options *build.Options
 	// NotCreated has the reasons why pods are missing, GrowthRefused those why volumes may not
@@ -141,8 +142,11 @@ type State struct {
 	// Room is for a scale-down that is about to begin, StepRoom for a member that is about to step out; nil if
 	// none is.
 	Room, StepRoom *plan.Room
-	// Empty has the member that is out of the ring, if it has started empty.
-	Empty []int32
+	// Empty has the member that is out of the ring, if it has started empty. Aside, Cordoned and NodesUnknown are as in
+	// plan.
+	Empty, Aside []int32
+	Cordoned     []plan.Cordoned
+	NodesUnknown string
 	// NotCreated is a member's pod that Kubernetes can't create; DrainersNotCreated has the
 	// drainers' pods that it can't create, by the claim's UID.
 	NotCreated         *status.NotCreated
@@ -235,6 +239,7 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 		return nil, err
 	}
 	r.observeStep(key, o)
+	r.observeNodes(key, o)
 	r.observeRoom(ctx, o)
 	if why, fresh := r.GrowthRefused.Last(cluster, r.Clock.Now(), GrowthInterval); fresh {
 		o.GrowthRefused = why
@@ -416,6 +421,7 @@ func (o *State) Input() plan.Observed {
 	in := o.withoutList()
 	in.Room, in.StepRoom = o.Room, o.StepRoom
 	in.Empty, in.Tellable = o.Empty, tellable(o.Cluster.Name, o.Pods)
+	in.Aside, in.Cordoned, in.NodesUnknown = o.Aside, o.Cordoned, o.NodesUnknown
 	in.StatefulSet.Seen, in.StatefulSet.Outdated = seesTemplate(o.Cluster.Name, o.Pods, o.StatefulSet)
 	in.Obstructed, in.NotEnded = o.Obstructed, o.NotEnded
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))
@@ -481,19 +487,21 @@ func (o *State) planCluster() plan.Cluster {
 func planSpec(c *cachev1alpha1.Memcached) plan.Cluster {
 	spec := &c.Spec
 	cluster := plan.Cluster{
-		Size:            *spec.Size,
-		Plain:           spec.Storage == nil,
-		InPods:          spec.InPods(),
-		Discovery:       spec.Discovery != nil,
-		Routers:         spec.Router != nil,
-		Exclusive:       build.RoutersExclusive(c),
-		Moved:           build.Moved(c),
-		StableAddresses: build.Stable(c),
-		Terms:           claims.Terms{Policy: PlanPolicy(c), ReleaseUnreadable: ReleasesUnreadable(c), Deleting: c.DeletionTimestamp != nil},
-		WaitForRoom:     spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
-		Parallelism:     max(1, spec.Drain.Parallelism),
-		DeleteClaims:    spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
-		Finalizer:       slices.Contains(c.Finalizers, cachev1alpha1.OwnerFinalizer),
+		Size:      *spec.Size,
+		Plain:     spec.Storage == nil,
+		InPods:    spec.InPods(),
+		Discovery: spec.Discovery != nil,
+		Routers:   spec.Router != nil,
+		Exclusive: build.RoutersExclusive(c),
+		Moved:     build.Moved(c),
+
+		StepsOutForEvictions: build.StepsOutForEvictions(c),
+		StableAddresses:      build.Stable(c),
+		Terms:                claims.Terms{Policy: PlanPolicy(c), ReleaseUnreadable: ReleasesUnreadable(c), Deleting: c.DeletionTimestamp != nil},
+		WaitForRoom:          spec.Drain.OnShortage == cachev1alpha1.ShortageWait,
+		Parallelism:          max(1, spec.Drain.Parallelism),
+		DeleteClaims:         spec.Drain.WhenDeleted == cachev1alpha1.DeletionDelete,
+		Finalizer:            slices.Contains(c.Finalizers, cachev1alpha1.OwnerFinalizer),
 	}
 	cluster.Ring, cluster.MovesOff = build.RingOf(c, 0), spec.Routing.Moves == cachev1alpha1.MovesOff
 	if cluster.Patience = build.Patience(c); cluster.Patience > 0 || cluster.InPods {

@@ -2,6 +2,9 @@ package observe
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,8 +13,8 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/build"
-	"example.com/memcached-operator/controllers/internal/claims"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // observeStep asks the member that is out of the ring whether it has started empty.
@@ -27,15 +30,41 @@ func (r *Reader) observeStep(key client.ObjectKey, o *State) {
 	member := list.Record.Ring.Out - 1
 	for i := range o.Pods {
 		p := &o.Pods[i]
-		if p.Name != build.PodName(o.Cluster.Name, member) || p.DeletionTimestamp != nil || p.Status.PodIP == "" || !claims.PodReady(p) {
+		if p.Name != build.PodName(o.Cluster.Name, member) || p.DeletionTimestamp != nil || p.Status.PodIP == "" {
 			continue
 		}
-		if r.Steps.StartedEmpty(key, build.AskedAt(p, build.ProbePort(o.Cluster)), list.Record.Serial, p) {
+		empty, aside := r.Steps.StartedEmpty(key, build.AskedAt(p, build.ProbePort(o.Cluster)), list.Record.Serial, p)
+		if empty {
 			o.Empty = []int32{member}
+		}
+		if aside || contract.StepsAside(p.Annotations[cachev1alpha1.AnnotationStepOut]) {
+			o.Aside = []int32{member}
 		}
 		return
 	}
 	r.Steps.Forget(key)
+}
+
+// observeNodes finds out which members are on nodes that take no pods.
+func (r *Reader) observeNodes(key client.ObjectKey, o *State) {
+	if !build.StepsOutForEvictions(o.Cluster) || o.Cluster.DeletionTimestamp != nil {
+		r.Nodes.Forget(key)
+		return
+	}
+	on := map[int32]string{}
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		if ordinal, is := build.PodOrdinal(o.Cluster.Name, p.Name); is && p.DeletionTimestamp == nil && p.Spec.NodeName != "" {
+			on[ordinal] = p.Spec.NodeName
+		}
+	}
+	var since map[string]time.Time
+	since, o.NodesUnknown = r.Nodes.Cordoned(key, slices.Collect(maps.Values(on)))
+	for _, ordinal := range slices.Sorted(maps.Keys(on)) {
+		if t, is := since[on[ordinal]]; is {
+			o.Cordoned = append(o.Cordoned, plan.Cordoned{Ordinal: ordinal, Node: on[ordinal], Since: t})
+		}
+	}
 }
 
 // seesTemplate tells whether Kubernetes has seen the present template, and which members don't have it. A member

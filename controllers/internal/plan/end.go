@@ -13,7 +13,7 @@ func decideEnd(o *Observed) (w claims.Work) {
 		for _, j := range slices.Concat(o.Jobs, o.Moves) {
 			w.DeleteJob(&j, "the Memcached is deleted")
 		}
-		if o.StatefulSet.Exists && o.Cluster.Orphan && o.StatefulSet.Partition > 0 {
+		if o.StatefulSet.Exists && o.Cluster.Orphan && (o.StatefulSet.Partition > 0 || o.Cluster.StepsOutForEvictions) {
 			w.Do(action.OpenPartition{UID: o.StatefulSet.UID})
 		}
 		if o.StatefulSet.Exists && !o.Cluster.Orphan {

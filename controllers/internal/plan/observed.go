@@ -41,8 +41,8 @@ type Cluster struct {
 	Routers bool
 	// Exclusive: only routers call the members.
 	Exclusive bool
-	// Moved: spec.rollout is Moved.
-	Moved bool
+	// Moved: members step out of the ring before they are replaced. StepsOutForEvictions: and before they are evicted.
+	Moved, StepsOutForEvictions bool
 	// Finalizer: the Memcached has our finalizer.
 	Finalizer bool
 	// Ring has what the spec says about the ring; the plan sets its Size. MovesOff:
@@ -109,6 +109,18 @@ type Observed struct {
 	// Tellable has the members whose supervisors can be told to start empty, and Empty those that have started empty
 	// since the member stepped out of the present ring.
 	Tellable, Empty []int32
+	// Aside has the members that are told not to be ready, or may not know yet that they are no more.
+	Aside []int32
+	// Cordoned has the members on nodes that take no pods. NodesUnknown says why they are not known; empty if they are.
+	Cordoned     []Cordoned
+	NodesUnknown string
+}
+
+// Cordoned is a member on a node that takes no pods, and since when, as far as the operator's process knows.
+type Cordoned struct {
+	Ordinal int32
+	Node    string
+	Since   time.Time
 }
 
 // Away is a member that isn't ready, and since when; zero if that is not known.

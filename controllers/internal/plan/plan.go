@@ -18,6 +18,7 @@
 //	size.go     how many members stay, and why not as many as wanted
 //	told.go     what clients are told: the list        table.go    what routers are told
 //	stepout.go  which member is out of the ring for its restart, and who restarts where it is
+//	evictions.go  which members are on nodes that are drained
 //	depart.go   which members leave, and which of them still run
 //	volumes.go  what drains wait for; package claims decides about each claim
 //	moves.go    which movers work                      growth.go   which volumes grow

@@ -12,7 +12,7 @@ import (
 )
 
 // With spec.rollout Moved, a member that gets another template steps out of the ring before its restart, and
-// steps in afterwards. Both are ring changes (told.go, table.go, moves.go) that only routers are told of. The
+// steps in afterwards. So does, if the spec wants it, a member on a node that is drained (evictions.go). Both are ring changes (told.go, table.go, moves.go) that only routers are told of. The
 // clients' list stays.
 //
 //	steps out: a ring change to the same members without it; its items are moved
@@ -37,7 +37,9 @@ const (
 	// StepEmpties: the member is out, and its memcached is to start empty.
 	StepEmpties StepState = "out of the ring, and starts empty"
 	StepWaits   StepState = "out of the ring, and is not ready"
-	StepsIn     StepState = "stepping in"
+	// StepAside: the member is out, and not ready, so that it may be evicted from its node (evictions.go).
+	StepAside StepState = "out of the ring, and may be evicted"
+	StepsIn   StepState = "stepping in"
 	// RestartsInPlace: the member restarts without a step. Step.Why says why.
 	RestartsInPlace StepState = "restarting with its items"
 	// StepDelayed: the next step has not begun. Step.Why says what it waits for.
@@ -56,6 +58,11 @@ type Step struct {
 	Why    string
 	// Since is when routers were told of the present state; zero if that is not known.
 	Since time.Time
+	// Node is the one that the member leaves; empty if the member gets another template.
+	Node string
+	// Aside: the member that is out is not to be ready, so that it may be evicted. Evicted: no step fits, and members
+	// on cordoned nodes may be evicted with their items. Why says why.
+	Aside, Evicted bool
 }
 
 func (s Step) is(member int32, state StepState, why string) Step {
@@ -89,6 +96,9 @@ func decideStep(v *view, size *Size) (s Step, w claims.Work) {
 	}
 	if s.Out > 0 {
 		w.WakeAfter(v.Now, v.goneAt)
+		if until, ends := v.asideUntil(s.Out - 1); ends {
+			w.WakeAfter(v.Now, until)
+		}
 		return v.stepBack(s), w
 	}
 	return v.stepNext(s, size)
@@ -104,8 +114,13 @@ func stepTo(out int32) StepState {
 // stepBack takes a step that has begun further: it decides about the member that is out.
 func (v *view) stepBack(s Step) Step {
 	member := v.Record.Ring.Out - 1
+	if c := v.drained(member); c != nil {
+		s.Node = c.Node
+	}
 	if long := v.awayForLong(member); !long.IsZero() && !long.After(v.Now) {
-		s = v.stepOn(s, member)
+		if s = v.stepOn(s, member); s.State == StepAside {
+			return s
+		}
 		s.Why = "it has been away for a minute, and a change of size does not wait for it: delete its pod if its node is gone"
 		return s
 	}
@@ -118,6 +133,7 @@ func (v *view) stepOn(s Step, member int32) Step {
 	to := v.Record.Ring.Whole()
 	t := v.Table
 	returns := t != nil && t.State == contract.RingPrepare && t.Old == v.Record.Ring && t.New == to
+	s.Aside = !returns && !higher && v.aside(member) // a roll-out waits for no eviction
 	switch {
 	case v.misplaced || v.unmoved(member) || !returns && !t.Within(v.Record.Ring):
 		return s.is(member, StepsOut, "")
@@ -128,7 +144,9 @@ func (v *view) stepOn(s Step, member int32) Step {
 	case outdated && !higher: // the template may have changed again: then the highest member comes first
 		s.Partition = min(s.Partition, member)
 		return s.is(member, StepWaits, "")
-	case !v.mayStep(to):
+	case s.Aside:
+		return s.is(member, StepAside, "")
+	case slices.Contains(v.Aside, member) || !v.mayStep(to):
 		return s.is(member, StepWaits, "")
 	}
 	if s.Out = 0; !returns {
@@ -151,7 +169,7 @@ func (v *view) stepNext(s Step, size *Size) (Step, claims.Work) {
 		return s, w
 	case len(outdated) == 0 || !v.Cluster.Moved:
 		s.Partition = 0
-		return s, w
+		return v.stepForNode(s, size)
 	}
 	for i := v.StatefulSet.Replicas - 1; i >= s.Partition; i-- { // one at a time, each ready before the next
 		if !slices.Contains(v.Ready, i) {
@@ -160,21 +178,43 @@ func (v *view) stepNext(s Step, size *Size) (Step, claims.Work) {
 	}
 	member := outdated[len(outdated)-1]
 	if member < s.Partition {
-		switch wait, why, wake := v.stepWaits(member, size); {
-		case wait != "":
-			w.WakeAfter(v.Now, wake)
-			return s.is(member, StepDelayed, wait), w
-		case why == "":
-			if s.Out = member + 1; v.Table.State == contract.RingStable {
-				return s.turns(member, StepsOut), w
-			}
-			return s.is(member, StepsOut, ""), w
-		default:
-			s.Partition = member
-			return s.is(member, RestartsInPlace, why), w
+		if s, w = v.stepOut(s, member, size); s.State != "" {
+			return s, w
 		}
+		s.Partition = member
+		return s.is(member, RestartsInPlace, s.Why), w
 	}
 	return s.is(member, RestartsInPlace, v.stepUnfit(member)), w
+}
+
+// stepForNode decides about the next member on a node that is drained, while no template is rolled out.
+func (v *view) stepForNode(s Step, size *Size) (Step, claims.Work) {
+	next, soon := v.nextDrained()
+	var w claims.Work
+	if next != nil {
+		s.Node = next.Node
+		s, w = v.stepOut(s, next.Ordinal, size)
+		s.Evicted = s.State == ""
+	}
+	w.WakeAfter(v.Now, soon)
+	return s, w
+}
+
+// stepOut lets the member step out, or says what that waits for. If no step fits, there is no state, and Why says why.
+func (v *view) stepOut(s Step, member int32, size *Size) (Step, claims.Work) {
+	var w claims.Work
+	wait, why, wake := v.stepWaits(member, size)
+	switch {
+	case wait != "":
+		w.WakeAfter(v.Now, wake)
+		return s.is(member, StepDelayed, wait), w
+	case why != "":
+		return s.is(member, "", why), w
+	}
+	if s.Out = member + 1; v.Table.State == contract.RingStable {
+		return s.turns(member, StepsOut), w
+	}
+	return s.is(member, StepsOut, ""), w
 }
 
 // StepBegins tells whether a member is about to step out, so that its items need room.
@@ -208,6 +248,8 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 		return "a volume is drained first", "", wake
 	case t == nil || !steps && (t.State != contract.RingStable || t.New != whole):
 		return "routers change rings first", "", wake
+	case !v.stepClaim(member, func(*claims.Claim) bool { return true }): // another client may have taken its label, which comes back
+		return "its claim is not there", "", wake
 	case v.StepRoom.Asking():
 		return "the members are asked how full they are", "", wake
 	case v.StepRoom.Short():
@@ -242,16 +284,19 @@ func (v *view) stepUnfit(ordinal int32) string {
 		return "the client library hashes the members' addresses, which change"
 	case ring.Share(whole, whole.Without(ordinal)) > 0:
 		return "the client library looks for other members' keys elsewhere, too, without it"
-	case !slices.ContainsFunc(v.Claims, func(c claims.Claim) bool {
-		return c.Ordinal == ordinal && !c.Aside && !c.Deleting && c.LeavingSince.IsZero()
-	}):
+	case v.stepClaim(ordinal, func(c *claims.Claim) bool { return c.Deleting || !c.LeavingSince.IsZero() }):
 		return "its claim is being deleted"
-	case !slices.Contains(v.Tellable, ordinal):
+	case v.PodExists(ordinal) && !slices.Contains(v.Tellable, ordinal):
 		return "it has started before rollout was Moved"
 	case slices.ContainsFunc(v.members, func(m member) bool { return v.toDrain(m) && !v.drainComes(m) }):
 		return "a drain has failed, or waits for a person"
 	}
 	return ""
+}
+
+// stepClaim tells whether the member has such a claim.
+func (v *view) stepClaim(ordinal int32, is func(*claims.Claim) bool) bool {
+	return slices.ContainsFunc(v.Claims, func(c claims.Claim) bool { return c.Ordinal == ordinal && !c.Aside && is(&c) })
 }
 
 // toDrain tells whether the member has left a volume that is not drained yet.

@@ -62,6 +62,8 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 		"no moves":                      {replacing3().with(func(o *Observed) { o.Cluster.MovesOff = true }), RestartsInPlace, "move no items", 2},
 		"old supervisors":               {replacing3().with(func(o *Observed) { o.Tellable = nil }), RestartsInPlace, "before rollout was Moved", 2},
 		"its claim is deleted":          {replacing3().change(2, deleting), RestartsInPlace, "its claim is being deleted", 2},
+		"its claim is not seen":         {replacing3().with(func(o *Observed) { o.Claims = o.Claims[:2] }), StepDelayed, "its claim is not there", 3},
+		"its pod is not seen":           {replacing3().with(func(o *Observed) { o.Pods, o.Ready, o.Tellable = []int32{0, 1}, []int32{0, 1}, []int32{0, 1} }), StepDelayed, "member 2 is not ready", 3},
 		"a drain is held":               {replacing3().left(3, requested(claims.Hold)), RestartsInPlace, "waits for a person", 2},
 		"a drain has failed":            {replacing3().left(3).job(3, 3, unreadable), RestartsInPlace, "has failed", 2},
 		"a drain is due":                {replacing3().left(3), StepDelayed, "a volume is drained first", 3},
@@ -92,7 +94,7 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 			if p.State != test.state || !strings.Contains(p.Why, test.why) || p.Partition != test.partition {
 				t.Errorf("%+v\nwant %q, %q, partition %d", p.Step, test.state, test.why, test.partition)
 			}
-			if tells := len(actions[action.StartEmpty](p)) > 0; tells != (test.state == StepEmpties) {
+			if tells := len(actions[action.StartEmpty](p)) > 0; tells != (test.state == StepEmpties || test.state == StepWaits) {
 				t.Errorf("told to start empty: %t", tells)
 			}
 		})

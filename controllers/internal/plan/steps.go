@@ -124,12 +124,13 @@ func (d *decisions) route() (w claims.Work) {
 	return w
 }
 
-// tellStep tells the supervisor of the member that is out to start its memcached empty.
+// tellStep tells the supervisor of the member that is out to start its memcached empty, and whether to be ready then.
 func (d *decisions) tellStep() (w claims.Work) {
-	if d.State == StepEmpties && d.Record == d.From { // another ring may have items moved first
+	out := d.State == StepEmpties || d.State == StepAside || d.State == StepWaits
+	if out && d.Record == d.From { // another ring may have items moved first
 		for _, pod := range d.next.MemberPods {
 			if pod.Ordinal == d.Member {
-				w.Do(action.StartEmpty{Pod: pod, Serial: d.From.Serial})
+				w.Do(action.StartEmpty{Pod: pod, Serial: d.From.Serial, Aside: d.Aside})
 			}
 		}
 	}
@@ -149,7 +150,7 @@ func (d *decisions) tellMembers() (w claims.Work) {
 // applyMembers plans the members and the objects that go with them.
 func (d *decisions) applyMembers() claims.Work {
 	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved},
-		action.ApplyBudget{}, action.ApplyServiceMonitor{})
+		action.ApplyBudget{StepOut: d.next.Cluster.StepsOutForEvictions && d.next.NodesUnknown == "" && !d.Evicted}, action.ApplyServiceMonitor{})
 }
 
 // Order is the table of the steps, in Markdown: what each writes, what its failure stops, and why it comes here.

@@ -446,7 +446,7 @@ func (w *walk) memberEvents(i int32, add func(string, func())) {
 		add(fmt.Sprintf("claim %d is made", i), func() { w.Claims = append(w.Claims, w.newClaim(i)) })
 	case wanted && !w.PodExists(i) && !c.Deleting:
 		add(fmt.Sprintf("pod %d is made", i), func() { w.Pods = append(w.Pods, i); w.newPod(i) })
-	case wanted && w.PodExists(i) && !slices.Contains(w.Ready, i):
+	case wanted && w.PodExists(i) && !slices.Contains(w.Ready, i) && !w.unready[i]:
 		add(fmt.Sprintf("member %d is ready", i), func() {
 			w.Ready = append(w.Ready, i)
 			w.LastReady = w.Now
@@ -459,6 +459,7 @@ func (w *walk) memberEvents(i int32, add func(string, func())) {
 func (w *walk) losePod(i int32) {
 	is := func(other int32) bool { return other == i }
 	w.Pods, w.Ready = slices.DeleteFunc(w.Pods, is), slices.DeleteFunc(w.Ready, is)
+	w.forgetPod(i)
 	w.Claims = slices.DeleteFunc(w.Claims, func(c claims.Claim) bool { return c.InPod && c.Ordinal == i })
 	w.Away = slices.DeleteFunc(w.Away, func(a Away) bool { return a.Ordinal == i })
 	if i < w.StatefulSet.Replicas {
@@ -609,7 +610,11 @@ func (w *walk) deeds() (all []happens) {
 	}
 	add("changes whether items are moved", func() { w.Cluster.MovesOff = !w.Cluster.MovesOff })
 	add("changes the template", func() { w.wanted++ })
-	add("changes how members are replaced", func() { w.Cluster.Moved = !w.Cluster.Moved })
+	add("changes how members are replaced", func() {
+		w.Cluster.Moved = !w.Cluster.Moved
+		w.Cluster.StepsOutForEvictions = w.Cluster.Moved && !w.Cluster.StepsOutForEvictions
+	})
+	w.cordons(add)
 	add("changes the policy", func() { w.Cluster.Policy = (w.Cluster.Policy + 1) % 3 })
 	if w.Cluster.Routers {
 		add("wants no routers", func() { w.Cluster.Routers, w.Cluster.Exclusive, w.Table = false, false, nil })
@@ -733,6 +738,7 @@ func TestNothingWaitsInACircle(t *testing.T) {
 			w.routers()
 			if w.Cluster.Moved = r.IntN(2) == 0; w.Cluster.Moved {
 				w.wanted++
+				w.Cluster.StepsOutForEvictions = r.IntN(2) == 0
 			}
 		}
 		w.note("seed %d: %d members, %s, routers %v", seed, w.Cluster.Size, w.Cluster.Ring.Client, w.Cluster.Routers)

@@ -18,10 +18,12 @@ type replacing struct {
 	// serial for which it was told to.
 	has         map[int32]int
 	empty, told map[int32]int64
+	// aside has the members that are told not to be ready, and unready those that follow.
+	aside, unready map[int32]bool
 }
 
 func newReplacing(size int32) replacing {
-	r := replacing{has: map[int32]int{}, empty: map[int32]int64{}, told: map[int32]int64{}}
+	r := replacing{has: map[int32]int{}, empty: map[int32]int64{}, told: map[int32]int64{}, aside: map[int32]bool{}, unready: map[int32]bool{}}
 	for i := range size {
 		r.has[i] = 0
 	}
@@ -30,7 +32,7 @@ func newReplacing(size int32) replacing {
 
 // lookAtTemplates tells what the operator sees of them (package observe).
 func (w *walk) lookAtTemplates() {
-	w.StatefulSet.Seen, w.StatefulSet.Outdated, w.Tellable, w.Empty = w.seen == w.applied, nil, nil, nil
+	w.StatefulSet.Seen, w.StatefulSet.Outdated, w.Tellable, w.Empty, w.Aside = w.seen == w.applied, nil, nil, nil, nil
 	w.MemberPods = nil
 	for _, i := range w.Pods {
 		w.MemberPods = append(w.MemberPods, action.PodRef{Name: "pod", Ordinal: i})
@@ -46,8 +48,11 @@ func (w *walk) lookAtTemplates() {
 		if w.PodExists(i) {
 			w.Tellable = append(w.Tellable, i)
 		}
-		if slices.Contains(w.Ready, i) && w.empty[i] == w.Record.Serial && w.Record.Ring.IsOut(i) {
+		if w.PodExists(i) && w.empty[i] == w.Record.Serial && w.Record.Ring.IsOut(i) {
 			w.Empty = append(w.Empty, i)
+		}
+		if w.PodExists(i) && (w.aside[i] || w.unready[i]) && w.Record.Ring.IsOut(i) {
+			w.Aside = append(w.Aside, i)
 		}
 	}
 }
@@ -71,9 +76,60 @@ func (w *walk) applyTemplate(a action.ApplyStatefulSet) bool {
 }
 
 func (w *walk) tellEmpty(a action.StartEmpty) bool {
-	changed := w.told[a.Pod.Ordinal] != a.Serial
-	w.told[a.Pod.Ordinal] = a.Serial
+	i := a.Pod.Ordinal
+	changed := w.told[i] != a.Serial || w.aside[i] != a.Aside
+	w.told[i], w.aside[i] = a.Serial, a.Aside
 	return changed
+}
+
+// evictions are the events of nodes that are drained: a member that is told so is not ready, and is evicted then. Its
+// next pod is on another node.
+func (w *walk) evictions(add func(string, func())) {
+	for _, i := range w.Pods {
+		if is := w.aside[i] && w.told[i] > 0 && w.empty[i] == w.told[i]; is != w.unready[i] {
+			add(fmt.Sprintf("member %d follows its word", i), func() {
+				w.unready[i] = is
+				if at := slices.Index(w.Ready, i); is && at >= 0 {
+					w.Ready = slices.Delete(w.Ready, at, at+1)
+					w.Away = append(w.Away, Away{i, w.Now})
+				}
+			})
+		}
+		if w.unready[i] && w.drainedNow(i) {
+			add(fmt.Sprintf("pod %d is evicted", i), func() { w.losePod(i) })
+		}
+	}
+}
+
+func (w *walk) drainedNow(i int32) bool {
+	return slices.ContainsFunc(w.Cordoned, func(c Cordoned) bool { return c.Ordinal == i })
+}
+
+// cordons are deeds of people: they cordon nodes, which have two members each, or uncordon them.
+func (w *walk) cordons(add func(string, func())) {
+	for n := range int32(2) {
+		node := fmt.Sprintf("node-%d", n)
+		on := func(c Cordoned) bool { return c.Node == node }
+		if slices.ContainsFunc(w.Cordoned, on) {
+			add("uncordons "+node, func() { w.Cordoned = slices.DeleteFunc(w.Cordoned, on) })
+			continue
+		}
+		add("cordons "+node, func() {
+			for _, i := range w.Pods {
+				if i%2 == n && !w.drainedNow(i) {
+					w.Cordoned = append(w.Cordoned, Cordoned{i, node, w.Now})
+				}
+			}
+		})
+	}
+}
+
+// forgetPod forgets what the pod was told.
+func (w *walk) forgetPod(i int32) {
+	delete(w.told, i)
+	delete(w.aside, i)
+	delete(w.unready, i)
+	w.Cordoned = slices.DeleteFunc(w.Cordoned, func(c Cordoned) bool { return c.Ordinal == i })
 }
 
 // newPod makes a pod as the StatefulSet's controller does: below the partition it has the template of before.
@@ -86,6 +142,7 @@ func (w *walk) newPod(i int32) {
 }
 
 func (w *walk) templateEvents(add func(string, func())) {
+	w.evictions(add)
 	if w.seen != w.applied {
 		add("Kubernetes sees the template", func() { w.seen = w.applied })
 	}
@@ -101,7 +158,7 @@ func (w *walk) templateEvents(add func(string, func())) {
 		}
 	}
 	for _, i := range slices.Sorted(maps.Keys(w.told)) {
-		if slices.Contains(w.Ready, i) && w.empty[i] != w.told[i] {
+		if w.PodExists(i) && w.empty[i] != w.told[i] {
 			add(fmt.Sprintf("member %d starts empty", i), func() { w.empty[i] = w.told[i] })
 		}
 	}
@@ -199,4 +256,66 @@ func TestNoPartitionStaysWithoutAMemcached(t *testing.T) {
 			t.Errorf("partition %d: opened %d times", partition, got)
 		}
 	}
+}
+
+// TestMembersOfDrainedNodesStepOutOneByOne: each is evicted while it is out, and no member is away that is in the ring,
+// although both nodes are cordoned from the beginning, and the one of the member that steps out first is drained last.
+func TestMembersOfDrainedNodesStepOutOneByOne(t *testing.T) {
+	w := moves(t)
+	w.wanted--
+	w.Cluster.StepsOutForEvictions = true
+	w.cordons(func(what string, do func()) { do() })
+	evicted := map[int32]bool{}
+	w.held = func(event string) bool { return event == "pod 2 is evicted" && !(evicted[0] && evicted[1]) }
+	for range 1000 {
+		p, changed := w.operate(t)
+		w.lookAtTemplates()
+		for i := range int32(3) {
+			if !slices.Contains(w.Ready, i) && !w.Record.Ring.IsOut(i) {
+				t.Fatalf("member %d is away, and in the ring:\n%s", i, strings.Join(w.story, "\n"))
+			}
+			evicted[i] = evicted[i] || !w.PodExists(i)
+		}
+		if changed {
+			continue
+		}
+		next := slices.DeleteFunc(w.kubernetes(), func(e happens) bool { return e.what == notTold })
+		if len(next) == 0 && w.settled(&p) && len(w.Cordoned) == 0 {
+			break
+		}
+		if w.Now = w.Now.Add(1e9); len(next) > 0 {
+			w.note("%s", next[0].what)
+			next[0].do()
+		}
+	}
+	if len(w.Cordoned) > 0 || len(evicted) != 3 || !evicted[0] || !evicted[1] || !evicted[2] || w.Record.Ring.Out != 0 {
+		t.Errorf("evicted %v, %s, left %v:\n%s", evicted, w.Record, w.Cordoned, strings.Join(w.story, "\n"))
+	}
+}
+
+// TestAMemberWhoseNodeTakesPodsAgainStepsIn, and an operator that sees a node flap begins no step.
+func TestAMemberWhoseNodeTakesPodsAgainStepsIn(t *testing.T) {
+	w := moves(t)
+	w.wanted--
+	w.Cluster.StepsOutForEvictions = true
+	for range 20 {
+		w.cordons(func(what string, do func()) { do() })
+		if p, _ := w.operate(t); p.State != "" || len(w.Cordoned) > 0 && p.Wake.IsZero() {
+			t.Fatalf("a node flaps: %+v", p.Step)
+		}
+		w.Now = w.Now.Add(1e9)
+	}
+	if len(w.Cordoned) > 0 {
+		t.Fatalf("still cordoned: %v", w.Cordoned)
+	}
+	w.held = func(event string) bool { return strings.HasSuffix(event, "is evicted") }
+	w.cordons(func(what string, do func()) {
+		if strings.HasSuffix(what, "node-1") {
+			do()
+		}
+	})
+	w.until(t, "member 1 is out, and not ready", func() bool { return w.unready[1] })
+	w.Cordoned = nil
+	w.until(t, "member 1 is back", func() bool { return w.Record.Ring.Out == 0 && len(w.Ready) == 3 })
+	w.rest(t)
 }

@@ -138,6 +138,9 @@ func asWanted(in *Input, s *cachev1alpha1.MemcachedStatus) string {
 	if n := len(in.Plan.Moves); n > 0 {
 		rest = append(rest, fmt.Sprintf("members whose items are to be moved: %d", n))
 	}
+	if s := &in.Plan.Step; s.Evicted {
+		rest = append(rest, fmt.Sprintf("member %d on node %s, which is cordoned, may be evicted with its items: %s", s.Member, s.Node, s.Why))
+	}
 	if len(rest) == 0 {
 		return "the cluster is as wanted"
 	}

@@ -51,6 +51,7 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 		func() *trouble { return keptByOthers(in, w) },
 		func() *trouble { return certificateTrouble(in, w) },
 		func() *trouble { return contended(in) },
+		func() *trouble { return nodesUnknown(in) },
 		func() *trouble { return slow(in, w) },
 		func() *trouble { return drainHeld(s) },
 	}
@@ -169,6 +170,16 @@ func contended(in *Input) *trouble {
 		return nil
 	}
 	return &trouble{cachev1alpha1.ReasonOtherOperator, claims.Contended("Memcached", in.OtherOperator, in.Cluster.Annotations[cachev1alpha1.AnnotationOperator])}
+}
+
+// nodesUnknown returns the trouble if members are to step out before their evictions, and the operator can't see which
+// nodes are drained.
+func nodesUnknown(in *Input) *trouble {
+	if in.NodesUnknown == "" || deleting(in) {
+		return nil
+	}
+	return troublef(cachev1alpha1.ReasonNodesUnknown,
+		"podDisruptionBudget.evictions is StepOut, and members are evicted with their items, as with Bounded: %s", in.NodesUnknown)
 }
 
 // Kept is a deleted object that another owner's finalizer keeps.

@@ -224,7 +224,8 @@ func lastOutput(message string) string {
 // slow returns the trouble of a member that has not been ready for long, without a reported cause.
 func slow(in *Input, w *waits) *trouble {
 	for _, pod := range byOrdinal(in) {
-		if !lives(pod) || claims.PodReady(pod) {
+		ordinal, _ := build.PodOrdinal(in.Cluster.Name, pod.Name)
+		if !lives(pod) || claims.PodReady(pod) || in.Plan.Aside && in.Plan.Member == ordinal {
 			continue
 		}
 		since := pod.CreationTimestamp.Time

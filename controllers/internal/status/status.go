@@ -90,7 +90,9 @@ type Input struct {
 	// OtherOperator is another installation of the operator that watches the cluster's namespace;
 	// empty if none is known.
 	OtherOperator string
-	Now           time.Time
+	// NodesUnknown says why it is not known which nodes are drained; empty if it is, or if that doesn't matter.
+	NodesUnknown string
+	Now          time.Time
 
 	again time.Duration
 }

@@ -15,6 +15,9 @@ func stepping(in *Input, w *waits) string { return stepState(in) + stepWhy(in, w
 func stepState(in *Input) string {
 	s := &in.Plan.Step
 	text := fmt.Sprintf("member %d of %d is %s", s.Member, in.Plan.Replicas, s.State)
+	if s.Node != "" && s.State != plan.StepsIn {
+		text += fmt.Sprintf(", since node %s is cordoned", s.Node)
+	}
 	switch s.State {
 	case plan.StepsOut, plan.StepsIn:
 		if line := percent(in); line != "" {

@@ -109,6 +109,10 @@ func Start(o Options) (*Operator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch claims without a label: %w", err)
 	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("set up the clients: %w", err)
+	}
 	reconciler := &controllers.MemcachedReconciler{
 		Client:       mgr.GetClient(),
 		Live:         mgr.GetAPIReader(),
@@ -119,6 +123,7 @@ func Start(o Options) (*Operator, error) {
 		Rings:        o.Rings,
 		Certificates: o.Certificates,
 		Steps:        o.Steps,
+		Nodes:        clients.CoreV1().Nodes(),
 		Memory:       o.Memory,
 		Metrics:      metrics,
 		Options: controllers.Options{
@@ -136,7 +141,7 @@ func Start(o Options) (*Operator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up the controller: %w", err)
 	}
-	drains, err := setUpDrains(mgr, config, reconciler)
+	drains, err := setUpDrains(mgr, clients, reconciler)
 	if err != nil {
 		return nil, err
 	}
@@ -144,11 +149,7 @@ func Start(o Options) (*Operator, error) {
 }
 
 // setUpDrains adds the controller of StatefulSetDrains.
-func setUpDrains(mgr ctrl.Manager, config *rest.Config, beside *controllers.MemcachedReconciler) (*controllers.StatefulSetDrainReconciler, error) {
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("set up the clients: %w", err)
-	}
+func setUpDrains(mgr ctrl.Manager, clients kubernetes.Interface, beside *controllers.MemcachedReconciler) (*controllers.StatefulSetDrainReconciler, error) {
 	drains := &controllers.StatefulSetDrainReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clients: clients, Namespaces: beside.Namespaces, Unlabelled: beside.Unlabelled,
 		Events: mgr.GetEventRecorder(cachev1alpha1.ManagedBy), Metrics: beside.Metrics, Clock: beside.Clock, Installation: beside.Installation,

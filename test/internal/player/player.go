@@ -6,6 +6,7 @@
 package player
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -61,6 +62,8 @@ type stage struct {
 	unready bool
 	// held is set if members have a node, and don't start; heldDrainers if drainers don't.
 	held, heldDrainers bool
+	// node gets the pods; NodeName if it is empty.
+	node string
 	// afflicted sets the status of members that get no node; nil for none.
 	afflicted func(*corev1.PodStatus)
 	// fixed is set if volumes don't grow although they are asked to.
@@ -167,6 +170,17 @@ func (p *Player) Unready(namespace string, on bool) {
 // Hold keeps members that have a node from starting, or lets them start.
 func (p *Player) Hold(namespace string, on bool) {
 	p.direct(namespace, func(st *stage) { st.held = on })
+}
+
+// PutOn puts pods that have no node yet on this one.
+func (p *Player) PutOn(namespace, node string) {
+	p.direct(namespace, func(st *stage) { st.node = node })
+}
+
+func (p *Player) nodeFor(namespace string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.stage(namespace).node, NodeName)
 }
 
 // HoldDrainers keeps drainers that have a node from starting, or lets them start.

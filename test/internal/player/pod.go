@@ -12,6 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // again is how soon the player looks again at something that it doesn't watch.
@@ -40,7 +43,7 @@ func (p *Player) pod(ctx context.Context, req ctrl.Request) (ctrl.Result, error)
 		return ctrl.Result{}, nil // other containers of the pod run on
 	case isDrainer(&pod):
 		return p.drain(ctx, &pod)
-	case !isReady(&pod):
+	case isReady(&pod) == contract.StepsAside(pod.Annotations[cachev1alpha1.AnnotationStepOut]):
 		return p.warmUp(ctx, &pod)
 	}
 	return ctrl.Result{}, nil
@@ -71,7 +74,7 @@ func (p *Player) schedule(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 			return ctrl.Result{}, err
 		}
 	}
-	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: NodeName}}
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: p.nodeFor(pod.Namespace)}}
 	return ctrl.Result{}, client.IgnoreNotFound(p.client.SubResource("binding").Create(ctx, pod, binding))
 }
 
@@ -116,13 +119,16 @@ func claims(pod *corev1.Pod) []string {
 	return names
 }
 
-// warmUp makes a member ready that runs, when it may get ready.
+// warmUp makes a member ready that runs, when it may get ready, or not ready if it is told so.
 func (p *Player) warmUp(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
-	if p.keepsUnready(pod) {
+	before, ready := pod.DeepCopy(), corev1.ConditionTrue
+	switch {
+	case isReady(pod):
+		ready = corev1.ConditionFalse
+	case p.keepsUnready(pod):
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
-	before := pod.DeepCopy()
-	setReady(pod, corev1.ConditionTrue)
+	setReady(pod, ready)
 	return ctrl.Result{}, client.IgnoreNotFound(p.client.Status().Patch(ctx, pod, client.MergeFrom(before)))
 }
 
