@@ -22,6 +22,7 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	spec.Service = cachev1alpha1.ServiceSpec{}
 	spec.PodDisruptionBudget = cachev1alpha1.PodDisruptionBudgetSpec{}
 	spec.NetworkPolicy = nil
+	spec.WarmFrom = nil
 	if spec.Storage != nil {
 		spec.Storage = &cachev1alpha1.StorageSpec{Mode: spec.Storage.Mode}
 	}
