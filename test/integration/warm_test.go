@@ -32,6 +32,16 @@ func byHand() cachev1alpha1.WarmSource {
 	}
 }
 
+// ofWarming lets warmings follow the script, and drains and moves succeed.
+func ofWarming(script player.Script) player.Script {
+	return func(d player.Drainer) player.Act {
+		if d.From == "" {
+			return player.Succeed(1)(d)
+		}
+		return script(d)
+	}
+}
+
 func (w *world) warmings() []batchv1.Job {
 	return slices.DeleteFunc(w.jobs(), func(j batchv1.Job) bool { return !strings.Contains(j.Name, "-warm-") })
 }
@@ -80,7 +90,7 @@ func TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold(t *testing.T)
 		}
 		return nil
 	})
-	equal(w, "the list of a cold cluster", w.listed(), nil)
+	equal(w, "servers on the list of a cold cluster", len(w.listed()), 0)
 	w.scale(3)
 	w.condition(cachev1alpha1.ConditionProgressing, "True", cachev1alpha1.ReasonWaitingForMove)
 	w.always("the size waits for the Job", func() error { return w.replicasAre(2) })
@@ -115,11 +125,11 @@ func TestASourceThatCannotBeCopiedSaysWhy(t *testing.T) {
 	}{
 		"it can't be listed": {player.Fail(contract.ExitUsage, contract.ReasonListingRefused, "-X"), cachev1alpha1.ReasonListingRefused, "onMiss"},
 		"it is too large":    {player.Fail(contract.ExitUsage, contract.ReasonTargetTooSmall, "64.0 MiB of 128.0 MiB"), cachev1alpha1.ReasonTargetTooSmall, "onShortage"},
-		"it is away":         {player.Fail(contract.ExitUnreachable, cachev1alpha1.ReasonSourceUnreachable, "old-0 is silent"), cachev1alpha1.ReasonWarmFailed, "=skip"},
+		"it is away":         {player.Fail(contract.ExitUnreachable, cachev1alpha1.ReasonSourceUnreachable, "old-0 is silent"), cachev1alpha1.ReasonWarmStuck, "old-0 is silent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			kubes.Play(w.namespace, test.act)
+			kubes.Play(w.namespace, ofWarming(test.act))
 			from := byHand()
 			from.Until = cachev1alpha1.WarmListed
 			w.create(warmedFrom(from).Storage("1Gi").Size(2).Obj())
@@ -140,7 +150,7 @@ func TestASourceThatCannotBeCopiedSaysWhy(t *testing.T) {
 func TestARouterAsksASourceThatCannotBeListed(t *testing.T) {
 	tier.Second(t, "TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold")
 	w := newWorld(t)
-	kubes.Play(w.namespace, player.Fail(contract.ExitUsage, contract.ReasonListingRefused, "-X"))
+	kubes.Play(w.namespace, ofWarming(player.Fail(contract.ExitUsage, contract.ReasonListingRefused, "-X")))
 	from := byHand()
 	from.OnMiss, from.Until = true, cachev1alpha1.WarmListed
 	w.create(warmedFrom(from).With(routed).Storage("1Gi").Size(2).Obj())

@@ -18,8 +18,8 @@ import (
 // the member where this cluster's clients look for it. What is copied is older than all that this cluster
 // has: a member's own items and those on its volumes come first, in the order of order.go. So a warming
 // begins when no item has to be moved or drained, and its Job ends when one has to be. While the Job
-// is at work, the size and the list wait for it; while it is not (its source is away, it has failed),
-// they don't.
+// copies, the size and the list wait for it. While it doesn't (its pod can't start, its source is away,
+// it has failed), a change of the size ends it, and comes first.
 //
 // The end of each Job is recorded on the Memcached. With until: Ready, clients of a new cluster are told
 // of no member before that; the ring is recorded, so that items follow a change of the size even then.
@@ -104,10 +104,19 @@ func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
 	}
 	target := ring.WarmTarget(from.Made, from.Record.Jobs, v.Record)
 	s.Job = end(target, "what is copied, or the ring, has changed")
-	if s.Job != nil {
-		return v.followWarm(s, &w), w
+	switch sizeChanges := v.Cluster.Size != v.Record.Ring.Size; {
+	case s.Job == nil:
+		return v.beginWarm(s, target, size, &w), w
+	case sizeChanges && s.Job.State == claims.JobActive && !v.copies(s.Job):
+		w.DeleteJob(s.Job, "the size changes, and its drainer is not at work")
+		return s.is(WarmWaits, claims.InTurn, "the size changes first"), w
 	}
-	return v.beginWarm(s, target, size, &w), w
+	return v.followWarm(s, &w), w
+}
+
+// copies tells whether a drainer of the Job is at work.
+func (v *view) copies(j *claims.Job) bool {
+	return slices.ContainsFunc(v.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == j.ClaimUID && d.Target == j.Target && d.Running })
 }
 
 // beginWarm makes the next Job.
@@ -116,7 +125,7 @@ func (v *view) beginWarm(s WarmState, target string, size *Size, w *claims.Work)
 	switch {
 	case len(v.Warms) > 0:
 		return s.is(WarmWaits, claims.InTurn, "an earlier Job is being deleted")
-	case size.Replicas != v.Record.Ring.Size:
+	case size.Replicas != v.Record.Ring.Size || v.Cluster.Size != size.Replicas:
 		return s.is(WarmWaits, claims.InTurn, "the size changes first")
 	case from.NotThere != "":
 		w.WakeAt(v.Now.Add(looksAgain))

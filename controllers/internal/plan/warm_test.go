@@ -41,6 +41,12 @@ func (s *scene) warmJob(changes ...func(*claims.Job)) *scene {
 	return s
 }
 
+// copies adds the pod of the Job's drainer, which is at work.
+func (s *scene) copies() *scene {
+	s.o.Drainers = append(s.o.Drainers, claims.Drainer{Pod: "copies", ClaimUID: "uid-cache", Target: s.warmTarget(), Running: true})
+	return s
+}
+
 func copied(j *claims.Job) {
 	j.State = claims.JobComplete
 	j.Receipt = ReceiptOf(&contract.Receipt{
@@ -78,19 +84,22 @@ func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 		phase WarmPhase
 		why   string
 	}{
-		"nothing is asked for":         {at(3), nil, "", ""},
-		"it begins":                    {at(3).warmFrom(), []string{create}, WarmRuns, ""},
-		"a member is not ready":        {at(3).warmFrom().with(func(o *Observed) { o.Ready = []int32{0, 2} }), nil, WarmWaits, "member 1 is not ready"},
-		"the cluster hibernates":       {at(3).warmFrom().warmJob().wanted(0), []string{"delete Job warm: the cluster hibernates"}, WarmWaits, "no member runs"},
-		"the source is not there":      {at(3).warmFrom(func(w *Warm) { w.NotThere = "no such Memcached" }), nil, WarmWaits, "no such Memcached"},
-		"it runs":                      {at(3).warmFrom().warmJob(), nil, WarmRuns, ""},
-		"it was removed from the spec": {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm = nil }), []string{"delete Job warm: spec.warmFrom was removed"}, "", ""},
-		"another source":               {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm.Made = "other" }), []string{"delete Job warm: what is copied"}, WarmWaits, "being deleted"},
-		"it was copied":                {at(3).warmFrom().warmJob(copied), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
-		"it is warm":                   {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
-		"a person asks for more":       {at(3).warmFrom(warmed, func(w *Warm) { w.Again, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
-		"a person skips it":            {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }).warmJob(), []string{"delete Job warm: a person skips", "record the warming by ring : Skipped"}, WarmEnded, ""},
-		"it failed":                    {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), nil, WarmFailed, "the next one is at"},
+		"nothing is asked for":                 {at(3), nil, "", ""},
+		"it begins":                            {at(3).warmFrom(), []string{create}, WarmRuns, ""},
+		"a member is not ready":                {at(3).warmFrom().with(func(o *Observed) { o.Ready = []int32{0, 2} }), nil, WarmWaits, "member 1 is not ready"},
+		"the cluster hibernates":               {at(3).warmFrom().warmJob().wanted(0), []string{"delete Job warm: the cluster hibernates"}, WarmWaits, "no member runs"},
+		"the source is not there":              {at(3).warmFrom(func(w *Warm) { w.NotThere = "no such Memcached" }), nil, WarmWaits, "no such Memcached"},
+		"it runs":                              {at(3).warmFrom().warmJob(), nil, WarmRuns, ""},
+		"it was removed from the spec":         {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm = nil }), []string{"delete Job warm: spec.warmFrom was removed"}, "", ""},
+		"another source":                       {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm.Made = "other" }), []string{"delete Job warm: what is copied"}, WarmWaits, "being deleted"},
+		"the size changes while it copies":     {at(3).warmFrom().warmJob().copies().wanted(4), nil, WarmRuns, ""},
+		"the size changes while it can't copy": {at(3).warmFrom().warmJob().wanted(4), []string{"delete Job warm: the size changes"}, WarmWaits, "the size changes first"},
+		"the size changes before it begins":    {at(3).warmFrom().wanted(4), nil, WarmWaits, "the size changes first"},
+		"it was copied":                        {at(3).warmFrom().warmJob(copied), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
+		"it is warm":                           {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
+		"a person asks for more":               {at(3).warmFrom(warmed, func(w *Warm) { w.Again, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
+		"a person skips it":                    {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }).warmJob(), []string{"delete Job warm: a person skips", "record the warming by ring : Skipped"}, WarmEnded, ""},
+		"it failed":                            {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), nil, WarmFailed, "the next one is at"},
 		"it failed a minute ago": {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)).with(func(o *Observed) { o.Now = o.Now.Add(time.Minute) }),
 			[]string{"count failure 1 of claim cache", "delete Job warm: it failed"}, WarmWaits, "next attempt"},
 		"a person says retry": {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Retry, "retry" }).warmJob(failedFor(contract.ReasonTargetTooSmall, contract.ExitUsage)),
@@ -129,8 +138,8 @@ func TestTheSizeWaitsForAWarmingAtWorkAndForNoOther(t *testing.T) {
 		scene *scene
 		want  int32
 	}{
-		"at work":          {at(3).warmFrom().warmJob().wanted(4), 3},
-		"at work, smaller": {at(3).warmFrom().warmJob().wanted(2), 3},
+		"at work":          {at(3).warmFrom().warmJob().copies().wanted(4), 3},
+		"at work, smaller": {at(3).warmFrom().warmJob().copies().wanted(2), 3},
 		"failed":           {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)).wanted(4), 4},
 		"not begun":        {at(3).warmFrom(func(w *Warm) { w.NotThere = "gone" }).wanted(4), 4},
 		"at work, size 0":  {at(3).warmFrom().warmJob().wanted(0), 0},
