@@ -308,6 +308,8 @@ type Receipt struct {
 	// source. TooLarge counts those of Rejected that are larger than the owner's item size limit.
 	Replaced int64 `json:"replaced,omitempty"`
 	TooLarge int64 `json:"tooLarge,omitempty"`
+	// LeftOut is how many items the last pass left out because the servers have no room for them (AsMuchAsFits).
+	LeftOut int64 `json:"leftOut,omitempty"`
 	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them. They
 	// are among Invalidated.
 	Deleted int64 `json:"deleted,omitempty"`

@@ -54,6 +54,9 @@ type Copy struct {
 	Transfer
 }
 
+// FlagUntilStopped is for people: the copy goes on, pass after pass, until a signal.
+const FlagUntilStopped = "until-stopped"
+
 // Until says when a copy ends that goes on after its first passes.
 type Until struct {
 	// File shows an annotation of the copy's pod, through the downward API. The copy goes on, pass after pass, until
