@@ -36,8 +36,13 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 func RouterSpec(c *cachev1alpha1.Memcached) string {
 	router := *c.Spec.Router.DeepCopy()
 	router.Replicas, router.Service = nil, cachev1alpha1.ServiceSpec{}
+	var source *cachev1alpha1.WarmSource
+	if from := c.Spec.WarmFrom; from != nil && from.OnMiss {
+		source = from.DeepCopy()
+		source.RateLimit, source.Until, source.OnShortage = nil, "", ""
+	}
 	return hashOf(cachev1alpha1.MemcachedSpec{
-		Router: &router, PodTemplate: c.Spec.PodTemplate, TLS: c.Spec.TLS, Auth: c.Spec.Auth,
+		WarmFrom: source, Router: &router, PodTemplate: c.Spec.PodTemplate, TLS: c.Spec.TLS, Auth: c.Spec.Auth,
 		ContainerPort: c.Spec.ContainerPort, MaxItemSize: c.Spec.MaxItemSize,
 	})
 }

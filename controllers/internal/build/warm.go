@@ -3,6 +3,7 @@ package build
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"path"
 	"slices"
@@ -124,6 +125,38 @@ func (f *From) connection() (conn contract.Connection) {
 		conn.AuthFile = sourceAuth + "/" + contract.AuthFileKey
 	}
 	return conn
+}
+
+// Names of the router's flags about the source.
+const (
+	flagOnMiss          = "on-miss"
+	flagOnMissClient    = "on-miss-client"
+	flagOnMissKeyPrefix = "on-miss-key-prefix"
+	flagOnMissTLSDir    = "on-miss-tls-dir"
+	flagOnMissAuthFile  = "on-miss-auth-file"
+)
+
+// onMissArgs are the arguments of a router that asks the source for what it misses.
+func (f *From) onMissArgs() (args []string) {
+	conn := f.connection()
+	for _, a := range [][2]string{
+		{flagOnMiss, f.From}, {flagOnMissClient, f.Client}, {flagOnMissKeyPrefix, f.KeyPrefix}, {flagOnMissTLSDir, conn.TLSDir}, {flagOnMissAuthFile, conn.AuthFile},
+	} {
+		if a[1] != "" {
+			args = append(args, "--"+a[0]+"="+a[1])
+		}
+	}
+	return args
+}
+
+// Variant is a hash of how the source is reached; 0 for none.
+func (f *From) Variant() int32 {
+	if f == nil {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = fmt.Fprint(h, *f)
+	return int32(h.Sum32() >> 1)
 }
 
 // secrets is the volume with the source's Secrets, and its mount; nil if there are none. As for the members' own
