@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+
+	"example.com/memcached-operator/drainer/item"
 )
 
 // Sources of a copy may be older than the meta commands. They are asked by gets, one key at a time, so that the
@@ -77,4 +79,22 @@ func (c *Conn) Looked() (cas uint64, found bool, err error) {
 		return 0, false, fmt.Errorf("%w to mg: %.80q", ErrProtocol, line)
 	}
 	return v.CAS, true, nil
+}
+
+// AppendAdd appends a request that adds an item, and is answered by STORED or HD if it did: a classic add, or an ms for a
+// key that has no classic form.
+func AppendAdd(b []byte, it *item.Item) []byte {
+	form, _ := formOf(it.Key, it.BinaryKey)
+	if form == plainKey {
+		b = append(append(b, "add "...), it.Key...)
+		b = strconv.AppendUint(append(b, ' '), it.Flags, 10)
+		b = strconv.AppendInt(append(b, ' '), wireExpiry(it.ExpireAt), 10)
+		b = strconv.AppendInt(append(b, ' '), int64(len(it.Value)), 10)
+	} else {
+		b = form.appendTo(append(b, "ms "...), it.Key)
+		b = strconv.AppendInt(append(b, ' '), int64(len(it.Value)), 10)
+		b = strconv.AppendUint(append(b, " b ME F"...), it.Flags, 10)
+		b = strconv.AppendInt(append(b, " T"...), wireExpiry(it.ExpireAt), 10)
+	}
+	return append(append(append(b, "\r\n"...), it.Value...), "\r\n"...)
 }
