@@ -127,20 +127,11 @@ func (f *From) connection() (conn contract.Connection) {
 	return conn
 }
 
-// Names of the router's flags about the source.
-const (
-	flagOnMiss          = "on-miss"
-	flagOnMissClient    = "on-miss-client"
-	flagOnMissKeyPrefix = "on-miss-key-prefix"
-	flagOnMissTLSDir    = "on-miss-tls-dir"
-	flagOnMissAuthFile  = "on-miss-auth-file"
-)
-
 // onMissArgs are the arguments of a router that asks the source for what it misses.
 func (f *From) onMissArgs() (args []string) {
 	conn := f.connection()
 	for _, a := range [][2]string{
-		{flagOnMiss, f.From}, {flagOnMissClient, f.Client}, {flagOnMissKeyPrefix, f.KeyPrefix}, {flagOnMissTLSDir, conn.TLSDir}, {flagOnMissAuthFile, conn.AuthFile},
+		{contract.FlagOnMiss, f.From}, {contract.FlagOnMissClient, f.Client}, {contract.FlagOnMissKeyPrefix, f.KeyPrefix}, {contract.FlagOnMissTLSDir, conn.TLSDir}, {contract.FlagOnMissAuthFile, conn.AuthFile},
 	} {
 		if a[1] != "" {
 			args = append(args, "--"+a[0]+"="+a[1])
