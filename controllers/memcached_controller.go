@@ -222,6 +222,7 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		seen.done, applyErr = applier.Apply(ctx, cluster, &state.Objects, p.Actions)
 		state.Jobs = append(state.Jobs, seen.done.Drains...)
 		state.Moves = append(state.Moves, seen.done.Moves...)
+		state.Warms = append(state.Warms, seen.done.Warms...)
 		r.count(seen)
 	}
 	if denied != nil {

@@ -12,6 +12,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/build"
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/observe"
 	"example.com/memcached-operator/controllers/internal/plan"
 	"example.com/memcached-operator/controllers/internal/status"
 )
@@ -42,7 +43,7 @@ func (o *outcome) statusInput(p plan.Plan, err error, now time.Time) *status.Inp
 	drainers := slices.DeleteFunc(slices.Clone(o.DrainerPods), func(p corev1.Pod) bool { return read.DrainerEnded(&p) })
 	return &status.Input{
 		Cluster: o.Cluster, StatefulSet: o.StatefulSet, Deployment: o.Deployment, Pods: o.Pods, Routers: o.Routers.Deployment, RouterPods: o.Routers.Pods, RoutersBehind: behind, Drainers: drainers, Kept: o.Kept(),
-		Plan: p, Room: room, Servers: servers, Listed: o.done.Listed, MemberServices: o.MemberServices, Ring: record, Monitoring: o.done.Monitored, Binding: o.done.Binding, GrowthRefused: o.growthRefused(), Marked: o.done.Marked, Progress: o.Progress, JobStarted: started,
+		Plan: p, Room: room, Servers: servers, Listed: o.done.Listed, MemberServices: o.MemberServices, Ring: record, Warmed: observe.WarmRecord(o.Cluster), WarmAttempts: observe.WarmAttempts(o.Cluster), Monitoring: o.done.Monitored, Binding: o.done.Binding, GrowthRefused: o.growthRefused(), Marked: o.done.Marked, Progress: o.Progress, JobStarted: started,
 		Waits: o.DrainerWaits(now), Err: err, Now: now,
 		NotCreated: o.NotCreated, Refused: o.Refused, RollOutWaits: o.done.RollOutWaits, SizeChanged: o.done.SizeChanged, MembersWritten: o.done.MembersWritten, OtherOperator: o.other, NodesUnknown: o.NodesUnknown, Certificates: certificates, CertificatesSilent: silent,
 	}

@@ -178,6 +178,18 @@ const (
 	ReasonMovesOff = "MovesOff"
 	// ReasonWaitingForMove: the size changes when items are moved.
 	ReasonWaitingForMove = "WaitingForMove"
+	// ReasonWarming: the cluster is being filled from spec.warmFrom.
+	ReasonWarming = "Warming"
+	// ReasonWarmFailed: the cluster could not be filled from spec.warmFrom.
+	ReasonWarmFailed = "WarmFailed"
+	// ReasonWarmStuck: the drainer of a warming has not been at work for a minute.
+	ReasonWarmStuck = "WarmStuck"
+	// ReasonSourceNotThere: spec.warmFrom names a Memcached or claims that don't exist, or can't be read now.
+	ReasonSourceNotThere = "SourceNotThere"
+	// ReasonListingRefused: the source of spec.warmFrom doesn't list its items.
+	ReasonListingRefused = "ListingRefused"
+	// ReasonTargetTooSmall: the source of spec.warmFrom has more items than the cluster has room for.
+	ReasonTargetTooSmall = "TargetTooSmall"
 )
 
 // Reasons of StatefulSetDrains alone.

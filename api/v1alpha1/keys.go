@@ -59,6 +59,21 @@ const (
 	// AnnotationOtherOperator is another installation's question whether that installation is
 	// running, and the answer (package installation, JSON).
 	AnnotationOtherOperator = Group + "/other-operator"
+	// AnnotationWarmed, on a Memcached, is what was copied from spec.warmFrom (package action, JSON).
+	AnnotationWarmed = Group + "/warmed"
+	// AnnotationWarm is set by a person on a Memcached: WarmAgain, WarmRetry or WarmSkip. The operator removes the
+	// annotation when it has acted on it.
+	AnnotationWarm = Group + "/warm"
+)
+
+// Values of AnnotationWarm.
+const (
+	// WarmAgain copies what the source has got since it was copied.
+	WarmAgain = "again"
+	// WarmRetry starts a failed warming again at once.
+	WarmRetry = "retry"
+	// WarmSkip ends the warming: the cluster counts as warm.
+	WarmSkip = "skip"
 )
 
 // Annotations on members' pods, and on the EndpointSlice NAME-list.

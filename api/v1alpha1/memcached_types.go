@@ -33,6 +33,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, metrics.port or discovery.port: something else listens there"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || !has(self.router.podTemplate) || (!has(self.router.podTemplate.containers) || self.router.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort))) && (!has(self.router.podTemplate.initContainers) || self.router.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort)))",message="router.podTemplate: a container's port must not be containerPort: the router listens there"
+// +kubebuilder:validation:XValidation:rule="!has(self.warmFrom) || has(self.storage)",message="warmFrom needs storage: without it, members have no names of their own; storage.mode Memory gives them names, and needs no volumes"
+// +kubebuilder:validation:XValidation:rule="!has(self.warmFrom) || !has(self.warmFrom.onMiss) || !self.warmFrom.onMiss || has(self.router)",message="warmFrom.onMiss needs router: the routers ask the source"
 type MemcachedSpec struct {
 	// size is the number of members. 0 hibernates a cluster with storage: scaling up resumes with the cache warm.
 	// If unset, the operator writes the present number, 1 for a new cluster, so that an autoscaler can set it.
@@ -175,6 +177,11 @@ type MemcachedSpec struct {
 	// tls and auth. If unset, none are served.
 	// +optional
 	Metrics *MetricsSpec `json:"metrics,omitempty"`
+
+	// warmFrom fills the cluster from another cache, which is only read, until it has what that cache has. Values
+	// that clients have stored here stay. The cluster is not Ready before that. If unset, the cluster begins empty.
+	// +optional
+	WarmFrom *WarmSource `json:"warmFrom,omitempty"`
 }
 
 // Rollout is how members are replaced by ones of another specification.
@@ -475,16 +482,16 @@ type PodTemplate struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.all(v, !(v.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))",message="podTemplate.volumes must not have a name of the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	// +kubebuilder:validation:XValidation:rule="self.all(v, !(v.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin', 'source']))",message="podTemplate.volumes must not have a name of the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin, source"
 	Volumes []corev1.Volume `json:"volumes,omitempty"`
 	// volumeMounts of the main container, of volumes named here. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=mountPath
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))",message="podTemplate.volumeMounts must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	// +kubebuilder:validation:XValidation:rule="self.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin', 'source']))",message="podTemplate.volumeMounts must not mount the operator's own volumes: data, supervisor, memory, tls, auth, list, table, scratch, begin, source"
 	// +kubebuilder:validation:XValidation:rule="self.all(m, m.mountPath.startsWith('/') && !m.mountPath.endsWith('/') && !m.mountPath.endsWith('/.') && !m.mountPath.endsWith('/..') && !m.mountPath.contains('//') && !m.mountPath.contains('/./') && !m.mountPath.contains('/../'))",message="podTemplate.volumeMounts: mountPath must be an absolute path without empty parts, . and .."
-	// +kubebuilder:validation:XValidation:rule="self.all(m, ['/data', '/supervisor', '/memory', '/tls', '/auth', '/list', '/table', '/scratch', '/run/begin', '/drainer', '/dev/termination-log'].all(d, m.mountPath != d && !m.mountPath.startsWith(d + '/')) && !(m.mountPath in ['/run', '/dev']))",message="podTemplate.volumeMounts: mountPath must not be one of the operator's own, nor below: /data, /supervisor, /memory, /tls, /auth, /list, /table, /scratch, /run/begin, /drainer, /dev/termination-log; nor /run or /dev"
+	// +kubebuilder:validation:XValidation:rule="self.all(m, ['/data', '/supervisor', '/memory', '/tls', '/auth', '/list', '/table', '/scratch', '/run/begin', '/source', '/drainer', '/dev/termination-log'].all(d, m.mountPath != d && !m.mountPath.startsWith(d + '/')) && !(m.mountPath in ['/run', '/dev']))",message="podTemplate.volumeMounts: mountPath must not be one of the operator's own, nor below: /data, /supervisor, /memory, /tls, /auth, /list, /table, /scratch, /run/begin, /source, /drainer, /dev/termination-log; nor /run or /dev"
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 	// containers are sidecars. A drainer's end with it. Defaults to none.
 	// +optional
@@ -493,7 +500,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'router', 'drainer']))",message="podTemplate.containers must not have a name of the operator's own containers: memcached, install, router, drainer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.containers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
-	// +kubebuilder:validation:XValidation:rule="self.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))) && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))))",message="podTemplate.containers must not mount the operator's own volumes, nor have them as devices: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin', 'source']))) && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin', 'source']))))",message="podTemplate.containers must not mount the operator's own volumes, nor have them as devices: data, supervisor, memory, tls, auth, list, table, scratch, begin, source"
 	Containers []corev1.Container `json:"containers,omitempty"`
 	// initContainers run after the operator's own; with restartPolicy Always they are sidecars. Defaults to none.
 	// +optional
@@ -502,7 +509,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !(c.name in ['memcached', 'install', 'router', 'drainer']))",message="podTemplate.initContainers must not have a name of the operator's own containers: memcached, install, router, drainer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.ports) || c.ports.all(p, !has(p.name) || !(p.name in ['memcached', 'metrics', 'discovery', 'export', 'admin'])))",message="podTemplate.initContainers: a port must not have a name of the operator's own: memcached, metrics, discovery, export, admin"
-	// +kubebuilder:validation:XValidation:rule="self.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))) && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin']))))",message="podTemplate.initContainers must not mount the operator's own volumes, nor have them as devices: data, supervisor, memory, tls, auth, list, table, scratch, begin"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin', 'source']))) && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in ['data', 'supervisor', 'memory', 'tls', 'auth', 'list', 'table', 'scratch', 'begin', 'source']))))",message="podTemplate.initContainers must not mount the operator's own volumes, nor have them as devices: data, supervisor, memory, tls, auth, list, table, scratch, begin, source"
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`
 }
 
@@ -785,7 +792,7 @@ type DrainSpec struct {
 	SkipExpiringWithin *metav1.Duration `json:"skipExpiringWithin,omitempty"`
 }
 
-// RateLimit is the limit of one drain, over all members that it adds to. If both fields are set,
+// RateLimit is the limit of one drain or warming, over all members that it adds to. If both fields are set,
 // both limits apply.
 type RateLimit struct {
 	// itemsPerSecond is the limit of items. Defaults to no limit.
@@ -794,7 +801,7 @@ type RateLimit struct {
 	ItemsPerSecond *int64 `json:"itemsPerSecond,omitempty"`
 	// bytesPerSecond is the limit of keys and values, in bytes. Defaults to no limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).sub(int(quantity(string(self)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="drain.rateLimit.bytesPerSecond must be a whole number of bytes, 1Ki at least"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).sub(int(quantity(string(self)).asApproximateFloat() + 0.5)).compareTo(quantity('0')) == 0",message="rateLimit.bytesPerSecond must be a whole number of bytes, 1Ki at least"
 	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
 }
 
@@ -807,6 +814,7 @@ const (
 	PhaseScaling    Phase = "Scaling"    // members come or go
 	PhaseDraining   Phase = "Draining"   // items of departed members are being drained
 	PhaseMoving     Phase = "Moving"     // items are being moved between members
+	PhaseWarming    Phase = "Warming"    // the cluster is being filled from another cache
 	PhaseRunning    Phase = "Running"    // as the spec wants it
 	PhaseHibernated Phase = "Hibernated" // size 0: volumes wait for the members' return
 	PhaseDegraded   Phase = "Degraded"   // something needs a person; see the condition
@@ -871,6 +879,9 @@ type MemcachedStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDrains []DrainReceipt `json:"lastDrains,omitempty"`
+	// warm is how spec.warmFrom stands.
+	// +optional
+	Warm *WarmStatus `json:"warm,omitempty"`
 	// advice is what a person may want to change, or what has passed.
 	// +optional
 	// +listType=map
@@ -1034,6 +1045,7 @@ type DrainReceipt struct {
 // +kubebuilder:printcolumn:name="Client",type=string,JSONPath=`.spec.routing.client`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name must be a DNS label of at most 52 characters that begins with a letter: the Service and the members are named after it"
 // +kubebuilder:validation:XValidation:rule="(!has(self.spec.podTemplate) || !has(self.spec.podTemplate.volumes) || self.spec.podTemplate.volumes.all(v, !has(v.persistentVolumeClaim) || !v.persistentVolumeClaim.claimName.startsWith('data-' + self.metadata.name + '-'))) && (!has(self.spec.router) || !has(self.spec.router.podTemplate) || !has(self.spec.router.podTemplate.volumes) || self.spec.router.podTemplate.volumes.all(v, !has(v.persistentVolumeClaim) || !v.persistentVolumeClaim.claimName.startsWith('data-' + self.metadata.name + '-'))) && (!has(self.spec.drain) || !has(self.spec.drain.podTemplate) || !has(self.spec.drain.podTemplate.volumes) || self.spec.drain.podTemplate.volumes.all(v, !has(v.persistentVolumeClaim) || !v.persistentVolumeClaim.claimName.startsWith('data-' + self.metadata.name + '-')))",message="podTemplate.volumes must not have a claim of the members, data-NAME-N: a volume has one user"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.warmFrom) || !has(self.spec.warmFrom.memcached) || self.spec.warmFrom.memcached != self.metadata.name",message="warmFrom.memcached must be another Memcached"
 type Memcached struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -54,7 +54,18 @@ var rules = []rule{
 	{"spec.routing.patience", "routing.patience must be from 0s to 24h", `{routing: {patience: 1d}}`},
 	{"spec.drain.activeDeadline", "drain.activeDeadline must be from 30s to 8760h", `{drain: {activeDeadline: 1d}}`},
 	{"spec.drain.skipExpiringWithin", "drain.skipExpiringWithin must be from 0s to 720h", `{drain: {skipExpiringWithin: 1d}}`},
-	{"spec.drain.rateLimit.bytesPerSecond", "drain.rateLimit.bytesPerSecond must be a whole number of bytes", `{drain: {rateLimit: {bytesPerSecond: "1"}}}`},
+	{"spec.drain.rateLimit.bytesPerSecond", "rateLimit.bytesPerSecond must be a whole number of bytes", `{drain: {rateLimit: {bytesPerSecond: "1"}}}`},
+
+	{"", "warmFrom.memcached must be another Memcached", `{storage: {}, router: {}, warmFrom: {memcached: cache}}`},
+	{"spec", "warmFrom needs storage", `{warmFrom: {memcached: old}}`},
+	{"spec", "warmFrom.onMiss needs router", `{storage: {}, routing: {client: dalli}, warmFrom: {memcached: old, onMiss: true}}`},
+	{"spec.warmFrom", "warmFrom must have exactly one of", `{storage: {}, router: {}, warmFrom: {}}`},
+	{"spec.warmFrom", "warmFrom.routing, tls and auth are for servers and discovery", `{storage: {}, router: {}, warmFrom: {memcached: old, tls: {secretName: old}}}`},
+	{"spec.warmFrom", "warmFrom.routing is needed with discovery", `{storage: {}, router: {}, warmFrom: {servers: ["a:11211", "b:11211"]}}`},
+	{"spec.warmFrom", "warmFrom.onMiss needs a source that answers", `{storage: {}, router: {}, warmFrom: {volumes: {selector: {matchLabels: {from: backup}}}, onMiss: true}}`},
+	{"spec.warmFrom.volumes.selector", "warmFrom.volumes.selector must not be empty", `{storage: {}, router: {}, warmFrom: {volumes: {selector: {}}}}`},
+	{"spec.warmFrom.routing", "warmFrom.routing.keyPrefix is for libmemcached and pymemcache", `{storage: {}, router: {}, warmFrom: {discovery: "a:11211", routing: {client: dalli, keyPrefix: "shop:"}}}`},
+	{"spec.warmFrom.rateLimit.bytesPerSecond", "rateLimit.bytesPerSecond must be a whole number of bytes", `{storage: {}, router: {}, warmFrom: {memcached: old, rateLimit: {bytesPerSecond: "1"}}}`},
 }
 
 // templateRules stand at the podTemplate of members, of routers and of drainers.

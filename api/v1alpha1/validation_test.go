@@ -206,7 +206,7 @@ func TestSpecThatCannotWorkIsRefusedWithASentence(t *testing.T) {
 		"no bytes per second": {
 			with(func(s *cachev1alpha1.MemcachedSpec) {
 				s.Drain.RateLimit = &cachev1alpha1.RateLimit{BytesPerSecond: quantity("1")}
-			}), "drain.rateLimit.bytesPerSecond must be",
+			}), "rateLimit.bytesPerSecond must be",
 		},
 		"skip what expired": {with(func(s *cachev1alpha1.MemcachedSpec) { s.Drain.SkipExpiringWithin = duration(-time.Second) }), "drain.skipExpiringWithin must be from 0s"},
 		"no patience left":  {with(func(s *cachev1alpha1.MemcachedSpec) { s.Routing.Patience = duration(-time.Second) }), "routing.patience must be from 0s"},

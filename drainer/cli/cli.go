@@ -19,6 +19,8 @@ const usageText = `drainer supervises a memcached, and moves items to the server
           read the warm file in DIR, add each item to its owner, write a receipt
   drainer move --source=[NAME=]HOST:PORT --client=CLIENT --server=[NAME=]HOST:PORT…
           look through a running server, and move what others own to them
+  drainer copy --from=memcached:HOST:PORT…|discovery:HOST:PORT|volumes:DIR… --client=CLIENT --to=[NAME=]HOST:PORT…
+          fill servers from another cache, which is only read
   drainer supervise --dir=DIR [--memory-dir=DIR] --port=PORT -- memcached ARGS…
           run memcached with its warm file in DIR, or in memory; save it on
           SIGTERM; reload certificates and logins that change
@@ -69,6 +71,8 @@ func dispatch(ctx context.Context, line []string, std commandline.IO) (int, erro
 		return runDrain(ctx, rest, std)
 	case "move":
 		return runMove(ctx, rest, std)
+	case "copy":
+		return runCopy(ctx, rest, std)
 	case "supervise":
 		return runServe(ctx, rest, std)
 	case "ready":

@@ -36,6 +36,7 @@ type routeFlags struct {
 	clientTLS    string
 	clientVerify bool
 	clientLogins string
+	onMiss       onMissFlags
 }
 
 func (f *routeFlags) add(fs *flag.FlagSet) {
@@ -60,6 +61,7 @@ func (f *routeFlags) add(fs *flag.FlagSet) {
 	fs.BoolVar(&f.clientVerify, contract.FlagClientVerify, false, "serve only applications that show a certificate which an authority in "+contract.CAFile+" of --"+contract.FlagClientTLSDir+" signed")
 	fs.StringVar(&f.clientLogins, contract.FlagClientAuthFile, "", "ask applications for a login: a file with lines user:password")
 	addConnection(fs, &c.Dialer.Connection)
+	f.onMiss.add(fs)
 }
 
 func (f *routeFlags) failedReads(text string) error {
@@ -128,6 +130,9 @@ func (f *routeFlags) router(ctx context.Context, std commandline.IO) (*router.Ro
 		return nil, commandline.Usagef("--threads: at least 1 is needed")
 	}
 	c.Logf = std.Logf
+	if c.OnMiss, err = f.onMiss.config(); err != nil {
+		return nil, err
+	}
 	c.MaxFiles = linux.MaxFiles()
 	c.MaxMemory = max(f.maxMemory/c.Loops, 1<<20)
 	if f.clientVerify && f.clientTLS == "" {

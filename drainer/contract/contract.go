@@ -197,7 +197,7 @@ const (
 	PhaseConnecting Phase = "Connecting" // waiting for every survivor to answer
 	PhasePrepared   Phase = "Prepared"   // a move waits until it may begin
 	PhaseAdding     Phase = "Adding"     // reading the source and adding its items
-	PhaseSettling   Phase = "Settling"   // a move waits for clients that are late
+	PhaseSettling   Phase = "Settling"   // a move waits for clients that are late; a copy goes on until it is told to end
 	PhaseDone       Phase = "Done"       // the receipt is written
 )
 
@@ -220,6 +220,8 @@ type Progress struct {
 	// NothingLeft means that a pass over a leaving member found no item that another server owns. After that,
 	// only clients with an old list can have stored something there.
 	NothingLeft bool `json:"nothingLeft,omitempty"`
+	// Warm means that a pass of a copy has brought less than a hundredth: what the source has now was copied.
+	Warm bool `json:"warm,omitempty"`
 	// Late is the share of the member's requests, from 0 to 1, that clients still make by an earlier list: in
 	// PhaseSettling, if it is known how many there were before.
 	Late float64 `json:"late,omitempty"`
@@ -297,6 +299,22 @@ type Receipt struct {
 	SourceVersion string `json:"sourceVersion,omitempty"`
 	// Reader is how the source was read: ReaderWarmFile, ReaderLive or ReaderStream.
 	Reader string `json:"reader,omitempty"`
+	// The following are of a copy. Its Found and Outcomes count an item again in each pass that finds it changed.
+	// Passes is how many passes were made; LastFound and LastAdded are of the last whole one.
+	Passes    int   `json:"passes,omitempty"`
+	LastFound int64 `json:"lastFound,omitempty"`
+	LastAdded int64 `json:"lastAdded,omitempty"`
+	// Replaced counts those of Added that replaced what the copy had stored before, because it has changed at the
+	// source. TooLarge counts those of Rejected that are larger than the owner's item size limit.
+	Replaced int64 `json:"replaced,omitempty"`
+	TooLarge int64 `json:"tooLarge,omitempty"`
+	// LeftOut is how many items the last pass left out because the servers have no room for them (AsMuchAsFits).
+	LeftOut int64 `json:"leftOut,omitempty"`
+	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them. They
+	// are among Invalidated.
+	Deleted int64 `json:"deleted,omitempty"`
+	// CantTell says what the source and the servers can't tell, e.g. CantTellAll.
+	CantTell []string `json:"cantTell,omitempty"`
 	// Survivors are in ring order. SurvivorsOmitted counts those that were left out so that the receipt fits
 	// in MaxReceiptBytes.
 	Survivors        []Survivor `json:"survivors,omitempty"`

@@ -51,6 +51,14 @@ const (
 	FlagMaxItemSize    = "max-item-size"
 	FlagMaxMemory      = "max-memory"
 	FlagFailedReads    = "failed-reads"
+	// The cache that a router asks for what the members miss.
+	FlagOnMiss          = "on-miss"
+	FlagOnMissClient    = "on-miss-client"
+	FlagOnMissKeyPrefix = "on-miss-key-prefix"
+	FlagOnMissTLSDir    = "on-miss-tls-dir"
+	FlagOnMissAuthFile  = "on-miss-auth-file"
+	FlagOnMissTTL       = "on-miss-ttl"
+	FlagOnMissTimeout   = "on-miss-timeout"
 )
 
 // Values of FlagFailedReads.

@@ -32,6 +32,9 @@ type Item struct {
 	// BinaryKey means that the key was sent base64-encoded, and answers show it encoded.
 	BinaryKey bool
 	State     State
+	// Mark, if not 0, is the CAS that the item gets at its owner, if the owner can give it one. Over, if not 0, is
+	// the CAS of the value that the item replaces there.
+	Mark, Over uint64
 	// Page is the memory of Value; nil if it can't be held.
 	Page *Page
 	// Place is the item's position in its source, counted from 1, and the same in every pass; 0 if the source

@@ -99,6 +99,8 @@ type add struct {
 	classic bool
 	// present means that the server had a value for the key, as the answer to a classic add says.
 	present bool
+	// marked means that the item gets its Mark.
+	marked bool
 }
 
 func (b *batch) reset() {
@@ -130,15 +132,22 @@ func (b *batch) appendTo(list net.Buffers) net.Buffers {
 }
 
 // addQuiet appends a meta add that is answered only if it fails. The answer doesn't say which add failed.
-func (b *batch) addQuiet(it *item.Item, form keyForm) {
-	a := add{form: form}
+func (b *batch) addQuiet(it *item.Item, form keyForm, marks bool) {
+	a := add{form: form, marked: marks && it.Mark != 0}
 	buf := append(b.buf, "ms "...)
 	a.key = int32(len(buf))
 	buf = form.appendTo(buf, it.Key)
 	a.keyEnd = int32(len(buf))
 	buf = append(buf, ' ')
 	buf = strconv.AppendInt(buf, int64(len(it.Value)), 10)
-	buf = append(buf, " ME q"...)
+	if it.Over != 0 {
+		buf = strconv.AppendUint(append(buf, " q C"...), it.Over, 10)
+	} else {
+		buf = append(buf, " ME q"...)
+	}
+	if a.marked {
+		buf = strconv.AppendUint(append(buf, " E"...), it.Mark, 10)
+	}
 	if it.ExpireAt != 0 {
 		buf = append(buf, " T"...)
 		buf = strconv.AppendInt(buf, wireExpiry(it.ExpireAt), 10)
@@ -256,6 +265,11 @@ func (a Answered) Key(i int) (key []byte, cas uint64) {
 func (a Answered) Value(i int) (data []byte, flags uint64) {
 	it := &a.b.adds[i]
 	return a.b.valueOf(it), it.flags
+}
+
+// Place returns an item's place in its source. marked means that the item got its Mark.
+func (a Answered) Place(i int) (place int64, marked bool) {
+	return a.b.adds[i].place, a.b.adds[i].marked
 }
 
 // BinaryKey tells whether an item's key was sent base64-encoded.

@@ -27,7 +27,12 @@ var ErrProtocol = errors.New("unexpected answer")
 type Conn struct {
 	conn net.Conn
 	r    *bufio.Reader
+	most int
 }
+
+// Bound makes AppendFetched and AppendGot leave out the data of values of more than most bytes: such a value is
+// read, not kept, and marked (Value.TooLarge). 0 is no bound.
+func (c *Conn) Bound(most int) { c.most = most }
 
 // Close closes the connection.
 func (c *Conn) Close() error { return c.conn.Close() }
@@ -92,6 +97,8 @@ type Value struct {
 	Stale bool
 	// Claimed means that a client was told to store a value, and hasn't yet.
 	Claimed bool
+	// TooLarge means that the value's data was left out (Conn.Bound).
+	TooLarge bool
 	// BinaryKey means that the key was stored base64-encoded, although it is text; only AppendFetch asks for
 	// it.
 	BinaryKey bool
@@ -210,6 +217,16 @@ func (c *Conn) AppendFetched(v *Value, b []byte) (_ []byte, found bool, err erro
 	if err != nil {
 		return b, false, err
 	}
+	return c.appendData(v, b, size)
+}
+
+// appendData reads a data block into v, whose Data it appends to b.
+func (c *Conn) appendData(v *Value, b []byte, size int) (_ []byte, found bool, err error) {
+	if c.most > 0 && size > c.most {
+		v.TooLarge = true
+		_, err := io.CopyN(io.Discard, c.r, int64(size+len("\r\n")))
+		return b, err == nil, err
+	}
 	// Memory is only allocated for bytes that have arrived, whatever size the server announces.
 	const step = 1 << 20
 	start := len(b)
@@ -223,7 +240,7 @@ func (c *Conn) AppendFetched(v *Value, b []byte) (_ []byte, found bool, err erro
 	}
 	b, ended := bytes.CutSuffix(b, []byte("\r\n"))
 	if !ended {
-		return b, false, fmt.Errorf("%w to mg: no line end after %d bytes", ErrProtocol, size)
+		return b, false, fmt.Errorf("%w: no line end after a value of %d bytes", ErrProtocol, size)
 	}
 	v.Data = b[start:len(b):len(b)]
 	return b, true, nil

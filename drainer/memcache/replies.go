@@ -12,6 +12,8 @@ type Tally struct {
 	Added, Present, Rejected int64
 	// TooLargeFlags counts the rejected items whose client flags the server can't store.
 	TooLargeFlags int64
+	// TooLarge counts the rejected items that are larger than the server's limit.
+	TooLarge int64
 	// Invalidated counts items that were last accessed before clients flushed the server.
 	Invalidated int64
 	// Bytes is the size of keys and values that were added. If a server doesn't say which items it has not
@@ -24,6 +26,7 @@ func (t *Tally) add(o Tally) {
 	t.Present += o.Present
 	t.Rejected += o.Rejected
 	t.TooLargeFlags += o.TooLargeFlags
+	t.TooLarge += o.TooLarge
 	t.Invalidated += o.Invalidated
 	t.Bytes += o.Bytes
 }
@@ -72,7 +75,7 @@ func readReplies(r *bufio.Reader, b *batch) (outcome, error) {
 			}
 			a.present = true
 			removed += int64(a.bytes)
-		case string(bytes.TrimRight(line, " ")) == "NS":
+		case isNotStored(bytes.TrimRight(line, " ")):
 			o.Present++
 			removed += b.average()
 		case bytes.HasPrefix(line, []byte("SERVER_ERROR ")):
@@ -115,4 +118,10 @@ func (b *batch) classic(next *int) *add {
 		}
 	}
 	return nil
+}
+
+// isNotStored tells whether a meta set was not carried out: there is an item, or not the one that was to be
+// replaced.
+func isNotStored(line []byte) bool {
+	return string(line) == "NS" || string(line) == "EX" || string(line) == "NF"
 }

@@ -17,7 +17,7 @@ import (
 func threeItems() *batch {
 	b := newBatch(false)
 	for n := 10; n <= 30; n += 10 {
-		b.addQuiet(&item.Item{Key: []byte("k"), Value: make([]byte, n-1)}, plainKey)
+		b.addQuiet(&item.Item{Key: []byte("k"), Value: make([]byte, n-1)}, plainKey, false)
 	}
 	return b
 }

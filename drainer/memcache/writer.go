@@ -74,6 +74,8 @@ type Writer struct {
 	*Feeder
 	options Options
 	limits  Limits
+	// marks means that the server takes an item's Mark (memcached 1.6.27 and later).
+	marks bool
 	// careful means that only commands are used that every version knows, and that keep the present value
 	// when the server is short of memory.
 	careful atomic.Bool
@@ -151,6 +153,7 @@ func (w *Writer) Connect(ctx context.Context) error {
 
 func (w *Writer) start(ctx context.Context) {
 	w.careful.Store(!w.limits.EvictsToFree || w.limits.Free < freeEnough)
+	w.marks = w.limits.Marks()
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.current = <-w.free
 	w.lanes.Go(w.watchMemory)
@@ -199,6 +202,9 @@ func (f *Feeder) Add(it *item.Item) error {
 		w.mu.Unlock()
 		return nil
 	case w.limits.tooLarge(it):
+		w.mu.Lock()
+		w.tally.TooLarge++
+		w.mu.Unlock()
 		w.reject(it, fmt.Sprintf("an item of %d bytes is over the server's item size limit of %d bytes (-I)",
 			it.Size(), w.limits.ItemSizeMax))
 		return nil
@@ -211,14 +217,25 @@ func (f *Feeder) Add(it *item.Item) error {
 	if len(f.current.adds) == 0 {
 		f.current.flushed = flushed
 	}
-	if form == plainKey && w.careful.Load() {
+	if form == plainKey && it.Over == 0 && w.careful.Load() {
 		f.current.addClassic(it)
 	} else {
-		f.current.addQuiet(it, form)
+		f.current.addQuiet(it, form, w.marks)
 	}
 	w.handed.Add(1)
 	return nil
 }
+
+// Marks tells whether the server takes an item's Mark.
+func (l Limits) Marks() bool {
+	return l.CAS && !IsOlder(l.Version, firstMarks) && numbersOf(l.Version) != nil
+}
+
+const firstMarks = "1.6.27"
+
+// MayReplace tells whether an item may be handed over that replaces another (item.Item.Over): while the server is
+// short of memory, it would delete the value that is there.
+func (w *Writer) MayReplace() bool { return w.marks && !w.careful.Load() }
 
 // Takes tells whether the server can store such client flags.
 func (w *Writer) Takes(flags uint64) bool {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,6 +94,7 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 		err = e.apart(ctx)
 	}
 	member, live := e.Source.(*runningMember)
+	copies, _ := e.Source.(*copying)
 	if live && err == nil {
 		err = e.allKeepCAS()
 	}
@@ -101,10 +103,14 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	}
 	if err == nil {
 		e.Dialer.Places.KeepApart()
-		if !live || e.Begin == nil {
+		if copies == nil && (!live || e.Begin == nil) {
 			e.beginPhase(contract.PhaseAdding)
 		}
-		err = e.move(ctx, &complete)
+		if copies != nil {
+			complete, err = copies.copy(ctx)
+		} else {
+			err = e.move(ctx, &complete)
+		}
 	}
 	stop()
 	e.report()
@@ -118,6 +124,9 @@ func (e *Engine) Run(ctx context.Context) contract.Receipt {
 	r.Complete, r.Settled = complete, live && complete && member.settled()
 	if live && member.allStreamed {
 		r.Reader = contract.ReaderStream
+	}
+	if copies != nil {
+		copies.sumUp(&r)
 	}
 	e.countEvictions(ctx, &r)
 	return r
@@ -160,6 +169,9 @@ func (e *Engine) makeWriters() {
 		if member != nil {
 			o.Answered = func(connection int, a memcache.Answered) error { return member.answered(i, connection, a) }
 			o.Unsent = member.unsent
+		}
+		if c, copies := e.Source.(*copying); copies {
+			o.Answered = func(connection int, a memcache.Answered) error { return c.answered(i, connection, a) }
 		}
 		e.writers = append(e.writers, memcache.NewWriter(o))
 	}
@@ -233,7 +245,7 @@ func (e *Engine) withServer(i int, err error) error {
 	if errors.Is(err, item.ErrFault) {
 		return err // from the source, whose values a writer still sends
 	}
-	if name == e.waits.Source {
+	if slices.Contains(e.waits.Sources, name) {
 		return &sourceError{name, err}
 	}
 	return &survivorError{name, err}
@@ -379,6 +391,7 @@ func (e *Engine) receipt(err error) contract.Receipt {
 			t = e.leased.tallies[i]
 		}
 		tooLargeFlags += t.TooLargeFlags
+		r.TooLarge += t.TooLarge
 		r.Added += t.Added
 		r.AlreadyPresent += t.Present
 		r.Rejected += t.Rejected
@@ -391,6 +404,8 @@ func (e *Engine) receipt(err error) contract.Receipt {
 	switch {
 	case err != nil:
 		failReceipt(&r, err)
+	case r.Rejected > 0 && e.copies():
+		r.Message = fmt.Sprintf("%d items were not copied; the first: %s", r.Rejected, e.firstRefusal())
 	case r.Rejected > 0:
 		r.Reason, r.ExitCode = reasonRejected, contract.ExitRejected
 		r.Message = fmt.Sprintf("%d of %d items were rejected; the first: %s", r.Rejected, r.Found, e.firstRefusal())
@@ -399,6 +414,12 @@ func (e *Engine) receipt(err error) contract.Receipt {
 		}
 	}
 	return r
+}
+
+// copies tells whether the source is copied, and keeps its items.
+func (e *Engine) copies() bool {
+	_, copies := e.Source.(*copying)
+	return copies
 }
 
 func (e *Engine) firstRefusal() string {

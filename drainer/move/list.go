@@ -37,6 +37,8 @@ type Entry struct {
 	ExpireAt, LastAccess int64
 	// Size is the item's size in memcached, in bytes; 0 if memcached doesn't report it.
 	Size int64
+	// CAS is 0 if memcached keeps none.
+	CAS uint64
 }
 
 // List is a list of items, spooled to an unnamed file.
@@ -46,6 +48,10 @@ type List struct {
 	bytes int64
 	most  int64
 	cut   bool
+	// byAge means that memcached walked its LRUs.
+	byAge bool
+	// mostLines bounds the lines of a listing, kept or not; 0 is no bound.
+	mostLines int64
 }
 
 // Len returns the number of entries.
@@ -63,17 +69,22 @@ func (l *List) Close() { l.file.Close() }
 // walk the LRUs, where items move meanwhile. The number of keys has no bound: when the file has most bytes,
 // the list is cut.
 func ListItems(ctx context.Context, dial func(context.Context) (*memcache.Conn, error), dir string, most int64, keep func(*Entry) bool) (*List, error) {
+	return (&List{most: most}).list(ctx, dial, dir, keep)
+}
+
+func (l *List) list(ctx context.Context, dial func(context.Context) (*memcache.Conn, error), dir string, keep func(*Entry) bool) (*List, error) {
 	file, err := os.CreateTemp(dir, "keys-")
 	if err != nil {
 		return nil, &listFileError{err}
 	}
-	l := &List{file: file, most: most}
+	l.file = file
 	if err = os.Remove(file.Name()); err != nil {
 		err = &listFileError{err}
 	} else {
 		err = l.dump(ctx, dial, "lru_crawler metadump hash", keep)
 	}
 	if errors.As(err, new(*listRefusedError)) {
+		l.byAge = true
 		err = l.dump(ctx, dial, "lru_crawler metadump all", keep)
 	}
 	if err != nil {
@@ -145,6 +156,9 @@ func (l *List) spool(conn *memcache.Conn, keep func(*Entry) bool) error {
 		if string(line) == "OK" {
 			continue // precedes the listing from 1.6.43 on
 		}
+		if l.mostLines > 0 && int64(n) >= l.mostLines {
+			return fmt.Errorf("%w: a list of more than %d items", memcache.ErrProtocol, l.mostLines)
+		}
 		if err := e.parse(line); err != nil {
 			return err
 		}
@@ -187,11 +201,11 @@ func (e *Entry) appendTo(b []byte) []byte {
 	for _, n := range []int64{e.ExpireAt, e.LastAccess, e.Size} {
 		b = binary.AppendVarint(b, n)
 	}
-	return b
+	return binary.AppendUvarint(b, e.CAS)
 }
 
 // longestRecord is the most that appendTo writes, in bytes.
-const longestRecord = 1 + 250 + 3*binary.MaxVarintLen64
+const longestRecord = 1 + 250 + 4*binary.MaxVarintLen64
 
 // readFrom reads what appendTo wrote. The key is valid until the next read; the end is io.EOF.
 func (e *Entry) readFrom(r *bufio.Reader) error {
@@ -212,6 +226,11 @@ func (e *Entry) readFrom(r *bufio.Reader) error {
 		}
 		rest = rest[n:]
 	}
+	n := 0
+	if e.CAS, n = binary.Uvarint(rest); n <= 0 {
+		return io.ErrUnexpectedEOF
+	}
+	rest = rest[n:]
 	_, err = r.Discard(len(record) - len(rest))
 	return err
 }
@@ -297,6 +316,8 @@ func (e *Entry) parse(line []byte) error {
 		case hasName(field, "la="):
 			hasLA = true
 			e.LastAccess, err = parseNumber(field[len("la="):])
+		case hasName(field, "cas="):
+			e.CAS, err = strconv.ParseUint(string(field[len("cas="):]), 10, 64)
 		case hasName(field, "size="): // not every version has it
 			e.Size, err = parseNumber(field[len("size="):])
 		}

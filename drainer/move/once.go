@@ -36,11 +36,22 @@ func (o *once) Begin(keys int64) {
 	o.seed = maphash.MakeSeed()
 }
 
+// Has tells whether Had was called with the key.
+func (o *once) Has(key []byte) bool {
+	word, bits := o.at(key)
+	return *word&bits == bits
+}
+
+// at returns the key's word, and its bits there.
+func (o *once) at(key []byte) (word *uint64, bits uint64) {
+	h := maphash.Bytes(o.seed, key)
+	bits = uint64(1)<<(h&63) | 1<<(h>>6&63) | 1<<(h>>12&63) | 1<<(h>>18&63)
+	return &o.words[h>>24%uint64(len(o.words))], bits
+}
+
 // Had records the key, and tells whether the pass has had it before.
 func (o *once) Had(key []byte) bool {
-	h := maphash.Bytes(o.seed, key)
-	bits := uint64(1)<<(h&63) | 1<<(h>>6&63) | 1<<(h>>12&63) | 1<<(h>>18&63)
-	word := &o.words[h>>24%uint64(len(o.words))]
+	word, bits := o.at(key)
 	before := *word
 	*word |= bits
 	return before&bits == bits

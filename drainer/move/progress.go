@@ -2,6 +2,7 @@ package move
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.com/memcached-operator/drainer/contract"
@@ -14,19 +15,28 @@ type pass struct {
 	before, total int64
 }
 
-// expect begins a pass over that many items.
-func (l *runningMember) expect(items int64) {
+// passes are the passes of a move or a copy.
+type passes struct {
+	expected atomic.Int64
+	present  atomic.Pointer[pass]
+}
+
+// begin begins a pass over that many items, when done items have an outcome.
+func (l *passes) begin(items, done int64) {
 	l.expected.Add(items)
-	next := pass{number: 1, before: l.done(), total: items}
+	next := pass{number: 1, before: done, total: items}
 	if p := l.present.Load(); p != nil {
 		next.number += p.number
 	}
 	l.present.Store(&next)
 }
 
+// expect begins a pass over that many items.
+func (l *runningMember) expect(items int64) { l.passes.begin(items, l.done()) }
+
 // listed is the present pass, when that many items have an outcome. A pass may have more than were expected, because a stream
 // only estimates its items.
-func (l *runningMember) listed(done int64) pass {
+func (l *passes) listed(done int64) pass {
 	p := pass{before: done}
 	if present := l.present.Load(); present != nil {
 		p = *present
@@ -59,6 +69,10 @@ func (e *Engine) report() {
 	if live {
 		present = member.listed(done)
 	}
+	warm := false
+	if c, copies := e.Source.(*copying); copies {
+		present, warm = c.listed(done), c.warm.Load()
+	}
 	if live && waitsFor == "" && now.Phase == contract.PhaseSettling {
 		waitsFor, waiting, late = member.waitsFor()
 	}
@@ -79,6 +93,7 @@ func (e *Engine) report() {
 		BytesDone:      e.bytesRead.Load(),
 		BytesTotal:     e.Source.Size(),
 		NothingLeft:    leaves && member.leaving.empty.Load(),
+		Warm:           warm,
 		Late:           late,
 		Seconds:        time.Since(now.began).Seconds(),
 		Message:        waitsFor,

@@ -23,7 +23,7 @@ const (
 	reasonFlags          = "ClientFlagsTooLarge"
 	reasonNoCAS          = "CASDisabled"
 	// reasonSourceIsServer: a leaving source is one of the servers.
-	reasonSourceIsServer = "SourceIsServer"
+	reasonSourceIsServer = contract.ReasonSourceIsServer
 	reasonFailed         = "Failed"
 )
 
@@ -49,7 +49,7 @@ func failReceipt(r *contract.Receipt, err error) {
 	case errors.Is(err, context.Canceled):
 		r.Reason, r.ExitCode = reasonInterrupted, contract.ExitFailed
 		r.Message = "a signal ended the drainer before the source was read to its end"
-	case errors.Is(err, errRestarted):
+	case errors.Is(err, errCopyRestarted), errors.Is(err, errRestarted):
 		r.Reason, r.ExitCode = reasonRestarted, contract.ExitFailed
 	case errors.Is(err, errStillStored):
 		r.Reason, r.ExitCode = reasonStillStored, contract.ExitFailed

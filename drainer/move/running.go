@@ -74,15 +74,14 @@ type runningMember struct {
 	settles bool
 	followers
 
-	version  string
-	started  int64        // when the member started, in Unix seconds; 0 unknown
-	linked   string       // how many items it had stored, before a pass
-	behind   atomic.Int64 // seconds by which the member's clock is behind ours
-	expected atomic.Int64
-	present  atomic.Pointer[pass]
-	done     func() int64
-	reader   link // reads from the member
-	once     once
+	version string
+	started int64        // when the member started, in Unix seconds; 0 unknown
+	linked  string       // how many items it had stored, before a pass
+	behind  atomic.Int64 // seconds by which the member's clock is behind ours
+	passes
+	done   func() int64
+	reader link // reads from the member
+	once   once
 	earlier
 	streaming
 	passing
@@ -127,7 +126,11 @@ func (k *link) close() {
 // ask repeats do on a link until it succeeds. If the connection breaks, the requests of do may have been
 // carried out or not.
 func (l *runningMember) ask(ctx context.Context, k *link, do func(*memcache.Conn) error) error {
-	err := memcache.Insist(ctx, l.timeout, func(why string) { l.waiting(k.server.String(), why) }, func(timeout time.Duration) error {
+	return k.ask(ctx, l.timeout, l.waiting, k.server == l.member, do)
+}
+
+func (k *link) ask(ctx context.Context, patience time.Duration, waits func(name, why string), source bool, do func(*memcache.Conn) error) error {
+	err := memcache.Insist(ctx, patience, func(why string) { waits(k.server.String(), why) }, func(timeout time.Duration) error {
 		conn, err := k.get(ctx, timeout)
 		if err == nil {
 			err = do(conn)
@@ -140,7 +143,7 @@ func (l *runningMember) ask(ctx context.Context, k *link, do func(*memcache.Conn
 	switch {
 	case err == nil:
 		return nil
-	case k.server == l.member:
+	case source:
 		return &sourceError{k.server.String(), err}
 	}
 	return &survivorError{k.server.String(), err}
@@ -334,7 +337,7 @@ func (e *Engine) MoveFrom(ctx context.Context, self int, scratch string, patienc
 }
 
 func (e *Engine) runningMember(member routing.Server, self int, scratch string) *runningMember {
-	e.waits.Source = member.String()
+	e.waits.Sources = []string{member.String()}
 	e.keepPlaces()
 	l := &runningMember{
 		member: member, self: self, servers: e.Servers, owner: e.Owner, lost: e.Lost,

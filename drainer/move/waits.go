@@ -11,8 +11,8 @@ import (
 
 // waits has the servers that a move waits for, why, and since when. Several goroutines may use it.
 type waits struct {
-	// Source is the server whose items are moved, "" if there is none. All others are survivors.
-	Source string
+	// Sources are the servers whose items are moved or copied. All others are survivors.
+	Sources []string
 	// Log gets a line when a wait begins, and when it ends.
 	Log io.Writer
 
@@ -46,7 +46,7 @@ func (w *waits) Set(name, why string) {
 }
 
 func (w *waits) role(name string) string {
-	if name == w.Source {
+	if slices.Contains(w.Sources, name) {
 		return "source"
 	}
 	return "survivor"
@@ -57,11 +57,11 @@ func (w *waits) role(name string) string {
 func (w *waits) Message() (message string, longest time.Duration, source bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, source = w.why[w.Source]
 	var parts []string
 	for name, why := range w.why {
 		parts = append(parts, name+" ("+why+")")
 		longest = max(longest, time.Since(w.since[name]))
+		source = source || slices.Contains(w.Sources, name)
 	}
 	if len(parts) == 0 {
 		return "", 0, false

@@ -7,7 +7,7 @@ import (
 
 func TestWaitsAreNamedUntilTheyEnd(t *testing.T) {
 	var log strings.Builder
-	w := waits{Source: "a", Log: &log}
+	w := waits{Sources: []string{"a"}, Log: &log}
 	if message, _, _ := w.Message(); message != "" {
 		t.Errorf("no server is waited for: %q", message)
 	}

@@ -36,7 +36,12 @@ func (r *Router) HotKeys() []status.HotKey { return r.boards().HotKeys() }
 func (r *Router) Report() *status.Report {
 	number, _ := r.Acknowledged()
 	t, all := r.table.Load(), r.boards()
-	return &status.Report{Counts: all.Counts(), Clients: r.clients.Connected(), Held: all.Held(), Members: all.Members(t.Servers()),
+	var source *status.Source
+	if r.source != nil {
+		counts := status.Source(r.source.Counts())
+		source = &counts
+	}
+	return &status.Report{Source: source, Counts: all.Counts(), Clients: r.clients.Connected(), Held: all.Held(), Members: all.Members(t.Servers()),
 		Table: t.Number, State: t.State, Acknowledged: number}
 }
 

@@ -22,7 +22,7 @@ var metric = regexp.MustCompile(`\bmemcached_router_[a-z_]+`)
 // The dashboard and the documentation name all metrics that are served, and no others.
 func TestTheDashboardAsksForMetricsThatAreServed(t *testing.T) {
 	t.Parallel()
-	r := start(t, router.Config{}, members(t, 1)...)
+	r := start(t, asksFor(ring(t, members(t, 1)...)), members(t, 1)...)
 	dial(t, r.address).want("get key\r\n", "END\r\n")
 	served := map[string]bool{}
 	wait.For(t, "metrics", func() error {

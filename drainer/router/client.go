@@ -65,6 +65,10 @@ type client struct {
 	used int64
 	at   int // its index in loop.clients
 
+	// prepared means that the next request may be sent, as far as prepare is concerned, unless unprepared says why not.
+	prepared   bool
+	unprepared error
+
 	mute     bool // the rest of a read gets no answer, because there was an error
 	skipping bool // the rest of a line is discarded
 	waits    bool // for a member's backlog
@@ -523,15 +527,19 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 			return c.longKey(bytes.IndexByte(b, '\n')+1, len(b))
 		}
 		m, old := c.loop.owners(key)
-		if c.wait(m) || old != nil && c.wait(old) {
+		if !c.prepare(r, key) || c.wait(m) || old != nil && c.wait(old) {
 			c.later(r)
 			return cap(b) - cap(key) // the key is asked for again
 		}
+		c.sent()
 		s := c.loop.slot()
 		s.verb, s.kind, s.key = r.Verb, wire.Values, append(s.key[:0], key...)
 		next := r.NextKey()
 		c.reading.any = c.reading.open
 		s.more, s.lenient = next != nil || c.reading.open, !c.loop.router.config.ReadErrors
+		if c.loop.router.source != nil && old == nil {
+			s.askable(r, key, func(dst []byte) []byte { return r.AppendRead(dst, key) })
+		}
 		c.push(s)
 		switch {
 		case old != nil:
@@ -576,9 +584,14 @@ func (c *client) wait(m *member) bool {
 // forward sends a request to the owner of its key. forward returns false if the client has to wait.
 func (c *client) forward(r *wire.Request, data []byte) bool {
 	var room [wire.MaxKey]byte
-	m, old := c.loop.owners(r.Hashed(&room))
-	if c.wait(m) || old != nil && c.wait(old) {
+	key := r.Hashed(&room)
+	m, old := c.loop.owners(key)
+	if !c.prepare(r, key) || c.wait(m) || old != nil && c.wait(old) {
 		return false
+	}
+	if why := c.sent(); why != "" {
+		c.local(r, why)
+		return true
 	}
 	s := c.loop.slot()
 	s.verb, s.kind, s.quiet = r.Verb, wire.KindOf(r.Verb), r.Quiet
@@ -588,6 +601,9 @@ func (c *client) forward(r *wire.Request, data []byte) bool {
 	}
 	if s.echo = r.Echo(); s.echo.On() {
 		s.key = append(s.key[:0], r.Key...)
+	}
+	if c.loop.router.source != nil && old == nil {
+		s.askable(r, key, r.AppendTo)
 	}
 	c.push(s)
 	if old != nil {

@@ -36,6 +36,9 @@ func (c *client) everywhere(r *wire.Request) {
 	s.verb, s.kind, s.quiet = r.Verb, wire.OneLine, r.Quiet
 	text := r.AppendTo(nil)
 	c.push(s)
+	if source := l.router.source; source != nil && r.Verb == wire.FlushAll {
+		source.Flushed()
+	}
 	if l.table.State != ringchange.Stable {
 		s.repeat = &repeatedRequest{text: text}
 		c.jobs++ // the client's next request comes after both

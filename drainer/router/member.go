@@ -187,6 +187,10 @@ func (m *member) line(s *slot, a *wire.Answer) bool {
 		s.part(a.Code, a.Line)
 		m.finish(s)
 		return true
+	case m.loop.asksSource(s, a.Code):
+		m.unanswered.pop()
+		m.traffic.Count(s.verb, a.Code, m.loop.now-s.began)
+		return true
 	case s.outcome == wire.Failure && s.job == nil: // the client has got its answer
 	case s.kind == wire.Values && a.Code == wire.Value && (s.outcome == wire.Value || string(a.Key) != string(s.key)):
 		return false // the answer has another key than was asked for, and must not be passed on

@@ -21,6 +21,7 @@ import (
 	"example.com/memcached-operator/drainer/pace"
 	"example.com/memcached-operator/drainer/router/eventloop"
 	"example.com/memcached-operator/drainer/router/fence"
+	"example.com/memcached-operator/drainer/router/onmiss"
 )
 
 // Config configures a router. The zero value of a bound is its default.
@@ -74,6 +75,8 @@ type Config struct {
 	LeftBehind time.Duration
 	// LookPeriod is the approximate time between two looks at a member.
 	LookPeriod time.Duration
+	// OnMiss is the cache that is asked for what the members miss; nil for none. The router sets what it knows itself.
+	OnMiss *onmiss.Config
 	// Logf logs a line for people.
 	Logf func(format string, args ...any)
 }
@@ -127,6 +130,7 @@ type Router struct {
 	files        files
 	table        atomic.Pointer[Table]
 	fence        *fence.Fence
+	source       *onmiss.Source // nil for none
 	// serving ends when the last client has gone, and the goroutines end with it.
 	serving    context.Context
 	stop       context.CancelFunc
@@ -153,6 +157,11 @@ func New(config Config) (*Router, error) {
 	}
 	if err := r.Apply(config.Table); err != nil {
 		return nil, err
+	}
+	if config.OnMiss != nil {
+		o := *config.OnMiss
+		o.Members, o.MemberTimeout, o.MaxItem, o.Clients, o.Table, o.Logf = c.Dialer, c.MemberTimeout, c.MaxItem, c.MaxConnections, r.table.Load, c.Logf
+		r.source = onmiss.New(o)
 	}
 	r.logins.config = &r.config
 	r.logins.read()
@@ -183,6 +192,9 @@ func (r *Router) Serve(ctx context.Context, listener net.Listener) error {
 		}
 	}
 	r.goroutines.Go(func() { r.logins.keep(r.serving) })
+	if r.source != nil {
+		r.goroutines.Go(func() { r.source.Run(r.serving) })
+	}
 	failed := make(chan error, 1)
 	r.goroutines.Go(func() { failed <- r.clients.Serve(r.serving, listener, r.ending.Load) })
 	var err error

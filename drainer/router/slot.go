@@ -33,6 +33,11 @@ type slot struct {
 	// outcome is that of the answer, once its first line is known.
 	outcome wire.Code
 
+	// asks means that the other cache is asked if there is no item (package onmiss). Then asked is the key, and again the
+	// request.
+	asks         bool
+	asked, again []byte
+
 	lenient bool // a failed read is answered as a miss
 	missed  bool // the read was answered so
 	quiet   bool // some answers to the request are hidden
@@ -54,7 +59,9 @@ const slotBytes = int(unsafe.Sizeof(slot{}))
 
 // memory is how many bytes the slot takes. They count in loop.held while its client waits: one silent member
 // holds up all later answers, even those that have no bytes to keep.
-func (s *slot) memory() int { return slotBytes + cap(s.key) + cap(s.absent) }
+func (s *slot) memory() int {
+	return slotBytes + cap(s.key) + cap(s.absent) + cap(s.asked) + cap(s.again)
+}
 
 // begin is called with the first line of an answer.
 func (s *slot) begin(a *wire.Answer) {

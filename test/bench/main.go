@@ -120,6 +120,14 @@ func groups(o *options) []group {
 		c := ringChange{population{name: "10 B", size: fixed(10), items: n * million}, 1, 2}
 		all = append(all, group{fmt.Sprintf("live scale %d M", n), c.scale})
 	}
+	for _, p := range []population{
+		{name: "10 B", size: fixed(10), items: million},
+		{name: "1 kB", size: fixed(1000), items: million},
+		{name: "10 kB", size: fixed(10_000), items: million / 10},
+		{name: "mix", size: mixed, items: million, metadata: true},
+	} {
+		all = append(all, group{"copy " + p.name, p.copy})
+	}
 	p := population{name: "100 B", size: fixed(100), items: million}
 	return append(all, group{"replay", p.replay})
 }

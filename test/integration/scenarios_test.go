@@ -62,6 +62,15 @@ func scenarios() map[string]scenario {
 		"scale-down, the member runs on": {
 			func(w *world) { w.storageCluster(patient(), 3) }, func(w *world) { w.scale(2) }, settledAt(2),
 		},
+		"a cluster is filled before it is listed": {
+			func(w *world) { kubes.Play(w.namespace, player.Succeed(5)) }, func(w *world) { w.create(warmedFrom(byHand()).Storage("128Mi").Size(2).Obj()) },
+			func(w *world) error {
+				if s := w.memcached().Status.Warm; s == nil || s.Phase != cachev1alpha1.WarmDone || s.Last.Jobs != 1 {
+					return fmt.Errorf("the warming is %s", asJSON(s))
+				}
+				return settledAt(2)(w)
+			},
+		},
 		"scale-down without volumes": {
 			func(w *world) { w.inPods(patient(), 3) }, func(w *world) { w.scale(2) }, settledAt(2),
 		},

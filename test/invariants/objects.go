@@ -126,7 +126,7 @@ func podOf(cluster string, o *corev1.Pod) Pod {
 			p.ReadOnly = p.ReadOnly && (m.Name != mount || m.ReadOnly)
 		}
 	}
-	if p.Moves = runs(&o.Spec, "move"); p.Moves || runs(&o.Spec, "drain") {
+	if p.Moves = movesItems(&o.Spec); p.Moves || runs(&o.Spec, "drain") {
 		var servers []string
 		p.DrainsClaim, servers = commandOf(&o.Spec)
 		p.Survivors = int32(len(servers))
@@ -179,6 +179,9 @@ func outOf(list *corev1.ConfigMap) (out int32, serial int64) {
 func runs(spec *corev1.PodSpec, command string) bool {
 	return slices.Contains(drainerCommand(spec), command)
 }
+
+// movesItems tells whether the pod moves items between members, or copies them from another cache.
+func movesItems(spec *corev1.PodSpec) bool { return runs(spec, "move") || runs(spec, "copy") }
 
 // drainerContainer is the container that drains or moves; there may be others.
 const drainerContainer = "drainer"
@@ -257,7 +260,7 @@ func jobOf(o *batchv1.Job) Job {
 			j.Claim = v.PersistentVolumeClaim.ClaimName
 		}
 	}
-	j.Moves, j.Prepared = runs(spec, "move"), waits(spec, o.Spec.Template.Annotations)
+	j.Moves, j.Prepared = movesItems(spec), waits(spec, o.Spec.Template.Annotations)
 	j.ClaimUID, j.Servers = commandOf(spec)
 	if j.Moves {
 		// A mover's source ID has the claim's UID between two slashes.

@@ -142,7 +142,7 @@ type Job struct {
 	Survivors int32
 	// Unfinished is set if it may start a pod.
 	Unfinished bool
-	// Moves is set if it moves items between members, and mounts no claim. Prepared is set if each of its pods
+	// Moves is set if it moves items between members, or copies them from another cache. Prepared is set if each of its pods
 	// moves nothing before it is told to begin.
 	Moves, Prepared bool
 }

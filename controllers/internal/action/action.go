@@ -545,7 +545,7 @@ func (a DeleteMemberService) String() string {
 // MakesJob tells whether the action creates a Job.
 func MakesJob(a Action) bool {
 	switch a.(type) {
-	case CreateDrain, CreateMove:
+	case CreateDrain, CreateMove, CreateWarm:
 		return true
 	}
 	return false

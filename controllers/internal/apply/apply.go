@@ -56,8 +56,8 @@ type Applier struct {
 
 // Done is what was written, for the status and the metrics, because no watch has reported it yet.
 type Done struct {
-	// Drains and Moves are the Jobs that were created.
-	Drains, Moves []batchv1.Job
+	// Drains, Moves and Warms are the Jobs that were created.
+	Drains, Moves, Warms []batchv1.Job
 	// Marked has the claims that got the leaving mark, and when.
 	Marked map[types.UID]time.Time
 	// Recorded are the receipts of drains that were recorded, Released the released claims, and
@@ -266,6 +266,9 @@ func (r *run) takeClaimStep(ctx context.Context, step action.Action) error {
 	case action.RecordMoved:
 		return r.recordMoved(ctx, a)
 	case action.CountFailure:
+		if a.Claim.UID == r.cluster.UID {
+			return r.countWarmFailure(ctx, a)
+		}
 		if r.cluster.Spec.InPods() {
 			return r.annotateHolder(ctx, a.Claim, map[string]any{cachev1alpha1.AnnotationAttempts: write.AttemptsText(a.Attempts)})
 		}
@@ -276,6 +279,12 @@ func (r *run) takeClaimStep(ctx context.Context, step action.Action) error {
 		return r.claims.Clear(ctx, a.Claim, cachev1alpha1.AnnotationMove, cachev1alpha1.MoveRetry)
 	case action.GrowClaim:
 		return r.growClaim(ctx, a)
+	case action.CreateWarm:
+		return r.createWarm(ctx, a)
+	case action.RecordWarm:
+		return r.recordWarm(ctx, a)
+	case action.ClearWarm:
+		return r.clearWarm(ctx, a)
 	}
 	known, err := r.claims.Take(ctx, step)
 	if !known {

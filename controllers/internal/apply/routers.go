@@ -67,13 +67,14 @@ func (r *run) applyRouterDeployment(ctx context.Context, kind, name string) erro
 	w := owned[appsv1.Deployment, *appsv1.Deployment, appsac.DeploymentApplyConfiguration, *appsac.DeploymentApplyConfiguration]{
 		kind: kind, name: name, current: present, extract: appsac.ExtractDeployment,
 		desired: func() *appsac.DeploymentApplyConfiguration { return nil },
+		variant: r.routerOptions().OnMiss.Variant(),
 	}
-	desired := build.Routers(r.cluster, r.Options)
+	desired := build.Routers(r.cluster, r.routerOptions())
 	switch {
 	case desired == nil:
 		r.RouterTurns.Forget(client.ObjectKeyFromObject(r.cluster))
 		return applyOwned(ctx, r, w)
-	case present != nil && r.Matches.Has(r.cluster, kind, present, 0):
+	case present != nil && r.Matches.Has(r.cluster, kind, present, w.variant):
 		return nil
 	}
 	spec := build.RouterSpec(r.cluster)
@@ -101,6 +102,15 @@ func (r *run) applyRouterDeployment(ctx context.Context, kind, name string) erro
 	return err
 }
 
+// routerOptions are the options with the source that routers ask for what they miss.
+func (r *run) routerOptions() build.Options {
+	o := r.Options
+	if from := r.cluster.Spec.WarmFrom; from != nil && from.OnMiss && r.present.Warm != nil {
+		o.OnMiss = r.present.Warm.From
+	}
+	return o
+}
+
 // leaveNumber keeps the number of routers when spec.router.replicas is removed. A field that we
 // applied and no longer apply goes back to Kubernetes' default, here one. So the number gets
 // another field owner first; an autoscaler takes it over from that owner.
@@ -123,7 +133,7 @@ func (r *run) noteRouterCount() {
 		return
 	}
 	sent, is := *r.cluster.Spec.Router.Replicas, ptr.Deref(d.Spec.Replicas, 1)
-	if desired := build.Routers(r.cluster, r.Options); sent != is && asSent(d, hashOf(desired), desired) {
+	if desired := build.Routers(r.cluster, r.routerOptions()); sent != is && asSent(d, hashOf(desired), desired) {
 		r.sizeChanged("routers", sent, is)
 	}
 }

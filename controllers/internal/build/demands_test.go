@@ -1,6 +1,7 @@
 package build
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,10 @@ func allPods(c *cachev1alpha1.Memcached, o Options) map[string]corev1.PodTemplat
 		pods["members"] = *convert[corev1.PodTemplateSpec](StatefulSet(c, o, 3).Spec.Template)
 		pods["drains"] = DrainJob(c, o, nil, "data-cache-2", "uid", 2, false).Spec.Template
 		pods["moves"] = MoveJob(c, o, Move{Claim: "data-cache-0", UID: "uid", Target: "1", Members: 3, Prepared: true}).Spec.Template
+		if c.Spec.WarmFrom != nil {
+			pods["warmings"] = WarmJob(c, o, Warm{Target: "warm-1", Members: 3, From: WarmFrom(c)}).Spec.Template
+			pods["warmings from claims"] = WarmJob(c, o, Warm{Target: "warm-1", Members: 3, Claim: "backup-0"}).Spec.Template
+		}
 	}
 	if c.Spec.Router != nil {
 		pods["routers"] = *convert[corev1.PodTemplateSpec](Routers(c, o).Spec.Template)
@@ -44,6 +49,7 @@ func everyPodSet() []*cachev1alpha1.Memcached {
 		s.Resources, s.Drain.Resources = all, all
 		if s.Storage != nil {
 			s.Router = &cachev1alpha1.RouterSpec{Resources: all}
+			s.WarmFrom = &cachev1alpha1.WarmSource{Servers: []string{"old:11211"}, TLS: &cachev1alpha1.WarmTLS{SecretName: "old"}, Auth: &cachev1alpha1.AuthSpec{SecretName: "old"}}
 		}
 	}
 	return []*cachev1alpha1.Memcached{
@@ -74,7 +80,7 @@ func TestEveryContainerHasTheRequestsAndLimitsOfTheSpec(t *testing.T) {
 }
 
 // The cluster autoscaler keeps the node of a pod with an emptyDir on disk, unless an annotation
-// says that the pod may be evicted. A move keeps a list of keys there, and begins again elsewhere.
+// says that the pod may be evicted. A move and a warming keep a list of keys there, and begins again elsewhere.
 func TestNoPodKeepsItsNode(t *testing.T) {
 	for _, c := range everyPodSet() {
 		for kind, pod := range allPods(c, options) {
@@ -82,7 +88,7 @@ func TestNoPodKeepsItsNode(t *testing.T) {
 				if v.EmptyDir == nil {
 					continue
 				}
-				if v.EmptyDir.Medium != corev1.StorageMediumMemory && kind != "moves" {
+				if v.EmptyDir.Medium != corev1.StorageMediumMemory && kind != "moves" && !strings.HasPrefix(kind, "warmings") {
 					t.Errorf("%s: volume %s is on the node's disk", kind, v.Name)
 				}
 				if v.EmptyDir.SizeLimit == nil {

@@ -215,12 +215,7 @@ func transferArgs(c *cachev1alpha1.Memcached, ports Ports, source string, to rin
 		Receipt:            contract.TerminationLog,
 		Connection:         connection(c),
 	}
-	if limit := c.Spec.Drain.RateLimit; limit != nil {
-		m.RateLimitItems = ptr.Deref(limit.ItemsPerSecond, 0)
-		if limit.BytesPerSecond != nil {
-			m.RateLimitBytes = limit.BytesPerSecond.Value()
-		}
-	}
+	m.RateLimitItems, m.RateLimitBytes = rates(c.Spec.Drain.RateLimit)
 	if within := c.Spec.Drain.SkipExpiringWithin; within != nil {
 		m.SkipExpiringWithin = within.Duration
 	}

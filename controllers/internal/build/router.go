@@ -290,7 +290,7 @@ func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfig
 		WithName(ContainerRouter).
 		WithImage(o.OperatorImage).
 		WithTerminationMessagePolicy(messagePolicy).
-		WithCommand(append([]string{DrainerPath}, routeArgs(c)...)...).
+		WithCommand(append([]string{DrainerPath}, routeArgs(c, o)...)...).
 		WithPorts(
 			coreac.ContainerPort().WithName(portName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(c.Spec.ContainerPort),
 			coreac.ContainerPort().WithName(adminPortName).WithProtocol(corev1.ProtocolTCP).WithContainerPort(RouterAdminPort(c))).
@@ -303,6 +303,12 @@ func routerPod(c *cachev1alpha1.Memcached, o Options) *coreac.PodSpecApplyConfig
 		WithVolumeMounts(coreac.VolumeMount().WithName(tableVolume).WithMountPath(tableDir).WithReadOnly(true))
 	spec.WithVolumes(coreac.Volume().WithName(tableVolume).WithConfigMap(coreac.ConfigMapVolumeSource().WithName(RouterName(c.Name))))
 	withSecrets(c, spec, router)
+	if o.OnMiss != nil {
+		if volume, mount := o.OnMiss.secrets(); volume != nil {
+			spec.WithVolumes(convert[coreac.VolumeApplyConfiguration](volume))
+			router.WithVolumeMounts(convert[coreac.VolumeMountApplyConfiguration](mount))
+		}
+	}
 	return spec.WithContainers(router)
 }
 
@@ -317,7 +323,7 @@ func RouterAdminPort(c *cachev1alpha1.Memcached) int32 {
 
 // routeArgs are the router's arguments. The members' certificate and logins are also the routers',
 // so applications use the same ones for both.
-func routeArgs(c *cachev1alpha1.Memcached) []string {
+func routeArgs(c *cachev1alpha1.Memcached, o Options) []string {
 	args := []string{"route"}
 	add := func(flag string, value any) { args = append(args, fmt.Sprintf("--%s=%v", flag, value)) }
 	add(contract.FlagListen, fmt.Sprintf(":%d", c.Spec.ContainerPort))
@@ -343,6 +349,9 @@ func routeArgs(c *cachev1alpha1.Memcached) []string {
 	}
 	if limit, is := c.Spec.Router.Resources.Limits[corev1.ResourceMemory]; is {
 		add(contract.FlagMaxMemory, max(limit.Value()/2, 1))
+	}
+	if o.OnMiss != nil {
+		args = append(args, o.OnMiss.onMissArgs()...)
 	}
 	return args
 }

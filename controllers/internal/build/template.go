@@ -22,6 +22,7 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 	spec.Service = cachev1alpha1.ServiceSpec{}
 	spec.PodDisruptionBudget = cachev1alpha1.PodDisruptionBudgetSpec{}
 	spec.NetworkPolicy = nil
+	spec.WarmFrom = nil
 	if spec.Storage != nil {
 		spec.Storage = &cachev1alpha1.StorageSpec{Mode: spec.Storage.Mode}
 	}
@@ -35,8 +36,13 @@ func TemplateSpec(c *cachev1alpha1.Memcached) string {
 func RouterSpec(c *cachev1alpha1.Memcached) string {
 	router := *c.Spec.Router.DeepCopy()
 	router.Replicas, router.Service = nil, cachev1alpha1.ServiceSpec{}
+	var source *cachev1alpha1.WarmSource
+	if from := c.Spec.WarmFrom; from != nil && from.OnMiss {
+		source = from.DeepCopy()
+		source.RateLimit, source.Until, source.OnShortage = nil, "", ""
+	}
 	return hashOf(cachev1alpha1.MemcachedSpec{
-		Router: &router, PodTemplate: c.Spec.PodTemplate, TLS: c.Spec.TLS, Auth: c.Spec.Auth,
+		WarmFrom: source, Router: &router, PodTemplate: c.Spec.PodTemplate, TLS: c.Spec.TLS, Auth: c.Spec.Auth,
 		ContainerPort: c.Spec.ContainerPort, MaxItemSize: c.Spec.MaxItemSize,
 	})
 }

@@ -89,7 +89,10 @@ func TestTheHashOfTheRoutersSpecIsThatOfWhatTheirPodsDependOn(t *testing.T) {
 		"members' priority": {func(s *cachev1alpha1.MemcachedSpec) { s.PodTemplate.PriorityClassName = "other" }, true},
 		"failed reads":      {func(s *cachev1alpha1.MemcachedSpec) { s.Router.FailedReads = cachev1alpha1.FailedReadsError }, true},
 		"TLS":               {func(s *cachev1alpha1.MemcachedSpec) { s.TLS = &cachev1alpha1.TLSSpec{SecretName: "another"} }, true},
-		"logins":            {func(s *cachev1alpha1.MemcachedSpec) { s.Auth = &cachev1alpha1.AuthSpec{SecretName: "another"} }, true},
+		"a source": {func(s *cachev1alpha1.MemcachedSpec) {
+			s.WarmFrom = &cachev1alpha1.WarmSource{Servers: []string{"old:11211"}}
+		}, false},
+		"logins": {func(s *cachev1alpha1.MemcachedSpec) { s.Auth = &cachev1alpha1.AuthSpec{SecretName: "another"} }, true},
 	} {
 		after := build()
 		test.change(&after.Spec)

@@ -78,6 +78,9 @@ func survivors(s string, general bool) (start, count int32, ok bool) {
 
 // jobName is the name of the Job with this duty.
 func (d Duty) jobName() string {
+	if ring.IsWarm(d.Target) {
+		return build.WarmName("", d.Claim, d.Target)
+	}
 	if d.Target != "" {
 		return build.MoveName("", d.Claim, d.Target)
 	}
@@ -92,8 +95,11 @@ func (d Duty) Source() string {
 	return string(d.Claim)
 }
 
-// Moves tells whether the Job moves items, not drains a volume.
-func Moves(job *batchv1.Job) bool { return DutyOf(job).Target != "" }
+// Moves tells whether the Job moves items between members.
+func Moves(job *batchv1.Job) bool { d := DutyOf(job); return d.Target != "" && !ring.IsWarm(d.Target) }
+
+// Warms tells whether the Job copies from the source of spec.warmFrom. Its claim is the Memcached.
+func Warms(job *batchv1.Job) bool { return ring.IsWarm(DutyOf(job).Target) }
 
 // ClaimUID is the UID of the claim that the Job is about.
 func ClaimUID(job *batchv1.Job) types.UID { return DutyOf(job).Claim }

@@ -37,16 +37,19 @@ func (r *Reader) observeJobs(ctx context.Context, key client.ObjectKey, o *State
 }
 
 func (o *State) addJob(job *batchv1.Job) {
-	if identity.Moves(job) {
+	switch {
+	case identity.Warms(job):
+		o.Warms = append(o.Warms, *job)
+	case identity.Moves(job):
 		o.Moves = append(o.Moves, *job)
-	} else {
+	default:
 		o.Jobs = append(o.Jobs, *job)
 	}
 }
 
 // observeTemplate notes what Jobs would be made of now, if there are any to compare.
 func (r *Reader) observeTemplate(o *State) {
-	if len(o.Jobs)+len(o.Moves) == 0 {
+	if len(o.Jobs)+len(o.Moves)+len(o.Warms) == 0 {
 		return
 	}
 	if r.Options != nil {
@@ -68,7 +71,7 @@ func (r *Reader) AddUnlabelled(o *State, object client.Object) {
 
 // jobs are all Jobs of the cluster, with their pods.
 func (o *State) jobs() *read.Jobs {
-	return &read.Jobs{Jobs: slices.Concat(o.Jobs, o.Moves), Ended: o.EndedJobs, Pods: o.DrainerPods}
+	return &read.Jobs{Jobs: slices.Concat(o.Jobs, o.Moves, o.Warms), Ended: o.EndedJobs, Pods: o.DrainerPods}
 }
 
 // DrainerWaits tells why the drainers of active Jobs are not at work, by the claim's UID: the pod

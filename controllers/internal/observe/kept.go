@@ -20,7 +20,7 @@ func (o *State) Kept() []status.Kept {
 	if o.StatefulSet != nil {
 		objects = append(objects, o.StatefulSet)
 	}
-	for _, jobs := range [][]batchv1.Job{o.Jobs, o.Moves, o.EndedJobs} {
+	for _, jobs := range [][]batchv1.Job{o.Jobs, o.Moves, o.Warms, o.EndedJobs} {
 		for i := range jobs {
 			objects = append(objects, &jobs[i])
 		}

@@ -15,6 +15,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/read"
 	"example.com/memcached-operator/controllers/internal/identity"
 	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
 )
 
 // View is the state that was read live, right before a step that can't be undone.
@@ -122,9 +123,12 @@ func (r *Reader) readJobs(ctx context.Context, cluster *cachev1alpha1.Memcached,
 	}
 	v.jobs, v.Unlabelled = *jobs, jobs.Unlabelled
 	for i := range jobs.Jobs {
-		if job := reader.Job(&jobs.Jobs[i], jobs.Pods); job.Target != "" {
+		switch job := reader.Job(&jobs.Jobs[i], jobs.Pods); {
+		case ring.IsWarm(job.Target):
+			v.Warms = append(v.Warms, job)
+		case job.Target != "":
 			v.Moves = append(v.Moves, job)
-		} else {
+		default:
 			v.Jobs = append(v.Jobs, job)
 		}
 	}

@@ -103,6 +103,9 @@ type Objects struct {
 	// Routers are what belongs to spec.router.
 	Routers Routers
 
+	// Warm is what is known of the source of spec.warmFrom; nil if the spec has none.
+	Warm *Warm
+
 	Pods        []corev1.Pod // of the members
 	DrainerPods []corev1.Pod // of drains and moves
 }
@@ -120,8 +123,9 @@ type State struct {
 	Claims []corev1.PersistentVolumeClaim
 	// Where: the places of the volumes that were read live, by the claim's UID.
 	Where map[types.UID]claims.Where
-	// Jobs drain, Moves move items.
-	Jobs, Moves []batchv1.Job
+	// Jobs drain, Moves move items, Warms copy from the source of spec.warmFrom.
+	Jobs, Moves, Warms []batchv1.Job
+
 	// EndedJobs are Jobs that were deleted and have ended, and that only another owner's finalizer
 	// keeps.
 	EndedJobs []batchv1.Job
@@ -240,6 +244,9 @@ func (r *Reader) Observe(ctx context.Context, cluster *cachev1alpha1.Memcached) 
 	}
 	r.observeStep(key, o)
 	r.observeNodes(key, o)
+	if err := r.observeWarm(ctx, o); err != nil {
+		return nil, err
+	}
 	r.observeRoom(ctx, o)
 	if why, fresh := r.GrowthRefused.Last(cluster, r.Clock.Now(), GrowthInterval); fresh {
 		o.GrowthRefused = why
@@ -447,6 +454,10 @@ func (o *State) Input() plan.Observed {
 	for i := range o.Moves {
 		in.Moves = append(in.Moves, o.planJob(&o.Moves[i]))
 	}
+	for i := range o.Warms {
+		in.Warms = append(in.Warms, o.planJob(&o.Warms[i]))
+	}
+	in.Warm = o.planWarm()
 	return in
 }
 

@@ -35,6 +35,9 @@ func (o *State) PausedPlan(p plan.Plan) plan.Plan {
 			s.Phase, s.Reason, s.Message = plan.MoveWaits, cachev1alpha1.ReasonPaused, why
 		}
 	}
+	if s := &p.Warming; s.Phase == plan.WarmRuns && s.Job == nil {
+		s.Phase, s.Reason, s.Message = plan.WarmWaits, cachev1alpha1.ReasonPaused, why
+	}
 	return p
 }
 

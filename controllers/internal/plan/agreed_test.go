@@ -38,7 +38,7 @@ func TestNoStepIsRefusedOnWhatThePlanSaw(t *testing.T) {
 	if again > max(1, scenes/10_000) {
 		t.Errorf("of %d plans, %d were refused at first", scenes, again)
 	}
-	for _, kind := range []string{"mark", "list", "size", "drain", "place", "prepare", "begin"} {
+	for _, kind := range []string{"mark", "list", "size", "drain", "place", "prepare", "begin", "warm"} {
 		if guarded[kind] < scenes/1000 {
 			t.Errorf("%s: asked in %d scenes of %d", kind, guarded[kind], scenes)
 		}
@@ -93,6 +93,8 @@ func refusedLive(o *Observed, a action.Action) (kind string, err error) {
 		return "place", MayMove(o, a)
 	case action.BeginMove:
 		return "begin", MayBegin(o, a)
+	case action.CreateWarm:
+		return "warm", MayWarm(o, a)
 	case action.StartEmpty:
 		return "empty", MayStartEmpty(o, a)
 	}
@@ -114,6 +116,8 @@ func happen(o *Observed, a action.Action) {
 		o.Jobs = append(o.Jobs, claims.Job{Name: "new", ClaimUID: a.Claim.UID, Survivors: a.Survivors})
 	case action.CreateMove:
 		o.Moves = append(o.Moves, claims.Job{Name: "new", ClaimUID: a.Claim.UID, Target: a.Target, Waits: a.Prepared})
+	case action.CreateWarm:
+		o.Warms = append(o.Warms, claims.Job{Name: "new", ClaimUID: a.Claim.UID, Target: a.Target})
 	case action.BeginMove:
 		for i := range o.Drainers {
 			if d := &o.Drainers[i]; d.ClaimUID == a.Claim.UID && d.Target == a.Target {
@@ -219,11 +223,34 @@ func anyScene(r *rand.Rand) *Observed {
 	if chance(50) {
 		preparedScene(s, chance)
 	}
+	if chance(30) {
+		warmScene(s, chance)
+	}
 	o.Cluster.Policy = [...]claims.DrainPolicy{claims.Drain, claims.Drain, claims.Drain, claims.Retain, claims.Delete}[r.IntN(5)]
 	if o.Cluster.Policy == claims.Drain && chance(20) {
 		o.Cluster.Deleting = chance(20)
 	}
 	return o
+}
+
+// warmScene adds a source, and perhaps a Job that copies it, or did.
+func warmScene(s *scene, chance func(percent int) bool) {
+	o := &s.o
+	ready := o.Ready
+	s.warmFrom(func(w *Warm) { w.HoldsList = chance(30) })
+	o.Now, o.Ready = time.Unix(3000, 0), ready
+	if chance(10) {
+		o.Warm.Holder.MoveRequest = claims.Skip
+	}
+	if chance(40) {
+		s.warmJob([...]func(*claims.Job){func(*claims.Job) {}, copied, gone}[map[bool]int{true: 0, false: 1}[chance(70)]])
+		if chance(60) {
+			s.copies()
+		}
+	}
+	if chance(10) {
+		o.Warm = nil
+	}
 }
 
 // leavingScene adds leaving members, some with a mover.
@@ -287,7 +314,7 @@ func describe(o *Observed) string {
 		out += fmt.Sprintf("  %s marked %d aside %v deleting %v %v pending %v request %q unmoved %v moved %d\n",
 			c.Name, c.LeavingSince.Unix(), c.Aside, c.Deleting, c.Where, c.Pending, c.Request, c.Unmoved, c.Moved)
 	}
-	for _, j := range slices.Concat(o.Jobs, o.Moves) {
+	for _, j := range slices.Concat(o.Jobs, o.Moves, o.Warms) {
 		out += fmt.Sprintf("  Job %s of %s into %d, by %q, %v, deleting %v\n", j.Name, j.ClaimUID, j.Survivors.Count, j.Target, j.State, j.Deleting)
 	}
 	return out

@@ -10,7 +10,7 @@ import (
 // decideEnd removes the finalizers, after the Memcached or its namespace was deleted.
 func decideEnd(o *Observed) (w claims.Work) {
 	if !o.Cluster.NamespaceTerminating {
-		for _, j := range slices.Concat(o.Jobs, o.Moves) {
+		for _, j := range slices.Concat(o.Jobs, o.Moves, o.Warms) {
 			w.DeleteJob(&j, "the Memcached is deleted")
 		}
 		if o.StatefulSet.Exists && o.Cluster.Orphan && (o.StatefulSet.Partition > 0 || o.Cluster.StepsOutForEvictions) {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -114,6 +115,12 @@ func (v *view) lookAtMoves() {
 		v.moving = v.moving || unfinished && (!j.Waits || j.State == claims.JobComplete)
 		if v.movesNow == "" && j.MayRun() && !j.Waits {
 			v.movesNow = "Job " + j.Name
+		}
+	}
+	for i := range v.Warms {
+		if j := &v.Warms[i]; j.MayRun() {
+			v.warms, v.moving = j.Name, true
+			v.movesNow = cmp.Or(v.movesNow, "Job "+j.Name)
 		}
 	}
 	for i := range v.Drainers {

@@ -331,6 +331,8 @@ func moveWaits(v *view, target string) string {
 		return fmt.Sprintf("Job %s drains first", v.drain.Name)
 	case v.lingering != "":
 		return fmt.Sprintf("drainer %s, whose Job is gone, has not ended yet", v.lingering)
+	case v.warms != "":
+		return fmt.Sprintf("Job %s, which copies older values, ends first", v.warms)
 	case otherRing:
 		return "the pod of an earlier move is still there"
 	}

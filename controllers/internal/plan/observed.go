@@ -90,6 +90,9 @@ type Observed struct {
 	Away []Away
 	// Moves are the Jobs that move items.
 	Moves []claims.Job
+	// Warm is what spec.warmFrom asks for; nil if the spec has none. Warms are the Jobs that copy from a source.
+	Warm  *Warm
+	Warms []claims.Job
 	// ListSize is how many members are on the clients' list now, and Record what is known about its
 	// rings: see ReadList.
 	ListSize int32

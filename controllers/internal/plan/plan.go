@@ -22,6 +22,7 @@
 //	depart.go   which members leave, and which of them still run
 //	volumes.go  what drains wait for; package claims decides about each claim
 //	moves.go    which movers work                      growth.go   which volumes grow
+//	warm.go     what is copied from another cache      warmfrom.go what is known of that cache
 //
 // All of them read a view of the facts (view.go), which has what follows from these: who leaves
 // (leaving.go), who is lost (lost.go), in which order volumes are drained (order.go), what routers
@@ -42,6 +43,8 @@ type Plan struct {
 	Step
 	claims.Volumes
 	Growth
+	// Warming is the state of what spec.warmFrom asks for.
+	Warming WarmState
 	// Moves has an entry for each member whose items have to be moved, highest
 	// ordinal first.
 	Moves []MoveState

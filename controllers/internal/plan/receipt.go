@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
 )
 
@@ -13,7 +14,7 @@ func ReceiptOf(r *contract.Receipt) *action.Receipt {
 		return nil
 	}
 	out := &action.Receipt{
-		Source: r.Source, Err: r.AddsUp(r.Source), Reason: r.Reason, Message: r.Message,
+		Source: r.Source, Err: addsUp(r), Reason: r.Reason, Message: r.Message,
 		Final: slices.Contains(contract.NoRetry, int32(r.ExitCode)), Unreadable: r.ExitCode == contract.ExitUnrecoverable,
 	}
 	text, err := r.Marshal()
@@ -22,6 +23,14 @@ func ReceiptOf(r *contract.Receipt) *action.Receipt {
 	}
 	out.Text = string(text)
 	return out
+}
+
+// addsUp is the rule for a receipt of its kind: a copy may leave out what its owners refuse.
+func addsUp(r *contract.Receipt) error {
+	if ring.IsWarmSource(r.Source) {
+		return r.Copied(r.Source)
+	}
+	return r.AddsUp(r.Source)
 }
 
 // ParseReceipt is ReceiptOf for a receipt as text.

@@ -15,7 +15,7 @@ type decisions struct {
 	// next is what is observed when this plan's finalizers, marks and list are written.
 	next *view
 	// The work of each decision, which the steps put in order.
-	finalizers, marks, addresses, retired, volumes, moves, growth claims.Work
+	finalizers, marks, addresses, retired, volumes, moves, warming, growth claims.Work
 }
 
 // decide makes all decisions for a cluster with storage.
@@ -41,6 +41,7 @@ func decide(read *Observed) *decisions {
 	d.WakeAt(again.Wake)
 	d.Told, again = d.tellRouters(next, d.Replicas)
 	d.WakeAt(again.Wake)
+	d.Told = d.holdList(next, d.Replicas)
 	d.Running, again = decideRunning(next, d.Replicas, &d.Told)
 	d.WakeAt(again.Wake)
 
@@ -48,6 +49,7 @@ func decide(read *Observed) *decisions {
 	d.Growth, d.growth = decideGrowth(next.Observed)
 	d.Volumes, d.volumes = decideVolumes(next, &d.Size)
 	d.Moves, d.moves = decideMoves(next, &d.Size, &d.Told, d.Drains)
+	d.Warming, d.warming = decideWarm(next, &d.Size)
 	return d
 }
 
@@ -99,6 +101,8 @@ var steps = []step{
 		"after the members: a volume is drained into those that stay"},
 	{"moves", func(d *decisions) claims.Work { return d.moves }, []action.Action{action.CreateMove{}, action.RecordMoved{}, action.CountFailure{}, action.ClearMoveRetry{}, action.DeleteJob{}},
 		"after the volumes: drains and moves have one order (order.go)"},
+	{"warming", func(d *decisions) claims.Work { return d.warming }, []action.Action{action.CreateWarm{}, action.RecordWarm{}, action.CountFailure{}, action.ClearWarm{}, action.DeleteJob{}},
+		"after the moves: what another cache has comes last"},
 	{"growth", func(d *decisions) claims.Work { return d.growth }, []action.Action{action.GrowClaim{}}, "nothing waits for it but the members' next template"},
 }
 

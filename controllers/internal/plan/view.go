@@ -35,6 +35,8 @@ type view struct {
 	// movesNow names the drain that is at work, or the move that was told to begin; empty if there is
 	// none.
 	movesNow string
+	// warms names the Job of a warming that may be at work; empty if there is none.
+	warms string
 	// misplaced: a member may have items that clients look for elsewhere. moving: one may have such items, a move
 	// may still be moving some, or routers look for items at the old owners: the size and the list wait. A move that
 	// was not told to begin moves nothing.

@@ -61,6 +61,8 @@ func drainWaits(v *view, m *member, survivors int32) (reason, message string) {
 		return claims.InTurn, "the volume of another member is drained first: its values are newer"
 	case v.leasesWait != "":
 		return claims.InTurn, v.leasesWait + ": a drain would take a lease for a newer value"
+	case v.warms != "":
+		return claims.InTurn, fmt.Sprintf("Job %s, which copies older values, ends first", v.warms)
 	case v.moverExists || m.afterMove && (v.moving || v.misplaced):
 		return claims.InTurn, "the survivors' items are moved first"
 	case m.Pending:

@@ -106,7 +106,7 @@ func differ(before, after []metav1.Condition, kinds ...string) bool {
 // moving tells whether a drainer is at work. A mover that only waits for the last client doesn't
 // count: it may wait for hours, and reports every few seconds which clients call.
 func moving(s *cachev1alpha1.MemcachedStatus) bool {
-	return slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool {
+	return s.Warm != nil && s.Warm.Phase == cachev1alpha1.WarmCopying || slices.ContainsFunc(s.Drains, func(d cachev1alpha1.DrainStatus) bool {
 		return d.Phase == cachev1alpha1.DrainAdding || d.Phase == cachev1alpha1.DrainLeaving && d.Reason != cachev1alpha1.ReasonStillCalled
 	})
 }

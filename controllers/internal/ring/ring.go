@@ -196,8 +196,10 @@ func (r Ring) check() error {
 // Source is the source in a move's receipt. It is not only the claim's UID, so that it can't count
 // as the receipt of a drain.
 func Source(claim types.UID, target string) string {
-	return fmt.Sprintf("move/%s/%s", claim, target)
+	return fmt.Sprintf("%s%s/%s", movePrefix, claim, target)
 }
+
+const movePrefix = "move/"
 
 // shares caches the results of Share. It is emptied when it has more entries than clusters need.
 var shares = struct {

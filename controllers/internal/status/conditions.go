@@ -94,6 +94,9 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.C
 	case in.Plan.SizeBlocked == plan.BlockedByDrain:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForDrain,
 			"the size goes from %d to %d when the drains that run have ended", in.Plan.Replicas, size)
+	case in.Plan.SizeBlocked == plan.BlockedByMove && in.Plan.Warming.Job != nil:
+		return condition(kind, true, cachev1alpha1.ReasonWaitingForMove,
+			"the size goes from %d to %d when Job %s, which fills the cluster, has ended: kubectl mc skip mc/%s ends it", in.Plan.Replicas, size, in.Plan.Warming.Job.Name, in.Cluster.Name)
 	case in.Plan.SizeBlocked == plan.BlockedByMove && len(in.Plan.Moves) == 0:
 		return condition(kind, true, cachev1alpha1.ReasonWaitingForMove,
 			"the size goes from %d to %d when the pods that moved items between members have ended", in.Plan.Replicas, size)
@@ -123,6 +126,8 @@ func progressing(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.C
 		return condition(kind, true, cachev1alpha1.ReasonRolling, "members are being replaced by ones of the new specification%s", volumesThatGrowLater(in))
 	case len(in.Plan.SmallClaims) > 0 && size > 0:
 		return growing(in)
+	case warming(in, s) != nil:
+		return *warming(in, s)
 	case in.RollOutWaits != "":
 		return condition(kind, false, cachev1alpha1.ReasonWaitingForTurn, "%s", in.RollOutWaits)
 	}

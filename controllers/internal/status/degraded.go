@@ -47,6 +47,7 @@ func degraded(in *Input, s *cachev1alpha1.MemcachedStatus, w *waits) metav1.Cond
 		func() *trouble { return unreachableSize(in) },
 		func() *trouble { return leftOut(in) },
 		func() *trouble { return drainStuck(in, s, w) },
+		func() *trouble { return warmTrouble(in, s, w) },
 		func() *trouble { return moveStuck(in, w) },
 		func() *trouble { return keptByOthers(in, w) },
 		func() *trouble { return certificateTrouble(in, w) },

@@ -3,6 +3,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,6 +54,9 @@ type Input struct {
 	Listed         []build.Endpoint
 	MemberServices map[int32]corev1.Service
 	Ring           ring.Record
+	// Warmed is what was copied from the source of spec.warmFrom, WarmAttempts how many attempts have failed in a row.
+	Warmed       action.WarmRecord
+	WarmAttempts int32
 	// Monitoring is the state of the ServiceMonitor.
 	Monitoring Monitoring
 	// Binding is the state of the Secret of spec.binding; nil if it was not read.
@@ -124,6 +128,8 @@ func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	if s.Progress = progressLine(s.Drains); s.Progress == "" {
 		s.Progress = moveLine(in)
 	}
+	s.Warm = warm(in)
+	s.Progress = cmp.Or(s.Progress, warmLine(s.Warm))
 	s.LastDrains = lastDrains(in, s.LastDrains)
 	s.Advice = advice(in, &s)
 	setConditions(in, &s, conditions(in, &s, &w))

@@ -48,7 +48,7 @@ func TestEveryKeyOfTheAPIIsKept(t *testing.T) {
 		switch name := spec.Names[0].Name; {
 		case name == "AnnotationList":
 			kept = true // the list annotation is kept only as its version
-		case name == "AnnotationOperator" || name == "AnnotationOtherOperator":
+		case name == "AnnotationOperator" || name == "AnnotationOtherOperator" || name == "AnnotationWarm" || name == "AnnotationWarmed":
 			kept = true // the annotation is on Memcacheds, which are not trimmed
 		case strings.HasPrefix(name, "Label"):
 			kept = slices.Contains(knownLabels, key)

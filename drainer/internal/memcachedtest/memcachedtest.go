@@ -92,6 +92,12 @@ func StartSuite(tb testing.TB, suite string, args ...string) *Server {
 	return s
 }
 
+// StartNewerSuite is Start with Debian's memcached of trixie, which takes the CAS value for an item.
+func StartNewerSuite(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	return StartSuite(tb, "trixie", args...)
+}
+
 // Main runs the tests, parallel ones at the same time: most of the time they wait for memcached and its
 // clock.
 func Main(m *testing.M, parallel int) {

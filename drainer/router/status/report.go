@@ -20,7 +20,12 @@ type Report struct {
 	Table        int64
 	State        ringchange.State
 	Acknowledged int64
+	// Source counts the keys that another cache was asked for; nil if there is none.
+	Source *Source
 }
+
+// Source counts the keys that another cache was asked for, by what it answered.
+type Source struct{ Hits, Misses, Failures uint64 }
 
 // Member is a member of the rings.
 type Member struct {
@@ -48,6 +53,7 @@ var (
 	memberReceived = metric("member_received_bytes_total", "Bytes that a member has answered.", "member")
 	memberConns    = metric("member_connections", "Connections to a member, one for each thread.", "member")
 	ringTable      = metric("ring_table", "Number of the table of the rings.", "state")
+	sourceKeys     = metric("source_keys_total", "Keys that another cache was asked for, because the members missed them (warmFrom.onMiss).", "outcome")
 	acknowledged   = metric("ring_table_acknowledged", "Number of the table that all requests under way began with.")
 )
 
@@ -86,6 +92,11 @@ func (r *Report) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(ringTable, float64(r.Table), r.State.String())
 	gauge(acknowledged, float64(r.Acknowledged))
+	if s := r.Source; s != nil {
+		for outcome, n := range map[int]uint64{Hit: s.Hits, Miss: s.Misses, Failed: s.Failures} {
+			counter(sourceKeys, float64(n), OutcomeNames[outcome])
+		}
+	}
 }
 
 // latencies returns the histogram of all requests.

@@ -20,6 +20,8 @@ type Drainer struct {
 	ReadOnly bool
 	// Source is the member that a mover asks.
 	Source string
+	// From is the other cache, or the directory of claims, that is copied.
+	From string
 	// SourceID and Servers are from its arguments.
 	SourceID string
 	Servers  []string
@@ -60,10 +62,14 @@ func Vanish(Drainer) Act { return Act{Vanish: true} }
 
 // Receipt returns one that adds up, for n items.
 func Receipt(d Drainer, n int64) contract.Receipt {
-	return contract.Receipt{
+	r := contract.Receipt{
 		Version: 1, Source: d.SourceID, Complete: true, Clean: true,
 		Found: n, Outcomes: contract.Outcomes{Added: n}, Bytes: 100 * n,
 	}
+	if d.From != "" {
+		r.Passes = 1
+	}
+	return r
 }
 
 // Message renders a receipt as a termination message.
@@ -128,6 +134,9 @@ func drainerOf(pod *corev1.Pod) Drainer {
 	for _, arg := range commandOf(pod) {
 		if source, ok := strings.CutPrefix(arg, "--"+contract.FlagSource+"="); ok {
 			d.Source = source
+		}
+		if from, ok := strings.CutPrefix(arg, "--"+contract.FlagFrom+"="); ok {
+			d.From = from
 		}
 		if id, ok := strings.CutPrefix(arg, "--"+contract.FlagSourceID+"="); ok {
 			d.SourceID = id

@@ -92,7 +92,7 @@ func newRoot(c *command) *cobra.Command {
 	root.SetOut(c.io.Out)
 	root.SetErr(c.io.ErrOut)
 	c.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newStatus(c), newPlan(c), newOwner(c), newGet(c), newTouch(c), newDelete(c), newReceipts(c), newPause(c), newResume(c), newHold(c), newSkip(c), newRetry(c), newRelease(c), newLogs(c), newSupportBundle(c))
+	root.AddCommand(newStatus(c), newPlan(c), newOwner(c), newGet(c), newTouch(c), newDelete(c), newReceipts(c), newPause(c), newResume(c), newHold(c), newSkip(c), newRetry(c), newRelease(c), newWarm(c), newLogs(c), newSupportBundle(c))
 	return root
 }
 

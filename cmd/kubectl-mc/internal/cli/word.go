@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -32,10 +33,13 @@ func hold(ctx context.Context, w *word) error {
 }
 
 func newRetry(c *command) *cobra.Command {
-	return c.wordCommand("retry", "Drain the claim, or move its member's items, again and now; ends a hold", "  kubectl mc retry data-cache-2", retry)
+	return c.wordCommand("retry", "Drain the claim, or move its member's items, again and now; ends a hold; with mc/NAME, fill the cluster again", "  kubectl mc retry data-cache-2\n  kubectl mc retry mc/cache", retry)
 }
 
 func retry(ctx context.Context, w *word) error {
+	if m, is := w.holder.(*cachev1alpha1.Memcached); is {
+		return w.sayWarm(ctx, m, cachev1alpha1.WarmRetry, "is filled again, now")
+	}
 	switch said := w.holder.GetAnnotations()[cachev1alpha1.AnnotationDrain]; {
 	case w.inPod():
 	case w.departs():
@@ -50,10 +54,16 @@ func retry(ctx context.Context, w *word) error {
 }
 
 func newSkip(c *command) *cobra.Command {
-	return c.wordCommand("skip", "Give up what is on the claim's volume, or leave its member's items where they are", "  kubectl mc skip data-cache-2", skip)
+	return c.wordCommand("skip", "Give up what is on the claim's volume, or leave its member's items where they are; with mc/NAME, end the warming", "  kubectl mc skip data-cache-2\n  kubectl mc skip mc/cache", skip)
 }
 
 func skip(ctx context.Context, w *word) error {
+	if m, is := w.holder.(*cachev1alpha1.Memcached); is {
+		if err := w.agree(ctx, w.yes, fmt.Sprintf("%s goes on with what was copied to it. Go on?", nameOf(m))); err != nil {
+			return err
+		}
+		return w.sayWarm(ctx, m, cachev1alpha1.WarmSkip, "goes on with what was copied to it")
+	}
 	if err := w.obeyed(); err != nil {
 		return err
 	}
@@ -116,6 +126,14 @@ func (c *command) wordCommand(use, short, example string, do func(context.Contex
 			if w.Session, err = c.open(); err != nil {
 				return err
 			}
+			if strings.Contains(args[0], "/") && (use == "skip" || use == "retry") { // a Memcached, about its warming
+				m, err := w.Memcached(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				w.holder, w.owner = m, m
+				return do(ctx, w)
+			}
 			if w.holder, w.owner, err = w.Holder(ctx, args[0]); err != nil {
 				return err
 			}
@@ -133,6 +151,9 @@ func (w *word) inPod() bool {
 
 // named is what the holder is, and its name.
 func (w *word) named() string {
+	if m, is := w.holder.(*cachev1alpha1.Memcached); is {
+		return nameOf(m)
+	}
 	if w.inPod() {
 		return "pod " + w.holder.GetName()
 	}

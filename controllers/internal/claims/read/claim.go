@@ -42,7 +42,7 @@ func Claim(c *corev1.PersistentVolumeClaim, ordinal int32, aside bool, asideName
 	out.Adopted, out.Restored = is, adopted == cachev1alpha1.AdoptedRestored
 	out.NeverStarted = c.Annotations[cachev1alpha1.AnnotationNeverStarted] != ""
 	_, out.Unmoved = c.Annotations[cachev1alpha1.AnnotationUnmoved]
-	out.Attempts = attempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
+	out.Attempts = Attempts(c.Annotations[cachev1alpha1.AnnotationAttempts])
 	if mark, ok := c.Annotations[cachev1alpha1.AnnotationLeaving]; ok {
 		out.LeavingSince = leavingSince(mark)
 		out.Left = ring.ParseSerial(c.Annotations[cachev1alpha1.AnnotationLeft])
@@ -67,7 +67,7 @@ func Pod(p *corev1.Pod, ordinal int32) claims.Claim {
 		Request:       Request(p.Annotations[cachev1alpha1.AnnotationDrain], claims.Skip),
 		MoveRequest:   Request(p.Annotations[cachev1alpha1.AnnotationMove], claims.Skip, claims.Retry),
 		NeverStarted:  p.Annotations[cachev1alpha1.AnnotationNeverStarted] != "",
-		Attempts:      attempts(p.Annotations[cachev1alpha1.AnnotationAttempts]),
+		Attempts:      Attempts(p.Annotations[cachev1alpha1.AnnotationAttempts]),
 	}
 	stamp, stamped := p.Annotations[cachev1alpha1.AnnotationMoved]
 	out.Moved, out.Unstamped = ring.ParseSerial(stamp), !stamped
@@ -154,8 +154,8 @@ func Time(s string) (time.Time, bool) {
 	return t, err == nil && len(s) <= cachev1alpha1.MaxAnnotation
 }
 
-// attempts parses the number of failures on the claim. A damaged number counts as none.
-func attempts(s string) action.Attempts {
+// Attempts parses the number of failures on the claim. A damaged number counts as none.
+func Attempts(s string) action.Attempts {
 	count, last, _ := strings.Cut(s, "/")
 	failed, err := strconv.ParseInt(count, 10, 32)
 	if err != nil || failed < 1 || len(last) > identity.MaxUID || len(s) > cachev1alpha1.MaxAnnotation {

@@ -83,7 +83,7 @@ func (s *Steps) take(ctx context.Context, step action.Action) error {
 // noteEnd notes that the operator knows how the Job of a claim has ended, or has ended it.
 func (s *Steps) noteEnd(step action.Action) {
 	switch step.(type) {
-	case action.DeleteJob, action.ClearRetry, action.ClearMoveRetry, action.RecordMoved, action.ReleaseClaim:
+	case action.DeleteJob, action.ClearRetry, action.ClearMoveRetry, action.RecordMoved, action.RecordWarm, action.ClearWarm, action.ReleaseClaim:
 		s.Obstructed.Ended(s.Owner, action.KindOf(step).Claim)
 	}
 }

@@ -1,6 +1,7 @@
 // Command provisioner makes a volume of type "local" for each claim of its storage class: a directory on the
 // node that the scheduler chose, with node affinity. Unlike for hostPath volumes, the kubelet applies fsGroup.
-// Volumes grow when their claims do.
+// Volumes grow when their claims do. A claim whose dataSource is another claim gets a copy of that one's files, as of
+// a snapshot.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -51,7 +53,7 @@ func run(ctx context.Context, kubeconfig, name, root string) error {
 	if err := growVolumes(ctx, client, name); err != nil {
 		return err
 	}
-	controller.NewProvisionController(ctx, client, name, provisioner{root: root},
+	controller.NewProvisionController(ctx, client, name, provisioner{root: root, client: client},
 		controller.LeaderElection(false),
 		controller.MetricsPort(0),
 	).Run(ctx)
@@ -59,12 +61,13 @@ func run(ctx context.Context, kubeconfig, name, root string) error {
 }
 
 type provisioner struct {
-	root string
+	root   string
+	client kubernetes.Interface
 }
 
 // Provision makes the volume's directory. It is owned by root, and only root can write, as on a freshly
 // formatted disk: a pod gets further rights by its fsGroup.
-func (p provisioner) Provision(_ context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+func (p provisioner) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	claim := options.PVC
 	if options.SelectedNodeName == "" {
 		return nil, controller.ProvisioningFinished,
@@ -78,6 +81,9 @@ func (p provisioner) Provision(_ context.Context, options controller.ProvisionOp
 		return nil, controller.ProvisioningFinished, err
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, controller.ProvisioningFinished, err
+	}
+	if err := p.clone(ctx, claim, path); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
 	return &corev1.PersistentVolume{
@@ -95,6 +101,37 @@ func (p provisioner) Provision(_ context.Context, options controller.ProvisionOp
 			NodeAffinity: onNode(options.SelectedNodeName),
 		},
 	}, controller.ProvisioningFinished, nil
+}
+
+// clone copies the files of the claim's dataSource, if it has one.
+func (p provisioner) clone(ctx context.Context, claim *corev1.PersistentVolumeClaim, path string) error {
+	from := claim.Spec.DataSource
+	if from == nil {
+		return nil
+	}
+	if from.Kind != "PersistentVolumeClaim" {
+		return fmt.Errorf("a dataSource of kind %s is not supported, only PersistentVolumeClaim", from.Kind)
+	}
+	source, err := p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, from.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	volume, err := p.client.CoreV1().PersistentVolumes().Get(ctx, source.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if volume.Spec.Local == nil {
+		return fmt.Errorf("volume %s is not of type local", volume.Name)
+	}
+	files, err := p.directory(volume.Spec.Local.Path)
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, "cp", "--archive", "--sparse=always", files+"/.", path).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("copy %s: %w: %s", files, err, out)
+	}
+	return nil
 }
 
 func onNode(name string) *corev1.VolumeNodeAffinity {

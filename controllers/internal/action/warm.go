@@ -1,0 +1,136 @@
+package action
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// WarmResult says how the warming from a source has ended.
+type WarmResult string
+
+// The results.
+const (
+	// WarmOpen: there is more to copy.
+	WarmOpen WarmResult = ""
+	// WarmCopied: the source was copied.
+	WarmCopied WarmResult = "Warm"
+	// WarmSkipped: a person has skipped the warming.
+	WarmSkipped WarmResult = "Skipped"
+	// WarmOnMiss: the source can't be listed, and routers ask it for what they miss.
+	WarmOnMiss WarmResult = "OnMiss"
+)
+
+// WarmRecord is what the Memcached carries about its warming. Any client may have written it.
+type WarmRecord struct {
+	// UID is of the Memcached: a record that a backup has brought to another one doesn't count.
+	UID types.UID `json:"uid"`
+	// Source names what was copied, and Result how that has ended.
+	Source string     `json:"source"`
+	Result WarmResult `json:"result,omitempty"`
+	// Jobs counts the Jobs whose end is recorded.
+	Jobs int32 `json:"jobs,omitempty"`
+	// Claims are those of the source's claims that were copied, as hashes of their UIDs.
+	Claims []string `json:"claims,omitempty"`
+	// The sums of the receipts.
+	Passes         int64    `json:"passes,omitempty"`
+	Found          int64    `json:"found,omitempty"`
+	Added          int64    `json:"added,omitempty"`
+	AlreadyPresent int64    `json:"alreadyPresent,omitempty"`
+	Expired        int64    `json:"expired,omitempty"`
+	Invalidated    int64    `json:"invalidated,omitempty"`
+	Rejected       int64    `json:"rejected,omitempty"`
+	Bytes          int64    `json:"bytes,omitempty"`
+	CantTell       []string `json:"cantTell,omitempty"`
+	// At is when the last Job's end was recorded.
+	At time.Time `json:"at,omitzero"`
+}
+
+// Bounds of a record.
+const (
+	// MaxWarmClaims is how many claims a source may have.
+	MaxWarmClaims = 64
+	maxWarmRecord = 4 << 10
+	maxWarmText   = 64
+	maxCantTell   = 8
+	maxWarmJobs   = 1 << 30
+)
+
+// String is the record as text.
+func (r *WarmRecord) String() string {
+	b, _ := json.Marshal(r) // strings, numbers and a time can always be marshalled
+	return string(b)
+}
+
+// ParseWarmRecord is the inverse of String.
+func ParseWarmRecord(text string) (r WarmRecord, err error) {
+	if len(text) > maxWarmRecord {
+		return r, fmt.Errorf("a record of %d bytes is too long", len(text))
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return WarmRecord{}, err
+	}
+	counts := []int64{r.Passes, r.Found, r.Added, r.AlreadyPresent, r.Expired, r.Invalidated, r.Rejected, r.Bytes}
+	long := func(s string) bool { return len(s) > maxWarmText }
+	switch {
+	case !slices.Contains([]WarmResult{WarmOpen, WarmCopied, WarmSkipped, WarmOnMiss}, r.Result):
+		err = errors.New("the result is not known")
+	case r.Jobs < 0 || r.Jobs > maxWarmJobs || slices.Min(counts) < 0:
+		err = errors.New("the record counts less than nothing, or too much")
+	case len(r.Claims) > MaxWarmClaims || len(r.CantTell) > maxCantTell || slices.ContainsFunc(slices.Concat(r.Claims, r.CantTell, []string{r.Source, string(r.UID)}), long):
+		err = errors.New("the record has a text or a list that is too long")
+	}
+	if err != nil {
+		return WarmRecord{}, err
+	}
+	return r, nil
+}
+
+type (
+	// CreateWarm creates the Job that copies the source of spec.warmFrom to the first Members members, by the ring in
+	// Target. Claim stands for the Memcached. Volume is the claim that is read; empty if the source is a cache. Before
+	// is the record that the plan saw.
+	CreateWarm struct {
+		Claim   ClaimRef
+		Target  string
+		Members int32
+		Volume  ClaimRef
+		Before  WarmRecord
+	}
+	// RecordWarm writes on the Memcached what was copied from the source. Receipt is the proof; nil if a person has
+	// skipped the warming, or the source can't be listed. Before is the record that it replaces. Answers is the person's
+	// request that it answers, and that is removed.
+	RecordWarm struct {
+		Claim   ClaimRef
+		Target  string
+		Before  WarmRecord
+		Record  WarmRecord
+		Receipt *Receipt
+		Answers string
+	}
+	// ClearWarm removes the person's request from the Memcached, and the count of failures.
+	ClearWarm struct {
+		Claim   ClaimRef
+		Answers string
+	}
+)
+
+func (a CreateWarm) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit()} }
+func (a RecordWarm) kind() Kind { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+func (a ClearWarm) kind() Kind  { return Kind{Class: Claim, Claim: a.Claim.unit(), ReadsAgain: true} }
+
+func (a CreateWarm) String() string {
+	of := ""
+	if a.Volume.Name != "" {
+		of = " from claim " + a.Volume.Name
+	}
+	return fmt.Sprintf("warm %d members%s, by ring %s", a.Members, of, a.Target)
+}
+func (a RecordWarm) String() string {
+	return fmt.Sprintf("record the warming by ring %s: %s", a.Target, a.Record.Result)
+}
+func (a ClearWarm) String() string { return "clear the request about the warming" }

@@ -1,0 +1,178 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/build"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/claims/read"
+	"example.com/memcached-operator/controllers/internal/identity"
+	"example.com/memcached-operator/controllers/internal/plan"
+	"example.com/memcached-operator/controllers/internal/ring"
+)
+
+// Warm is what is known of the source of spec.warmFrom.
+type Warm struct {
+	// From is how it is reached; nil if it is claims, or is not there.
+	From *build.From
+	// NotThere says why it can't be read now.
+	NotThere string
+	// Claims are those that are left to be read, in order.
+	Claims []corev1.PersistentVolumeClaim
+}
+
+// WarmRecord is what was copied from the source of the cluster's spec.warmFrom. Any client may have written it; a
+// backup may have brought it from another Memcached.
+func WarmRecord(c *cachev1alpha1.Memcached) action.WarmRecord {
+	r, err := action.ParseWarmRecord(c.Annotations[cachev1alpha1.AnnotationWarmed])
+	if err != nil || r.UID != c.UID || c.Spec.WarmFrom == nil || r.Source != build.WarmSource(c) {
+		return action.WarmRecord{}
+	}
+	return r
+}
+
+// warmAsked is what a person asks for about the warming.
+func warmAsked(c *cachev1alpha1.Memcached) (asked string, request claims.Request, again bool) {
+	switch asked = c.Annotations[cachev1alpha1.AnnotationWarm]; asked {
+	case cachev1alpha1.WarmSkip:
+		return asked, claims.Skip, false
+	case cachev1alpha1.WarmRetry:
+		return asked, claims.Retry, false
+	case cachev1alpha1.WarmAgain:
+		return asked, claims.NoRequest, true
+	}
+	return "", claims.NoRequest, false
+}
+
+// WarmAttempts is how many attempts of the warming have failed in a row.
+func WarmAttempts(c *cachev1alpha1.Memcached) int32 {
+	if c.Spec.WarmFrom == nil {
+		return 0
+	}
+	return read.Attempts(c.Annotations[cachev1alpha1.AnnotationAttempts]).Failed
+}
+
+// observeWarm looks at the source, if there is something to copy from it.
+func (r *Reader) observeWarm(ctx context.Context, o *State) error {
+	spec := o.Cluster.Spec.WarmFrom
+	if spec == nil || o.Cluster.DeletionTimestamp != nil {
+		return nil
+	}
+	o.Warm = &Warm{}
+	record := WarmRecord(o.Cluster)
+	_, _, again := warmAsked(o.Cluster)
+	open := record.Result == action.WarmOpen || again
+	switch {
+	case !open && !spec.OnMiss:
+		return nil
+	case spec.Volumes != nil:
+		return r.observeWarmClaims(ctx, o, &record)
+	case spec.Memcached != "":
+		return r.observeWarmMemcached(ctx, o)
+	}
+	o.Warm.From = build.WarmFrom(o.Cluster)
+	return nil
+}
+
+func (r *Reader) observeWarmMemcached(ctx context.Context, o *State) error {
+	source, err := read.Get[cachev1alpha1.Memcached](ctx, r.Cache, client.ObjectKey{Namespace: o.Cluster.Namespace, Name: o.Cluster.Spec.WarmFrom.Memcached})
+	switch {
+	case err != nil:
+		return err
+	case source == nil:
+		o.Warm.NotThere = fmt.Sprintf("there is no Memcached %s", o.Cluster.Spec.WarmFrom.Memcached)
+	default:
+		if o.Warm.From = build.WarmFromMemcached(source); o.Warm.From == nil {
+			o.Warm.NotThere = fmt.Sprintf("Memcached %s has no servers on its list", source.Name)
+		}
+	}
+	return nil
+}
+
+// observeWarmClaims reads the source's claims live: they don't have the operator's label, so the cache lacks them.
+func (r *Reader) observeWarmClaims(ctx context.Context, o *State, record *action.WarmRecord) error {
+	selector, err := metav1.LabelSelectorAsSelector(&o.Cluster.Spec.WarmFrom.Volumes.Selector)
+	if err != nil {
+		o.Warm.NotThere = fmt.Sprintf("warmFrom.volumes.selector: %v", err)
+		return nil
+	}
+	var list corev1.PersistentVolumeClaimList
+	err = r.Live.List(ctx, &list, client.InNamespace(o.Cluster.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(action.MaxWarmClaims+1))
+	if err != nil {
+		return fmt.Errorf("list the claims of warmFrom.volumes: %w", err)
+	}
+	all, why := build.WarmClaims(o.Cluster, list.Items)
+	switch {
+	case why != "":
+	case len(list.Items) == 0:
+		why = "warmFrom.volumes.selector selects no claim"
+	case len(list.Items) > action.MaxWarmClaims || list.Continue != "":
+		why = fmt.Sprintf("warmFrom.volumes.selector selects more than %d claims", action.MaxWarmClaims)
+	}
+	if o.Warm.NotThere = why; why != "" {
+		return nil
+	}
+	if record.Result == action.WarmOpen {
+		all = slices.DeleteFunc(all, func(c corev1.PersistentVolumeClaim) bool {
+			return slices.Contains(record.Claims, plan.ClaimHash(c.UID))
+		})
+	}
+	if o.Warm.Claims = all; len(all) == 0 || len(o.Warms) > 0 {
+		return nil
+	}
+	o.Warm.NotThere, err = r.usedBy(ctx, o.Cluster.Namespace, all[0].Name)
+	return err
+}
+
+// usedBy says which pod uses the claim; empty if none does. A volume has one user.
+func (r *Reader) usedBy(ctx context.Context, namespace, claim string) (string, error) {
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return "", fmt.Errorf("list the pods that may use claim %s: %w", claim, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		uses := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
+		})
+		if uses && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			return fmt.Sprintf("claim %s is used by pod %s", claim, pod.Name), nil
+		}
+	}
+	return "", nil
+}
+
+// planWarm translates what is known of the source for the plan.
+func (o *State) planWarm() *plan.Warm {
+	spec := o.Cluster.Spec.WarmFrom
+	if spec == nil || o.Warm == nil {
+		return nil
+	}
+	w := &plan.Warm{
+		Holder: claims.Claim{Name: o.Cluster.Name, UID: o.Cluster.UID, Attempts: read.Attempts(o.Cluster.Annotations[cachev1alpha1.AnnotationAttempts])},
+		Source: build.WarmSource(o.Cluster), Record: WarmRecord(o.Cluster), NotThere: o.Warm.NotThere,
+		Volumes: spec.Volumes != nil, HoldsList: spec.Until == cachev1alpha1.WarmReady, OnMiss: spec.OnMiss && spec.Volumes == nil,
+	}
+	w.Asked, w.Holder.MoveRequest, w.Again = warmAsked(o.Cluster)
+	var claim types.UID
+	if w.Volumes && len(o.Warm.Claims) > 0 {
+		next := &o.Warm.Claims[0]
+		claim, w.Volume, w.More = next.UID, action.ClaimRef{Name: next.Name, UID: next.UID}, len(o.Warm.Claims) > 1
+	}
+	w.Made = build.WarmMade(o.Cluster, o.Warm.From, claim)
+	for i := range o.Warms { // what can't be found now ends no Job that has begun
+		if w.NotThere != "" {
+			w.Made = ring.WarmMade(identity.DutyOf(&o.Warms[i]).Target)
+		}
+	}
+	return w
+}

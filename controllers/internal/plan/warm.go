@@ -1,0 +1,267 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+)
+
+// A cluster with spec.warmFrom is filled from another cache, which is only read. A Job adds each item at
+// the member where this cluster's clients look for it. What is copied is older than all that this cluster
+// has: a member's own items and those on its volumes come first, in the order of order.go. So a warming
+// begins when no item has to be moved or drained, and its Job ends when one has to be. While the Job
+// copies, the size and the list wait for it. While it doesn't (its pod can't start, its source is away,
+// it has failed), a change of the size ends it, and comes first.
+//
+// The end of each Job is recorded on the Memcached. With until: Ready, clients of a new cluster are told
+// of no member before that; the ring is recorded, so that items follow a change of the size even then.
+
+// WarmState is the state of a warming. Phase is empty if there is none.
+type WarmState struct {
+	Phase           WarmPhase
+	Reason, Message string
+	// Job copies; nil if there is none.
+	Job *claims.Job
+	// RetryAt is as in claims.DrainState.
+	RetryAt time.Time
+	// Open: the cluster is not warm yet, or a person asks for another copy.
+	Open bool
+}
+
+// WarmPhase is the phase of a warming.
+type WarmPhase string
+
+// The phases.
+const (
+	WarmWaits  WarmPhase = "Waiting"
+	WarmRuns   WarmPhase = "Copying"
+	WarmFailed WarmPhase = "Failed"
+	WarmEnded  WarmPhase = "Ended"
+)
+
+func (s WarmState) is(phase WarmPhase, reason, message string) WarmState {
+	s.Phase, s.Reason, s.Message = phase, reason, message
+	return s
+}
+
+// looksAgain is how often a source that is not there is looked at. No event tells of it.
+const looksAgain = 30 * time.Second
+
+// holdList leaves the list of a new cluster empty until the cluster is warm.
+func (told Told) holdList(v *view, replicas int32) Told {
+	if w := v.Warm; w != nil && w.HoldsList && w.Record.Result == action.WarmOpen && w.Holder.MoveRequest != claims.Skip && v.ListSize == 0 && replicas > 0 {
+		told.ListSize = 0
+		told.Table = action.WriteTable{State: contract.RingStable}
+	}
+	return told
+}
+
+// decideWarm decides about the warming.
+func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
+	from := v.Warm
+	end := func(but, why string) (left *claims.Job) {
+		for i := range v.Warms {
+			if j := &v.Warms[i]; but != "" && j.Target == but && !j.Deleting {
+				left = j
+			} else {
+				w.DeleteJob(j, why)
+			}
+		}
+		return left
+	}
+	switch {
+	case from == nil:
+		end("", "spec.warmFrom was removed")
+		return s, w
+	case !from.open():
+		end("", "the cluster is warm")
+		return s.is(WarmEnded, "", ""), w
+	case from.Holder.MoveRequest == claims.Skip:
+		end("", "a person skips the warming")
+		record := from.next(action.WarmSkipped)
+		if from.Record.Result != action.WarmOpen { // only the other copy is skipped
+			record = from.next(from.Record.Result)
+		}
+		w.Do(action.RecordWarm{Claim: from.Holder.Ref(), Before: from.Record, Record: record, Answers: from.Asked})
+		return s.is(WarmEnded, "", ""), w
+	}
+	s.Open = true
+	if size.Replicas == 0 {
+		end("", "the cluster hibernates")
+		return s.is(WarmWaits, claims.Hibernating, "no member runs that could take items"), w
+	}
+	if why := warmYields(v); why != "" {
+		end("", why)
+		return s.is(WarmWaits, claims.InTurn, why), w
+	}
+	target := ring.WarmTarget(from.Made, from.Record.Jobs, v.Record)
+	s.Job = end(target, "what is copied, or the ring, has changed")
+	switch sizeChanges := v.Cluster.Size != v.Record.Ring.Size; {
+	case s.Job == nil:
+		return v.beginWarm(s, target, size, &w), w
+	case sizeChanges && s.Job.State == claims.JobActive && !v.copies(s.Job):
+		w.DeleteJob(s.Job, "the size changes, and its drainer is not at work")
+		return s.is(WarmWaits, claims.InTurn, "the size changes first"), w
+	}
+	return v.followWarm(s, &w), w
+}
+
+// copies tells whether a drainer of the Job is at work.
+func (v *view) copies(j *claims.Job) bool {
+	return slices.ContainsFunc(v.Drainers, func(d claims.Drainer) bool { return d.ClaimUID == j.ClaimUID && d.Target == j.Target && d.Running })
+}
+
+// beginWarm makes the next Job.
+func (v *view) beginWarm(s WarmState, target string, size *Size, w *claims.Work) WarmState {
+	from := v.Warm
+	switch {
+	case len(v.Warms) > 0:
+		return s.is(WarmWaits, claims.InTurn, "an earlier Job is being deleted")
+	case size.Replicas != v.Record.Ring.Size || v.Cluster.Size != size.Replicas:
+		return s.is(WarmWaits, claims.InTurn, "the size changes first")
+	case from.NotThere != "":
+		w.WakeAt(v.Now.Add(looksAgain))
+		return s.is(WarmWaits, cachev1alpha1.ReasonSourceNotThere, from.NotThere)
+	}
+	if why := warmWaits(v); why != "" {
+		return s.is(WarmWaits, claims.InTurn, why)
+	}
+	var work claims.Work
+	if from.Holder.MoveRequest == claims.Retry && !from.Again {
+		work.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
+	}
+	work.Do(action.CreateWarm{Claim: from.Holder.Ref(), Target: target, Members: v.Record.Ring.Size, Volume: from.Volume, Before: from.Record})
+	if o, is := work.Withdraw(&v.Facts, &from.Holder); is {
+		s.RetryAt = o.RetryAt
+		s = s.is(WarmFailed, o.Reason, o.Message)
+	} else {
+		s = s.is(WarmRuns, "", "")
+	}
+	w.Then(work)
+	return s
+}
+
+// followWarm decides about a warming that has its Job.
+func (v *view) followWarm(s WarmState, w *claims.Work) WarmState {
+	from, job := v.Warm, s.Job
+	holder := from.Holder.Ref()
+	clear := action.ClearWarm{Claim: holder, Answers: from.Asked}
+	a := claims.Attempt{
+		What: "warming", Claim: &from.Holder, Job: job, Retry: from.Holder.MoveRequest == claims.Retry && !from.Again, Clear: []action.Action{clear},
+		WayOut: "see the Job's log, then annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=retry, or =skip to go on with what was copied",
+	}
+	if job.State != claims.JobActive {
+		a.Invalid = receiptOf(&from.Holder, job)
+	}
+	refused := job.State == claims.JobFailed && job.Receipt != nil && job.Receipt.Reason == contract.ReasonListingRefused
+	switch {
+	case refused && from.OnMiss:
+		w.Do(action.RecordWarm{Claim: holder, Target: job.Target, Before: from.Record, Record: from.next(action.WarmOnMiss), Answers: from.Asked})
+		return s.is(WarmRuns, "", "")
+	case refused:
+		a.WayOut = "set spec.warmFrom.onMiss, by which routers ask the source for what they miss; or annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=skip"
+	case job.Receipt != nil && job.Receipt.Reason == contract.ReasonTargetTooSmall:
+		a.WayOut = "raise spec.size or spec.memory, then annotate the Memcached with " + cachev1alpha1.AnnotationWarm + "=retry; or set spec.warmFrom.onShortage to Proceed"
+	}
+	if job.State == claims.JobComplete && a.Invalid == nil {
+		result := action.WarmCopied
+		if from.More {
+			result = action.WarmOpen
+		}
+		answers := ""
+		if result != action.WarmOpen {
+			answers = from.Asked
+		}
+		w.Do(action.RecordWarm{Claim: holder, Target: job.Target, Before: from.Record, Record: from.after(job.Receipt, result), Receipt: job.Receipt, Answers: answers})
+		return s.is(WarmRuns, "", "")
+	}
+	o := w.Follow(v.Now, &a)
+	s.RetryAt = o.RetryAt
+	phase := map[claims.DrainPhase]WarmPhase{claims.Draining: WarmRuns, claims.Waiting: WarmWaits, claims.Failed: WarmFailed}[o.Phase]
+	return s.is(phase, o.Reason, o.Message)
+}
+
+// next is the record with this result, and without a receipt.
+func (w *Warm) next(result action.WarmResult) action.WarmRecord {
+	r := w.Record
+	r.UID, r.Source, r.Result = w.Holder.UID, w.Source, result
+	r.Jobs++
+	return r
+}
+
+// after is the record with the receipt of another Job.
+func (w *Warm) after(receipt *action.Receipt, result action.WarmResult) action.WarmRecord {
+	r, n := w.next(result), ReceiptNumbers(receipt)
+	r.Passes, r.Found, r.Added = r.Passes+int64(n.Passes), r.Found+n.Found, r.Added+n.Added
+	r.AlreadyPresent, r.Expired = r.AlreadyPresent+n.AlreadyPresent, r.Expired+n.Expired
+	r.Invalidated, r.Rejected, r.Bytes = r.Invalidated+n.Invalidated, r.Rejected+n.Rejected, r.Bytes+n.Bytes
+	r.CantTell = n.CantTell
+	if r.Claims = nil; w.Volumes && w.More {
+		r.Claims = append(slices.Clone(w.Record.Claims), ClaimHash(w.Volume.UID))
+	}
+	return r
+}
+
+// warmYields tells what comes before a warming, and ends one that is at work: what clients have stored here is newer.
+func warmYields(v *view) string {
+	switch whole := v.Record.Ring.Whole(); {
+	case v.returns != "":
+		return v.returns
+	case v.drains:
+		return "a drain is at work"
+	case v.misplaced || v.change || v.settle:
+		return "the members' own items are moved first"
+	case v.stepping:
+		return "a member is out of the ring for its restart"
+	case whole.Size > 0 && whole != v.Cluster.Ring.Of(whole.Size):
+		return "the routing changes"
+	}
+	for i := range v.members {
+		m := &v.members[i]
+		if m.isLeaving || !m.LeavingSince.IsZero() && !m.InPod && m.Volume != "" && m.Receipt == nil && v.DrainsByItself(&v.Cluster.Terms, m.Claim) {
+			return fmt.Sprintf("%s %s is drained first", m.Kind(), m.Name)
+		}
+	}
+	return ""
+}
+
+// warmWaits tells what a warming waits for; empty if one may begin. The plan asks this, and MayWarm asks it about live
+// state.
+func warmWaits(v *view) string {
+	if why := warmYields(v); why != "" {
+		return why
+	}
+	switch n := v.Record.Ring.Size; {
+	case n == 0 || v.StatefulSet.Replicas != n:
+		return "the clients' ring must have the members that there are"
+	case v.warms != "":
+		return fmt.Sprintf("Job %s has not ended", v.warms)
+	case v.moverExists:
+		return "the pod of an earlier Job has not ended"
+	}
+	for i := range v.Record.Ring.Size {
+		if !slices.Contains(v.Ready, i) {
+			return fmt.Sprintf("member %d is not ready", i)
+		}
+	}
+	return ""
+}
+
+// MayWarm guards invariants 5, 10 and 11: the ring is the one that the plan saw, its members are the members, and no
+// older item is copied before a newer one is moved or drained. It needs Cluster, StatefulSet, Jobs, Moves, Warms,
+// Drainers, Record, Claims, Ready and Table.
+func MayWarm(live *Observed, a action.CreateWarm) error {
+	v := look(live)
+	if v.Record.Ring.Size != a.Members || !ring.IsWarm(a.Target) || !strings.HasSuffix(a.Target, "-"+v.Record.Target()) {
+		return fmt.Errorf("the clients' ring is not that of %s any more", a.Target)
+	}
+	return refusedIf(warmWaits(v))
+}

@@ -1,0 +1,251 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/controllers/internal/action"
+	"example.com/memcached-operator/controllers/internal/claims"
+	"example.com/memcached-operator/controllers/internal/ring"
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/test/tier"
+)
+
+// warmFrom adds a source, and the changes to it.
+func (s *scene) warmFrom(changes ...func(*Warm)) *scene {
+	s.o.Now = time.Unix(1_000_000, 0)
+	s.o.Ready = slices.Clone(s.o.Pods)
+	s.o.Warm = &Warm{Holder: claims.Claim{Name: "cache", UID: "uid-cache"}, Source: "source", Made: "made"}
+	for _, change := range changes {
+		change(s.o.Warm)
+	}
+	return s
+}
+
+func (s *scene) warmTarget() string { return ring.WarmTarget("made", s.o.Warm.Record.Jobs, s.o.Record) }
+
+// warmJob adds the Job of the warming.
+func (s *scene) warmJob(changes ...func(*claims.Job)) *scene {
+	j := claims.Job{Name: "warm", UID: "uid-warm", ClaimUID: "uid-cache", Target: s.warmTarget()}
+	for _, change := range changes {
+		change(&j)
+	}
+	s.o.Warms = append(s.o.Warms, j)
+	return s
+}
+
+// copies adds the pod of the Job's drainer, which is at work.
+func (s *scene) copies() *scene {
+	s.o.Drainers = append(s.o.Drainers, claims.Drainer{Pod: "copies", ClaimUID: "uid-cache", Target: s.warmTarget(), Running: true})
+	return s
+}
+
+func copied(j *claims.Job) {
+	j.State = claims.JobComplete
+	j.Receipt = ReceiptOf(&contract.Receipt{
+		Version: 1, Source: ring.Source(j.ClaimUID, j.Target), Complete: true, Passes: 2, Found: 12, Outcomes: contract.Outcomes{Added: 9, AlreadyPresent: 1, Rejected: 2},
+	})
+}
+
+func failedFor(reason string, code int) func(*claims.Job) {
+	return func(j *claims.Job) {
+		j.State, j.Ended = claims.JobFailed, time.Unix(1_000_000, 0)
+		j.Receipt = ReceiptOf(&contract.Receipt{Version: 1, Source: ring.Source(j.ClaimUID, j.Target), Reason: reason, Message: "why", ExitCode: code})
+	}
+}
+
+func warmed(w *Warm) {
+	w.Record = action.WarmRecord{Source: "source", Result: action.WarmCopied, Jobs: 1}
+}
+
+// aboutWarming are the actions of the plan about the warming.
+func aboutWarming(p *Plan) (said []string) {
+	for _, a := range p.Actions {
+		if action.KindOf(a).Claim == "uid-cache" {
+			said = append(said, a.String())
+		}
+	}
+	return said
+}
+
+func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
+	create := "warm 3 members, by ring warm-made-0-0-"
+	for name, test := range map[string]struct {
+		scene *scene
+		// want begins the actions about the warming, in order.
+		want  []string
+		phase WarmPhase
+		why   string
+	}{
+		"nothing is asked for":                 {at(3), nil, "", ""},
+		"it begins":                            {at(3).warmFrom(), []string{create}, WarmRuns, ""},
+		"a member is not ready":                {at(3).warmFrom().with(func(o *Observed) { o.Ready = []int32{0, 2} }), nil, WarmWaits, "member 1 is not ready"},
+		"the cluster hibernates":               {at(3).warmFrom().warmJob().wanted(0), []string{"delete Job warm: the cluster hibernates"}, WarmWaits, "no member runs"},
+		"the source is not there":              {at(3).warmFrom(func(w *Warm) { w.NotThere = "no such Memcached" }), nil, WarmWaits, "no such Memcached"},
+		"it runs":                              {at(3).warmFrom().warmJob(), nil, WarmRuns, ""},
+		"it was removed from the spec":         {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm = nil }), []string{"delete Job warm: spec.warmFrom was removed"}, "", ""},
+		"another source":                       {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm.Made = "other" }), []string{"delete Job warm: what is copied"}, WarmWaits, "being deleted"},
+		"the size changes while it copies":     {at(3).warmFrom().warmJob().copies().wanted(4), nil, WarmRuns, ""},
+		"the size changes while it can't copy": {at(3).warmFrom().warmJob().wanted(4), []string{"delete Job warm: the size changes"}, WarmWaits, "the size changes first"},
+		"the size changes before it begins":    {at(3).warmFrom().wanted(4), nil, WarmWaits, "the size changes first"},
+		"it was copied":                        {at(3).warmFrom().warmJob(copied), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
+		"it is warm":                           {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
+		"a person asks for more":               {at(3).warmFrom(warmed, func(w *Warm) { w.Again, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
+		"a person skips it":                    {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }).warmJob(), []string{"delete Job warm: a person skips", "record the warming by ring : Skipped"}, WarmEnded, ""},
+		"it failed":                            {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), nil, WarmFailed, "the next one is at"},
+		"it failed a minute ago": {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)).with(func(o *Observed) { o.Now = o.Now.Add(time.Minute) }),
+			[]string{"count failure 1 of claim cache", "delete Job warm: it failed"}, WarmWaits, "next attempt"},
+		"a person says retry": {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Retry, "retry" }).warmJob(failedFor(contract.ReasonTargetTooSmall, contract.ExitUsage)),
+			[]string{"delete Job warm: a person asked for a retry", "clear the request"}, WarmWaits, "retry"},
+		"the source refuses to be listed": {at(3).warmFrom().warmJob(failedFor(contract.ReasonListingRefused, contract.ExitUsage)), nil, WarmFailed, "spec.warmFrom.onMiss"},
+		"routers ask it then": {at(3).warmFrom(func(w *Warm) { w.OnMiss = true }).warmJob(failedFor(contract.ReasonListingRefused, contract.ExitUsage)),
+			[]string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
+		"the cluster is too small": {at(3).warmFrom().warmJob(failedFor(contract.ReasonTargetTooSmall, contract.ExitUsage)), nil, WarmFailed, "raise spec.size"},
+		"a pod is refused, a retry later": {at(3).warmFrom().with(func(o *Observed) {
+			o.Obstructed = map[types.UID]claims.Obstruction{"uid-cache": {Why: "a quota", Until: o.Now.Add(time.Second)}}
+		}), nil, WarmFailed, "a quota"},
+		"a volume is to be drained": {at(2).warmFrom().warmJob().left(2),
+			[]string{"delete Job warm: claim data-2 is drained first"}, WarmWaits, "drained first"},
+		"items are to be moved": {at(3).warmFrom().with(func(o *Observed) {
+			o.Record = o.Record.Next(ring.Ring{Client: "gomemcache", Port: 11211, Size: 3})
+			o.Cluster.Ring.Client = "gomemcache"
+		}),
+			nil, WarmWaits, "moved first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Next(&test.scene.o)
+			said := aboutWarming(&p)
+			if !slices.EqualFunc(said, test.want, strings.HasPrefix) {
+				t.Errorf("it does %q, want %q", said, test.want)
+			}
+			if p.Warming.Phase != test.phase || !strings.Contains(p.Warming.Message, test.why) {
+				t.Errorf("it is %s: %s, want %s: %s", p.Warming.Phase, p.Warming.Message, test.phase, test.why)
+			}
+		})
+	}
+}
+
+func TestTheSizeWaitsForAWarmingAtWorkAndForNoOther(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	for name, test := range map[string]struct {
+		scene *scene
+		want  int32
+	}{
+		"at work":          {at(3).warmFrom().warmJob().copies().wanted(4), 3},
+		"at work, smaller": {at(3).warmFrom().warmJob().copies().wanted(2), 3},
+		"failed":           {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)).wanted(4), 4},
+		"not begun":        {at(3).warmFrom(func(w *Warm) { w.NotThere = "gone" }).wanted(4), 4},
+		"at work, size 0":  {at(3).warmFrom().warmJob().wanted(0), 0},
+	} {
+		p := Next(&test.scene.o)
+		if p.Replicas != test.want {
+			t.Errorf("%s: %d members, want %d (%s)", name, p.Replicas, test.want, p.SizeBlocked)
+		}
+	}
+}
+
+func TestANewClusterIsOnItsOwnListWhenItIsWarm(t *testing.T) {
+	listed := func(s *scene) int32 { p := Next(&s.o); return p.ListSize }
+	fresh := func(changes ...func(*Warm)) *scene {
+		return at(3).warmFrom(append(changes, func(w *Warm) { w.HoldsList = true })...).with(func(o *Observed) { o.ListSize, o.Record.Ring = 0, o.Cluster.Ring.Of(0) })
+	}
+	if got := listed(fresh()); got != 0 {
+		t.Errorf("%d members are on the list of a cold cluster", got)
+	}
+	if p := Next(&fresh().o); p.Record.Ring.Size != 3 {
+		t.Errorf("the ring has %d members: nothing can be copied", p.Record.Ring.Size)
+	}
+	held := fresh().with(func(o *Observed) { o.Record.Ring = o.Cluster.Ring.Of(3) })
+	if p := Next(&held.o); !slices.ContainsFunc(p.Actions, func(a action.Action) bool { _, is := a.(action.CreateWarm); return is }) || p.ListSize != 0 {
+		t.Errorf("%d members are on the list, and it does %v", p.ListSize, p.Actions)
+	}
+	if got := listed(fresh(warmed)); got != 3 {
+		t.Errorf("%d members are on the list of a warm cluster", got)
+	}
+	if got := listed(fresh(func(w *Warm) { w.Holder.MoveRequest = claims.Skip })); got != 3 {
+		t.Errorf("%d members are on the list when the warming is skipped", got)
+	}
+	if got := listed(at(3).warmFrom(func(w *Warm) { w.HoldsList = true })); got != 3 {
+		t.Errorf("%d members are on the list of a cluster that clients use", got)
+	}
+}
+
+// While a Job copies, no drain, move, mark or size begins; and no Job begins to copy while one is due.
+func TestALiveCheckKeepsAWarmingApart(t *testing.T) {
+	create := func(s *scene) action.CreateWarm {
+		return action.CreateWarm{Target: s.warmTarget(), Members: s.o.Record.Ring.Size, Claim: s.o.Warm.Holder.Ref()}
+	}
+	for name, test := range map[string]struct {
+		scene *scene
+		ok    bool
+	}{
+		"as the plan saw it": {at(3).warmFrom(), true},
+		"a Job exists":       {at(3).warmFrom().warmJob(), false},
+		"its pod lingers": {at(3).warmFrom().with(func(o *Observed) {
+			o.Drainers = []claims.Drainer{{Pod: "p", ClaimUID: "uid-cache", Target: "warm-other-0-0-1"}}
+		}), false},
+		"a member is gone":  {at(3).warmFrom().with(func(o *Observed) { o.Ready = nil }), false},
+		"a claim is marked": {marked(at(3).warmFrom(), 2).with(func(o *Observed) { o.StatefulSet.Replicas = 2 }), false},
+		"a drain runs":      {at(3).warmFrom().job(2, 2), false},
+	} {
+		if err := MayWarm(&test.scene.o, create(test.scene)); (err == nil) != test.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	other := at(3).warmFrom()
+	a := create(other)
+	if err := MayWarm(&other.o, action.CreateWarm{Target: a.Target, Members: 2}); err == nil {
+		t.Error("it takes another ring")
+	}
+	runs := at(3).warmFrom().warmJob()
+	if MaySetReplicas(&runs.o, 2) == nil || MayMark(&runs.o, 2) == nil {
+		t.Error("members may leave while items are copied to them")
+	}
+	if err := MayMove(&runs.o, action.CreateMove{Claim: runs.o.Claims[2].Ref(), Target: runs.o.Record.Target()}); err == nil {
+		t.Error("a move may begin")
+	}
+}
+
+func TestTheClaimsOfASourceAreReadOneAfterTheOther(t *testing.T) {
+	tier.Second(t, "TestAWarmingComesAfterAllThatIsNewerAndIsRecorded")
+	from := func(w *Warm) {
+		w.Volumes, w.Volume, w.More = true, action.ClaimRef{Name: "backup-0", UID: "uid-backup-0"}, true
+	}
+	record := func(p Plan) action.WarmRecord {
+		for _, a := range p.Actions {
+			if r, is := a.(action.RecordWarm); is {
+				return r.Record
+			}
+		}
+		return action.WarmRecord{}
+	}
+	s := at(3).warmFrom(from).warmJob(copied)
+	first := record(Next(&s.o))
+	want := action.WarmRecord{UID: "uid-cache", Source: "source", Jobs: 1, Claims: []string{ClaimHash("uid-backup-0")}, Passes: 2, Found: 12, Added: 9, AlreadyPresent: 1, Rejected: 2}
+	if diff := cmp.Diff(want, first); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	s = at(3).warmFrom(from, func(w *Warm) { w.Record, w.More, w.Volume.UID = first, false, "uid-backup-1" }).warmJob(copied)
+	if last := record(Next(&s.o)); last.Result != action.WarmCopied || last.Jobs != 2 || last.Found != 24 || last.Claims != nil {
+		t.Errorf("at the end: %+v", last)
+	}
+	again, err := action.ParseWarmRecord(first.String())
+	if diff := cmp.Diff(first, again); err != nil || diff != "" {
+		t.Errorf("%v, -want +got:\n%s", err, diff)
+	}
+}
+
+func TestADamagedRecordOfAWarmingCountsAsNone(t *testing.T) {
+	for _, text := range []string{"", "{", `{"jobs":-1}`, `{"result":"Done"}`, `{"found":-1}`, fmt.Sprintf(`{"source":%q}`, strings.Repeat("a", 65)), strings.Repeat(" ", 5000)} {
+		if r, err := action.ParseWarmRecord(text); err == nil {
+			t.Errorf("%.20q is %+v", text, r)
+		}
+	}
+}

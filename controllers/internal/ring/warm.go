@@ -1,0 +1,36 @@
+package ring
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A warming copies another cache to where this cluster's clients look. It is a move from outside: its
+// target names the source and the ring.
+
+const warmPrefix = "warm-"
+
+// WarmTarget names one Job of a warming: the source, as a hash of what the Job is made of, how many Jobs have copied
+// it before, and the ring by which items get their owners.
+func WarmTarget(source string, jobs int32, r Record) string {
+	return fmt.Sprintf("%s%s-%d-%s", warmPrefix, source, jobs, r.Target())
+}
+
+// IsWarm tells whether the target is a warming's.
+func IsWarm(target string) bool { return strings.HasPrefix(target, warmPrefix) }
+
+// IsWarmSource tells whether the source in a receipt is a warming's (Source).
+func IsWarmSource(source string) bool {
+	_, target, _ := strings.Cut(strings.TrimPrefix(source, movePrefix), "/")
+	return strings.HasPrefix(source, movePrefix) && IsWarm(target)
+}
+
+// WarmMade is what a warming's Job was made of, as it is in its target; empty if the target is none of a warming.
+func WarmMade(target string) string {
+	rest, is := strings.CutPrefix(target, warmPrefix)
+	made, _, _ := strings.Cut(rest, "-")
+	if !is {
+		return ""
+	}
+	return made
+}

@@ -1,0 +1,541 @@
+package move
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/internal/drainertest"
+	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+	"example.com/memcached-operator/test/tier"
+	"example.com/memcached-operator/test/wait"
+)
+
+// roomy are arguments of a memcached that takes meta adds: so much memory is free.
+var roomy = []string{"-m", "200"}
+
+func copyArgs(t *testing.T, client string, from, to []string) contract.Copy {
+	t.Helper()
+	c := contract.Copy{From: []string{contract.FromMemcached + strings.Join(from, ",")}, Transfer: drainertest.TransferArgs(t, to)}
+	c.Client, c.Scratch = client, t.TempDir()
+	return c
+}
+
+func runCopy(t *testing.T, c contract.Copy) drainertest.Result {
+	t.Helper()
+	r := drainertest.RunMain(t, c.Args()...)
+	r.Receipt = drainertest.ReadReceipt(t, c.Receipt)
+	return r
+}
+
+func mustCopy(t *testing.T, c contract.Copy) drainertest.Result {
+	t.Helper()
+	r := runCopy(t, c)
+	if err := r.Receipt.Copied(c.SourceID); err != nil || r.Code != 0 {
+		t.Fatalf("%v: exit code %d, %+v\n%s", err, r.Code, r.Receipt, r.Err)
+	}
+	return r
+}
+
+// This is copy's promise: whatever clients the two clusters have, every item of the source is where the new clients
+// look, a client's own value there stays, and the source is as it was. A later run brings what has changed, and
+// nothing that a client has changed at the new cluster.
+func TestACopyBringsEveryItemToWhereItsClientLooks(t *testing.T) {
+	t.Parallel()
+	for _, client := range routing.Clients() {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			if client != "libmemcached-ketama-weighted" {
+				tier.Second(t, "TestACopyBringsEveryItemToWhereItsClientLooks/libmemcached-ketama-weighted")
+			}
+			all := drainertest.Objects(7, 1000)
+			_, from := drainertest.Survivors(t, 3)
+			drainertest.StoreByOwner(t, "gomemcache", from, all)
+			theirs := map[string]drainertest.Object{}
+			for key := range all {
+				if len(theirs) == 100 {
+					break
+				}
+				theirs[key] = drainertest.Object{Value: []byte("newer"), Flags: 99}
+			}
+			_, to := drainertest.Survivors(t, 2, roomy...)
+			drainertest.StoreByOwner(t, client, to, theirs)
+			c := copyArgs(t, client, from, to)
+			c.FromClient = "gomemcache"
+			r := mustCopy(t, c)
+			if r.Receipt.Added != int64(len(all)-len(theirs)) || r.Receipt.Passes != 2 || !r.Receipt.Settled || r.Receipt.Reader != contract.ReaderLive {
+				t.Errorf("%+v\n%s", r.Receipt, r.Err)
+			}
+			drainertest.Check(t, "gomemcache", from, all)
+			want := maps.Clone(all)
+			maps.Copy(want, theirs)
+			drainertest.Check(t, client, to, want)
+			if r = mustCopy(t, c); r.Receipt.Added != 0 {
+				t.Errorf("a second run has added items: %+v", r.Receipt)
+			}
+			drainertest.Check(t, client, to, want)
+		})
+	}
+}
+
+// A later pass replaces what has changed at the source, and deletes what is gone there, but touches nothing that a
+// client has stored at the new cluster.
+func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
+	t.Parallel()
+	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
+	stop := filepath.Join(t.TempDir(), "stop")
+	old, young := from.Raw(), to.Raw()
+	set := func(r *memcachedtest.Raw, key, value string) {
+		r.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))
+	}
+	for _, key := range []string{"same", "changed", "gone", "theirs", "deleted", "flagged"} {
+		set(old, key, "1")
+	}
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+	c.Until = contract.Until{File: stop, When: "now"}
+	p := drainertest.Start(t, c.Args()...)
+	p.WaitFor(`"warm":true`)
+	set(old, "changed", "2")
+	old.Must("DELETED", "delete gone", nil)
+	set(young, "theirs", "client")
+	young.Must("DELETED", "delete deleted", nil)
+	set(old, "new", "3")
+	if err := os.WriteFile(stop, []byte("now\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.Wait(); code != 0 {
+		t.Fatalf("exit code %d: %s", code, p.Err.String())
+	}
+	for key, want := range map[string]string{"same": "1", "changed": "2", "gone": "", "theirs": "client", "deleted": "", "new": "3"} {
+		value := ""
+		if v, err := to.Dial().Get([]byte(key)); err != nil {
+			t.Fatal(err)
+		} else if v != nil {
+			value = string(v.Data)
+		}
+		if value != want {
+			t.Errorf("%s is %q, want %q", key, value, want)
+		}
+	}
+	r := drainertest.ReadReceipt(t, c.Receipt)
+	if err := r.Copied(c.SourceID); err != nil || r.Replaced != 1 || r.Deleted != 1 || !r.Settled || len(r.CantTell) != 0 {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+// While clients write to the source first, and then to the new cluster, no value there is older than the last one
+// that was stored in it, and nothing comes back that was deleted. The copy is interrupted at random, and begun again.
+func TestACopyUnderLoadBringsNoOldValueBack(t *testing.T) {
+	t.Parallel()
+	_, from := drainertest.Survivors(t, 3)
+	to := []string{memcachedtest.StartNewerSuite(t, roomy...).Address(), memcachedtest.StartNewerSuite(t, roomy...).Address()}
+	const keys, clients, rounds = 3000, 3, 4
+	// written is the version that a client has stored last, in both; 0 deleted.
+	var written [keys]atomic.Int64
+	key := func(k int) []byte { return fmt.Appendf(nil, "key:%d", k) }
+	owners := func(servers []string) routing.Owner {
+		o, err := routing.New("gomemcache", drainertest.MustParse(t, servers))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	oldOwner, newOwner := owners(from), owners(to)
+	dial := func(servers []string) (all []*memcache.Conn) {
+		for _, s := range servers {
+			conn, err := memcache.Dial(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			all = append(all, conn)
+		}
+		return all
+	}
+	ask := func(conn *memcache.Conn, request string) string {
+		if err := conn.Send([]byte(request)); err != nil {
+			t.Error(err)
+			return ""
+		}
+		line, err := conn.Line()
+		if err != nil {
+			t.Error(err)
+		}
+		return string(line)
+	}
+	first := dial(from)
+	for k := range keys {
+		ask(first[oldOwner.Owner(key(k))], fmt.Sprintf("set %s 0 0 1\r\n0\r\n", key(k)))
+	}
+	var load sync.WaitGroup
+	done := make(chan struct{})
+	for n := range clients {
+		load.Go(func() {
+			old, young := dial(from), dial(to)
+			random := rand.New(rand.NewPCG(uint64(n), 1))
+			for version := int64(1); ; version++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				k := random.IntN(keys/clients)*clients + n // its own keys
+				a, b := old[oldOwner.Owner(key(k))], young[newOwner.Owner(key(k))]
+				request := fmt.Sprintf("set %s 0 0 %d\r\n%d\r\n", key(k), len(fmt.Sprint(version)), version)
+				now := version
+				if random.IntN(5) == 0 {
+					request, now = fmt.Sprintf("delete %s\r\n", key(k)), 0
+				}
+				ask(a, request)
+				ask(b, request)
+				written[k].Store(now + 1)
+				if now == 0 || random.IntN(3) > 0 {
+					continue // a copy of what is deleted may be seen until the source was asked again
+				}
+				// Nothing older is seen than what this client has stored.
+				v, err := b.Get(key(k))
+				switch {
+				case err != nil:
+					t.Error(err)
+					return
+				case v != nil && string(v.Data) != fmt.Sprint(now):
+					t.Errorf("%s is %s after %d was stored", key(k), v.Data, now)
+				}
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	for round := range rounds {
+		c := copyArgs(t, "gomemcache", from, to)
+		c.RateLimitItems = 20000
+		p := drainertest.Start(t, c.Args()...)
+		if round == rounds-1 {
+			if code := p.Wait(); code != 0 {
+				t.Errorf("exit code %d: %s", code, p.Err.String())
+			}
+			break
+		}
+		p.WaitFor(`"phase":"Adding"`)
+		time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
+		p.Signal(syscall.SIGKILL)
+		p.Wait()
+	}
+	close(done)
+	load.Wait()
+	young := dial(to)
+	missing := 0
+	for k := range keys {
+		v, err := young[newOwner.Owner(key(k))].Get(key(k))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch now := written[k].Load() - 1; {
+		case v == nil && now != 0:
+			missing++
+		case v != nil && now >= 0 && string(v.Data) != fmt.Sprint(max(now, 0)) || v != nil && now == 0:
+			t.Errorf("%s is %s in the end, after %d was stored", key(k), v.Data, now)
+		}
+	}
+	if missing > keys/10 {
+		t.Errorf("%d of %d items were not copied", missing, keys)
+	}
+}
+
+// Each source that can't be copied has a reason, before anything is stored.
+func TestACopySaysWhatItCannotDoBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	big := drainertest.Objects(3, 300)
+	for key, o := range big {
+		o.Value = make([]byte, 100_000)
+		big[key] = o
+	}
+	for name, test := range map[string]struct {
+		source []string // arguments; nil: a server that answers otherwise
+		answer string
+		target []string
+		items  map[string]drainertest.Object
+		reason string
+		words  []string
+	}{
+		"-X":               {source: []string{"-X"}, reason: contract.ReasonListingRefused, words: []string{"warmFrom.onMiss"}},
+		"without crawler":  {source: []string{"-o", "no_lru_crawler"}, reason: contract.ReasonListingRefused},
+		"target too small": {source: []string{"-m", "100"}, target: []string{"-m", "8"}, items: big, reason: contract.ReasonTargetTooSmall, words: []string{"MiB"}},
+		"too old":          {answer: "VERSION 1.4.30\r\n", reason: contract.ReasonSourceTooOld, words: []string{contract.OldestSource}},
+		"no cluster":       {answer: "ERROR\r\n", reason: contract.ReasonNoSource},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name != "-X" {
+				tier.Second(t, "TestACopySaysWhatItCannotDoBeforeItStarts/-X")
+			}
+			servers, to := drainertest.Survivors(t, 1, test.target...)
+			var c contract.Copy
+			if test.source != nil {
+				from := memcachedtest.Start(t, test.source...)
+				drainertest.Store(t, from.Address(), test.items)
+				c = copyArgs(t, "gomemcache", []string{from.Address()}, to)
+			} else {
+				c = copyArgs(t, "gomemcache", []string{fake(t, func(request string) string {
+					if strings.HasPrefix(request, "stats") {
+						return oldStats
+					}
+					return test.answer
+				})}, to)
+				if test.reason == contract.ReasonNoSource {
+					c.From[0] = strings.Replace(c.From[0], contract.FromMemcached, contract.FromDiscovery, 1)
+				}
+			}
+			r := runCopy(t, c)
+			if r.Code != contract.ExitUsage || r.Receipt.Reason != test.reason || r.Receipt.Added != 0 {
+				t.Errorf("exit code %d, %+v", r.Code, r.Receipt)
+			}
+			r.OneLine(t, test.words...)
+			if n := servers[0].Items(t); n != 0 {
+				t.Errorf("%d items were stored", n)
+			}
+		})
+	}
+}
+
+// As much as fits is copied of a source that is too large: what was used most recently.
+func TestACopyToASmallerClusterBringsWhatFits(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestACopySaysWhatItCannotDoBeforeItStarts/-X")
+	big := drainertest.Objects(3, 300)
+	for key, o := range big {
+		o.Value = make([]byte, 100_000)
+		big[key] = o
+	}
+	from := memcachedtest.Start(t, "-m", "100")
+	drainertest.Store(t, from.Address(), big)
+	_, to := drainertest.Survivors(t, 1, "-m", "16")
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, to)
+	c.AsMuchAsFits = true
+	r := mustCopy(t, c)
+	if r.Receipt.Added < 100 || r.Receipt.LeftOut < 100 || r.Receipt.Survivors[0].Evictions != 0 {
+		t.Errorf("%+v", r.Receipt)
+	}
+}
+
+// A source that ends in the middle is named, and the next run goes on.
+func TestACopyFromASourceThatDiesEnds(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestACopyUnderLoadBringsNoOldValueBack")
+	all := drainertest.Objects(5, 3000)
+	from := memcachedtest.Start(t)
+	drainertest.Store(t, from.Address(), all)
+	servers, to := drainertest.Survivors(t, 1, roomy...)
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, to)
+	c.UnreachableTimeout, c.RateLimitItems = time.Second, 1000
+	p := drainertest.Start(t, c.Args()...)
+	wait.For(t, "items", func() error {
+		if n := servers[0].Items(t); n < 100 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	from.Kill()
+	if code := p.Wait(); code != contract.ExitUnreachable {
+		t.Errorf("exit code %d: %s", code, p.Err.String())
+	}
+	if r := drainertest.ReadReceipt(t, c.Receipt); r.Reason != reasonSource || r.Complete {
+		t.Errorf("%+v", r)
+	}
+	from.Restart()
+	drainertest.Store(t, from.Address(), all)
+	c.RateLimitItems = 0
+	mustCopy(t, c)
+	drainertest.Check(t, "gomemcache", to, all)
+}
+
+// Versions from Debian's suites, as source and as target.
+func TestACopyFromOtherVersions(t *testing.T) {
+	t.Parallel()
+	for _, suite := range []string{"bullseye", "trixie"} {
+		t.Run(suite, func(t *testing.T) {
+			t.Parallel()
+			tier.Second(t, "TestACopyBringsEveryItemToWhereItsClientLooks/libmemcached-ketama-weighted")
+			from := memcachedtest.StartSuite(t, suite)
+			raw, want := from.Raw(), map[string]string{}
+			for i := range 500 {
+				key, value := fmt.Sprintf("k%%%d", i), strings.Repeat("v", i)
+				raw.Must("STORED", fmt.Sprintf("set %s %d 1000 %d", key, i, len(value)), []byte(value))
+				want[key] = value
+			}
+			servers, to := drainertest.Survivors(t, 1, roomy...)
+			r := mustCopy(t, copyArgs(t, "gomemcache", []string{from.Address()}, to))
+			if r.Receipt.Added != int64(len(want)) {
+				t.Errorf("%+v", r.Receipt)
+			}
+			conn := servers[0].Dial()
+			for key, value := range want {
+				v, err := conn.Get([]byte(key))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v == nil || string(v.Data) != value || v.TTL < 900 || v.TTL > 1000 || v.Flags != uint64(len(value)) {
+					t.Fatalf("%s: %+v", key, v)
+				}
+			}
+		})
+	}
+}
+
+// What a memcached of 1.4.33 and one of 1.5 answer, as in their crawler.c.
+func TestACopyReadsTheListsOfOldVersions(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestACopyBringsEveryItemToWhereItsClientLooks/libmemcached-ketama-weighted")
+	now := time.Now().Unix()
+	for version, lines := range map[string]string{
+		"1.4.31": "key=a%%20b exp=-1 la=%[1]d cas=7 fetch=no\nkey=one exp=-1 la=%[1]d cas=5 fetch=yes\nkey=two exp=%[2]d la=%[1]d cas=6 fetch=no\nEND\r\n",
+		"1.5.6":  "key=a%%20b exp=-1 la=%[1]d cas=7 fetch=no cls=1 size=63\nkey=one exp=-1 la=%[1]d cas=5 fetch=yes cls=1 size=63\nkey=two exp=%[2]d la=%[1]d cas=6 fetch=no cls=1 size=64\nEND\r\n",
+	} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			from := fake(t, func(request string) string {
+				switch {
+				case request == "version":
+					return "VERSION " + version + "\r\n"
+				case request == "stats":
+					return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 3\r\nSTAT bytes 200\r\nEND\r\n", now)
+				case request == "lru_crawler metadump all":
+					return fmt.Sprintf(lines, now-60, now+500)
+				case request == "gets one":
+					return "VALUE one 12 3 5\r\nabc\r\nEND\r\n"
+				case request == "gets two":
+					return "VALUE two 4294967295 4 6\r\nab\r\n\r\nEND\r\n"
+				}
+				return "ERROR\r\n"
+			})
+			servers, to := drainertest.Survivors(t, 1, roomy...)
+			r := mustCopy(t, copyArgs(t, "gomemcache", []string{from}, to))
+			if got := strings.Join(r.Receipt.CantTell, ","); r.Receipt.Added != 2 || !strings.Contains(got, contract.CantTellAll) || !strings.Contains(got, contract.CantTellBinaryKeys) {
+				t.Errorf("%+v", r.Receipt)
+			}
+			conn := servers[0].Dial()
+			one, err := conn.Get([]byte("one"))
+			two, err2 := conn.Get([]byte("two"))
+			if err != nil || err2 != nil || one == nil || two == nil || one.Flags != 12 || one.TTL != -1 || string(two.Data) != "ab\r\n" || two.Flags != 1<<32-1 || two.TTL < 400 || two.TTL > 500 {
+				t.Errorf("%+v %+v %v %v", one, two, err, err2)
+			}
+		})
+	}
+}
+
+// A source that lies ends the copy, or is left out, and takes neither memory nor time without bound.
+func TestACopyIsBoundedWhateverItsSourceSends(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		list, value string
+		endless     bool
+		exit        int
+	}{
+		"a list without end":      {list: "key=x exp=-1 la=1 cas=1 fetch=no cls=1 size=1\n", endless: true, exit: contract.ExitFailed},
+		"own keys without end":    {list: "key=AmazonElastiCache%3Acluster exp=-1 la=1 cas=1 fetch=no cls=1 size=1\n", endless: true, exit: contract.ExitFailed},
+		"a line without end":      {list: strings.Repeat("k", 1<<20), exit: contract.ExitFailed},
+		"a value of 2 GiB":        {list: "key=x exp=-1 la=1 cas=1 fetch=no cls=1 size=1\nEND\r\n", value: "VA 2147483647 f0 t-1 c1\r\n", exit: contract.ExitUnreachable},
+		"sizes that lie":          {list: "key=x exp=-1 la=9223372036854775807 cas=18446744073709551615 fetch=no cls=1 size=9223372036854775807\nEND\r\n", value: "EN\r\n", exit: contract.ExitOK},
+		"a number below 0":        {list: "key=x exp=-1 la=-9223372036854775808 cas=1 fetch=no cls=1 size=-5\nEND\r\n", value: "EN\r\n", exit: contract.ExitOK},
+		"an answer that is wrong": {list: "key=x exp=-1 la=1 cas=1 fetch=no cls=1 size=1\nEND\r\n", value: "HD\r\n", exit: contract.ExitFailed},
+		"a value for another key": {list: "key=x exp=-1 la=1 cas=1 fetch=no cls=1 size=1\nEND\r\n", value: "VA 1 f0 t9223372036854775807 l99999999999 c1\r\nx\r\n", exit: contract.ExitOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name != "a list without end" {
+				tier.Second(t, "TestACopyIsBoundedWhateverItsSourceSends/a list without end")
+			}
+			now := time.Now().Unix()
+			from := fake(t, func(request string) string {
+				switch {
+				case request == "version":
+					return "VERSION 1.6.38\r\n"
+				case request == "stats":
+					return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items -3\r\nSTAT bytes 99999999999999999999\r\nEND\r\n", now)
+				case strings.HasPrefix(request, "lru_crawler"):
+					if test.endless {
+						return endless + test.list
+					}
+					return test.list
+				case strings.Contains(request, " c u"):
+					return "HD c1\r\n"
+				}
+				return test.value
+			})
+			_, to := drainertest.Survivors(t, 1, roomy...)
+			c := copyArgs(t, "gomemcache", []string{from}, to)
+			c.AsMuchAsFits = true // it may say that it has any number of bytes
+			c.UnreachableTimeout = 2 * time.Second
+			r := runCopy(t, c)
+			if r.Code != test.exit {
+				t.Errorf("exit code %d, want %d: %+v", r.Code, test.exit, r.Receipt)
+			}
+		})
+	}
+}
+
+const (
+	oldStats = "STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time 1700000000\r\nSTAT curr_items 0\r\nSTAT bytes 0\r\nEND\r\n"
+	// endless begins an answer that is repeated until the other end closes the connection.
+	endless = "\x00endless"
+)
+
+// fake is a server that answers each line.
+func fake(t *testing.T, answer func(request string) string) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				buffer, pending := make([]byte, 64<<10), ""
+				for {
+					n, err := conn.Read(buffer)
+					if err != nil {
+						return
+					}
+					pending += string(buffer[:n])
+					for {
+						line, rest, ended := strings.Cut(pending, "\n")
+						if !ended {
+							break
+						}
+						pending = rest
+						text, again := strings.CutPrefix(answer(strings.TrimRight(line, "\r")), endless)
+						if again {
+							text = strings.Repeat(text, 1000)
+						}
+						for {
+							if _, err := conn.Write([]byte(text)); err != nil {
+								return
+							}
+							if !again {
+								break
+							}
+						}
+					}
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}

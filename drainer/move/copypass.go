@@ -1,0 +1,381 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/pace"
+)
+
+// pass copies what the sources have now. Before the first item, all sources have been listed.
+func (c *copying) pass(ctx context.Context) error {
+	first := c.made == 0
+	defer func() {
+		for _, s := range c.sources {
+			s.endList()
+		}
+	}()
+	demand, ages, now, listed := make([]int64, len(c.e.Servers)), newAgeSizes(), presentAges(), int64(0)
+	if err := c.each(1<<30, func(_ int, s *copySource) error { return s.list(ctx, first) }); err != nil {
+		return err
+	}
+	for _, s := range c.sources {
+		n, err := s.sum(demand, ages, now)
+		if err != nil {
+			return err
+		}
+		listed += n
+	}
+	if first {
+		if err := c.begin(demand, listed); err != nil {
+			return err
+		}
+	}
+	c.passes.begin(listed, c.e.done())
+	before, found := c.outcomes()
+	c.leftOut.Store(0)
+	bands := ages.bands(false)
+	if first && c.streams() {
+		bands = everyAge // each stream has the most recently used items first
+	}
+	workers := min(c.e.readers(), len(c.sources))
+	spread := pace.New(c.e.Limit)
+	shares := make([]*share, workers)
+	for n := range shares {
+		shares[n] = &share{Engine: c.e, pace: spread}
+		for _, w := range c.e.writers {
+			f := w.Feeder
+			if n > 0 {
+				f = w.NewFeeder()
+			}
+			shares[n].feeders = append(shares[n].feeders, f)
+		}
+	}
+	var err error
+	for _, b := range bands {
+		if err = c.each(workers, func(worker int, s *copySource) error {
+			return shares[worker].read(ctx, s.items(ctx, b, now, first), func(*item.Item) bool { return true })
+		}); err != nil {
+			break
+		}
+	}
+	for _, s := range shares {
+		c.e.counts.add(&s.counts)
+	}
+	if flushed := c.e.flush(); err == nil {
+		err = flushed
+	}
+	for _, s := range c.sources {
+		if err == nil {
+			err = s.stillRuns(ctx)
+		}
+	}
+	if err == nil && !first {
+		err = c.deleteGone(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	after, foundNow := c.outcomes()
+	for _, w := range c.e.writers {
+		if !w.MayReplace() {
+			c.cannotTell(contract.CantTellCopies)
+		}
+	}
+	c.lastAdded, c.lastFound = max(0, after-before), max(listed, foundNow-found)
+	return nil
+}
+
+// begin is called when everything was listed, before the first item is copied.
+func (c *copying) begin(demand []int64, listed int64) error {
+	if err := c.fits(demand); err != nil && !c.AsMuchAsFits {
+		return err
+	}
+	for i, w := range c.e.writers {
+		c.room[i].Store(w.Limits().Room)
+	}
+	c.seen.Begin(listed)
+	c.e.beginPhase(contract.PhaseAdding)
+	return nil
+}
+
+// streams tells whether a source is streamed.
+func (c *copying) streams() bool {
+	for _, s := range c.sources {
+		if s.stream != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// outcomes returns how many items were added and stay, and how many were found.
+func (c *copying) outcomes() (added, found int64) {
+	for _, w := range c.e.writers {
+		added += w.Tally().Added
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return added - c.withdrawn, c.e.counts.found
+}
+
+// each calls do for all sources, for so many at the same time. The first error ends it.
+func (c *copying) each(workers int, do func(worker int, s *copySource) error) error {
+	workers = min(workers, len(c.sources))
+	errs, next := make([]error, workers), make(chan *copySource)
+	var all sync.WaitGroup
+	c.failing.Store(false)
+	var failed sync.Once
+	stop := make(chan struct{})
+	for n := range workers {
+		all.Go(func() {
+			for s := range next {
+				if errs[n] = do(n, s); errs[n] != nil {
+					c.failing.Store(true)
+					failed.Do(func() { close(stop) })
+					return
+				}
+			}
+		})
+	}
+give:
+	for _, s := range c.sources {
+		select {
+		case next <- s:
+		case <-stop:
+			break give
+		}
+	}
+	close(next)
+	all.Wait()
+	return firstCause(errs)
+}
+
+// takes tells whether an item of so many bytes is copied: if there may be too little room, only as long as its
+// owner has some.
+func (c *copying) takes(owner int, size int64) bool {
+	if !c.AsMuchAsFits || c.room[owner].Add(-size-size/slack) >= 0 {
+		return true
+	}
+	c.leftOut.Add(1)
+	return false
+}
+
+// answered asks the sources whether they still have what a server was given, and deletes there what has changed.
+func (c *copying) answered(server, _ int, a memcache.Answered) error {
+	if c.Volumes != nil {
+		return nil
+	}
+	var outdated []int
+	for n, s := range c.sources {
+		var mine []int
+		for i := range a.Len() {
+			if place, _ := a.Place(i); place == int64(n+1) {
+				mine = append(mine, i)
+			}
+		}
+		changed, err := s.changed(c.ctx, mine, func(i int) ([]byte, uint64) { return a.Key(i) })
+		if err != nil {
+			return err
+		}
+		outdated = append(outdated, changed...)
+	}
+	gone := map[int]bool{}
+	for _, i := range outdated {
+		gone[i] = true
+	}
+	c.mu.Lock()
+	for i := range a.Len() {
+		if key, _ := a.Key(i); !gone[i] {
+			c.seen.Had(key)
+		}
+	}
+	c.mu.Unlock()
+	return c.withdraw(server, a, outdated)
+}
+
+// withdraw deletes copies at a server, if they are still there.
+func (c *copying) withdraw(server int, a memcache.Answered, outdated []int) error {
+	if len(outdated) == 0 {
+		return nil
+	}
+	var marked memcache.Deletions
+	var unmarked []item.Item
+	for _, i := range outdated {
+		key, cas := a.Key(i)
+		place, hasMark := a.Place(i)
+		if hasMark {
+			if err := marked.Append(key, c.sources[place-1].mark(cas)); err != nil {
+				return err
+			}
+			continue
+		}
+		value, flags := a.Value(i)
+		unmarked = append(unmarked, item.Item{Key: key, Value: value, Flags: flags})
+	}
+	return c.delete(server, &marked, unmarked)
+}
+
+// delete deletes copies at a server: marked ones by their CAS, others if their value is the same.
+func (c *copying) delete(server int, marked *memcache.Deletions, unmarked []item.Item) error {
+	t := &c.targets[server]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := int64(0)
+	err := t.ask(c.ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
+		deleted, err := conn.Delete(marked)
+		if err == nil {
+			taken += marked.Len() - int64(len(deleted.Changed)+len(deleted.Missing))
+			marked.Reset() // if the connection breaks now, they are not deleted twice
+			var n int64
+			n, err = conn.TakeBack(unmarked)
+			taken += n
+		}
+		return err
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.withdrawn += taken
+	return err
+}
+
+// deleteGone deletes the copies whose item is gone at the source: its client has deleted it, or it has expired or was
+// evicted.
+func (c *copying) deleteGone(ctx context.Context) error {
+	for i, s := range c.e.Servers {
+		if !c.e.writers[i].Limits().Marks() {
+			continue
+		}
+		list, err := ListItems(ctx, func(ctx context.Context) (*memcache.Conn, error) { return c.e.Dialer.Dial(ctx, s.Address()) },
+			c.Scratch, longestList, func(e *Entry) bool { return isMark(e.CAS) && c.sourceOf(e.CAS) != nil })
+		if errors.As(err, new(*listRefusedError)) {
+			c.cantTell[contract.CantTellCopies] = true
+			continue
+		}
+		if err != nil {
+			return c.e.withServer(i, err)
+		}
+		err = c.deleteListed(ctx, i, list.All())
+		list.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sourceOf returns the source of a copy with that mark; nil if it is none of these.
+func (c *copying) sourceOf(mark uint64) *copySource {
+	for _, s := range c.sources {
+		if s.marked(mark) {
+			return s
+		}
+	}
+	return nil
+}
+
+// deleteListed deletes those of a server's copies that are gone.
+func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2[*Entry, error]) error {
+	parts := make([]copyPart, len(c.sources))
+	flush := func(s *copySource, p *copyPart) error {
+		all := make([]int, len(p.listed))
+		for i := range all {
+			all[i] = i
+		}
+		gone, err := s.gone(ctx, all, p.key)
+		if err == nil && len(gone) > 0 {
+			err = s.stillRuns(ctx) // an empty source has lost its items, and its clients have deleted none
+		}
+		if err != nil {
+			return err
+		}
+		var d memcache.Deletions
+		for _, i := range gone {
+			if err := d.Append(p.key(i), p.listed[i].cas); err != nil {
+				return err
+			}
+		}
+		p.reset()
+		if d.Len() == 0 {
+			return nil
+		}
+		before := c.withdrawn
+		err = c.delete(server, &d, nil)
+		c.deleted += c.withdrawn - before
+		return err
+	}
+	for e, err := range copies {
+		if err != nil {
+			return err
+		}
+		s := c.sourceOf(e.CAS)
+		p := &parts[s.index]
+		if p.add(e); len(p.listed) == copyItems {
+			if err := flush(s, p); err != nil {
+				return err
+			}
+		}
+	}
+	for n, s := range c.sources {
+		if p := &parts[n]; len(p.listed) > 0 {
+			if err := flush(s, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ageOf returns the age of a listed item.
+func (c ageClock) ageOf(e *Entry) int {
+	it := item.Item{LastAccess: e.LastAccess}
+	return c.Of(&it)
+}
+
+// copyItems bounds the keys that are asked for together.
+const copyItems = 4096
+
+// copyPart is a part of a list.
+type copyPart struct {
+	listed []copyEntry
+	keys   []byte
+}
+
+// copyEntry is an entry. Its key is in the part's keys, up to keyEnd.
+type copyEntry struct {
+	expireAt, lastAccess int64
+	cas, over            uint64
+	keyEnd               int
+	skip                 bool
+}
+
+func (p *copyPart) reset() { p.listed, p.keys = p.listed[:0], p.keys[:0] }
+
+func (p *copyPart) add(e *Entry) {
+	p.keys = append(p.keys, e.Key...)
+	p.listed = append(p.listed, copyEntry{expireAt: e.ExpireAt, lastAccess: e.LastAccess, cas: e.CAS, keyEnd: len(p.keys)})
+}
+
+func (p *copyPart) key(i int) []byte {
+	from := 0
+	if i > 0 {
+		from = p.listed[i-1].keyEnd
+	}
+	return p.keys[from:p.listed[i].keyEnd:p.listed[i].keyEnd]
+}
+
+// refresh is how often, in items, the time for an answer begins anew.
+const refresh = 64
+
+func extend(conn *memcache.Conn, n int, timeout time.Duration) error {
+	if n%refresh != 0 {
+		return nil
+	}
+	return conn.SetDeadline(time.Now().Add(timeout))
+}

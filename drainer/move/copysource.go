@@ -1,0 +1,674 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/export"
+	"example.com/memcached-operator/drainer/item"
+	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/routing"
+)
+
+// copySource is a memcached that items are copied from. Nothing that it sends is trusted: its lists, values and
+// numbers are bounded.
+type copySource struct {
+	c      *copying
+	index  int
+	server routing.Server
+	// reader reads items, and checks asks about them again, each for one goroutine at a time.
+	reader link
+	checks [2]struct {
+		mu sync.Mutex
+		link
+	}
+	targets []link
+
+	version string
+	// classic means that it is asked by gets, because it has no meta commands, or other ones.
+	classic bool
+	// started is when its process began, by its own clock; behind is by how much that clock is behind ours.
+	started, behind int64
+	// bytes and count are the size and the number of its items, as it says.
+	bytes, count int64
+	keys         *List
+	stream       *export.Stream
+	streamed     bool
+	part         copyPart
+	value        []byte
+}
+
+func newCopySource(c *copying, index int, s routing.Server) *copySource {
+	d := c.Dialer
+	d.AnyServer = true
+	cs := &copySource{c: c, index: index, server: s, reader: link{server: s, dialer: d}}
+	for i := range cs.checks {
+		cs.checks[i].link = link{server: s, dialer: d}
+	}
+	for _, t := range c.e.Servers {
+		cs.targets = append(cs.targets, link{server: t, dialer: c.e.Dialer})
+	}
+	return cs
+}
+
+func (s *copySource) close() {
+	s.endList()
+	s.reader.close()
+	for i := range s.checks {
+		s.checks[i].close()
+	}
+	for i := range s.targets {
+		s.targets[i].close()
+	}
+}
+
+func (s *copySource) endList() {
+	if s.keys != nil {
+		s.keys.Close()
+		s.keys = nil
+	}
+	if s.stream != nil {
+		s.stream.Close()
+		s.stream = nil
+	}
+}
+
+// ask repeats do on a connection to the source until it succeeds.
+func (s *copySource) ask(ctx context.Context, k *link, do func(*memcache.Conn) error) error {
+	return k.ask(ctx, s.c.e.UnreachableTimeout, s.c.e.waits.Set, true, do)
+}
+
+// A copy's mark is its CAS at its owner. No server's own count gets so far, and JavaScript can still tell such
+// numbers apart. It has the source, and the item's CAS there.
+const (
+	markBit    = 1 << 52
+	sourceBits = 10
+	casBits    = 52 - sourceBits
+)
+
+func isMark(cas uint64) bool { return cas>>52 == 1 }
+
+// sourceMark is the mark's part that tells the source.
+func (s *copySource) sourceMark() uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s.server.Address()))
+	return markBit | h.Sum64()>>(64-sourceBits)<<casBits
+}
+
+func (s *copySource) marked(cas uint64) bool { return cas>>casBits == s.sourceMark()>>casBits }
+
+// mark returns the mark of an item with that CAS at the source.
+func (s *copySource) mark(cas uint64) uint64 {
+	// This is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+	z := cas + 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return s.sourceMark() | (z^z>>31)>>(64-casBits)
+}
+
+// tooOldError means that a source lists no items.
+type tooOldError struct{ name, version string }
+
+func (e *tooOldError) Error() string {
+	return fmt.Sprintf("source %s says that it is %.40q: a copy needs memcached %s or later", e.name, e.version, contract.OldestSource)
+}
+
+// Failure returns the reason and the exit code: no retry helps.
+func (e *tooOldError) Failure() (reason string, exitCode int) {
+	return contract.ReasonSourceTooOld, contract.ExitUsage
+}
+
+// errCopyRestarted: what was listed is gone.
+var errCopyRestarted = errors.New("it restarted during the copy")
+
+// check asks the sources what they are.
+func (c *copying) check(ctx context.Context) error {
+	return c.each(len(c.sources), func(_ int, s *copySource) error {
+		err := s.ask(ctx, &s.reader, func(conn *memcache.Conn) (err error) {
+			if s.version, err = conn.Version(); err != nil {
+				return err
+			}
+			return s.look(conn)
+		})
+		if err != nil {
+			return err
+		}
+		if memcache.IsOlder(s.version, contract.OldestSource) {
+			return &tooOldError{s.server.String(), s.version}
+		}
+		// Versions that are no numbers are asked as all versions can be.
+		s.classic = !memcache.IsOlder(contract.OldestMemcached, s.version) && s.version != contract.OldestMemcached
+		if s.classic {
+			c.cannotTell(contract.CantTellBinaryKeys)
+		}
+		return s.isNoServer(ctx)
+	})
+}
+
+func (c *copying) cannotTell(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cantTell[what] = true
+}
+
+// look reads the source's clock, and what it has.
+func (s *copySource) look(conn *memcache.Conn) error {
+	stats, err := conn.Stats("")
+	if err != nil {
+		return err
+	}
+	now, began, err := times(stats)
+	if err != nil {
+		return err
+	}
+	const exact = 1 // in seconds, for each of the two
+	if s.started != 0 && began > s.started+exact {
+		return errCopyRestarted
+	}
+	s.started, s.behind = began, time.Now().Unix()-now
+	s.bytes, _ = strconv.ParseInt(stats["bytes"], 10, 64)
+	s.count, _ = strconv.ParseInt(stats["curr_items"], 10, 64)
+	const most = 1 << 40 // it may say anything
+	s.bytes, s.count = min(max(0, s.bytes), 1<<50), min(max(0, s.count), most)
+	return nil
+}
+
+// stillRuns returns an error if the source is another process than at the beginning.
+func (s *copySource) stillRuns(ctx context.Context) error {
+	c := &s.checks[0]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	restarted := false
+	err := s.ask(ctx, &c.link, func(conn *memcache.Conn) error {
+		err := s.look(conn)
+		restarted = errors.Is(err, errCopyRestarted)
+		if restarted {
+			return nil
+		}
+		return err
+	})
+	if err == nil && restarted {
+		return &sourceError{s.server.String(), errCopyRestarted}
+	}
+	return err
+}
+
+// isNoServer returns an error if the source is one of the servers: between two looks at the source, its counters
+// have those of the server. Services that hide some counters are not compared.
+func (s *copySource) isNoServer(ctx context.Context) error {
+	for i := range s.targets {
+		same := true
+		for range 3 {
+			var before, between, after memcache.Usage
+			hidden := false
+			usage := func(u *memcache.Usage) func(*memcache.Conn) error {
+				return func(conn *memcache.Conn) (err error) {
+					if *u, err = conn.Usage(); errors.Is(err, memcache.ErrProtocol) {
+						hidden, err = true, nil
+					}
+					return err
+				}
+			}
+			err := s.ask(ctx, &s.reader, usage(&before))
+			if err == nil {
+				err = s.targets[i].ask(ctx, s.c.e.UnreachableTimeout, s.c.e.waits.Set, false, usage(&between))
+			}
+			if err == nil {
+				err = s.ask(ctx, &s.reader, usage(&after))
+			}
+			if err != nil {
+				return err
+			}
+			if hidden || !between.After(before) || !after.After(between) {
+				same = false
+				break
+			}
+		}
+		if same {
+			return &isServerError{s.server.String(), s.c.e.Servers[i].String()}
+		}
+	}
+	return nil
+}
+
+// copyRefusedError means that a source doesn't list its items.
+type copyRefusedError struct {
+	name string
+	err  *listRefusedError
+}
+
+func (e *copyRefusedError) Error() string {
+	return fmt.Sprintf("source %s does not list its items, it answers %.80q, so nothing was copied: "+
+		"start it without -X (--disable-dumping) and with its crawler (lru_crawler), or let the routers ask it for what they miss (warmFrom.onMiss, drainer route --on-miss)", e.name, e.err.answer)
+}
+
+// Failure returns the reason and the exit code: no retry helps.
+func (e *copyRefusedError) Failure() (reason string, exitCode int) {
+	return contract.ReasonListingRefused, contract.ExitUsage
+}
+
+// list lists the source's keys in a file, or opens the stream of its supervisor.
+func (s *copySource) list(ctx context.Context, first bool) error {
+	if first && s.c.ExportPort != 0 {
+		if s.openStream(ctx); s.stream != nil {
+			return nil
+		}
+	}
+	if err := s.stillRuns(ctx); err != nil {
+		return err
+	}
+	const more = 1 << 20 // clients go on while it is listed
+	// Each key is listed once, or a few times if it moves between the LRUs.
+	l := &List{most: min(longestList, (4*s.count+more)*longestRecord), mostLines: 4*s.count + more}
+	var file *listFileError
+	err := s.ask(ctx, &s.reader, func(*memcache.Conn) (err error) {
+		s.keys, err = l.list(ctx, func(ctx context.Context) (*memcache.Conn, error) {
+			return s.reader.dialer.Dial(ctx, s.server.Address())
+		}, s.c.Scratch, s.copied)
+		if errors.As(err, &file) {
+			return nil
+		}
+		return err
+	})
+	var refused *listRefusedError
+	switch {
+	case err == nil && file != nil:
+		return file
+	case errors.As(err, &refused):
+		return &copyRefusedError{s.server.String(), refused}
+	case err == nil && s.keys.Cut():
+		return &listFileError{fmt.Errorf("source %s lists more than %d bytes of keys; copy a part of its servers at a time", s.server, int64(longestList))}
+	case err == nil && s.keys.byAge:
+		s.c.cannotTell(contract.CantTellAll)
+	}
+	return err
+}
+
+// openStream opens the stream of the source's supervisor, if there is one.
+func (s *copySource) openStream(ctx context.Context) {
+	r := export.Request{Client: s.c.Client, KeyPrefix: s.c.KeyPrefix, Self: export.NoServer}
+	for _, t := range s.c.e.Servers {
+		r.Servers = append(r.Servers, export.Listed{Name: t.Name, Host: t.Host, Port: t.Port})
+	}
+	stream, err := export.Open(ctx, s.reader.dialer, net.JoinHostPort(s.server.Host, strconv.Itoa(s.c.ExportPort)), &r, s.c.e.UnreachableTimeout)
+	if err != nil {
+		fmt.Fprintf(s.c.e.Log, "source %s streams no items, and its memcached is asked for each of them: %v\n", s.server, contract.OneLine(err))
+		return
+	}
+	s.stream, s.streamed = stream, true
+}
+
+// copied tells whether a listed item is copied.
+func (s *copySource) copied(e *Entry) bool {
+	return !contract.IsMembersOwn(e.Key) && (s.c.Looks == nil || s.c.Looks.Owner(e.Key) == s.index)
+}
+
+// sum adds the sizes of what was listed, by owner and by age, and returns the number of items.
+func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, error) {
+	if s.stream != nil {
+		for i := range demand {
+			demand[i] += s.bytes / int64(len(demand))
+		}
+		ages[0] += max(1, s.bytes)
+		return s.stream.Expected, nil
+	}
+	average := s.bytes / max(1, s.count)
+	for e, err := range s.keys.All() {
+		if err != nil {
+			return 0, err
+		}
+		size := min(max(e.Size, 0), 1<<30)
+		if size == 0 {
+			size = average
+		}
+		demand[s.c.e.Owner.Owner(e.Key)] += size
+		ages[now.ageOf(e)] += size
+	}
+	return s.keys.Len(), nil
+}
+
+// items yields the source's items in the band, each valid until the next one.
+func (s *copySource) items(ctx context.Context, b band, now ageClock, first bool) iter.Seq2[*item.Item, error] {
+	return func(yield func(*item.Item, error) bool) {
+		if s.stream != nil {
+			s.streamItems(yield)
+			return
+		}
+		err := s.listedItems(ctx, b, now, first, func(it *item.Item) bool { return yield(it, nil) })
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(nil, err)
+		}
+	}
+}
+
+// errEnough means that no more items are wanted.
+var errEnough = errors.New("enough")
+
+func (s *copySource) streamItems(yield func(*item.Item, error) bool) {
+	for it, err := range s.stream.Items() {
+		if err != nil { // the rest is found by the next pass
+			fmt.Fprintf(s.c.e.Log, "the stream of source %s ended early, and its memcached is asked for the rest: %v\n", s.server, contract.OneLine(err))
+			s.streamed = false
+			return
+		}
+		if s.c.failing.Load() {
+			return
+		}
+		if s.c.Looks != nil && s.c.Looks.Owner(it.Key) != s.index {
+			continue
+		}
+		it.ExpireAt, it.LastAccess = s.ours(it.ExpireAt), it.LastAccess+s.behind
+		it.Mark, it.Place = s.mark(it.CAS), int64(s.index+1)
+		if s.c.takes(s.c.e.Owner.Owner(it.Key), int64(it.Size()+itemOverhead)) && !yield(it, nil) {
+			return
+		}
+	}
+}
+
+func (s *copySource) listedItems(ctx context.Context, b band, now ageClock, first bool, yield func(*item.Item) bool) error {
+	p, most := &s.part, copyItems
+	if n := s.c.e.Limit.Items; n > 0 {
+		most = int(min(int64(most), n))
+	}
+	p.reset()
+	flush := func() error {
+		if !first {
+			if err := s.classify(ctx, p); err != nil {
+				return err
+			}
+		}
+		err := s.fetch(ctx, p, yield)
+		p.reset()
+		return err
+	}
+	for e, err := range s.keys.All() {
+		if err != nil {
+			return err
+		}
+		if s.c.failing.Load() { // another source has failed
+			return errEnough
+		}
+		if !b.Has(now.ageOf(e)) {
+			continue
+		}
+		if p.add(e); len(p.listed) >= most {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if s.c.failing.Load() {
+		return errEnough
+	}
+	return flush()
+}
+
+// askable tells whether the source can be asked for a key.
+func (s *copySource) askable(key []byte) bool {
+	if s.classic {
+		return memcache.HasClassicForm(key)
+	}
+	return memcache.HasTextForm(key)
+}
+
+// classify looks at the owners, and leaves out what they have: values of clients, and copies that are up to date.
+func (s *copySource) classify(ctx context.Context, p *copyPart) error {
+	of := make([][]int, len(s.targets))
+	for i := range p.listed {
+		if key := p.key(i); memcache.HasTextForm(key) {
+			owner := s.c.e.Owner.Owner(key)
+			of[owner] = append(of[owner], i)
+		}
+	}
+	for owner, mine := range of {
+		if len(mine) == 0 {
+			continue
+		}
+		k := &s.targets[owner]
+		if err := k.ask(ctx, s.c.e.UnreachableTimeout, s.c.e.waits.Set, false, func(conn *memcache.Conn) error {
+			return lookAll(conn, mine, p.key, s.c.e.UnreachableTimeout, false, func(i int, cas uint64, found bool) { s.judge(p, i, owner, cas, found) })
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge decides what becomes of an item, by the CAS that its owner has for it.
+func (s *copySource) judge(p *copyPart, i, owner int, cas uint64, found bool) {
+	e := &p.listed[i]
+	e.over, e.skip = 0, true
+	switch {
+	case !found:
+		s.c.mu.Lock()
+		e.skip = s.c.seen.Has(p.key(i)) // a client has deleted it
+		s.c.mu.Unlock()
+	case s.marked(cas) && cas != s.mark(e.cas) && s.c.e.writers[owner].MayReplace():
+		e.over, e.skip = cas, false
+	}
+}
+
+// lookAll asks for the CAS of items: by mg, or by gets for a classic server.
+func lookAll(conn *memcache.Conn, all []int, key func(int) []byte, timeout time.Duration, classic bool, see func(i int, cas uint64, found bool)) error {
+	var request []byte
+	for _, i := range all {
+		if classic {
+			request = memcache.AppendGets(request, key(i))
+		} else if b, err := memcache.AppendLook(request, key(i)); err == nil {
+			request = b
+		}
+	}
+	conn.Bound(1) // a value is not needed
+	return converse(conn, request, func() error {
+		var v memcache.Value
+		for n, i := range all {
+			if err := extend(conn, n, timeout); err != nil {
+				return err
+			}
+			cas, found, err := uint64(0), false, error(nil)
+			if classic {
+				_, found, err = conn.AppendGot(&v, nil)
+				cas = v.CAS
+			} else {
+				cas, found, err = conn.Looked()
+			}
+			if err != nil {
+				return err
+			}
+			see(i, cas, found)
+		}
+		return nil
+	})
+}
+
+// converse sends requests while it reads the answers: a server that can't send its answers stops reading.
+func converse(conn *memcache.Conn, request []byte, read func() error) error {
+	sent := make(chan error, 1)
+	go func() { sent <- conn.Send(request) }()
+	err := read()
+	if err != nil {
+		conn.Close()
+	}
+	return errors.Join(err, <-sent)
+}
+
+// maxValue is the largest value that any server takes, in bytes.
+func (c *copying) maxValue() int {
+	most := 0
+	for _, w := range c.e.writers {
+		if n := w.Limits().ItemSizeMax; n == 0 {
+			return 1 << 30 // unknown
+		} else if n > most {
+			most = n
+		}
+	}
+	return most
+}
+
+// fetch asks the source for a part, and yields what it has. If the connection breaks, it goes on where it was.
+func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.Item) bool) error {
+	wanted := make([]int, 0, len(p.listed))
+	for i := range p.listed {
+		if !p.listed[i].skip && s.askable(p.key(i)) {
+			wanted = append(wanted, i)
+		}
+	}
+	most := s.c.maxValue()
+	for enough := false; len(wanted) > 0; {
+		if err := s.ask(ctx, &s.reader, func(conn *memcache.Conn) error {
+			conn.Bound(most)
+			var request []byte
+			for _, i := range wanted {
+				if s.classic {
+					request = memcache.AppendGets(request, p.key(i))
+				} else {
+					request, _ = memcache.AppendFetch(request, p.key(i))
+				}
+			}
+			asked, before := time.Now().Unix(), len(wanted)
+			err := converse(conn, request, func() error {
+				for n := 0; len(wanted) > 0; n++ {
+					if err := extend(conn, n, s.c.e.UnreachableTimeout); err != nil {
+						return err
+					}
+					it, err := s.next(conn, p, wanted[0], asked)
+					if err != nil {
+						return err
+					}
+					wanted = wanted[1:]
+					if it != nil && !yield(it) {
+						enough = true
+						return errEnough
+					}
+				}
+				return nil
+			})
+			if err != nil && (enough || len(wanted) < before && !errors.Is(err, memcache.ErrProtocol)) {
+				s.reader.close()
+				return nil // it was alive: begin anew
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		if enough {
+			return errEnough
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next reads the answer for an entry; nil if there is nothing to copy.
+func (s *copySource) next(conn *memcache.Conn, p *copyPart, i int, asked int64) (it *item.Item, err error) {
+	e, key := &p.listed[i], p.key(i)
+	var v memcache.Value
+	found := false
+	if s.classic {
+		s.value, found, err = conn.AppendGot(&v, s.value[:0])
+	} else {
+		s.value, found, err = conn.AppendFetched(&v, s.value[:0])
+	}
+	if err != nil || !found {
+		return nil, err
+	}
+	if v.TooLarge {
+		s.c.tooLarge.Add(1)
+		s.c.e.skipped.Add(1)
+		return nil, nil
+	}
+	it = &item.Item{Key: key, Value: s.value, Flags: v.Flags, CAS: v.CAS, BinaryKey: v.BinaryKey, LastAccess: e.lastAccess + s.behind,
+		ExpireAt: e.expireAt, Place: int64(s.index + 1), Mark: s.mark(v.CAS), Over: e.over}
+	if v.CAS == 0 {
+		s.c.cannotTell(contract.CantTellChanges)
+	}
+	its := time.Now().Unix() - s.behind
+	if !s.classic {
+		it.ExpireAt, it.LastAccess = v.ExpireAt(e.expireAt, its), asked-v.Idle
+	}
+	it.ExpireAt = s.ours(it.ExpireAt)
+	switch now := time.Now().Unix(); {
+	case v.Outdated():
+		it.State = item.Invalidated
+	case it.ExpireAt != 0 && it.ExpireAt <= now:
+		it.State = item.Expired
+	}
+	if !s.c.takes(s.c.e.Owner.Owner(key), int64(it.Size()+itemOverhead)) {
+		return nil, nil
+	}
+	if it.Over != 0 {
+		s.c.replaced.Add(1)
+	}
+	return it, nil
+}
+
+// ours returns the time by our clock at which an item expires; 0 is never.
+func (s *copySource) ours(at int64) int64 {
+	if at == 0 {
+		return 0
+	}
+	return at - item.Ahead(-s.behind, 0)
+}
+
+// changed returns those of the items that the source doesn't have any more as they were copied.
+func (s *copySource) changed(ctx context.Context, all []int, key func(int) ([]byte, uint64)) (changed []int, err error) {
+	return s.compare(ctx, all, func(i int) []byte { k, _ := key(i); return k }, func(i int, cas uint64) bool {
+		_, was := key(i)
+		return cas == was
+	})
+}
+
+// gone returns those of the items that the source doesn't have any more.
+func (s *copySource) gone(ctx context.Context, all []int, key func(int) []byte) ([]int, error) {
+	return s.compare(ctx, all, key, func(int, uint64) bool { return true })
+}
+
+func (s *copySource) compare(ctx context.Context, all []int, key func(int) []byte, same func(i int, cas uint64) bool) (differ []int, err error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	askable := all[:0:0]
+	for _, i := range all {
+		if s.askable(key(i)) {
+			askable = append(askable, i)
+		}
+	}
+	c := &s.checks[0]
+	if !c.mu.TryLock() {
+		c = &s.checks[1]
+		c.mu.Lock()
+	}
+	defer c.mu.Unlock()
+	err = s.ask(ctx, &c.link, func(conn *memcache.Conn) error {
+		differ = differ[:0]
+		return lookAll(conn, askable, key, s.c.e.UnreachableTimeout, s.classic, func(i int, cas uint64, found bool) {
+			if !found || !same(i, cas) {
+				differ = append(differ, i)
+			}
+		})
+	})
+	return differ, err
+}
+
+// Named reads a list of servers, [NAME=]HOST:PORT[,…].
+func Named(list string) (all []routing.Server, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		s, err := routing.ParseServer(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
