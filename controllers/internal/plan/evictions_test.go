@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ func cordoned(members ...int32) func(*Observed) {
 	return func(o *Observed) {
 		o.Cluster.StepsOutForEvictions = true
 		for _, i := range members {
-			o.Cordoned = append(o.Cordoned, Cordoned{i, "node-" + string(rune('a'+i)), now.Add(-time.Minute)})
+			o.Cordoned = append(o.Cordoned, Cordoned{i, fmt.Sprintf("node-%d", i), now.Add(-time.Minute)})
 		}
 	}
 }
