@@ -317,7 +317,7 @@ endif
 .PHONY: test-model
 test-model: $(GOTESTSUM) ## Explore the plan beside a model of the cluster with more going on, and ten times as many random histories: a quarter of an hour, several gigabytes
 	$(GO_TEST_ALL) -run 'TestEveryOrderOfEvents|TestTheModelSeesAndDoesWhatProductionDoes' ./controllers/internal/model/ -model.long -model.pairs=60 -model.seed=0 | $(TEST_SUMMARY)
-	$(GO_TEST_ALL) -run TestNothingWaitsInACircle ./controllers/internal/plan/ -walk.seeds=200000 | $(TEST_SUMMARY)
+	$(GO_TEST_ALL) -run 'TestNothingWaitsInACircle|TestEveryOrderOfAStepsEvents' ./controllers/internal/plan/ -walk.seeds=200000 -walk.long | $(TEST_SUMMARY)
 
 # Seeds of each property test; make test has 8 at most.
 PROPERTY_SEEDS ?= 200

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -330,7 +331,8 @@ func (w *world) kill(ctx context.Context, ordinal int32) error {
 }
 
 // drainNode does what kubectl drain does: it evicts each pod on the node, and tries those again that a budget
-// protects. After fifteen seconds, and when no pod is left, the node takes pods again, because the volumes are on it.
+// protects. After fifteen seconds, and when a member has left, the node takes pods again, because the volumes are on it:
+// a second member would wait for the first.
 func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
 	const away, again, most = 15 * time.Second, time.Second, 5 * time.Minute
 	var pod corev1.Pod
@@ -343,23 +345,20 @@ func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.cordon(context.WithoutCancel(ctx), name, false)) }()
 	began := time.Now()
-	for left := 1; left > 0 || time.Since(began) < away; {
+	for gone := false; !gone || time.Since(began) < away; {
 		if time.Since(began) > most {
-			return fmt.Errorf("after %s %d pods are still on node %s", most, left, name)
+			return fmt.Errorf("after %s no member has left node %s", most, name)
 		}
 		var pods corev1.PodList
 		if err := w.kube.List(ctx, &pods, client.InNamespace(w.namespace)); err != nil {
 			return err
 		}
-		left = 0
 		for i := range pods.Items {
-			stays, err := w.evict(ctx, &pods.Items[i], name)
+			evicted, err := w.evict(ctx, &pods.Items[i], name)
 			if err != nil {
 				return err
 			}
-			if stays {
-				left++
-			}
+			gone = gone || evicted && slices.Contains([]string{member(0), member(1), member(2)}, pods.Items[i].Name)
 		}
 		if err := harness.Sleep(ctx, again); err != nil {
 			return err
@@ -368,17 +367,17 @@ func (w *world) drainNode(ctx context.Context, ordinal int32) (err error) {
 	return nil
 }
 
-// evict evicts a pod that is on the node, unless its budget forbids it: then it stays.
-func (w *world) evict(ctx context.Context, pod *corev1.Pod, from string) (stays bool, err error) {
+// evict evicts a pod that is on the node, unless its budget forbids it.
+func (w *world) evict(ctx context.Context, pod *corev1.Pod, from string) (evicted bool, err error) {
 	over := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if over || pod.Spec.NodeName != from {
 		return false, nil
 	}
 	err = w.kube.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name}})
 	if apierrors.IsTooManyRequests(err) {
-		return true, nil
+		return false, nil
 	}
-	return false, client.IgnoreNotFound(err)
+	return err == nil, client.IgnoreNotFound(err)
 }
 
 func (w *world) cordon(ctx context.Context, name string, on bool) error {

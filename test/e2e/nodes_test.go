@@ -146,9 +146,18 @@ func (f *fixture) expectWaits(ordinal int, messages ...string) {
 func TestADrainedNodeThroughRoutersIsNotSeen(t *testing.T) {
 	tier.Second(t, "TestAMemberOfADrainedNodeIsEvictedOutOfTheRing")
 	spec := routed(2)
-	spec.PodDisruptionBudget.Evictions, spec.Routing.Client = cachev1alpha1.EvictionsStepOut, "libmemcached-ketama"
+	spec.Routing.Client = "libmemcached-ketama"
 	f := overTwoNodes(t, spec)
+	mc := f.memcached()
+	was := mc.DeepCopy()
+	mc.Spec.PodDisruptionBudget.Evictions = cachev1alpha1.EvictionsStepOut // no node is cordoned any more
+	f.must(kube.Patch(f.ctx, mc, client.MergeFrom(was)))
 	f.routersReady(2)
+	f.eventually("no member that is ready may be evicted", func() bool {
+		budget := &policyv1.PodDisruptionBudget{}
+		f.must(kube.Get(f.ctx, f.key(f.name), budget))
+		return budget.Spec.MaxUnavailable.IntValue() == 0
+	})
 	address, err := deployed.ForwardInTurn(f.ctx, func() []string { return f.routerAddresses() })
 	f.must(err)
 	objects := f.objects()

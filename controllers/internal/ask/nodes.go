@@ -3,6 +3,7 @@ package ask
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -40,9 +41,10 @@ type Nodes struct {
 	cordoned map[string]time.Time
 	// on has the nodes of the clusters that ask.
 	on map[types.NamespacedName][]string
-	// known: they have been read once. refused is why they can't be read; empty if they can.
-	known   bool
-	refused string
+	// known: a request has succeeded. synced: they have been read. refused is why they can't be read; empty if they
+	// can.
+	known, synced bool
+	refused       string
 }
 
 // NewNodes returns Nodes that watch once they are started. They call changed for each cluster that has asked and has a
@@ -93,28 +95,38 @@ func (n *Nodes) Start(ctx context.Context) error {
 			},
 		},
 	})
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), watcher.HasSynced) {
+			n.tell(func() { n.synced = true })
+		}
+	}()
 	watcher.RunWithContext(ctx)
 	return nil
+}
+
+// tell changes what is known, and calls changed for all clusters that ask.
+func (n *Nodes) tell(change func()) {
+	n.mu.Lock()
+	change()
+	wake := slices.Collect(maps.Keys(n.on))
+	n.mu.Unlock()
+	n.wake(wake)
 }
 
 // note notes whether nodes can be read.
 func (n *Nodes) note(err error) {
 	n.mu.Lock()
-	before := n.refused
+	before, now := n.refused, n.refused
 	switch {
 	case err == nil:
-		n.known, n.refused = true, ""
+		n.known, now = true, ""
 	case !n.known || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err): // any other error passes
-		n.refused = fmt.Sprintf("nodes can't be watched: %v", err)
-	}
-	wake := []types.NamespacedName{}
-	if before != n.refused {
-		for cluster := range n.on {
-			wake = append(wake, cluster)
-		}
+		now = fmt.Sprintf("nodes can't be watched: %v", err)
 	}
 	n.mu.Unlock()
-	n.wake(wake)
+	if before != now {
+		n.tell(func() { n.refused = now })
+	}
 }
 
 // set notes that the node takes no pods, or that it takes pods again.
@@ -144,10 +156,10 @@ func (n *Nodes) wake(clusters []types.NamespacedName) {
 }
 
 // Cordoned returns which of these nodes, those of the cluster's members, take no pods, and since when, or why that is
-// not known.
-func (n *Nodes) Cordoned(cluster types.NamespacedName, nodes []string) (since map[string]time.Time, unknown string) {
+// not known. pending: it will be known in a moment.
+func (n *Nodes) Cordoned(cluster types.NamespacedName, nodes []string) (since map[string]time.Time, pending bool, unknown string) {
 	if n == nil {
-		return nil, "this operator watches no nodes"
+		return nil, false, "this operator watches no nodes"
 	}
 	n.once.Do(func() { close(n.asked) })
 	n.mu.Lock()
@@ -159,7 +171,7 @@ func (n *Nodes) Cordoned(cluster types.NamespacedName, nodes []string) (since ma
 			since[node] = t
 		}
 	}
-	return since, n.refused
+	return since, !n.synced && n.refused == "", n.refused
 }
 
 // Forget tells that the cluster asks no more.

@@ -146,10 +146,11 @@ type State struct {
 	// Room is for a scale-down that is about to begin, StepRoom for a member that is about to step out; nil if
 	// none is.
 	Room, StepRoom *plan.Room
-	// Empty has the member that is out of the ring, if it has started empty. Aside, Cordoned and NodesUnknown are as in
+	// Empty has the member that is out of the ring, if it has started empty. Aside and what is known of nodes are as in
 	// plan.
 	Empty, Aside []int32
 	Cordoned     []plan.Cordoned
+	NodesPending bool
 	NodesUnknown string
 	// NotCreated is a member's pod that Kubernetes can't create; DrainersNotCreated has the
 	// drainers' pods that it can't create, by the claim's UID.
@@ -428,7 +429,7 @@ func (o *State) Input() plan.Observed {
 	in := o.withoutList()
 	in.Room, in.StepRoom = o.Room, o.StepRoom
 	in.Empty, in.Tellable = o.Empty, tellable(o.Cluster.Name, o.Pods)
-	in.Aside, in.Cordoned, in.NodesUnknown = o.Aside, o.Cordoned, o.NodesUnknown
+	in.Aside, in.Cordoned, in.NodesPending, in.NodesUnknown = o.Aside, o.Cordoned, o.NodesPending, o.NodesUnknown
 	in.StatefulSet.Seen, in.StatefulSet.Outdated = seesTemplate(o.Cluster.Name, o.Pods, o.StatefulSet)
 	in.Obstructed, in.NotEnded = o.Obstructed, o.NotEnded
 	in.ReadList(PlanList(o.ServerList), statusListSize(o.Cluster))

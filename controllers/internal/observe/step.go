@@ -59,7 +59,7 @@ func (r *Reader) observeNodes(key client.ObjectKey, o *State) {
 		}
 	}
 	var since map[string]time.Time
-	since, o.NodesUnknown = r.Nodes.Cordoned(key, slices.Collect(maps.Values(on)))
+	since, o.NodesPending, o.NodesUnknown = r.Nodes.Cordoned(key, slices.Collect(maps.Values(on)))
 	for _, ordinal := range slices.Sorted(maps.Keys(on)) {
 		if t, is := since[on[ordinal]]; is {
 			o.Cordoned = append(o.Cordoned, plan.Cordoned{Ordinal: ordinal, Node: on[ordinal], Since: t})

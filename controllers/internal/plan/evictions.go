@@ -22,10 +22,11 @@ const (
 	evictedWithin = time.Minute
 )
 
-// drained returns which node of the member is to be drained; nil if it is none.
+// drained returns which node of the member is to be drained; nil if it is none. A member that is out already doesn't
+// return because another process of the operator has just begun to look.
 func (v *view) drained(ordinal int32) *Cordoned {
 	i := slices.IndexFunc(v.Cordoned, func(c Cordoned) bool { return c.Ordinal == ordinal })
-	if i < 0 || !v.Cluster.StepsOutForEvictions || v.Cordoned[i].Since.Add(cordonedFor).After(v.Now) {
+	if i < 0 || !v.Cluster.StepsOutForEvictions || v.Cordoned[i].Since.Add(cordonedFor).After(v.Now) && !v.Record.Ring.IsOut(ordinal) {
 		return nil
 	}
 	return &v.Cordoned[i]
@@ -70,6 +71,9 @@ func (v *view) asideUntil(ordinal int32) (until time.Time, ends bool) {
 
 // aside tells whether the member that is out waits for its eviction.
 func (v *view) aside(ordinal int32) bool {
+	if v.NodesPending {
+		return slices.Contains(v.Aside, ordinal)
+	}
 	until, ends := v.asideUntil(ordinal)
 	return !until.IsZero() && (!ends || until.After(v.Now))
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ func cordoned(members ...int32) func(*Observed) {
 	return func(o *Observed) {
 		o.Cluster.StepsOutForEvictions = true
 		for _, i := range members {
-			o.Cordoned = append(o.Cordoned, Cordoned{i, "node-" + string(rune('a'+i)), now.Add(-time.Minute)})
+			o.Cordoned = append(o.Cordoned, Cordoned{i, fmt.Sprintf("node-%d", i), now.Add(-time.Minute)})
 		}
 	}
 }
@@ -66,6 +67,8 @@ func TestAMemberOfADrainedNodeStepsOutOrIsEvictedWithItsItems(t *testing.T) {
 		"it is out":                       {waitsSince(0, cordoned(2)), StepAside, 2, "", true, true},
 		"it has not started empty":        {waitsSince(0, cordoned(2), func(o *Observed) { o.Empty = nil }), StepEmpties, 2, "", true, true},
 		"it is not ready":                 {waitsSince(time.Hour, cordoned(2), unready), StepAside, 2, "", true, true},
+		"the operator has just begun":     {waitsSince(time.Hour, cordoned(2), unready, justNow), StepAside, 2, "", true, true},
+		"it does not know of nodes yet":   {waitsSince(time.Hour, cordoned(), unready, func(o *Observed) { o.Aside, o.NodesPending = []int32{2}, true }), StepAside, 2, "", true, true},
 		"another node waits":              {waitsSince(evictedWithin-time.Second, cordoned(1, 2)), StepAside, 2, "", true, true},
 		"its turn is over":                {waitsSince(evictedWithin, cordoned(1, 2)), StepsIn, 2, "", true, false},
 		"its turn is over, it is aside":   {waitsSince(evictedWithin, cordoned(1, 2), func(o *Observed) { o.Aside = []int32{2} }), StepWaits, 2, "", true, false},

@@ -115,7 +115,9 @@ type Observed struct {
 	// Aside has the members that are told not to be ready, or may not know yet that they are no more.
 	Aside []int32
 	// Cordoned has the members on nodes that take no pods. NodesUnknown says why they are not known; empty if they are.
+	// NodesPending: they will be known in a moment.
 	Cordoned     []Cordoned
+	NodesPending bool
 	NodesUnknown string
 }
 
