@@ -57,7 +57,7 @@ const looksAgain = 30 * time.Second
 
 // holdList leaves the list of a new cluster empty until the cluster is warm.
 func (told Told) holdList(v *view, replicas int32) Told {
-	if w := v.Warm; w != nil && w.HoldsList && w.Record.Result == action.WarmOpen && w.Holder.MoveRequest != claims.Skip && v.ListSize == 0 && replicas > 0 {
+	if v.Warm.holds() && v.ListSize == 0 && replicas > 0 {
 		told.ListSize = 0
 		told.Table = action.WriteTable{State: contract.RingStable}
 	}
@@ -247,10 +247,8 @@ func warmWaits(v *view) string {
 	case v.moverExists:
 		return "the pod of an earlier Job has not ended"
 	}
-	for i := range v.Record.Ring.Size {
-		if !slices.Contains(v.Ready, i) {
-			return fmt.Sprintf("member %d is not ready", i)
-		}
+	if !v.allReady() {
+		return "not all members are ready"
 	}
 	return ""
 }

@@ -86,7 +86,7 @@ func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 	}{
 		"nothing is asked for":                 {at(3), nil, "", ""},
 		"it begins":                            {at(3).warmFrom(), []string{create}, WarmRuns, ""},
-		"a member is not ready":                {at(3).warmFrom().with(func(o *Observed) { o.Ready = []int32{0, 2} }), nil, WarmWaits, "member 1 is not ready"},
+		"a member is not ready":                {at(3).warmFrom().with(func(o *Observed) { o.Ready = []int32{0, 2} }), nil, WarmWaits, "not all members are ready"},
 		"the cluster hibernates":               {at(3).warmFrom().warmJob().wanted(0), []string{"delete Job warm: the cluster hibernates"}, WarmWaits, "no member runs"},
 		"the source is not there":              {at(3).warmFrom(func(w *Warm) { w.NotThere = "no such Memcached" }), nil, WarmWaits, "no such Memcached"},
 		"it runs":                              {at(3).warmFrom().warmJob(), nil, WarmRuns, ""},

@@ -43,3 +43,8 @@ func ClaimHash(claim types.UID) string {
 	_, _ = h.Write([]byte(claim))
 	return fmt.Sprintf("%016x", h.Sum64())
 }
+
+// holds tells whether clients of a new cluster wait for it.
+func (w *Warm) holds() bool {
+	return w != nil && w.HoldsList && w.Record.Result == action.WarmOpen && w.Holder.MoveRequest != claims.Skip
+}
