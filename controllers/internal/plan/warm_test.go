@@ -97,6 +97,8 @@ func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 		"the size changes before it begins":    {at(3).warmFrom().wanted(4), nil, WarmWaits, "the size changes first"},
 		"it was copied":                        {at(3).warmFrom().warmJob(copied), []string{"record the warming by ring warm-made-0-0-"}, WarmRuns, ""},
 		"it is warm":                           {at(3).warmFrom(warmed).warmJob(copied), []string{"delete Job warm: the cluster is warm"}, WarmEnded, ""},
+		"a word that comes too late":           {at(3).warmFrom(warmed, func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }), []string{"clear the request"}, WarmEnded, ""},
+		"a word about no source":               {at(3).warmFrom(func(w *Warm) { w.Removed, w.Asked = true, "skip" }), []string{"clear the request"}, "", ""},
 		"a person asks for more":               {at(3).warmFrom(warmed, func(w *Warm) { w.Again, w.Asked = true, "again" }), []string{"warm 3 members, by ring warm-made-1-"}, WarmRuns, ""},
 		"a person skips it":                    {at(3).warmFrom(func(w *Warm) { w.Holder.MoveRequest, w.Asked = claims.Skip, "skip" }).warmJob(), []string{"delete Job warm: a person skips", "record the warming by ring : Skipped"}, WarmEnded, ""},
 		"it failed":                            {at(3).warmFrom().warmJob(failedFor(cachev1alpha1.ReasonSourceUnreachable, contract.ExitUnreachable)), nil, WarmFailed, "the next one is at"},

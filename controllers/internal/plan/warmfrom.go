@@ -18,6 +18,8 @@ type Warm struct {
 	// Asked is the person's request as it is written; empty for none. Again: it is for another copy.
 	Asked string
 	Again bool
+	// Removed: the spec has no source any more, and what a person asked for is left.
+	Removed bool
 	// Source names the source in the record. Made is a hash of all that the Job is made of.
 	Source, Made string
 	// Record is what was copied from this source.
