@@ -12,6 +12,10 @@ import (
 // protocol's command. The supervisor keeps the item up to date; drains and moves leave it out.
 const ListKey = "AmazonElastiCache:cluster"
 
+// OutdatedPrefix begins the keys of items by which routers remember that another cache's value is outdated (package
+// onmiss). They move as clients' items do, but are never copied to another cluster.
+const OutdatedPrefix = "memcached-operator:outdated:"
+
 // IsMembersOwn tells whether each member has an item of its own with this key. Supervisors and routers keep
 // these items up to date, so drains and moves leave them out.
 func IsMembersOwn(key []byte) bool { return string(key) == ListKey || string(key) == RingNumberKey }

@@ -22,7 +22,7 @@ func (c *copying) pass(ctx context.Context) error {
 		}
 	}()
 	demand, ages, now, listed := make([]int64, len(c.e.Servers)), newAgeSizes(), presentAges(), int64(0)
-	if err := c.each(1<<30, func(_ int, s *copySource) error { return s.list(ctx, first) }); err != nil {
+	if err := c.each(sourcesAtOnce, func(_ int, s *copySource) error { return s.list(ctx, first) }); err != nil {
 		return err
 	}
 	for _, s := range c.sources {
@@ -159,8 +159,12 @@ give:
 
 // takes tells whether an item of so many bytes is copied: if there may be too little room, only as long as its
 // owner has some.
-func (c *copying) takes(owner int, size int64) bool {
-	if !c.AsMuchAsFits || c.room[owner].Add(-size-size/slack) >= 0 {
+func (c *copying) takes(it *item.Item) bool {
+	if !c.AsMuchAsFits {
+		return true
+	}
+	size := int64(it.Size() + itemOverhead)
+	if c.room[c.e.Owner.Owner(it.Key)].Add(-size-size/slack) >= 0 {
 		return true
 	}
 	c.leftOut.Add(1)
@@ -173,31 +177,38 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 		return nil
 	}
 	var outdated []int
+	of := make([][]int, len(c.sources))
+	for i := range a.Len() {
+		place, _ := a.Place(i)
+		of[place-1] = append(of[place-1], i)
+	}
 	for n, s := range c.sources {
-		var mine []int
-		for i := range a.Len() {
-			if place, _ := a.Place(i); place == int64(n+1) {
-				mine = append(mine, i)
-			}
-		}
+		mine := of[n]
 		changed, err := s.changed(c.ctx, mine, func(i int) ([]byte, uint64) { return a.Key(i) })
 		if err != nil {
 			return err
 		}
 		outdated = append(outdated, changed...)
 	}
+	if c.Passes != 1 {
+		c.see(a, outdated)
+	}
+	return c.withdraw(server, a, outdated)
+}
+
+// see records that a server has the items, except those that are outdated.
+func (c *copying) see(a memcache.Answered, outdated []int) {
 	gone := map[int]bool{}
 	for _, i := range outdated {
 		gone[i] = true
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for i := range a.Len() {
 		if key, _ := a.Key(i); !gone[i] {
 			c.seen.Had(key)
 		}
 	}
-	c.mu.Unlock()
-	return c.withdraw(server, a, outdated)
 }
 
 // withdraw deletes copies at a server, if they are still there.
@@ -219,16 +230,16 @@ func (c *copying) withdraw(server int, a memcache.Answered, outdated []int) erro
 		value, flags := a.Value(i)
 		unmarked = append(unmarked, item.Item{Key: key, Value: value, Flags: flags})
 	}
-	return c.delete(server, &marked, unmarked)
+	_, err := c.delete(server, &marked, unmarked)
+	return err
 }
 
 // delete deletes copies at a server: marked ones by their CAS, others if their value is the same.
-func (c *copying) delete(server int, marked *memcache.Deletions, unmarked []item.Item) error {
+func (c *copying) delete(server int, marked *memcache.Deletions, unmarked []item.Item) (taken int64, err error) {
 	t := &c.targets[server]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	taken := int64(0)
-	err := t.ask(c.ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
+	err = t.ask(c.ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
 		deleted, err := conn.Delete(marked)
 		if err == nil {
 			taken += marked.Len() - int64(len(deleted.Changed)+len(deleted.Missing))
@@ -242,7 +253,7 @@ func (c *copying) delete(server int, marked *memcache.Deletions, unmarked []item
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.withdrawn += taken
-	return err
+	return taken, err
 }
 
 // deleteGone deletes the copies whose item is gone at the source: its client has deleted it, or it has expired or was
@@ -305,9 +316,8 @@ func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2
 		if d.Len() == 0 {
 			return nil
 		}
-		before := c.withdrawn
-		err = c.delete(server, &d, nil)
-		c.deleted += c.withdrawn - before
+		taken, err := c.delete(server, &d, nil)
+		c.deleted += taken
 		return err
 	}
 	for e, err := range copies {
@@ -337,6 +347,9 @@ func (c ageClock) ageOf(e *Entry) int {
 	it := item.Item{LastAccess: e.LastAccess}
 	return c.Of(&it)
 }
+
+// sourcesAtOnce bounds the sources that are listed together, and so the memory for it.
+const sourcesAtOnce = 8
 
 // copyItems bounds the keys that are asked for together.
 const copyItems = 4096

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -25,6 +27,7 @@ type copySource struct {
 	c      *copying
 	index  int
 	server routing.Server
+	from   uint64 // of its marks
 	// reader reads items, and checks asks about them again, each for one goroutine at a time.
 	reader link
 	checks [2]struct {
@@ -45,12 +48,13 @@ type copySource struct {
 	streamed     bool
 	part         copyPart
 	value        []byte
+	item         item.Item
 }
 
 func newCopySource(c *copying, index int, s routing.Server) *copySource {
 	d := c.Dialer
 	d.AnyServer = true
-	cs := &copySource{c: c, index: index, server: s, reader: link{server: s, dialer: d}}
+	cs := &copySource{c: c, index: index, server: s, from: markFrom(s), reader: link{server: s, dialer: d}}
 	for i := range cs.checks {
 		cs.checks[i].link = link{server: s, dialer: d}
 	}
@@ -97,14 +101,14 @@ const (
 
 func isMark(cas uint64) bool { return cas>>52 == 1 }
 
-// sourceMark is the mark's part that tells the source.
-func (s *copySource) sourceMark() uint64 {
+// markFrom returns the part of a mark that tells the source.
+func markFrom(s routing.Server) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.server.Address()))
+	_, _ = h.Write([]byte(s.Address()))
 	return markBit | h.Sum64()>>(64-sourceBits)<<casBits
 }
 
-func (s *copySource) marked(cas uint64) bool { return cas>>casBits == s.sourceMark()>>casBits }
+func (s *copySource) marked(cas uint64) bool { return cas>>casBits == s.from>>casBits }
 
 // mark returns the mark of an item with that CAS at the source.
 func (s *copySource) mark(cas uint64) uint64 {
@@ -112,7 +116,7 @@ func (s *copySource) mark(cas uint64) uint64 {
 	z := cas + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return s.sourceMark() | (z^z>>31)>>(64-casBits)
+	return s.from | (z^z>>31)>>(64-casBits)
 }
 
 // tooOldError means that a source lists no items.
@@ -132,7 +136,7 @@ var errCopyRestarted = errors.New("it restarted during the copy")
 
 // check asks the sources what they are.
 func (c *copying) check(ctx context.Context) error {
-	return c.each(len(c.sources), func(_ int, s *copySource) error {
+	return c.each(sourcesAtOnce, func(_ int, s *copySource) error {
 		err := s.ask(ctx, &s.reader, func(conn *memcache.Conn) (err error) {
 			if s.version, err = conn.Version(); err != nil {
 				return err
@@ -309,8 +313,11 @@ func (s *copySource) openStream(ctx context.Context) {
 
 // copied tells whether a listed item is copied.
 func (s *copySource) copied(e *Entry) bool {
-	return !contract.IsMembersOwn(e.Key) && (s.c.Looks == nil || s.c.Looks.Owner(e.Key) == s.index)
+	return !contract.IsMembersOwn(e.Key) && !bytes.HasPrefix(e.Key, []byte(contract.OutdatedPrefix)) && (s.c.Looks == nil || s.c.Looks.Owner(e.Key) == s.index)
 }
+
+// sampled is about how many items of a list have their owner computed to find out whether all fit.
+const sampled = 100_000
 
 // sum adds the sizes of what was listed, by owner and by age, and returns the number of items.
 func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, error) {
@@ -321,7 +328,8 @@ func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, er
 		ages[0] += max(1, s.bytes)
 		return s.stream.Expected, nil
 	}
-	average := s.bytes / max(1, s.count)
+	average, n := s.bytes/max(1, s.count), int64(0)
+	each := 1 + s.keys.Len()/sampled // an owner takes as long to compute as the rest
 	for e, err := range s.keys.All() {
 		if err != nil {
 			return 0, err
@@ -330,8 +338,10 @@ func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, er
 		if size == 0 {
 			size = average
 		}
-		demand[s.c.e.Owner.Owner(e.Key)] += size
 		ages[now.ageOf(e)] += size
+		if n++; n%each == 0 {
+			demand[s.c.e.Owner.Owner(e.Key)] += size * each
+		}
 	}
 	return s.keys.Len(), nil
 }
@@ -366,9 +376,12 @@ func (s *copySource) streamItems(yield func(*item.Item, error) bool) {
 		if s.c.Looks != nil && s.c.Looks.Owner(it.Key) != s.index {
 			continue
 		}
+		if bytes.HasPrefix(it.Key, []byte(contract.OutdatedPrefix)) || it.Flags == 0 && string(it.Value) == ringchange.LeaseValue {
+			continue
+		}
 		it.ExpireAt, it.LastAccess = s.ours(it.ExpireAt), it.LastAccess+s.behind
 		it.Mark, it.Place = s.mark(it.CAS), int64(s.index+1)
-		if s.c.takes(s.c.e.Owner.Owner(it.Key), int64(it.Size()+itemOverhead)) && !yield(it, nil) {
+		if s.c.takes(it) && !yield(it, nil) {
 			return
 		}
 	}
@@ -583,28 +596,33 @@ func (s *copySource) next(conn *memcache.Conn, p *copyPart, i int, asked int64) 
 	if err != nil || !found {
 		return nil, err
 	}
+	if v.Flags == 0 && string(s.value) == ringchange.LeaseValue {
+		return nil, nil // a router of the source has its lease
+	}
 	if v.TooLarge {
 		s.c.tooLarge.Add(1)
 		s.c.e.skipped.Add(1)
 		return nil, nil
 	}
-	it = &item.Item{Key: key, Value: s.value, Flags: v.Flags, CAS: v.CAS, BinaryKey: v.BinaryKey, LastAccess: e.lastAccess + s.behind,
+	it = &s.item
+	*it = item.Item{Key: key, Value: s.value, Flags: v.Flags, CAS: v.CAS, BinaryKey: v.BinaryKey, LastAccess: e.lastAccess + s.behind,
 		ExpireAt: e.expireAt, Place: int64(s.index + 1), Mark: s.mark(v.CAS), Over: e.over}
 	if v.CAS == 0 {
 		s.c.cannotTell(contract.CantTellChanges)
 	}
-	its := time.Now().Unix() - s.behind
+	now := time.Now().Unix()
+	its := now - s.behind
 	if !s.classic {
 		it.ExpireAt, it.LastAccess = v.ExpireAt(e.expireAt, its), asked-v.Idle
 	}
 	it.ExpireAt = s.ours(it.ExpireAt)
-	switch now := time.Now().Unix(); {
+	switch {
 	case v.Outdated():
 		it.State = item.Invalidated
 	case it.ExpireAt != 0 && it.ExpireAt <= now:
 		it.State = item.Expired
 	}
-	if !s.c.takes(s.c.e.Owner.Owner(key), int64(it.Size()+itemOverhead)) {
+	if !s.c.takes(it) {
 		return nil, nil
 	}
 	if it.Over != 0 {
