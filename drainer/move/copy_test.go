@@ -100,7 +100,7 @@ func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	set := func(r *memcachedtest.Raw, key, value string) {
 		r.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))
 	}
-	for _, key := range []string{"same", "changed", "gone", "theirs", "deleted", "flagged"} {
+	for _, key := range []string{"same", "changed", "gone", "theirs", "deleted", "again"} {
 		set(old, key, "1")
 	}
 	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
@@ -112,13 +112,15 @@ func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	set(young, "theirs", "client")
 	young.Must("DELETED", "delete deleted", nil)
 	set(old, "new", "3")
+	young.Must("DELETED", "delete again", nil) // as if it had expired
+	set(old, "again", "4")
 	if err := os.WriteFile(stop, []byte("now\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code := p.Wait(); code != 0 {
 		t.Fatalf("exit code %d: %s", code, p.Err.String())
 	}
-	for key, want := range map[string]string{"same": "1", "changed": "2", "gone": "", "theirs": "client", "deleted": "", "new": "3"} {
+	for key, want := range map[string]string{"same": "1", "changed": "2", "gone": "", "theirs": "client", "deleted": "", "new": "3", "again": "4"} {
 		value := ""
 		if v, err := to.Dial().Get([]byte(key)); err != nil {
 			t.Fatal(err)
@@ -132,6 +134,30 @@ func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	r := drainertest.ReadReceipt(t, c.Receipt)
 	if err := r.Copied(c.SourceID); err != nil || r.Replaced != 1 || r.Deleted != 1 || !r.Settled || len(r.CantTell) != 0 {
 		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+// What a router has marked as changed by a client is not copied, although it is gone at its server.
+func TestACopyLeavesOutWhatRoutersHaveMarked(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	from, to := memcachedtest.Start(t), memcachedtest.Start(t, roomy...)
+	for _, key := range []string{"copied", "deleted"} {
+		from.Raw().Must("STORED", "set "+key+" 0 0 1", []byte("1"))
+	}
+	to.Raw().Must("STORED", "set "+contract.OutdatedKey([]byte("deleted"))+" 0 0 1", []byte("1"))
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+	c.Marks = true
+	mustCopy(t, c)
+	for key, want := range map[string]bool{"copied": true, "deleted": false} {
+		if v, err := to.Dial().Get([]byte(key)); err != nil || (v != nil) != want {
+			t.Errorf("%s is there: %t, %v", key, v != nil, err)
+		}
+	}
+	to.Raw().Must("DELETED", "delete copied", nil)
+	to.Raw().Must("STORED", "set "+contract.OutdatedAll+" 0 0 1", []byte("1"))
+	if r := mustCopy(t, c); r.Receipt.Added != 0 {
+		t.Errorf("after a flush: %+v", r.Receipt)
 	}
 }
 

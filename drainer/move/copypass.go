@@ -2,8 +2,10 @@ package move
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -190,10 +192,52 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 		}
 		outdated = append(outdated, changed...)
 	}
+	if c.Marks {
+		marked, err := c.marked(server, a)
+		if err != nil {
+			return err
+		}
+		outdated = append(outdated, marked...)
+		slices.Sort(outdated)
+		outdated = slices.Compact(outdated)
+	}
 	if c.Passes != 1 {
 		c.see(a, outdated)
 	}
 	return c.withdraw(server, a, outdated)
+}
+
+// marked returns the items that a client has changed: the server's router has marked their keys before. The look comes
+// after the item was added, so a client that changes it later finds it.
+func (c *copying) marked(server int, a memcache.Answered) (marked []int, err error) {
+	if a.Len() == 0 {
+		return nil, nil
+	}
+	t := &c.targets[server]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := []int{a.Len()} // stands for all keys
+	for i := range a.Len() {
+		all = append(all, i)
+	}
+	key := func(i int) []byte {
+		if i == a.Len() {
+			return []byte(contract.OutdatedAll)
+		}
+		k, _ := a.Key(i)
+		return []byte(contract.OutdatedKey(k))
+	}
+	err = t.ask(c.ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
+		marked = marked[:0]
+		flushed := false
+		return lookAll(conn, all, key, c.e.UnreachableTimeout, false, func(i int, _ uint64, found bool) {
+			flushed = flushed || found && i == a.Len()
+			if i < a.Len() && (found || flushed) {
+				marked = append(marked, i)
+			}
+		})
+	})
+	return marked, err
 }
 
 // see records that a server has the items, except those that are outdated.
@@ -205,10 +249,16 @@ func (c *copying) see(a memcache.Answered, outdated []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range a.Len() {
-		if key, _ := a.Key(i); !gone[i] {
-			c.seen.Had(key)
+		if key, cas := a.Key(i); !gone[i] {
+			c.seen.Had(c.versionOf(key, cas))
 		}
 	}
+}
+
+// versionOf returns what stands for an item in seen, until the next call.
+func (c *copying) versionOf(key []byte, cas uint64) []byte {
+	c.version = binary.LittleEndian.AppendUint64(append(c.version[:0], key...), cas)
+	return c.version
 }
 
 // withdraw deletes copies at a server, if they are still there.

@@ -463,7 +463,7 @@ func (s *copySource) judge(p *copyPart, i, owner int, cas uint64, found bool) {
 	switch {
 	case !found:
 		s.c.mu.Lock()
-		e.skip = s.c.seen.Has(p.key(i)) // a client has deleted it
+		e.skip = s.c.seen.Has(s.c.versionOf(p.key(i), e.cas))
 		s.c.mu.Unlock()
 	case s.marked(cas) && cas != s.mark(e.cas) && s.c.e.writers[owner].MayReplace():
 		e.over, e.skip = cas, false
@@ -535,6 +535,7 @@ func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.It
 			wanted = append(wanted, i)
 		}
 	}
+	s.c.e.skipped.Add(int64(len(p.listed) - len(wanted)))
 	most := s.c.maxValue()
 	for enough := false; len(wanted) > 0; {
 		if err := s.ask(ctx, &s.reader, func(conn *memcache.Conn) error {
@@ -557,7 +558,9 @@ func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.It
 					if err != nil {
 						return err
 					}
-					wanted = wanted[1:]
+					if wanted = wanted[1:]; it == nil {
+						s.c.e.skipped.Add(1)
+					}
 					if it != nil && !yield(it) {
 						enough = true
 						return errEnough
@@ -601,7 +604,6 @@ func (s *copySource) next(conn *memcache.Conn, p *copyPart, i int, asked int64) 
 	}
 	if v.TooLarge {
 		s.c.tooLarge.Add(1)
-		s.c.e.skipped.Add(1)
 		return nil, nil
 	}
 	it = &s.item

@@ -18,8 +18,6 @@ package onmiss
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,11 +52,8 @@ const (
 	DefaultTTL = time.Hour
 )
 
-// markPrefix begins the key of a mark. Behind it is a hash; markAll is the mark of all keys, after a flush_all.
-const (
-	markPrefix = contract.OutdatedPrefix
-	markAll    = markPrefix + "all"
-)
+// markAll is the mark of all keys.
+const markAll = contract.OutdatedAll
 
 // Config configures a Source. The zero value of a bound is its default.
 type Config struct {
@@ -313,11 +308,7 @@ func (s *Source) succeeded(address string) {
 }
 
 // markOf returns the key of a key's mark.
-func markOf(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	const enough = 16
-	return markPrefix + base64.RawURLEncoding.EncodeToString(sum[:enough])
-}
+func markOf(key string) string { return contract.OutdatedKey([]byte(key)) }
 
 // owners returns where a key is, or may be. stable means that it is in one place.
 func (s *Source) owners(key string) (all []string, stable bool) {
