@@ -100,6 +100,8 @@ type copying struct {
 
 	tooLarge, replaced atomic.Int64
 	leftOut            atomic.Int64
+	// noTextForm counts the items of a pass that can't be asked for.
+	noTextForm atomic.Int64
 	// room is how many bytes each server still takes, if AsMuchAsFits.
 	room                       []atomic.Int64
 	made, lastFound, lastAdded int64
@@ -239,6 +241,8 @@ func (c *copying) sumUp(r *contract.Receipt) {
 	r.Found += tooLarge
 	r.Rejected += tooLarge
 	r.TooLarge += tooLarge
+	r.NoTextForm = c.noTextForm.Load()
+	r.Found += r.NoTextForm
 	if r.Message == "" && tooLarge > 0 {
 		r.Message = fmt.Sprintf("%d items were not copied: they are larger than the servers' item size limit (-I)", r.Rejected)
 	}
@@ -261,9 +265,9 @@ func (c *copying) sumUp(r *contract.Receipt) {
 // copyVolumes makes the only pass over volumes.
 func (c *copying) copyVolumes(ctx context.Context) (complete bool, err error) {
 	c.e.beginPhase(contract.PhaseAdding)
-	if !c.AsMuchAsFits && !c.e.roomForAll(c.Source.Used()) {
+	if !c.AsMuchAsFits && !c.e.roomForAll(c.Used()) {
 		demand := make([]int64, len(c.e.writers))
-		for it, err := range c.Source.Items(ctx) {
+		for it, err := range c.Items(ctx) {
 			if err != nil {
 				return false, err
 			}

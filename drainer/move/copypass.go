@@ -42,37 +42,12 @@ func (c *copying) pass(ctx context.Context) error {
 	c.passes.begin(listed, c.e.done())
 	before, found := c.outcomes()
 	c.leftOut.Store(0)
+	c.noTextForm.Store(0)
 	bands := ages.bands(false)
 	if first && c.streams() {
 		bands = everyAge // each stream has the most recently used items first
 	}
-	workers := min(c.e.readers(), len(c.sources))
-	spread := pace.New(c.e.Limit)
-	shares := make([]*share, workers)
-	for n := range shares {
-		shares[n] = &share{Engine: c.e, pace: spread}
-		for _, w := range c.e.writers {
-			f := w.Feeder
-			if n > 0 {
-				f = w.NewFeeder()
-			}
-			shares[n].feeders = append(shares[n].feeders, f)
-		}
-	}
-	var err error
-	for _, b := range bands {
-		if err = c.each(workers, func(worker int, s *copySource) error {
-			return shares[worker].read(ctx, s.items(ctx, b, now, first), func(*item.Item) bool { return true })
-		}); err != nil {
-			break
-		}
-	}
-	for _, s := range shares {
-		c.e.counts.add(&s.counts)
-	}
-	if flushed := c.e.flush(); err == nil {
-		err = flushed
-	}
+	err := c.read(ctx, bands, now, first)
 	for _, s := range c.sources {
 		if err == nil {
 			err = s.stillRuns(ctx)
@@ -92,6 +67,37 @@ func (c *copying) pass(ctx context.Context) error {
 	}
 	c.lastAdded, c.lastFound = max(0, after-before), max(listed, foundNow-found)
 	return nil
+}
+
+// read copies what was listed, band by band, and waits until the servers have answered.
+func (c *copying) read(ctx context.Context, bands []band, now ageClock, first bool) (err error) {
+	workers := min(c.e.readers(), len(c.sources))
+	spread := pace.New(c.e.Limit)
+	shares := make([]*share, workers)
+	for n := range shares {
+		shares[n] = &share{Engine: c.e, pace: spread}
+		for _, w := range c.e.writers {
+			f := w.Feeder
+			if n > 0 {
+				f = w.NewFeeder()
+			}
+			shares[n].feeders = append(shares[n].feeders, f)
+		}
+	}
+	for _, b := range bands {
+		if err = c.each(workers, func(worker int, s *copySource) error {
+			return shares[worker].read(ctx, s.items(ctx, b, now, first), func(*item.Item) bool { return true })
+		}); err != nil {
+			break
+		}
+	}
+	for _, s := range shares {
+		c.e.counts.add(&s.counts)
+	}
+	if flushed := c.e.flush(); err == nil {
+		err = flushed
+	}
+	return err
 }
 
 // begin is called when everything was listed, before the first item is copied.
@@ -186,7 +192,7 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 	}
 	for n, s := range c.sources {
 		mine := of[n]
-		changed, err := s.changed(c.ctx, mine, func(i int) ([]byte, uint64) { return a.Key(i) })
+		changed, err := s.changed(c.ctx, mine, a.Key)
 		if err != nil {
 			return err
 		}

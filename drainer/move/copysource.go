@@ -388,6 +388,7 @@ func (s *copySource) streamItems(yield func(*item.Item, error) bool) {
 }
 
 func (s *copySource) listedItems(ctx context.Context, b band, now ageClock, first bool, yield func(*item.Item) bool) error {
+	defer s.release()
 	p, most := &s.part, copyItems
 	if n := s.c.e.Limit.Items; n > 0 {
 		most = int(min(int64(most), n))
@@ -423,6 +424,15 @@ func (s *copySource) listedItems(ctx context.Context, b band, now ageClock, firs
 		return errEnough
 	}
 	return flush()
+}
+
+// release frees what a source needs only while it is read: there may be hundreds of sources and servers.
+func (s *copySource) release() {
+	s.part, s.value, s.item = copyPart{}, nil, item.Item{}
+	s.reader.close()
+	for i := range s.targets {
+		s.targets[i].close()
+	}
 }
 
 // askable tells whether the source can be asked for a key.
@@ -531,7 +541,10 @@ func (c *copying) maxValue() int {
 func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.Item) bool) error {
 	wanted := make([]int, 0, len(p.listed))
 	for i := range p.listed {
-		if !p.listed[i].skip && s.askable(p.key(i)) {
+		switch {
+		case !s.askable(p.key(i)):
+			s.c.noTextForm.Add(1)
+		case !p.listed[i].skip:
 			wanted = append(wanted, i)
 		}
 	}

@@ -322,7 +322,7 @@ func (s *Source) owners(key string) (all []string, stable bool) {
 	return all, t.State == ringchange.Stable
 }
 
-// unmarkedError means that a write was not sent.
+// unmarked is why a write must not be sent.
 func unmarked(err error) error {
 	return fmt.Errorf("the key could not be marked as changed since the move from another cache began: %w", err)
 }
