@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,13 +140,37 @@ func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	}
 }
 
+// A source that has restarted empty takes nothing back: its clients have deleted nothing.
+func TestACopyKeepsWhatASourceHasLost(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	all := drainertest.Objects(5, 200)
+	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
+	drainertest.Store(t, from.Address(), all)
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+	mustCopy(t, c)
+	conn := from.Dial()
+	wait.For(t, "a start that is clearly later", func() error {
+		stats, err := conn.Stats("")
+		if n, _ := strconv.Atoi(stats["uptime"]); err == nil && n < 3<<startedBits {
+			err = fmt.Errorf("%d s", n)
+		}
+		return err
+	})
+	from.Restart()
+	if r := mustCopy(t, c); r.Receipt.Deleted != 0 {
+		t.Errorf("%+v", r.Receipt)
+	}
+	drainertest.Check(t, "gomemcache", []string{to.Address()}, all)
+}
+
 // What a router has marked as changed by a client is not copied, although it is gone at its server.
 func TestACopyLeavesOutWhatRoutersHaveMarked(t *testing.T) {
 	t.Parallel()
 	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
 	from, to := memcachedtest.Start(t), memcachedtest.Start(t, roomy...)
 	for _, key := range []string{"copied", "deleted"} {
-		from.Raw().Must("STORED", "set "+key+" 0 0 1", []byte("1"))
+		from.Raw().Must("STORED", "set "+key+" 0 0 5", []byte("value"))
 	}
 	to.Raw().Must("STORED", "set "+contract.OutdatedKey([]byte("deleted"))+" 0 0 1", []byte("1"))
 	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})

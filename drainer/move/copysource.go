@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"iter"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +28,8 @@ type copySource struct {
 	c      *copying
 	index  int
 	server routing.Server
-	from   uint64 // of its marks
+	// from is in its marks. The others are those of the same process as well: its start is known to a second or two.
+	from [3]uint64
 	// reader reads items, and checks asks about them again, each for one goroutine at a time.
 	reader link
 	checks [2]struct {
@@ -54,7 +56,7 @@ type copySource struct {
 func newCopySource(c *copying, index int, s routing.Server) *copySource {
 	d := c.Dialer
 	d.AnyServer = true
-	cs := &copySource{c: c, index: index, server: s, from: markFrom(s), reader: link{server: s, dialer: d}}
+	cs := &copySource{c: c, index: index, server: s, reader: link{server: s, dialer: d}}
 	for i := range cs.checks {
 		cs.checks[i].link = link{server: s, dialer: d}
 	}
@@ -92,23 +94,30 @@ func (s *copySource) ask(ctx context.Context, k *link, do func(*memcache.Conn) e
 }
 
 // A copy's mark is its CAS at its owner. No server's own count gets so far, and JavaScript can still tell such
-// numbers apart. It has the source, and the item's CAS there.
+// numbers apart. It has the source's process, and the item's CAS there: when a source has restarted, what it has lost is
+// not what its clients have deleted.
 const (
 	markBit    = 1 << 52
-	sourceBits = 10
+	sourceBits = 16
 	casBits    = 52 - sourceBits
+	// startedBits is the precision of a process's start, in bits of seconds.
+	startedBits = 3
 )
 
 func isMark(cas uint64) bool { return cas>>52 == 1 }
 
-// markFrom returns the part of a mark that tells the source.
-func markFrom(s routing.Server) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.Address()))
-	return markBit | h.Sum64()>>(64-sourceBits)<<casBits
+// identify sets the part of marks that tells the source's process.
+func (s *copySource) identify() {
+	for i := range s.from {
+		h := fnv.New64a()
+		fmt.Fprint(h, s.server.Address(), " ", s.started>>startedBits+int64(i+1)%3-1) // its own, the next and the one before
+		s.from[i] = markBit | h.Sum64()>>(64-sourceBits)<<casBits
+	}
 }
 
-func (s *copySource) marked(cas uint64) bool { return cas>>casBits == s.from>>casBits }
+func (s *copySource) marked(cas uint64) bool {
+	return slices.ContainsFunc(s.from[:], func(from uint64) bool { return cas>>casBits == from>>casBits })
+}
 
 // mark returns the mark of an item with that CAS at the source.
 func (s *copySource) mark(cas uint64) uint64 {
@@ -116,7 +125,7 @@ func (s *copySource) mark(cas uint64) uint64 {
 	z := cas + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return s.from | (z^z>>31)>>(64-casBits)
+	return s.from[0] | (z^z>>31)>>(64-casBits)
 }
 
 // tooOldError means that a source lists no items.
@@ -149,6 +158,7 @@ func (c *copying) check(ctx context.Context) error {
 		if memcache.IsOlder(s.version, contract.OldestSource) {
 			return &tooOldError{s.server.String(), s.version}
 		}
+		s.identify()
 		// Versions that are no numbers are asked as all versions can be.
 		s.classic = !memcache.IsOlder(contract.OldestMemcached, s.version) && s.version != contract.OldestMemcached
 		if s.classic {
@@ -490,7 +500,10 @@ func lookAll(conn *memcache.Conn, all []int, key func(int) []byte, timeout time.
 			request = b
 		}
 	}
-	conn.Bound(1) // a value is not needed
+	if classic { // the values are not needed
+		conn.Bound(1)
+		defer conn.Bound(0)
+	}
 	return converse(conn, request, func() error {
 		var v memcache.Value
 		for n, i := range all {
