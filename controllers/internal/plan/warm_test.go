@@ -84,13 +84,15 @@ func TestAWarmingComesAfterAllThatIsNewerAndIsRecorded(t *testing.T) {
 		phase WarmPhase
 		why   string
 	}{
-		"nothing is asked for":                 {at(3), nil, "", ""},
-		"it begins":                            {at(3).warmFrom(), []string{create}, WarmRuns, ""},
-		"a member is not ready":                {at(3).warmFrom().with(func(o *Observed) { o.Ready = []int32{0, 2} }), nil, WarmWaits, "not all members are ready"},
-		"the cluster hibernates":               {at(3).warmFrom().warmJob().wanted(0), []string{"delete Job warm: the cluster hibernates"}, WarmWaits, "no member runs"},
-		"the source is not there":              {at(3).warmFrom(func(w *Warm) { w.NotThere = "no such Memcached" }), nil, WarmWaits, "no such Memcached"},
-		"it runs":                              {at(3).warmFrom().warmJob(), nil, WarmRuns, ""},
-		"it was removed from the spec":         {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm = nil }), []string{"delete Job warm: spec.warmFrom was removed"}, "", ""},
+		"nothing is asked for":         {at(3), nil, "", ""},
+		"it begins":                    {at(3).warmFrom(), []string{create}, WarmRuns, ""},
+		"a member is not ready":        {at(3).warmFrom().with(func(o *Observed) { o.Ready = []int32{0, 2} }), nil, WarmWaits, "not all members are ready"},
+		"the cluster hibernates":       {at(3).warmFrom().warmJob().wanted(0), []string{"delete Job warm: the cluster hibernates"}, WarmWaits, "no member runs"},
+		"the source is not there":      {at(3).warmFrom(func(w *Warm) { w.NotThere = "no such Memcached" }), nil, WarmWaits, "no such Memcached"},
+		"it runs":                      {at(3).warmFrom().warmJob(), nil, WarmRuns, ""},
+		"it was removed from the spec": {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm = nil }), []string{"delete Job warm: spec.warmFrom was removed"}, "", ""},
+		"its pods can't start, and would be made in another way now": {at(3).warmFrom().warmJob(func(j *claims.Job) { j.Unstarted, j.Outdated = true, true }),
+			[]string{"delete Job warm: no pod of it has run"}, WarmWaits, "starts anew"},
 		"another source":                       {at(3).warmFrom().warmJob().with(func(o *Observed) { o.Warm.Made = "other" }), []string{"delete Job warm: what is copied"}, WarmWaits, "being deleted"},
 		"the size changes while it copies":     {at(3).warmFrom().warmJob().copies().wanted(4), nil, WarmRuns, ""},
 		"the size changes while it can't copy": {at(3).warmFrom().warmJob().wanted(4), []string{"delete Job warm: the size changes"}, WarmWaits, "the size changes first"},
