@@ -39,6 +39,7 @@ func (f *copyFlags) parse(line []string, std commandline.IO) error {
 	fs.StringVar(&f.FromConnection.AuthFile, contract.FlagFromAuthFile, "", "as --"+contract.FlagAuthFile+", for the sources")
 	fs.IntVar(&f.Passes, contract.FlagPasses, 0, "passes over the source at most, 0 until one brings less than a hundredth")
 	fs.BoolVar(&f.AsMuchAsFits, contract.FlagAsMuchAsFits, false, "if the servers are too small, copy the most recently used items, until there is no room")
+	fs.BoolVar(&f.Marks, contract.FlagMarks, false, "leave out what the servers' routers have marked as changed by a client: they run with --"+contract.FlagOnMiss)
 	fs.BoolVar(&f.untilStopped, contract.FlagUntilStopped, false, "go on, pass after pass, until a signal")
 	fs.StringVar(&f.Until.File, contract.FlagUntilFile, "", "go on, pass after pass, until this file says so; then make a last pass")
 	fs.StringVar(&f.Until.When, contract.FlagUntilWhen, "", "the text of that file")
@@ -92,7 +93,7 @@ func (f *copyFlags) copy(ctx context.Context, progress func(contract.Progress), 
 		return r, err
 	}
 	c := move.Copy{Dialer: memcache.Dialer{Connection: f.FromConnection, AnyServer: true}, Client: f.routing.client, KeyPrefix: f.routing.keyPrefix,
-		ExportPort: f.exportPort, Scratch: f.Scratch, Passes: f.Passes, AsMuchAsFits: f.AsMuchAsFits, Until: f.Until, UntilStopped: f.untilStopped}
+		ExportPort: f.exportPort, Scratch: f.Scratch, Passes: f.Passes, AsMuchAsFits: f.AsMuchAsFits, Marks: f.Marks, Until: f.Until, UntilStopped: f.untilStopped}
 	var dirs []string
 	if c.Sources, dirs, err = sources(ctx, f.From, c.Dialer, f.UnreachableTimeout); err != nil {
 		return r, err

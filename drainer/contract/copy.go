@@ -16,6 +16,7 @@ const (
 	FlagFromAuthFile   = "from-auth-file"
 	FlagPasses         = "passes"
 	FlagAsMuchAsFits   = "as-much-as-fits"
+	FlagMarks          = "marks"
 	FlagUntilFile      = "until-file"
 	FlagUntilWhen      = "until-when"
 )
@@ -49,6 +50,9 @@ type Copy struct {
 	// AsMuchAsFits copies to servers that have no room for all items: most recently used first, until the room is
 	// used. Otherwise the copy ends with ReasonTargetTooSmall before the first item.
 	AsMuchAsFits bool
+	// Marks means that the Servers' routers mark what clients change (FlagOnMiss): what is marked is left out, also what
+	// a client has deleted before it was copied.
+	Marks bool
 	// Until says when the copy ends.
 	Until Until
 	Transfer
@@ -86,6 +90,9 @@ func (c Copy) Args() []string {
 	}
 	if c.AsMuchAsFits {
 		args = append(args, "--"+FlagAsMuchAsFits)
+	}
+	if c.Marks {
+		args = append(args, "--"+FlagMarks)
 	}
 	return append(args, c.args()...)
 }

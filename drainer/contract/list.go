@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,6 +13,20 @@ import (
 // ListKey is the item in which clients of ElastiCache's protocol find the list if a member doesn't know the
 // protocol's command. The supervisor keeps the item up to date; drains and moves leave it out.
 const ListKey = "AmazonElastiCache:cluster"
+
+// OutdatedPrefix begins the keys of items by which routers remember that another cache's value is outdated (package
+// onmiss). They move as clients' items do, but are never copied to another cluster.
+const OutdatedPrefix = "memcached-operator:outdated:"
+
+// OutdatedAll is the item that stands for all keys, after a flush_all.
+const OutdatedAll = OutdatedPrefix + "all"
+
+// OutdatedKey returns the key of the item that stands for a client's key.
+func OutdatedKey(key []byte) string {
+	sum := sha256.Sum256(key)
+	const enough = 16
+	return OutdatedPrefix + base64.RawURLEncoding.EncodeToString(sum[:enough])
+}
 
 // IsMembersOwn tells whether each member has an item of its own with this key. Supervisors and routers keep
 // these items up to date, so drains and moves leave them out.

@@ -26,7 +26,7 @@ import (
 // replace marked items that have changed at the source, and delete those that are gone there.
 
 const (
-	// mostPasses is how many passes a copy makes if each brings a hundredth or more.
+	// mostPasses is how many passes a copy makes if each brings a hundredth or more: a later one would, too.
 	mostPasses = 20
 	// brings is one part in so many, at which a copy is warm.
 	brings = 100
@@ -51,9 +51,10 @@ type Copy struct {
 	Volumes item.Layered
 	// Scratch is the directory of the lists of keys.
 	Scratch string
-	// Passes, AsMuchAsFits and Until are as in contract.Copy.
+	// Passes, AsMuchAsFits, Marks and Until are as in contract.Copy.
 	Passes       int
 	AsMuchAsFits bool
+	Marks        bool
 	Until        contract.Until
 	// UntilStopped means that the copy goes on until ctx ends.
 	UntilStopped bool
@@ -87,9 +88,10 @@ type copying struct {
 	targets []target
 
 	mu sync.Mutex
-	// seen has the keys that are known to have been at the servers. If one is gone there later, a client has deleted
-	// it.
-	seen once
+	// seen has the items that are known to have been at the servers, by key and version. If the source still has that
+	// version, and it is gone at its server, a client has deleted it there, or the server has evicted it.
+	seen    once
+	version []byte
 	// withdrawn counts copies that were deleted again, deleted those of them that are gone at the source.
 	withdrawn, deleted int64
 	cantTell           map[string]bool
@@ -98,6 +100,8 @@ type copying struct {
 
 	tooLarge, replaced atomic.Int64
 	leftOut            atomic.Int64
+	// noTextForm counts the items of a pass that can't be asked for.
+	noTextForm atomic.Int64
 	// room is how many bytes each server still takes, if AsMuchAsFits.
 	room                       []atomic.Int64
 	made, lastFound, lastAdded int64
@@ -160,11 +164,11 @@ func (c *copying) copy(ctx context.Context) (complete bool, err error) {
 		c.made++
 		took := time.Since(began)
 		// The first pass of a run that resumes another one finds everything present.
-		if warm := c.lastAdded*brings < c.lastFound || c.lastAdded == 0; warm && c.made > 1 {
+		if warm := c.lastAdded*brings < c.lastFound || c.lastAdded == 0; warm && c.made > 1 || c.made >= mostPasses {
 			c.warm.Store(true)
 		}
 		switch goesOn := c.Until.File != "" || c.UntilStopped; {
-		case last, c.Passes > 0 && c.made >= int64(c.Passes), !goesOn && (c.warm.Load() || c.made >= mostPasses):
+		case last, c.Passes > 0 && c.made >= int64(c.Passes), !goesOn && c.warm.Load():
 			return true, nil
 		case goesOn && c.warm.Load():
 			c.e.beginPhase(contract.PhaseSettling)
@@ -173,7 +177,7 @@ func (c *copying) copy(ctx context.Context) (complete bool, err error) {
 			}
 			c.e.beginPhase(contract.PhaseAdding)
 		default:
-			if err := pace.Sleep(ctx, copyRest); err != nil {
+			if last, err = c.rest(ctx, copyRest); err != nil {
 				return c.stopped(ctx, err)
 			}
 		}
@@ -237,6 +241,8 @@ func (c *copying) sumUp(r *contract.Receipt) {
 	r.Found += tooLarge
 	r.Rejected += tooLarge
 	r.TooLarge += tooLarge
+	r.NoTextForm = c.noTextForm.Load()
+	r.Found += r.NoTextForm
 	if r.Message == "" && tooLarge > 0 {
 		r.Message = fmt.Sprintf("%d items were not copied: they are larger than the servers' item size limit (-I)", r.Rejected)
 	}
@@ -259,9 +265,9 @@ func (c *copying) sumUp(r *contract.Receipt) {
 // copyVolumes makes the only pass over volumes.
 func (c *copying) copyVolumes(ctx context.Context) (complete bool, err error) {
 	c.e.beginPhase(contract.PhaseAdding)
-	if !c.AsMuchAsFits && !c.e.roomForAll(c.Source.Used()) {
+	if !c.AsMuchAsFits && !c.e.roomForAll(c.Used()) {
 		demand := make([]int64, len(c.e.writers))
-		for it, err := range c.Source.Items(ctx) {
+		for it, err := range c.Items(ctx) {
 			if err != nil {
 				return false, err
 			}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,12 +58,14 @@ func TestACopyBringsEveryItemToWhereItsClientLooks(t *testing.T) {
 	for _, client := range routing.Clients() {
 		t.Run(client, func(t *testing.T) {
 			t.Parallel()
+			theirOwn := "gomemcache"
 			if client != "libmemcached-ketama-weighted" {
 				tier.Second(t, "TestACopyBringsEveryItemToWhereItsClientLooks/libmemcached-ketama-weighted")
+				theirOwn = client
 			}
 			all := drainertest.Objects(7, 1000)
 			_, from := drainertest.Survivors(t, 3)
-			drainertest.StoreByOwner(t, "gomemcache", from, all)
+			drainertest.StoreByOwner(t, theirOwn, from, all)
 			theirs := map[string]drainertest.Object{}
 			for key := range all {
 				if len(theirs) == 100 {
@@ -73,12 +76,12 @@ func TestACopyBringsEveryItemToWhereItsClientLooks(t *testing.T) {
 			_, to := drainertest.Survivors(t, 2, roomy...)
 			drainertest.StoreByOwner(t, client, to, theirs)
 			c := copyArgs(t, client, from, to)
-			c.FromClient = "gomemcache"
+			c.FromClient = theirOwn
 			r := mustCopy(t, c)
 			if r.Receipt.Added != int64(len(all)-len(theirs)) || r.Receipt.Passes != 2 || !r.Receipt.Settled || r.Receipt.Reader != contract.ReaderLive {
 				t.Errorf("%+v\n%s", r.Receipt, r.Err)
 			}
-			drainertest.Check(t, "gomemcache", from, all)
+			drainertest.Check(t, theirOwn, from, all)
 			want := maps.Clone(all)
 			maps.Copy(want, theirs)
 			drainertest.Check(t, client, to, want)
@@ -100,7 +103,7 @@ func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	set := func(r *memcachedtest.Raw, key, value string) {
 		r.Must("STORED", fmt.Sprintf("set %s 0 0 %d", key, len(value)), []byte(value))
 	}
-	for _, key := range []string{"same", "changed", "gone", "theirs", "deleted", "flagged"} {
+	for _, key := range []string{"same", "changed", "gone", "theirs", "deleted", "again"} {
 		set(old, key, "1")
 	}
 	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
@@ -112,13 +115,15 @@ func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	set(young, "theirs", "client")
 	young.Must("DELETED", "delete deleted", nil)
 	set(old, "new", "3")
+	young.Must("DELETED", "delete again", nil) // as if it had expired
+	set(old, "again", "4")
 	if err := os.WriteFile(stop, []byte("now\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code := p.Wait(); code != 0 {
 		t.Fatalf("exit code %d: %s", code, p.Err.String())
 	}
-	for key, want := range map[string]string{"same": "1", "changed": "2", "gone": "", "theirs": "client", "deleted": "", "new": "3"} {
+	for key, want := range map[string]string{"same": "1", "changed": "2", "gone": "", "theirs": "client", "deleted": "", "new": "3", "again": "4"} {
 		value := ""
 		if v, err := to.Dial().Get([]byte(key)); err != nil {
 			t.Fatal(err)
@@ -132,6 +137,54 @@ func TestALaterPassOfACopyFollowsTheSource(t *testing.T) {
 	r := drainertest.ReadReceipt(t, c.Receipt)
 	if err := r.Copied(c.SourceID); err != nil || r.Replaced != 1 || r.Deleted != 1 || !r.Settled || len(r.CantTell) != 0 {
 		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+// A source that has restarted empty takes nothing back: its clients have deleted nothing.
+func TestACopyKeepsWhatASourceHasLost(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	all := drainertest.Objects(5, 200)
+	from, to := memcachedtest.Start(t), memcachedtest.StartNewerSuite(t, roomy...)
+	drainertest.Store(t, from.Address(), all)
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+	mustCopy(t, c)
+	conn := from.Dial()
+	wait.For(t, "a start that is clearly later", func() error {
+		stats, err := conn.Stats("")
+		if n, _ := strconv.Atoi(stats["uptime"]); err == nil && n < 3<<startedBits {
+			err = fmt.Errorf("%d s", n)
+		}
+		return err
+	})
+	from.Restart()
+	if r := mustCopy(t, c); r.Receipt.Deleted != 0 {
+		t.Errorf("%+v", r.Receipt)
+	}
+	drainertest.Check(t, "gomemcache", []string{to.Address()}, all)
+}
+
+// What a router has marked as changed by a client is not copied, although it is gone at its server.
+func TestACopyLeavesOutWhatRoutersHaveMarked(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	from, to := memcachedtest.Start(t), memcachedtest.Start(t, roomy...)
+	for _, key := range []string{"copied", "deleted"} {
+		from.Raw().Must("STORED", "set "+key+" 0 0 5", []byte("value"))
+	}
+	to.Raw().Must("STORED", "set "+contract.OutdatedKey([]byte("deleted"))+" 0 0 1", []byte("1"))
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+	c.Marks = true
+	mustCopy(t, c)
+	for key, want := range map[string]bool{"copied": true, "deleted": false} {
+		if v, err := to.Dial().Get([]byte(key)); err != nil || (v != nil) != want {
+			t.Errorf("%s is there: %t, %v", key, v != nil, err)
+		}
+	}
+	to.Raw().Must("DELETED", "delete copied", nil)
+	to.Raw().Must("STORED", "set "+contract.OutdatedAll+" 0 0 1", []byte("1"))
+	if r := mustCopy(t, c); r.Receipt.Added != 0 {
+		t.Errorf("after a flush: %+v", r.Receipt)
 	}
 }
 
@@ -338,7 +391,7 @@ func TestACopyFromASourceThatDiesEnds(t *testing.T) {
 	drainertest.Store(t, from.Address(), all)
 	servers, to := drainertest.Survivors(t, 1, roomy...)
 	c := copyArgs(t, "gomemcache", []string{from.Address()}, to)
-	c.UnreachableTimeout, c.RateLimitItems = time.Second, 1000
+	c.UnreachableTimeout, c.RateLimitItems = 5*time.Second, 1000
 	p := drainertest.Start(t, c.Args()...)
 	wait.For(t, "items", func() error {
 		if n := servers[0].Items(t); n < 100 {
@@ -405,23 +458,23 @@ func TestACopyReadsTheListsOfOldVersions(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			from := fake(t, func(request string) string {
-				switch {
-				case request == "version":
+				switch request {
+				case "version":
 					return "VERSION " + version + "\r\n"
-				case request == "stats":
+				case "stats":
 					return fmt.Sprintf("STAT pid 1\r\nSTAT uptime 1000\r\nSTAT time %d\r\nSTAT curr_items 3\r\nSTAT bytes 200\r\nEND\r\n", now)
-				case request == "lru_crawler metadump all":
+				case "lru_crawler metadump all":
 					return fmt.Sprintf(lines, now-60, now+500)
-				case request == "gets one":
+				case "gets one":
 					return "VALUE one 12 3 5\r\nabc\r\nEND\r\n"
-				case request == "gets two":
+				case "gets two":
 					return "VALUE two 4294967295 4 6\r\nab\r\n\r\nEND\r\n"
 				}
 				return "ERROR\r\n"
 			})
 			servers, to := drainertest.Survivors(t, 1, roomy...)
 			r := mustCopy(t, copyArgs(t, "gomemcache", []string{from}, to))
-			if got := strings.Join(r.Receipt.CantTell, ","); r.Receipt.Added != 2 || !strings.Contains(got, contract.CantTellAll) || !strings.Contains(got, contract.CantTellBinaryKeys) {
+			if got := strings.Join(r.Receipt.CantTell, ","); r.Receipt.Added != 2 || !strings.Contains(got, contract.CantTellAll) || !strings.Contains(got, contract.CantTellBinaryKeys) || r.Receipt.NoTextForm != 1 {
 				t.Errorf("%+v", r.Receipt)
 			}
 			conn := servers[0].Dial()
@@ -476,7 +529,9 @@ func TestACopyIsBoundedWhateverItsSourceSends(t *testing.T) {
 			_, to := drainertest.Survivors(t, 1, roomy...)
 			c := copyArgs(t, "gomemcache", []string{from}, to)
 			c.AsMuchAsFits = true // it may say that it has any number of bytes
-			c.UnreachableTimeout = 2 * time.Second
+			if test.exit == contract.ExitUnreachable {
+				c.UnreachableTimeout = 2 * time.Second
+			}
 			r := runCopy(t, c)
 			if r.Code != test.exit {
 				t.Errorf("exit code %d, want %d: %+v", r.Code, test.exit, r.Receipt)

@@ -2,8 +2,10 @@ package move
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +24,7 @@ func (c *copying) pass(ctx context.Context) error {
 		}
 	}()
 	demand, ages, now, listed := make([]int64, len(c.e.Servers)), newAgeSizes(), presentAges(), int64(0)
-	if err := c.each(1<<30, func(_ int, s *copySource) error { return s.list(ctx, first) }); err != nil {
+	if err := c.each(sourcesAtOnce, func(_ int, s *copySource) error { return s.list(ctx, first) }); err != nil {
 		return err
 	}
 	for _, s := range c.sources {
@@ -40,37 +42,12 @@ func (c *copying) pass(ctx context.Context) error {
 	c.passes.begin(listed, c.e.done())
 	before, found := c.outcomes()
 	c.leftOut.Store(0)
+	c.noTextForm.Store(0)
 	bands := ages.bands(false)
 	if first && c.streams() {
 		bands = everyAge // each stream has the most recently used items first
 	}
-	workers := min(c.e.readers(), len(c.sources))
-	spread := pace.New(c.e.Limit)
-	shares := make([]*share, workers)
-	for n := range shares {
-		shares[n] = &share{Engine: c.e, pace: spread}
-		for _, w := range c.e.writers {
-			f := w.Feeder
-			if n > 0 {
-				f = w.NewFeeder()
-			}
-			shares[n].feeders = append(shares[n].feeders, f)
-		}
-	}
-	var err error
-	for _, b := range bands {
-		if err = c.each(workers, func(worker int, s *copySource) error {
-			return shares[worker].read(ctx, s.items(ctx, b, now, first), func(*item.Item) bool { return true })
-		}); err != nil {
-			break
-		}
-	}
-	for _, s := range shares {
-		c.e.counts.add(&s.counts)
-	}
-	if flushed := c.e.flush(); err == nil {
-		err = flushed
-	}
+	err := c.read(ctx, bands, now, first)
 	for _, s := range c.sources {
 		if err == nil {
 			err = s.stillRuns(ctx)
@@ -90,6 +67,37 @@ func (c *copying) pass(ctx context.Context) error {
 	}
 	c.lastAdded, c.lastFound = max(0, after-before), max(listed, foundNow-found)
 	return nil
+}
+
+// read copies what was listed, band by band, and waits until the servers have answered.
+func (c *copying) read(ctx context.Context, bands []band, now ageClock, first bool) (err error) {
+	workers := min(c.e.readers(), len(c.sources))
+	spread := pace.New(c.e.Limit)
+	shares := make([]*share, workers)
+	for n := range shares {
+		shares[n] = &share{Engine: c.e, pace: spread}
+		for _, w := range c.e.writers {
+			f := w.Feeder
+			if n > 0 {
+				f = w.NewFeeder()
+			}
+			shares[n].feeders = append(shares[n].feeders, f)
+		}
+	}
+	for _, b := range bands {
+		if err = c.each(workers, func(worker int, s *copySource) error {
+			return shares[worker].read(ctx, s.items(ctx, b, now, first), func(*item.Item) bool { return true })
+		}); err != nil {
+			break
+		}
+	}
+	for _, s := range shares {
+		c.e.counts.add(&s.counts)
+	}
+	if flushed := c.e.flush(); err == nil {
+		err = flushed
+	}
+	return err
 }
 
 // begin is called when everything was listed, before the first item is copied.
@@ -159,8 +167,12 @@ give:
 
 // takes tells whether an item of so many bytes is copied: if there may be too little room, only as long as its
 // owner has some.
-func (c *copying) takes(owner int, size int64) bool {
-	if !c.AsMuchAsFits || c.room[owner].Add(-size-size/slack) >= 0 {
+func (c *copying) takes(it *item.Item) bool {
+	if !c.AsMuchAsFits {
+		return true
+	}
+	size := int64(it.Size() + itemOverhead)
+	if c.room[c.e.Owner.Owner(it.Key)].Add(-size-size/slack) >= 0 {
 		return true
 	}
 	c.leftOut.Add(1)
@@ -173,31 +185,86 @@ func (c *copying) answered(server, _ int, a memcache.Answered) error {
 		return nil
 	}
 	var outdated []int
+	of := make([][]int, len(c.sources))
+	for i := range a.Len() {
+		place, _ := a.Place(i)
+		of[place-1] = append(of[place-1], i)
+	}
 	for n, s := range c.sources {
-		var mine []int
-		for i := range a.Len() {
-			if place, _ := a.Place(i); place == int64(n+1) {
-				mine = append(mine, i)
-			}
-		}
-		changed, err := s.changed(c.ctx, mine, func(i int) ([]byte, uint64) { return a.Key(i) })
+		mine := of[n]
+		changed, err := s.changed(c.ctx, mine, a.Key)
 		if err != nil {
 			return err
 		}
 		outdated = append(outdated, changed...)
 	}
+	if c.Marks {
+		marked, err := c.marked(server, a)
+		if err != nil {
+			return err
+		}
+		outdated = append(outdated, marked...)
+		slices.Sort(outdated)
+		outdated = slices.Compact(outdated)
+	}
+	if c.Passes != 1 {
+		c.see(a, outdated)
+	}
+	return c.withdraw(server, a, outdated)
+}
+
+// marked returns the items that a client has changed: the server's router has marked their keys before. The look comes
+// after the item was added, so a client that changes it later finds it.
+func (c *copying) marked(server int, a memcache.Answered) (marked []int, err error) {
+	if a.Len() == 0 {
+		return nil, nil
+	}
+	t := &c.targets[server]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := []int{a.Len()} // stands for all keys
+	for i := range a.Len() {
+		all = append(all, i)
+	}
+	key := func(i int) []byte {
+		if i == a.Len() {
+			return []byte(contract.OutdatedAll)
+		}
+		k, _ := a.Key(i)
+		return []byte(contract.OutdatedKey(k))
+	}
+	err = t.ask(c.ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
+		marked = marked[:0]
+		flushed := false
+		return lookAll(conn, all, key, c.e.UnreachableTimeout, false, func(i int, _ uint64, found bool) {
+			flushed = flushed || found && i == a.Len()
+			if i < a.Len() && (found || flushed) {
+				marked = append(marked, i)
+			}
+		})
+	})
+	return marked, err
+}
+
+// see records that a server has the items, except those that are outdated.
+func (c *copying) see(a memcache.Answered, outdated []int) {
 	gone := map[int]bool{}
 	for _, i := range outdated {
 		gone[i] = true
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for i := range a.Len() {
-		if key, _ := a.Key(i); !gone[i] {
-			c.seen.Had(key)
+		if key, cas := a.Key(i); !gone[i] {
+			c.seen.Had(c.versionOf(key, cas))
 		}
 	}
-	c.mu.Unlock()
-	return c.withdraw(server, a, outdated)
+}
+
+// versionOf returns what stands for an item in seen, until the next call.
+func (c *copying) versionOf(key []byte, cas uint64) []byte {
+	c.version = binary.LittleEndian.AppendUint64(append(c.version[:0], key...), cas)
+	return c.version
 }
 
 // withdraw deletes copies at a server, if they are still there.
@@ -219,16 +286,16 @@ func (c *copying) withdraw(server int, a memcache.Answered, outdated []int) erro
 		value, flags := a.Value(i)
 		unmarked = append(unmarked, item.Item{Key: key, Value: value, Flags: flags})
 	}
-	return c.delete(server, &marked, unmarked)
+	_, err := c.delete(server, &marked, unmarked)
+	return err
 }
 
 // delete deletes copies at a server: marked ones by their CAS, others if their value is the same.
-func (c *copying) delete(server int, marked *memcache.Deletions, unmarked []item.Item) error {
+func (c *copying) delete(server int, marked *memcache.Deletions, unmarked []item.Item) (taken int64, err error) {
 	t := &c.targets[server]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	taken := int64(0)
-	err := t.ask(c.ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
+	err = t.ask(c.ctx, c.e.UnreachableTimeout, c.e.waits.Set, false, func(conn *memcache.Conn) error {
 		deleted, err := conn.Delete(marked)
 		if err == nil {
 			taken += marked.Len() - int64(len(deleted.Changed)+len(deleted.Missing))
@@ -242,7 +309,7 @@ func (c *copying) delete(server int, marked *memcache.Deletions, unmarked []item
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.withdrawn += taken
-	return err
+	return taken, err
 }
 
 // deleteGone deletes the copies whose item is gone at the source: its client has deleted it, or it has expired or was
@@ -305,9 +372,8 @@ func (c *copying) deleteListed(ctx context.Context, server int, copies iter.Seq2
 		if d.Len() == 0 {
 			return nil
 		}
-		before := c.withdrawn
-		err = c.delete(server, &d, nil)
-		c.deleted += c.withdrawn - before
+		taken, err := c.delete(server, &d, nil)
+		c.deleted += taken
 		return err
 	}
 	for e, err := range copies {
@@ -337,6 +403,9 @@ func (c ageClock) ageOf(e *Entry) int {
 	it := item.Item{LastAccess: e.LastAccess}
 	return c.Of(&it)
 }
+
+// sourcesAtOnce bounds the sources that are listed together, and so the memory for it.
+const sourcesAtOnce = 8
 
 // copyItems bounds the keys that are asked for together.
 const copyItems = 4096

@@ -1,12 +1,14 @@
 package move
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"iter"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/export"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/routing"
 )
 
@@ -25,6 +28,8 @@ type copySource struct {
 	c      *copying
 	index  int
 	server routing.Server
+	// from is in its marks. The others are those of the same process as well: its start is known to a second or two.
+	from [3]uint64
 	// reader reads items, and checks asks about them again, each for one goroutine at a time.
 	reader link
 	checks [2]struct {
@@ -45,6 +50,7 @@ type copySource struct {
 	streamed     bool
 	part         copyPart
 	value        []byte
+	item         item.Item
 }
 
 func newCopySource(c *copying, index int, s routing.Server) *copySource {
@@ -88,23 +94,30 @@ func (s *copySource) ask(ctx context.Context, k *link, do func(*memcache.Conn) e
 }
 
 // A copy's mark is its CAS at its owner. No server's own count gets so far, and JavaScript can still tell such
-// numbers apart. It has the source, and the item's CAS there.
+// numbers apart. It has the source's process, and the item's CAS there: when a source has restarted, what it has lost is
+// not what its clients have deleted.
 const (
 	markBit    = 1 << 52
-	sourceBits = 10
+	sourceBits = 16
 	casBits    = 52 - sourceBits
+	// startedBits is the precision of a process's start, in bits of seconds.
+	startedBits = 3
 )
 
 func isMark(cas uint64) bool { return cas>>52 == 1 }
 
-// sourceMark is the mark's part that tells the source.
-func (s *copySource) sourceMark() uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.server.Address()))
-	return markBit | h.Sum64()>>(64-sourceBits)<<casBits
+// identify sets the part of marks that tells the source's process.
+func (s *copySource) identify() {
+	for i := range s.from {
+		h := fnv.New64a()
+		fmt.Fprint(h, s.server.Address(), " ", s.started>>startedBits+int64(i+1)%3-1) // its own, the next and the one before
+		s.from[i] = markBit | h.Sum64()>>(64-sourceBits)<<casBits
+	}
 }
 
-func (s *copySource) marked(cas uint64) bool { return cas>>casBits == s.sourceMark()>>casBits }
+func (s *copySource) marked(cas uint64) bool {
+	return slices.ContainsFunc(s.from[:], func(from uint64) bool { return cas>>casBits == from>>casBits })
+}
 
 // mark returns the mark of an item with that CAS at the source.
 func (s *copySource) mark(cas uint64) uint64 {
@@ -112,7 +125,7 @@ func (s *copySource) mark(cas uint64) uint64 {
 	z := cas + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return s.sourceMark() | (z^z>>31)>>(64-casBits)
+	return s.from[0] | (z^z>>31)>>(64-casBits)
 }
 
 // tooOldError means that a source lists no items.
@@ -132,7 +145,7 @@ var errCopyRestarted = errors.New("it restarted during the copy")
 
 // check asks the sources what they are.
 func (c *copying) check(ctx context.Context) error {
-	return c.each(len(c.sources), func(_ int, s *copySource) error {
+	return c.each(sourcesAtOnce, func(_ int, s *copySource) error {
 		err := s.ask(ctx, &s.reader, func(conn *memcache.Conn) (err error) {
 			if s.version, err = conn.Version(); err != nil {
 				return err
@@ -145,6 +158,7 @@ func (c *copying) check(ctx context.Context) error {
 		if memcache.IsOlder(s.version, contract.OldestSource) {
 			return &tooOldError{s.server.String(), s.version}
 		}
+		s.identify()
 		// Versions that are no numbers are asked as all versions can be.
 		s.classic = !memcache.IsOlder(contract.OldestMemcached, s.version) && s.version != contract.OldestMemcached
 		if s.classic {
@@ -309,8 +323,11 @@ func (s *copySource) openStream(ctx context.Context) {
 
 // copied tells whether a listed item is copied.
 func (s *copySource) copied(e *Entry) bool {
-	return !contract.IsMembersOwn(e.Key) && (s.c.Looks == nil || s.c.Looks.Owner(e.Key) == s.index)
+	return !contract.IsMembersOwn(e.Key) && !bytes.HasPrefix(e.Key, []byte(contract.OutdatedPrefix)) && (s.c.Looks == nil || s.c.Looks.Owner(e.Key) == s.index)
 }
+
+// sampled is about how many items of a list have their owner computed to find out whether all fit.
+const sampled = 100_000
 
 // sum adds the sizes of what was listed, by owner and by age, and returns the number of items.
 func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, error) {
@@ -321,7 +338,8 @@ func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, er
 		ages[0] += max(1, s.bytes)
 		return s.stream.Expected, nil
 	}
-	average := s.bytes / max(1, s.count)
+	average, n := s.bytes/max(1, s.count), int64(0)
+	each := 1 + s.keys.Len()/sampled // an owner takes as long to compute as the rest
 	for e, err := range s.keys.All() {
 		if err != nil {
 			return 0, err
@@ -330,8 +348,10 @@ func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, er
 		if size == 0 {
 			size = average
 		}
-		demand[s.c.e.Owner.Owner(e.Key)] += size
 		ages[now.ageOf(e)] += size
+		if n++; n%each == 0 {
+			demand[s.c.e.Owner.Owner(e.Key)] += size * each
+		}
 	}
 	return s.keys.Len(), nil
 }
@@ -366,15 +386,19 @@ func (s *copySource) streamItems(yield func(*item.Item, error) bool) {
 		if s.c.Looks != nil && s.c.Looks.Owner(it.Key) != s.index {
 			continue
 		}
+		if bytes.HasPrefix(it.Key, []byte(contract.OutdatedPrefix)) || it.Flags == 0 && string(it.Value) == ringchange.LeaseValue {
+			continue
+		}
 		it.ExpireAt, it.LastAccess = s.ours(it.ExpireAt), it.LastAccess+s.behind
 		it.Mark, it.Place = s.mark(it.CAS), int64(s.index+1)
-		if s.c.takes(s.c.e.Owner.Owner(it.Key), int64(it.Size()+itemOverhead)) && !yield(it, nil) {
+		if s.c.takes(it) && !yield(it, nil) {
 			return
 		}
 	}
 }
 
 func (s *copySource) listedItems(ctx context.Context, b band, now ageClock, first bool, yield func(*item.Item) bool) error {
+	defer s.release()
 	p, most := &s.part, copyItems
 	if n := s.c.e.Limit.Items; n > 0 {
 		most = int(min(int64(most), n))
@@ -410,6 +434,15 @@ func (s *copySource) listedItems(ctx context.Context, b band, now ageClock, firs
 		return errEnough
 	}
 	return flush()
+}
+
+// release frees what a source needs only while it is read: there may be hundreds of sources and servers.
+func (s *copySource) release() {
+	s.part, s.value, s.item = copyPart{}, nil, item.Item{}
+	s.reader.close()
+	for i := range s.targets {
+		s.targets[i].close()
+	}
 }
 
 // askable tells whether the source can be asked for a key.
@@ -450,7 +483,7 @@ func (s *copySource) judge(p *copyPart, i, owner int, cas uint64, found bool) {
 	switch {
 	case !found:
 		s.c.mu.Lock()
-		e.skip = s.c.seen.Has(p.key(i)) // a client has deleted it
+		e.skip = s.c.seen.Has(s.c.versionOf(p.key(i), e.cas))
 		s.c.mu.Unlock()
 	case s.marked(cas) && cas != s.mark(e.cas) && s.c.e.writers[owner].MayReplace():
 		e.over, e.skip = cas, false
@@ -467,7 +500,10 @@ func lookAll(conn *memcache.Conn, all []int, key func(int) []byte, timeout time.
 			request = b
 		}
 	}
-	conn.Bound(1) // a value is not needed
+	if classic { // the values are not needed
+		conn.Bound(1)
+		defer conn.Bound(0)
+	}
 	return converse(conn, request, func() error {
 		var v memcache.Value
 		for n, i := range all {
@@ -518,10 +554,14 @@ func (c *copying) maxValue() int {
 func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.Item) bool) error {
 	wanted := make([]int, 0, len(p.listed))
 	for i := range p.listed {
-		if !p.listed[i].skip && s.askable(p.key(i)) {
+		switch {
+		case !s.askable(p.key(i)):
+			s.c.noTextForm.Add(1)
+		case !p.listed[i].skip:
 			wanted = append(wanted, i)
 		}
 	}
+	s.c.e.skipped.Add(int64(len(p.listed) - len(wanted)))
 	most := s.c.maxValue()
 	for enough := false; len(wanted) > 0; {
 		if err := s.ask(ctx, &s.reader, func(conn *memcache.Conn) error {
@@ -544,7 +584,9 @@ func (s *copySource) fetch(ctx context.Context, p *copyPart, yield func(*item.It
 					if err != nil {
 						return err
 					}
-					wanted = wanted[1:]
+					if wanted = wanted[1:]; it == nil {
+						s.c.e.skipped.Add(1)
+					}
 					if it != nil && !yield(it) {
 						enough = true
 						return errEnough
@@ -583,28 +625,32 @@ func (s *copySource) next(conn *memcache.Conn, p *copyPart, i int, asked int64) 
 	if err != nil || !found {
 		return nil, err
 	}
+	if v.Flags == 0 && string(s.value) == ringchange.LeaseValue {
+		return nil, nil // a router of the source has its lease
+	}
 	if v.TooLarge {
 		s.c.tooLarge.Add(1)
-		s.c.e.skipped.Add(1)
 		return nil, nil
 	}
-	it = &item.Item{Key: key, Value: s.value, Flags: v.Flags, CAS: v.CAS, BinaryKey: v.BinaryKey, LastAccess: e.lastAccess + s.behind,
+	it = &s.item
+	*it = item.Item{Key: key, Value: s.value, Flags: v.Flags, CAS: v.CAS, BinaryKey: v.BinaryKey, LastAccess: e.lastAccess + s.behind,
 		ExpireAt: e.expireAt, Place: int64(s.index + 1), Mark: s.mark(v.CAS), Over: e.over}
 	if v.CAS == 0 {
 		s.c.cannotTell(contract.CantTellChanges)
 	}
-	its := time.Now().Unix() - s.behind
+	now := time.Now().Unix()
+	its := now - s.behind
 	if !s.classic {
 		it.ExpireAt, it.LastAccess = v.ExpireAt(e.expireAt, its), asked-v.Idle
 	}
 	it.ExpireAt = s.ours(it.ExpireAt)
-	switch now := time.Now().Unix(); {
+	switch {
 	case v.Outdated():
 		it.State = item.Invalidated
 	case it.ExpireAt != 0 && it.ExpireAt <= now:
 		it.State = item.Expired
 	}
-	if !s.c.takes(s.c.e.Owner.Owner(key), int64(it.Size()+itemOverhead)) {
+	if !s.c.takes(it) {
 		return nil, nil
 	}
 	if it.Over != 0 {

@@ -527,7 +527,7 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 			return c.longKey(bytes.IndexByte(b, '\n')+1, len(b))
 		}
 		m, old := c.loop.owners(key)
-		if !c.prepare(r, key) || c.wait(m) || old != nil && c.wait(old) {
+		if !c.prepare(r, key, m) || c.wait(m) || old != nil && c.wait(old) {
 			c.later(r)
 			return cap(b) - cap(key) // the key is asked for again
 		}
@@ -586,7 +586,7 @@ func (c *client) forward(r *wire.Request, data []byte) bool {
 	var room [wire.MaxKey]byte
 	key := r.Hashed(&room)
 	m, old := c.loop.owners(key)
-	if !c.prepare(r, key) || c.wait(m) || old != nil && c.wait(old) {
+	if !c.prepare(r, key, m) || c.wait(m) || old != nil && c.wait(old) {
 		return false
 	}
 	if why := c.sent(); why != "" {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"example.com/memcached-operator/drainer/internal/memcachedtest"
+	"example.com/memcached-operator/drainer/ringchange"
 	"example.com/memcached-operator/drainer/router"
 	"example.com/memcached-operator/drainer/router/onmiss"
 	"example.com/memcached-operator/drainer/routing"
@@ -281,5 +282,68 @@ func TestASourceOfAnotherVersionTellsTheTimeToLive(t *testing.T) {
 				t.Errorf("the time to live: %q", ttl)
 			}
 		})
+	}
+}
+
+// What the binary protocol misses comes from the source, too; and what it deletes stays deleted.
+func TestBinaryClientsMissFromTheSource(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestWhatMembersMissComesFromTheSource")
+	source := members(t, 1)
+	r := start(t, asksFor(ring(t, source...)), members(t, 2)...)
+	at := dial(t, source[0].Address())
+	for _, key := range []string{"warm", "read", "deleted"} {
+		at.want("set "+key+" 7 1000 1\r\n5\r\n", "STORED\r\n")
+	}
+	asks(t, dial(t, r.address), "warm", "VALUE warm 7 1\r\n5\r\nEND\r\n")
+	c := dial(t, r.address)
+	const opGet, opDelete = 0, 4
+	if p := c.one(packet{opcode: opGet, key: "read"}); p.status != 0 || p.value != "5" {
+		t.Errorf("%v", p)
+	}
+	c.one(packet{opcode: opDelete, key: "deleted"})
+	if p := c.one(packet{opcode: opGet, key: "deleted"}); p.status != 1 {
+		t.Errorf("%v", p)
+	}
+}
+
+// While the owners change, nothing comes from the source, and what is written stays newer than the source's.
+func TestNothingComesFromTheSourceDuringARingChange(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestWhatMembersMissComesFromTheSource")
+	source, targets := members(t, 1), members(t, 2)
+	before, after := ring(t, targets[0]), ring(t, targets...)
+	config := asksFor(ring(t, source...))
+	config.Table = &router.Table{Number: 1, New: before}
+	r := start(t, config)
+	at, c := dial(t, source[0].Address()), dial(t, r.address)
+	for i := range 40 {
+		at.want(fmt.Sprintf("set key-%d 0 0 1\r\n0\r\n", i), "STORED\r\n")
+	}
+	asks(t, c, "key-0", "VALUE key-0 0 1\r\n0\r\nEND\r\n")
+	number := int64(1)
+	for _, state := range []ringchange.State{ringchange.Prepare, ringchange.Settle, ringchange.Move, ringchange.Finish, ringchange.Stable} {
+		number++
+		table := &router.Table{Number: number, State: state, Old: before, New: after}
+		if state == ringchange.Stable {
+			table.Old = router.Ring{}
+		}
+		if err := r.Apply(table); err != nil {
+			t.Fatal(err)
+		}
+		wait.For(t, "the table", func() error { return acknowledged(r, number) })
+		if i := int(number); state != ringchange.Stable {
+			c.want(fmt.Sprintf("set key-%d 0 0 1\r\n1\r\n", i), "STORED\r\n")
+			c.want(fmt.Sprintf("delete key-%d\r\n", i+10), "NOT_FOUND\r\n")
+			c.want(fmt.Sprintf("get key-%d\r\n", i+20), "END\r\n")
+		}
+	}
+	for i := 2; i <= 5; i++ {
+		for _, m := range targets {
+			dial(t, m.Address()).ask(fmt.Sprintf("delete key-%d\r\n", i)) // as an eviction
+		}
+		c.want(fmt.Sprintf("get key-%d\r\n", i), "END\r\n")
+		c.want(fmt.Sprintf("get key-%d\r\n", i+10), "END\r\n")
+		c.want(fmt.Sprintf("get key-%d\r\n", i+20), fmt.Sprintf("VALUE key-%d 0 1\r\n0\r\nEND\r\n", i+20))
 	}
 }

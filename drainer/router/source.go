@@ -10,9 +10,9 @@ import (
 
 // prepare makes sure that a request may be sent, if another cache is asked for what the members miss (package onmiss).
 // prepare returns false if the client has to wait.
-func (c *client) prepare(r *wire.Request, key []byte) bool {
+func (c *client) prepare(r *wire.Request, key []byte, owner *member) bool {
 	source := c.loop.router.source
-	if source == nil || c.prepared {
+	if source == nil || c.prepared || !owner.up {
 		return true
 	}
 	pull, mark := onmiss.Needs(r)

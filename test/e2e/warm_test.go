@@ -50,7 +50,7 @@ func (f *fixture) memcachedImage() string {
 	return ""
 }
 
-func newLegacy(t *testing.T, size int) *legacy {
+func newLegacy(t *testing.T, size int, args ...string) *legacy {
 	t.Helper()
 	f := inNamespace(t)
 	f.name = "old"
@@ -183,4 +183,37 @@ func TestACopyOfItsVolumesOrTheClusterItselfFillsAnother(t *testing.T) {
 	restored.settled(1)
 	restored.expectAll(1, objects)
 	f.must(kube.DeleteAllOf(f.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(f.namespace), client.MatchingLabels{"backup": "monday"}))
+}
+
+// A source that doesn't list its items is asked by the routers for what the members miss.
+func TestRoutersAskASourceThatCannotBeListed(t *testing.T) {
+	tier.Second(t, "TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold")
+	t.Parallel()
+	old := newLegacy(t, 2, "-X")
+	objects := old.some()
+	old.must(old.app.Fill(old.ctx, objects))
+
+	f := inNamespace(t)
+	f.must(kube.Create(f.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "old-ca"}, Data: map[string][]byte{contract.CAFile: old.ca}}))
+	spec := roomForSome(routed(2))
+	spec.WarmFrom = &cachev1alpha1.WarmSource{
+		Servers: old.servers, Routing: &cachev1alpha1.WarmRouting{Client: ringClient}, TLS: &cachev1alpha1.WarmTLS{SecretName: "old-ca"}, OnMiss: true,
+	}
+	f.create(spec)
+	f.eventually("the source is asked on a miss", func() bool { s := f.memcached().Status.Warm; return s != nil && s.Phase == cachev1alpha1.WarmOnMiss })
+	f.settled(2)
+	through := f.appAt([]string{"router:11211"}, f.routers(*spec.Router.Replicas))
+	f.eventually("every object is found", func() bool { // a fetch that takes too long is a miss
+		report, err := through.Check(f.ctx, objects)
+		f.must(err)
+		return report.Found == int64(len(objects)) && report.Wrong == 0
+	})
+	f.patch(f.memcached(), `{"spec":{"warmFrom":null}}`)
+	f.settled(2)
+	f.eventually("the members have them", func() bool {
+		f.routersReady(*spec.Router.Replicas)
+		report, err := f.appAt([]string{"router:11211"}, f.routers(*spec.Router.Replicas)).Check(f.ctx, objects)
+		f.must(err)
+		return report.Found == int64(len(objects))
+	})
 }

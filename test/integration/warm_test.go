@@ -235,3 +235,26 @@ func TestAClusterIsFilledFromClaimsOneAfterTheOther(t *testing.T) {
 	equal(w, "items", s.Last.Added, 20)
 	equal(w, "what was read", played.take(), []string{"drain monday-0 among 2", "drain monday-1 among 2"})
 }
+
+func TestAClusterWithoutVolumesIsFilled(t *testing.T) {
+	tier.Second(t, "TestAClusterIsFilledBeforeItIsReadyAndBeforeItsClientsAreTold")
+	w := newWorld(t)
+	kubes.Play(w.namespace, ofWarming(player.Fail(contract.ExitUsage, contract.ReasonTargetTooSmall, "too small")))
+	w.create(warmedFrom(byHand()).InPods().Size(2).Obj())
+	w.condition(cachev1alpha1.ConditionDegraded, "True", cachev1alpha1.ReasonTargetTooSmall)
+	equal(w, "servers on the list", len(w.listed()), 0)
+	kubes.Play(w.namespace, player.Succeed(4))
+	w.askWarm(cachev1alpha1.WarmRetry)
+	w.settled(2)
+	w.warmPhase(cachev1alpha1.WarmDone)
+	equal(w, "the list", w.listed(), w.ring(2))
+	if _, asked := w.memcached().Annotations[cachev1alpha1.AnnotationWarm]; asked {
+		t.Error("the person's word is still there")
+	}
+	w.scale(0)
+	w.settled(0)
+	w.scale(2)
+	w.settled(2)
+	equal(w, "Jobs after the cluster was stopped", len(w.warmings()), 0)
+	w.restsWithoutAWrite()
+}

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"example.com/memcached-operator/drainer/contract"
 )
 
 // WarmResult says how the warming from a source has ended.
@@ -57,7 +60,9 @@ const (
 	maxWarmRecord = 4 << 10
 	maxWarmText   = 64
 	maxCantTell   = 8
-	maxWarmJobs   = 1 << 30
+	maxWarmJobs   = math.MaxInt32 / 2
+	// maxWarmCount is more items or bytes than there are.
+	maxWarmCount = 1 << 60
 )
 
 // String is the record as text.
@@ -88,6 +93,25 @@ func ParseWarmRecord(text string) (r WarmRecord, err error) {
 		return WarmRecord{}, err
 	}
 	return r, nil
+}
+
+// Add adds what another receipt counts. Any client may have written that, so the sums are bounded.
+func (r *WarmRecord) Add(n *contract.Receipt) {
+	for _, sum := range []struct {
+		to   *int64
+		more int64
+	}{
+		{&r.Passes, int64(n.Passes)}, {&r.Found, n.Found}, {&r.Added, n.Added}, {&r.AlreadyPresent, n.AlreadyPresent}, {&r.Expired, n.Expired},
+		{&r.Invalidated, n.Invalidated}, {&r.Rejected, n.Rejected}, {&r.Bytes, n.Bytes},
+	} {
+		*sum.to = min(*sum.to+min(max(0, sum.more), maxWarmCount), maxWarmCount)
+	}
+	r.CantTell = nil
+	for _, what := range n.CantTell {
+		if len(what) <= maxWarmText && len(r.CantTell) < maxCantTell {
+			r.CantTell = append(r.CantTell, what)
+		}
+	}
 }
 
 type (

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"net"
 	"path"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/controllers/internal/ring"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/routing"
 )
 
 // The volume and the directory of a drainer's or a router's pod with the Secrets for the source of spec.warmFrom.
@@ -93,11 +93,13 @@ func WarmFromMemcached(source *cachev1alpha1.Memcached) *From {
 	f := &From{Client: source.Spec.Routing.RingClient(), KeyPrefix: source.Spec.Routing.KeyPrefix, TLSKeys: []string{contract.CAFile}}
 	r := RingOf(source, int32(len(listed)))
 	var servers []string
-	for i, s := range RingServers(source, r) {
-		dialled := uint16(r.Port)
-		if _, port, err := net.SplitHostPort(listed[i]); err == nil && parsePort(port) > 0 {
-			dialled = uint16(parsePort(port))
+	for i, named := range RingServers(source, r) { // a cluster without storage has other hosts, and no names
+		s, err := routing.ParseServer(listed[i])
+		if err != nil {
+			return nil
 		}
+		dialled := s.Port
+		s.Port, s.Name = named.Port, named.Name
 		servers = append(servers, s.At(r.Client, dialled).Text())
 	}
 	f.From = contract.FromMemcached + strings.Join(servers, ",")

@@ -64,7 +64,13 @@ func WarmAttempts(c *cachev1alpha1.Memcached) int32 {
 // observeWarm looks at the source, if there is something to copy from it.
 func (r *Reader) observeWarm(ctx context.Context, o *State) error {
 	spec := o.Cluster.Spec.WarmFrom
-	if spec == nil || o.Cluster.DeletionTimestamp != nil {
+	if o.Cluster.DeletionTimestamp != nil {
+		return nil
+	}
+	if spec == nil {
+		if asked, _, _ := warmAsked(o.Cluster); asked != "" || o.Cluster.Annotations[cachev1alpha1.AnnotationAttempts] != "" {
+			o.Warm = &Warm{} // to be removed: a later source would be treated so
+		}
 		return nil
 	}
 	o.Warm = &Warm{}
@@ -135,34 +141,40 @@ func (r *Reader) observeWarmClaims(ctx context.Context, o *State, record *action
 
 // usedBy says which pod uses the claim; empty if none does. A volume has one user.
 func (r *Reader) usedBy(ctx context.Context, namespace, claim string) (string, error) {
-	var pods corev1.PodList
-	if err := r.Live.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
-		return "", fmt.Errorf("list the pods that may use claim %s: %w", claim, err)
+	const atOnce = 500
+	uses := func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		uses := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
-		})
-		if uses && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			return fmt.Sprintf("claim %s is used by pod %s", claim, pod.Name), nil
+	for next := ""; ; {
+		var pods corev1.PodList
+		if err := r.Live.List(ctx, &pods, client.InNamespace(namespace), client.Limit(atOnce), client.Continue(next)); err != nil {
+			return "", fmt.Errorf("list the pods that may use claim %s: %w", claim, err)
+		}
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; slices.ContainsFunc(pod.Spec.Volumes, uses) && !read.PodEnded(pod) {
+				return fmt.Sprintf("claim %s is used by pod %s", claim, pod.Name), nil
+			}
+		}
+		if next = pods.Continue; next == "" {
+			return "", nil
 		}
 	}
-	return "", nil
 }
 
 // planWarm translates what is known of the source for the plan.
 func (o *State) planWarm() *plan.Warm {
 	spec := o.Cluster.Spec.WarmFrom
-	if spec == nil || o.Warm == nil {
+	if o.Warm == nil {
 		return nil
 	}
-	w := &plan.Warm{
-		Holder: claims.Claim{Name: o.Cluster.Name, UID: o.Cluster.UID, Attempts: read.Attempts(o.Cluster.Annotations[cachev1alpha1.AnnotationAttempts])},
-		Source: build.WarmSource(o.Cluster), Record: WarmRecord(o.Cluster), NotThere: o.Warm.NotThere,
-		Volumes: spec.Volumes != nil, HoldsList: spec.Until == cachev1alpha1.WarmReady, OnMiss: spec.OnMiss && spec.Volumes == nil,
-	}
+	w := &plan.Warm{Holder: claims.Claim{Name: o.Cluster.Name, UID: o.Cluster.UID, Attempts: read.Attempts(o.Cluster.Annotations[cachev1alpha1.AnnotationAttempts])}}
 	w.Asked, w.Holder.MoveRequest, w.Again = warmAsked(o.Cluster)
+	if spec == nil {
+		w.Removed = true
+		return w
+	}
+	w.Source, w.Record, w.NotThere = build.WarmSource(o.Cluster), WarmRecord(o.Cluster), o.Warm.NotThere
+	w.Volumes, w.HoldsList, w.OnMiss = spec.Volumes != nil, spec.Until == cachev1alpha1.WarmReady, spec.OnMiss && spec.Volumes == nil
 	var claim types.UID
 	if w.Volumes && len(o.Warm.Claims) > 0 {
 		next := &o.Warm.Claims[0]

@@ -88,7 +88,7 @@ func moveDue(o *Observed, c *claims.Claim) bool {
 // members of the ring have been told to leave, it is decided who returns.
 func (v *view) emptyReturnDue() bool {
 	told := v.lowest != nil && v.lowest.Ordinal < v.Record.Ring.Size
-	if v.Cluster.InPods || v.Cluster.MovesOff || v.ListSize > 0 || v.Record.Serial == 0 || told {
+	if v.Cluster.InPods || v.Cluster.MovesOff || v.ListSize > 0 || v.Warm.holds() && v.allReady() || v.Record.Serial == 0 || told {
 		return false
 	}
 	for i := range min(v.Record.From.Size, v.Record.Ring.Size) {

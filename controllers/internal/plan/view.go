@@ -113,6 +113,16 @@ func (v *view) of(uid types.UID) *member {
 // toMove tells whether items of a member that stays have to be moved by the ring in the record.
 func (m *member) toMove() bool { return m.misplaced && m.MoveRequest != claims.Skip }
 
+// allReady tells whether all members of the ring serve.
+func (v *view) allReady() bool {
+	for i := range v.Record.Ring.Size {
+		if !slices.Contains(v.Ready, i) {
+			return false
+		}
+	}
+	return true
+}
+
 // refusedIf refuses for this reason, if there is one.
 func refusedIf(why string) error {
 	if why == "" {

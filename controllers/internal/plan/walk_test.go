@@ -242,6 +242,9 @@ func (w *walk) act(planned action.Action) bool {
 	case action.DeleteJob:
 		return w.deleteJob(a.UID)
 	}
+	if changed, known := w.actOnWarming(planned); known {
+		return changed
+	}
 	return w.actOnClaim(planned, change)
 }
 
@@ -342,9 +345,9 @@ func (w *walk) createAside(a action.CreateAside) bool {
 // deleteJob deletes the Job; its pod may run for a while longer.
 func (w *walk) deleteJob(uid types.UID) bool {
 	is := func(j claims.Job) bool { return j.UID == uid }
-	n := len(w.Jobs) + len(w.Moves)
-	w.Jobs, w.Moves = slices.DeleteFunc(w.Jobs, is), slices.DeleteFunc(w.Moves, is)
-	return len(w.Jobs)+len(w.Moves) < n
+	n := len(w.Jobs) + len(w.Moves) + len(w.Warms)
+	w.Jobs, w.Moves, w.Warms = slices.DeleteFunc(w.Jobs, is), slices.DeleteFunc(w.Moves, is), slices.DeleteFunc(w.Warms, is)
+	return len(w.Jobs)+len(w.Moves)+len(w.Warms) < n
 }
 
 // writeTable writes the table as build.RouterTable makes it.
@@ -415,10 +418,11 @@ func (w *walk) kubernetes() (all []happens) {
 	for i := range w.Drainers {
 		d := w.Drainers[i]
 		known := func(j claims.Job) bool { return j.ClaimUID == d.ClaimUID && j.Target == d.Target }
-		if !slices.ContainsFunc(w.Jobs, known) && !slices.ContainsFunc(w.Moves, known) {
+		if !slices.ContainsFunc(w.Jobs, known) && !slices.ContainsFunc(w.Moves, known) && !slices.ContainsFunc(w.Warms, known) {
 			add("a drainer without a Job ends", func() { w.dropDrainer(d.ClaimUID, d.Target) })
 		}
 	}
+	w.warmEvents(add)
 	if w.Table != nil && !w.Table.Acknowledged {
 		add("routers acknowledge", func() {
 			t := *w.Table
@@ -563,7 +567,7 @@ func (w *walk) mishaps() (all []happens) {
 			all = append(all, happens{"A VOLUME CAN'T BE READ", func() { w.endJob(j.UID, claims.JobFailed, "WarmFileCorrupt", contract.ExitUnrecoverable) }})
 		}
 	}
-	return all
+	return append(all, w.warmMishaps()...)
 }
 
 const largestWalk = 5
@@ -621,12 +625,13 @@ func (w *walk) deeds() (all []happens) {
 	} else {
 		add("wants routers", w.routers)
 	}
+	w.warmDeeds(add)
 	return all
 }
 
 // settled tells whether the cluster is as wanted, and no step waits.
 func (w *walk) settled(p *Plan) bool {
-	calm := !slices.ContainsFunc(p.Drains, func(d claims.DrainState) bool {
+	calm := (!p.Warming.Open || p.Replicas == 0) && !slices.ContainsFunc(p.Drains, func(d claims.DrainState) bool {
 		return d.Phase != claims.Held && d.Phase != claims.Failed && d.Reason != claims.Hibernating
 	}) && len(p.Moves) == 0
 	return calm && (p.Replicas == 0 || w.replaced()) && p.Replicas == w.Cluster.Size && w.StatefulSet.Replicas == p.Replicas && (p.Replicas == 0 || w.ListSize == p.Replicas && w.Record.Ring == w.Cluster.Ring.Of(p.Replicas))
@@ -648,6 +653,9 @@ func (w *walk) asks(p *Plan) *happens {
 		if d.Phase == MoveFailed && d.RetryAt.IsZero() {
 			return &happens{"A PERSON skips the move of " + d.Claim.Name, func() { w.Claim(d.Claim.UID).MoveRequest = claims.Skip }}
 		}
+	}
+	if p.Warming.Phase == WarmFailed && p.Warming.RetryAt.IsZero() {
+		return &happens{"A PERSON skips the warming", func() { w.Warm.Asked, w.Warm.Holder.MoveRequest = "skip", claims.Skip }}
 	}
 	for _, d := range p.DeletedClaims {
 		c := w.Claim(d.Claim.UID)
@@ -710,6 +718,9 @@ func (w *walk) says(p *Plan) (text string) {
 	}
 	for _, s := range p.Moves {
 		text += fmt.Sprintf("  move of %s: %s %s: %s\n", s.Claim.Name, s.Phase, s.Reason, s.Message)
+	}
+	if s := &p.Warming; s.Phase != "" {
+		text += fmt.Sprintf("  warming: %s %s: %s\n", s.Phase, s.Reason, s.Message)
 	}
 	return text
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +58,7 @@ const looksAgain = 30 * time.Second
 
 // holdList leaves the list of a new cluster empty until the cluster is warm.
 func (told Told) holdList(v *view, replicas int32) Told {
-	if w := v.Warm; w != nil && w.HoldsList && w.Record.Result == action.WarmOpen && w.Holder.MoveRequest != claims.Skip && v.ListSize == 0 && replicas > 0 {
+	if v.Warm.holds() && v.ListSize == 0 && replicas > 0 {
 		told.ListSize = 0
 		told.Table = action.WriteTable{State: contract.RingStable}
 	}
@@ -78,11 +79,17 @@ func decideWarm(v *view, size *Size) (s WarmState, w claims.Work) {
 		return left
 	}
 	switch {
-	case from == nil:
+	case from == nil || from.Removed:
 		end("", "spec.warmFrom was removed")
+		if from != nil { // a word of a person must not be about a later source
+			w.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
+		}
 		return s, w
 	case !from.open():
 		end("", "the cluster is warm")
+		if from.Asked != "" {
+			w.Do(action.ClearWarm{Claim: from.Holder.Ref(), Answers: from.Asked})
+		}
 		return s.is(WarmEnded, "", ""), w
 	case from.Holder.MoveRequest == claims.Skip:
 		end("", "a person skips the warming")
@@ -193,17 +200,14 @@ func (v *view) followWarm(s WarmState, w *claims.Work) WarmState {
 func (w *Warm) next(result action.WarmResult) action.WarmRecord {
 	r := w.Record
 	r.UID, r.Source, r.Result = w.Holder.UID, w.Source, result
-	r.Jobs++
+	r.Jobs = min(r.Jobs+1, math.MaxInt32/2)
 	return r
 }
 
 // after is the record with the receipt of another Job.
 func (w *Warm) after(receipt *action.Receipt, result action.WarmResult) action.WarmRecord {
 	r, n := w.next(result), ReceiptNumbers(receipt)
-	r.Passes, r.Found, r.Added = r.Passes+int64(n.Passes), r.Found+n.Found, r.Added+n.Added
-	r.AlreadyPresent, r.Expired = r.AlreadyPresent+n.AlreadyPresent, r.Expired+n.Expired
-	r.Invalidated, r.Rejected, r.Bytes = r.Invalidated+n.Invalidated, r.Rejected+n.Rejected, r.Bytes+n.Bytes
-	r.CantTell = n.CantTell
+	r.Add(&n)
 	if r.Claims = nil; w.Volumes && w.More {
 		r.Claims = append(slices.Clone(w.Record.Claims), ClaimHash(w.Volume.UID))
 	}
@@ -247,10 +251,8 @@ func warmWaits(v *view) string {
 	case v.moverExists:
 		return "the pod of an earlier Job has not ended"
 	}
-	for i := range v.Record.Ring.Size {
-		if !slices.Contains(v.Ready, i) {
-			return fmt.Sprintf("member %d is not ready", i)
-		}
+	if !v.allReady() {
+		return "not all members are ready"
 	}
 	return ""
 }

@@ -18,6 +18,8 @@ type Warm struct {
 	// Asked is the person's request as it is written; empty for none. Again: it is for another copy.
 	Asked string
 	Again bool
+	// Removed: the spec has no source any more, and what a person asked for is left.
+	Removed bool
 	// Source names the source in the record. Made is a hash of all that the Job is made of.
 	Source, Made string
 	// Record is what was copied from this source.
@@ -42,4 +44,9 @@ func ClaimHash(claim types.UID) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(claim))
 	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// holds tells whether clients of a new cluster wait for it.
+func (w *Warm) holds() bool {
+	return w != nil && w.HoldsList && w.Record.Result == action.WarmOpen && w.Holder.MoveRequest != claims.Skip
 }

@@ -105,7 +105,7 @@ func warmLine(s *cachev1alpha1.WarmStatus) string {
 
 // warming is the state of Progressing while the cluster is being filled; nil if it is not.
 func warming(in *Input, s *cachev1alpha1.MemcachedStatus) *metav1.Condition {
-	if !in.Plan.Warming.Open || s.Warm == nil {
+	if !in.Plan.Warming.Open || s.Warm == nil || s.Warm.Reason == claims.Hibernating {
 		return nil
 	}
 	source := build.WarmSays(in.Cluster)

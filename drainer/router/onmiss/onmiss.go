@@ -18,8 +18,6 @@ package onmiss
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,6 +38,10 @@ const (
 	askers, markers = 32, 16
 	// mostAsked bounds the keys that wait for an asker, and mostWaiting all requests that wait for these.
 	mostAsked, mostWaiting = 1024, 8192
+	// mostValue bounds a value of the source, in bytes: each asker may have one in memory.
+	mostValue = 1 << 20
+	// attempts is how often a member may refuse a mark before the source is given up.
+	attempts = 3
 	// firstRest and lastRest are how long a server of the source that has failed is left alone.
 	firstRest, lastRest = time.Second, 30 * time.Second
 	// markSeconds is how long a mark lasts: the longest time that memcached reads as relative.
@@ -50,11 +52,8 @@ const (
 	DefaultTTL = time.Hour
 )
 
-// markPrefix begins the key of a mark. Behind it is a hash; markAll is the mark of all keys, after a flush_all.
-const (
-	markPrefix = "memcached-operator:outdated:"
-	markAll    = markPrefix + "all"
-)
+// markAll is the mark of all keys.
+const markAll = contract.OutdatedAll
 
 // Config configures a Source. The zero value of a bound is its default.
 type Config struct {
@@ -82,9 +81,10 @@ type Config struct {
 type Source struct {
 	config Config
 	ring   atomic.Pointer[fence.Ring]
-	// flushed means that clients have flushed the members: nothing of the source is valid any more.
+	// flushed means that nothing of the source is valid any more: clients have flushed the members, or a key could not
+	// be marked.
 	flushed atomic.Bool
-	asked   chan string
+	asked   chan question
 	tasks   chan task
 	pulls   chan task
 	flushes chan struct{}
@@ -106,9 +106,15 @@ type rest struct {
 
 // task is a key that is to be prepared for a write.
 type task struct {
-	key        string
+	question
 	pull, mark bool
 	done       func(error)
+}
+
+// question is a key, and when it was asked for.
+type question struct {
+	key   string
+	asked time.Time
 }
 
 // New returns a source that does nothing before Run.
@@ -120,7 +126,7 @@ func New(c Config) *Source {
 		c.TTL = DefaultTTL
 	}
 	c.Dialer.AnyServer = true
-	return &Source{config: c, asked: make(chan string, mostAsked), tasks: make(chan task, c.Clients), pulls: make(chan task, c.Clients),
+	return &Source{config: c, asked: make(chan question, mostAsked), tasks: make(chan task, c.Clients), pulls: make(chan task, c.Clients),
 		flushes: make(chan struct{}, 1), waiting: map[string][]func(){}, resting: map[string]rest{}}
 }
 
@@ -196,7 +202,7 @@ func (s *Source) Ask(key []byte, done func()) bool {
 	all, begun := s.waiting[string(key)]
 	if !begun {
 		select {
-		case s.asked <- string(key):
+		case s.asked <- question{string(key), time.Now()}:
 		default:
 			return false
 		}
@@ -212,16 +218,21 @@ func (s *Source) answers(key []byte) bool {
 	if ring == nil || s.flushed.Load() || contract.IsMembersOwn(key) {
 		return false
 	}
+	return !s.rests(ring.Servers[ring.Owner.Owner(key)].Address())
+}
+
+// rests tells whether a server is left alone.
+func (s *Source) rests(address string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, failed := s.resting[ring.Servers[ring.Owner.Owner(key)].Address()]
-	return !failed || time.Now().After(r.until)
+	r, failed := s.resting[address]
+	return failed && time.Now().Before(r.until)
 }
 
 // Prepare calls done, which must not block, when a key was copied and marked, as Needs says. With an error the key was not marked, and must not be
 // written.
 func (s *Source) Prepare(key []byte, pull, mark bool, done func(error)) {
-	t := task{string(key), pull && s.answers(key), mark, done}
+	t := task{question{string(key), time.Now()}, pull && s.answers(key), mark, done}
 	to := s.tasks
 	if t.pull {
 		to = s.pulls
@@ -275,7 +286,7 @@ func (s *Source) Counts() Counts {
 	return Counts{s.hits.Load(), s.misses.Load(), s.failures.Load()}
 }
 
-// failed leaves a server of the source alone.
+// failed leaves a server alone: one of the source, or a member that an asker needs.
 func (s *Source) failed(address string, err error) {
 	s.failures.Add(1)
 	s.mu.Lock()
@@ -287,7 +298,7 @@ func (s *Source) failed(address string, err error) {
 	r.next = min(max(2*r.next, firstRest), lastRest)
 	r.until = time.Now().Add(r.next)
 	s.resting[address] = r
-	s.config.Logf("the source %s is left alone for %v: %s", address, r.next, contract.OneLine(err))
+	s.config.Logf("keys that %s would be asked for are misses for %v: %s", address, r.next, contract.OneLine(err))
 }
 
 func (s *Source) succeeded(address string) {
@@ -297,11 +308,7 @@ func (s *Source) succeeded(address string) {
 }
 
 // markOf returns the key of a key's mark.
-func markOf(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	const enough = 16
-	return markPrefix + base64.RawURLEncoding.EncodeToString(sum[:enough])
-}
+func markOf(key string) string { return contract.OutdatedKey([]byte(key)) }
 
 // owners returns where a key is, or may be. stable means that it is in one place.
 func (s *Source) owners(key string) (all []string, stable bool) {
@@ -315,7 +322,7 @@ func (s *Source) owners(key string) (all []string, stable bool) {
 	return all, t.State == ringchange.Stable
 }
 
-// unmarkedError means that a write was not sent.
+// unmarked is why a write must not be sent.
 func unmarked(err error) error {
 	return fmt.Errorf("the key could not be marked as changed since the move from another cache began: %w", err)
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/drainer/item"
 	"example.com/memcached-operator/drainer/memcache"
 )
@@ -16,9 +17,13 @@ import (
 // worker has its own connections, for one goroutine.
 type worker struct {
 	*Source
-	members map[string]*memcache.Conn
+	members map[string]*peer
 	source  map[string]*peer
 	value   []byte
+	// asker means that a member that doesn't answer soon is a miss. A write waits for it as for any other request.
+	asker bool
+	// ctx ends the worker, and closes its connections.
+	ctx context.Context
 }
 
 // peer is a connection to a server of the source.
@@ -26,23 +31,34 @@ type peer struct {
 	*memcache.Conn
 	// classic means that it has no meta commands.
 	classic bool
+	// stop ends the watch of the context that closes the connection.
+	stop func() bool
+}
+
+func (p *peer) close() {
+	p.stop()
+	p.Close()
+}
+
+func newPeer(ctx context.Context, c *memcache.Conn) *peer {
+	return &peer{Conn: c, stop: context.AfterFunc(ctx, func() { c.Close() })}
 }
 
 // firstMeta is the first memcached whose mg tells an item's time to live.
 const firstMeta = "1.6.0"
 
 func (s *Source) newWorker() *worker {
-	return &worker{Source: s, members: map[string]*memcache.Conn{}, source: map[string]*peer{}}
+	return &worker{Source: s, members: map[string]*peer{}, source: map[string]*peer{}}
 }
 
-func (w *worker) run(ctx context.Context, asked <-chan string, tasks <-chan task) {
+func (w *worker) run(ctx context.Context, asked <-chan question, tasks <-chan task) {
 	defer w.close()
+	w.asker, w.ctx = asked != nil, ctx
 	for {
 		select {
-		case key := <-asked:
-			if err := w.pull(ctx, key); err != nil && ctx.Err() == nil {
-				w.failures.Add(1)
-			}
+		case q := <-asked:
+			key := q.key
+			w.copy(ctx, q)
 			w.mu.Lock()
 			all := w.waiting[key]
 			delete(w.waiting, key)
@@ -54,7 +70,7 @@ func (w *worker) run(ctx context.Context, asked <-chan string, tasks <-chan task
 		case t := <-tasks:
 			var err error
 			if t.pull {
-				_ = w.pull(ctx, t.key)
+				w.copy(ctx, t.question)
 			}
 			if t.mark {
 				err = w.mark(ctx, t.key)
@@ -66,42 +82,69 @@ func (w *worker) run(ctx context.Context, asked <-chan string, tasks <-chan task
 	}
 }
 
+// copy copies a key from the source, unless it has waited for too long.
+func (w *worker) copy(ctx context.Context, q question) {
+	if time.Since(q.asked) > w.config.Timeout || w.flushed.Load() {
+		return
+	}
+	if err := w.pull(ctx, q.key); err != nil && ctx.Err() == nil {
+		w.failures.Add(1)
+	}
+}
+
 func (w *worker) close() {
-	for _, c := range w.members {
-		c.Close()
+	for _, p := range w.members {
+		p.close()
 	}
 	for _, p := range w.source {
-		p.Close()
+		p.close()
 	}
 }
 
 // onMember calls do with a connection to a member. If a kept connection turns out to be broken, do is called
 // again with another one.
 func (w *worker) onMember(ctx context.Context, address string, do func(*memcache.Conn) error) error {
+	patience := w.config.MemberTimeout
+	if w.asker {
+		if patience = w.config.Timeout; w.rests(address) {
+			return errRests
+		}
+	}
+	err := w.tryMember(ctx, address, patience, do)
+	if err != nil && w.asker && ctx.Err() == nil && !errors.Is(err, memcache.ErrProtocol) {
+		w.failed(address, err)
+	}
+	return err
+}
+
+// errRests means that a member has just failed.
+var errRests = errors.New("the member has just failed")
+
+func (w *worker) tryMember(ctx context.Context, address string, patience time.Duration, do func(*memcache.Conn) error) error {
 	for {
-		c := w.members[address]
-		kept := c != nil
+		p := w.members[address]
+		kept := p != nil
 		if !kept {
-			dialling, cancel := context.WithTimeout(ctx, w.config.MemberTimeout)
-			var err error
-			c, err = w.config.Members.Dial(dialling, address)
+			dialling, cancel := context.WithTimeout(ctx, patience)
+			c, err := w.config.Members.Dial(dialling, address)
 			cancel()
 			if err != nil {
 				return err
 			}
 			w.forgetMembers()
-			w.members[address] = c
+			p = newPeer(ctx, c)
+			w.members[address] = p
 		}
-		err := c.SetDeadline(time.Now().Add(w.config.MemberTimeout))
+		err := p.SetDeadline(time.Now().Add(patience))
 		if err == nil {
-			err = do(c)
+			err = do(p.Conn)
 		}
 		if err == nil {
 			return nil
 		}
-		c.Close()
+		p.close()
 		delete(w.members, address)
-		if !kept || ctx.Err() != nil || errors.Is(err, memcache.ErrProtocol) {
+		if !kept || ctx.Err() != nil || errors.Is(err, memcache.ErrProtocol) || isTimeout(err) {
 			return err
 		}
 	}
@@ -113,9 +156,9 @@ func (w *worker) forgetMembers() {
 	for _, s := range w.config.Table().Servers() {
 		present[s.Address()] = true
 	}
-	for address, c := range w.members {
+	for address, p := range w.members {
 		if !present[address] {
-			c.Close()
+			p.close()
 			delete(w.members, address)
 		}
 	}
@@ -129,17 +172,33 @@ func (w *worker) set(ctx context.Context, address, mark string) error {
 		}
 		line, err := c.Line()
 		if err == nil && !bytes.HasPrefix(line, []byte("HD")) {
-			err = fmt.Errorf("%w to ms: %.80q", memcache.ErrProtocol, line)
+			err = fmt.Errorf("%w: %.80q", errNotStored, line)
 		}
 		return err
 	})
 }
 
+// errNotStored means that a member has no memory for a mark.
+var errNotStored = fmt.Errorf("%w to a mark", memcache.ErrProtocol)
+
 // mark marks a key, wherever it may be.
 func (w *worker) mark(ctx context.Context, key string) error {
 	owners, _ := w.owners(key)
 	for _, address := range owners {
-		if err := w.set(ctx, address, markOf(key)); err != nil {
+		var err error
+		for range attempts {
+			if err = w.set(ctx, address, markOf(key)); !errors.Is(err, errNotStored) {
+				break
+			}
+		}
+		if errors.Is(err, errNotStored) {
+			// A write must not depend on memory for a mark: a delete may be what makes room. So the source, whose value may be
+			// outdated from now on, is not asked any more, by any router that can be told.
+			w.config.Logf("member %s has no memory for the mark of a key that is written (%s): the other cache is not asked any more", address, contract.OneLine(err))
+			w.Flushed()
+			return nil
+		}
+		if err != nil {
 			return unmarked(err)
 		}
 	}
@@ -288,7 +347,7 @@ func (w *worker) ask(ctx context.Context, address, key string) (it *item.Item, e
 		it, err = w.read(p, key)
 	}
 	if err != nil {
-		p.Close()
+		p.close()
 		delete(w.source, address)
 	}
 	return it, err
@@ -309,8 +368,10 @@ func (w *worker) dial(ctx context.Context, address string) (*peer, error) {
 		c.Close()
 		return nil, err
 	}
-	c.Bound(w.config.MaxItem)
-	return &peer{c, memcache.IsOlder(version, firstMeta) || !memcache.IsOlder("1.0.0", version)}, nil
+	c.Bound(min(w.config.MaxItem, mostValue))
+	p := newPeer(w.ctx, c)
+	p.classic = memcache.IsOlder(version, firstMeta) || !memcache.IsOlder("1.0.0", version)
+	return p, nil
 }
 
 // read asks for an item.

@@ -78,8 +78,8 @@ func (w *Work) left() {
 	}
 }
 
-// jobs are the names of the Jobs of drains and moves: the claim's name, or its beginning, comes first.
-var jobs = regexp.MustCompile(`^(.+)-(move|drain)-[0-9a-f]{8}$`)
+// jobs are the names of the Jobs of drains, moves and warmings: the name of the claim or the cluster, or its beginning, comes first.
+var jobs = regexp.MustCompile(`^(.+)-(move|drain|warm)-[0-9a-f]{8}$`)
 
 // listen adds what logs say: logs are newer than status, and tell of passes, saves and loads.
 func (c *Cluster) listen(heard []Heard) {
@@ -97,10 +97,8 @@ func (c *Cluster) listen(heard []Heard) {
 		if of == nil || p == nil {
 			continue
 		}
-		w, moves := progressWork(p), of[2] == "move"
-		if w.Of, w.Phase = of[1], "Moving"; !moves {
-			w.Phase = string(cachev1alpha1.DrainAdding)
-		}
+		w, moves := progressWork(p), of[2] != "drain"
+		w.Of, w.Phase = of[1], map[string]string{"move": "Moving", "drain": string(cachev1alpha1.DrainAdding), "warm": string(cachev1alpha1.WarmCopying)}[of[2]]
 		at := slices.IndexFunc(c.Work, func(known Work) bool { return isClaim(of[0], of[1], known.Of) })
 		switch {
 		case at >= 0:
