@@ -120,3 +120,57 @@ func TestACopyFromAMembersStream(t *testing.T) {
 	}
 	drainertest.Check(t, "gomemcache", to, all)
 }
+
+// Servers without CAS are copied from and to, and an item that is too large for the servers is counted, and left out.
+func TestACopyBetweenOtherSettings(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		source, target []string
+		cantTell       string
+		large          int
+		tooLarge       int64
+	}{
+		"source without CAS": {source: []string{"-C"}, cantTell: contract.CantTellChanges},
+		"target without CAS": {target: []string{"-C"}, cantTell: contract.CantTellCopies},
+		"large items":        {source: []string{"-I", "4m", "-m", "100"}, target: []string{"-I", "4m"}, cantTell: contract.CantTellCopies, large: 2 << 20},
+		"too large items":    {source: []string{"-I", "4m", "-m", "100"}, cantTell: contract.CantTellCopies, large: 2 << 20, tooLarge: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tier.Second(t, "TestACopyFromVolumes")
+			all := drainertest.Objects(9, 200)
+			if test.large > 0 {
+				all["large"] = drainertest.Object{Value: make([]byte, test.large)}
+			}
+			from := memcachedtest.Start(t, test.source...)
+			drainertest.Store(t, from.Address(), all)
+			_, to := drainertest.Survivors(t, 1, append(test.target, roomy...)...)
+			c := copyArgs(t, "gomemcache", []string{from.Address()}, to)
+			c.Passes = 1
+			r := mustCopy(t, c)
+			if test.tooLarge > 0 {
+				delete(all, "large")
+			}
+			if !strings.Contains(strings.Join(r.Receipt.CantTell, " "), test.cantTell) || r.Receipt.TooLarge != test.tooLarge || r.Receipt.Rejected != test.tooLarge {
+				t.Errorf("%+v", r.Receipt)
+			}
+			drainertest.Check(t, "gomemcache", to, all)
+		})
+	}
+}
+
+// A copy adds no faster than it is told.
+func TestACopyKeepsItsLimit(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestACopyFromVolumes")
+	all := drainertest.Objects(9, 300)
+	_, from := drainertest.Survivors(t, 2)
+	drainertest.StoreByOwner(t, "gomemcache", from, all)
+	_, to := drainertest.Survivors(t, 2, roomy...)
+	c := copyArgs(t, "gomemcache", from, to)
+	c.Passes, c.RateLimitItems = 1, 200
+	if r := mustCopy(t, c); r.Receipt.Seconds[contract.PhaseAdding] < 1 {
+		t.Errorf("%+v", r.Receipt)
+	}
+	drainertest.Check(t, "gomemcache", to, all)
+}
