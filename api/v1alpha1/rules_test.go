@@ -32,7 +32,7 @@ var rules = []rule{
 	{"spec", "discovery needs storage", `{discovery: {}}`},
 	{"spec", "discovery.port must not be containerPort or metrics.port", `{storage: {}, routing: {client: dalli}, metrics: {}, discovery: {port: 9150}}`},
 	{"spec", "routing.addresses: Stable needs storage", `{routing: {addresses: Stable}}`},
-	{"spec", "rollout: Moved needs storage with volumes", `{storage: {mode: Memory}, router: {}, rollout: Moved}`},
+	{"spec", "rollout: Moved needs storage", `{rollout: Moved}`},
 	{"spec", "router needs storage", `{router: {}}`},
 	{"spec", "drain.policy Retain keeps volumes", `{storage: {mode: Memory}, router: {}, drain: {policy: Retain}}`},
 	{"spec.storage", "storage.size and storageClassName are for volumes", `{storage: {mode: Memory, size: 1Gi}, router: {}}`},
