@@ -445,6 +445,7 @@ chaos: ## Kill things at random under load on a real cluster, then look for ever
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=$(MINUTES)
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=2 --moves=Off
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=2 --routers
+	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/chaos --verbose --seed=$(SEED) --minutes=2 --routers --in-pods
 
 .PHONY: bench-latency
 bench-latency: ## Measure the steps of a scale-down on a real cluster, of a Memcached and of another StatefulSet, and count its API writes: two minutes

@@ -331,7 +331,13 @@ func (p *preview) goes(member string, leaves bool) bool {
 	if leaves && p.after.Spec.Drain.Policy == cachev1alpha1.PolicyDelete {
 		return true
 	}
-	return p.after.Spec.InPods() && (leaves && p.in.Cluster.MovesOff || slices.Contains(p.Restart, member))
+	return p.after.Spec.InPods() && (leaves && p.in.Cluster.MovesOff || slices.Contains(p.Restart, member) && !p.stepsOut(member))
+}
+
+// stepsOut tells whether the member moves its items before it restarts.
+func (p *preview) stepsOut(member string) bool {
+	ordinal, is := build.PodOrdinal(p.after.Name, member)
+	return is && p.in.StepsOut(ordinal)
 }
 
 // takes estimates by the receipt whose number of items is nearest. Members that leave together are moved side by

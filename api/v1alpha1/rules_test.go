@@ -32,7 +32,7 @@ var rules = []rule{
 	{"spec", "discovery needs storage", `{discovery: {}}`},
 	{"spec", "discovery.port must not be containerPort or metrics.port", `{storage: {}, routing: {client: dalli}, metrics: {}, discovery: {port: 9150}}`},
 	{"spec", "routing.addresses: Stable needs storage", `{routing: {addresses: Stable}}`},
-	{"spec", "rollout: Moved needs storage with volumes", `{storage: {mode: Memory}, router: {}, rollout: Moved}`},
+	{"spec", "rollout: Moved needs storage", `{rollout: Moved}`},
 	{"spec", "podDisruptionBudget.evictions: StepOut needs router.exclusive", `{storage: {}, router: {}, podDisruptionBudget: {evictions: StepOut}}`},
 	{"spec.podDisruptionBudget", "podDisruptionBudget.evictions: StepOut needs the budget", `{storage: {}, router: {exclusive: true}, podDisruptionBudget: {evictions: StepOut, maxUnavailable: 1}}`},
 	{"spec", "router needs storage", `{router: {}}`},

@@ -200,9 +200,7 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	inProtobuf := rest.CopyConfig(config)
-	inProtobuf.ContentType, inProtobuf.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
-	clientset, err := kubernetes.NewForConfig(inProtobuf)
+	clientset, err := kubernetes.NewForConfig(inProtobuf(config))
 	if err != nil {
 		return fmt.Errorf("set up the client for logs and watches: %w", err)
 	}
@@ -248,6 +246,13 @@ func run(ctx context.Context, f *flags) error {
 		Installation: f.installation(),
 	}
 	return start(ctx, mgr, drains, controller.Options{MaxConcurrentReconciles: f.concurrency})
+}
+
+// inProtobuf is the configuration of a client that reads protobuf, which costs less than JSON.
+func inProtobuf(config *rest.Config) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.ContentType, c.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	return c
 }
 
 // start adds the controller of StatefulSetDrains and the probes, and runs the manager.

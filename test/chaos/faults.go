@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +27,8 @@ type fault struct {
 	do     func(ctx context.Context, random uint64) (string, error)
 	// kills is set if the fault kills a member.
 	kills bool
+	// losesPods is set if members' pods go, although their items stay in the cluster.
+	losesPods bool
 }
 
 // These faults happen when the next drainer runs.
@@ -55,17 +58,20 @@ func newFaults(w *world, seed uint64) *faults {
 	f.all = []fault{
 		{name: "scale", weight: 6, do: f.scaleOnce},
 		{name: "scale twice at once", weight: 2, do: f.scaleTwice},
-		{name: "hibernate and wake", weight: 1, do: f.hibernate},
+		{name: "hibernate and wake", weight: 1, do: f.hibernate, losesPods: true},
 		{name: drainerKilled, weight: 4, do: f.killDrainer},
 		{name: drainerDeleted, weight: 2, do: f.deleteDrainer},
 		{name: "kill a member (SIGKILL)", weight: 3, do: f.killMember, kills: true},
 		{name: "kill a member's memcached (SIGKILL)", weight: 2, do: f.killMemcached, kills: true},
 		{name: "kill a member's container by the runtime", weight: 2, do: f.killContainer, kills: true},
-		{name: "delete a member's pod", weight: 2, do: f.deleteMember, kills: true},
+		{name: "delete a member's pod", weight: 2, do: f.deleteMember, kills: true, losesPods: true},
 		{name: "kill the operator (SIGKILL)", weight: 3, do: f.killOperator},
 		{name: "delete the operator's pod", weight: 1, do: f.deleteOperator},
 		{name: "stop a kubelet for a moment", weight: 2, do: f.stopKubelet},
 		{name: "let a stranger make, relabel or delete objects", weight: 6, do: f.stranger.Act},
+	}
+	if w.inPods {
+		f.all = slices.DeleteFunc(f.all, func(one fault) bool { return one.losesPods })
 	}
 	if w.routed {
 		f.all = append(f.all, fault{name: "kill a router (SIGKILL)", weight: 4, do: f.killRouter}, fault{name: "delete a router's pod", weight: 2, do: f.deleteRouter})

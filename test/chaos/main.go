@@ -34,6 +34,8 @@ type options struct {
 	moves cachev1alpha1.MoveMode
 	// routed is set if the load asks routers, and no client asks members itself.
 	routed bool
+	// inPods is set if the members have no volumes. Then no fault deletes a member's pod, which has the only copy of its items.
+	inPods bool
 	// verbose prints each fault when it happens.
 	verbose bool
 }
@@ -45,10 +47,11 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 0, "Seed of what happens; 0 takes one of the clock.")
 	flag.StringVar((*string)(&o.moves), "moves", string(cachev1alpha1.MovesLive), "The cluster's spec.routing.moves: Live or Off.")
 	flag.BoolVar(&o.routed, "routers", false, "The load asks routers (spec.router).")
+	flag.BoolVar(&o.inPods, "in-pods", false, "The members have no volumes (storage.mode Memory).")
 	flag.BoolVar(&o.verbose, "verbose", false, "Print each fault when it happens.")
 	flag.Parse()
-	if o.routed && o.moves != cachev1alpha1.MovesLive {
-		fmt.Println("chaos: --routers needs --moves=Live: routers miss what is not moved")
+	if (o.routed || o.inPods) && o.moves != cachev1alpha1.MovesLive {
+		fmt.Println("chaos: --routers and --in-pods need --moves=Live: what is not moved is missed, or lost")
 		os.Exit(2)
 	}
 	o.duration = time.Duration(*minutes * float64(time.Minute))
@@ -62,6 +65,9 @@ func main() {
 	}
 	if o.routed {
 		what += ", through routers"
+	}
+	if o.inPods {
+		what += ", without volumes"
 	}
 	fmt.Printf("chaos: seed %d, %s\n", o.seed, what)
 	if err := run(o); err != nil {

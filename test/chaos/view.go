@@ -240,18 +240,29 @@ func (v *views) member(ctx context.Context, pod *corev1.Pod) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A claim isn't replaced while its pod exists. So read the claim, and then check that the pod still exists.
-	var claim corev1.PersistentVolumeClaim
-	if err := v.kube.Get(ctx, client.ObjectKey{Namespace: v.namespace, Name: fmt.Sprintf("data-%s-%d", clusterName, ordinal)}, &claim); err != nil {
-		return nil, err
+	volume := pod.Name
+	if !v.inPods {
+		if volume, err = v.volumeOf(ctx, pod, ordinal); volume == "" {
+			return nil, err
+		}
 	}
-	var again corev1.Pod
-	if err := v.kube.Get(ctx, client.ObjectKeyFromObject(pod), &again); err != nil || again.UID != pod.UID {
-		return nil, err
-	}
-	m := &member{ordinal: ordinal, address: pod.Status.PodIP + ":11211", volume: claim.Spec.VolumeName}
+	m := &member{ordinal: ordinal, address: pod.Status.PodIP + ":11211", volume: volume}
 	m.client = memcache.New(m.address)
 	m.client.DialContext, m.client.Timeout, m.client.MaxIdleConns = dial, clientTimeout, 2*writers
 	v.pods[string(pod.UID)] = m
 	return m, nil
+}
+
+// volumeOf returns the member's volume; empty if its pod is gone by now.
+func (v *views) volumeOf(ctx context.Context, pod *corev1.Pod, ordinal int) (string, error) {
+	// A claim isn't replaced while its pod exists. So read the claim, and then check that the pod still exists.
+	var claim corev1.PersistentVolumeClaim
+	if err := v.kube.Get(ctx, client.ObjectKey{Namespace: v.namespace, Name: fmt.Sprintf("data-%s-%d", clusterName, ordinal)}, &claim); err != nil {
+		return "", err
+	}
+	var again corev1.Pod
+	if err := v.kube.Get(ctx, client.ObjectKeyFromObject(pod), &again); err != nil || again.UID != pod.UID {
+		return "", err
+	}
+	return claim.Spec.VolumeName, nil
 }

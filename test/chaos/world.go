@@ -86,6 +86,9 @@ func (w *world) create(ctx context.Context, size int32) error {
 			Drain: cachev1alpha1.DrainSpec{BackoffLimit: ptr.To[int32](50)},
 		},
 	}
+	if w.inPods {
+		mc.Spec.Storage = &cachev1alpha1.StorageSpec{Mode: cachev1alpha1.StorageMemory}
+	}
 	if w.routed {
 		mc.Spec.Routing.Patience.Duration = routedPatience
 		mc.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}

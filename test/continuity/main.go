@@ -1,6 +1,6 @@
 // Command continuity measures what an application sees of a scaling, second by second: the share of hits,
 // errors and latencies of a cache-aside load, while a cluster is scaled, gets another memory, loses a member,
-// or has a node drained. It compares this operator, with its live moves, without them, with routers and with rollout Moved, with a
+// or has a node drained. It compares this operator, with its live moves, without them, with routers and with rollout Moved, and without volumes, with a
 // plain StatefulSet, for applications that follow the list at once, 20 s or 60 s late, and for one of twenty
 // processes, each late by its own share of a minute. It prints one table, and draws a curve for each run: make
 // bench-continuity.
@@ -28,6 +28,7 @@ them. One row, and the restarts through routers:
   make bench-continuity CONTINUITY_FLAGS='--events="3 to 2" --systems=operator --lists="60 s late" --loads=uniform'
   make bench-continuity CONTINUITY_FLAGS='--events="another memory,SIGKILL,node drained" --systems="operator with routers"'
   make bench-continuity CONTINUITY_FLAGS='--events="another memory,node drained" --systems="operator with routers and Moved" --loads=uniform'
+  make bench-continuity CONTINUITY_FLAGS='--systems="Memory with routers,Memory,plain StatefulSet" --lists="at once"'
 
 `
 

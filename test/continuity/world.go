@@ -120,6 +120,8 @@ type system struct {
 	rollout  cachev1alpha1.Rollout
 	// evictions are those of its budget.
 	evictions cachev1alpha1.Evictions
+	// inPods: the members have no volumes.
+	inPods bool
 }
 
 func (s system) called() string { return s.name }
@@ -131,6 +133,8 @@ func systems() []system {
 		{name: "operator", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive},
 		{name: "operator with routers", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutRestart},
 		{name: "operator with routers and Moved", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutMoved, evictions: cachev1alpha1.EvictionsStepOut},
+		{name: "Memory", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, inPods: true},
+		{name: "Memory with routers", patience: 90 * time.Second, moves: cachev1alpha1.MovesLive, routed: true, rollout: cachev1alpha1.RolloutMoved, inPods: true},
 	}
 }
 
@@ -149,6 +153,9 @@ func (s *system) create(ctx context.Context, w *world, size int32) error {
 				Rollout: s.rollout, PodDisruptionBudget: cachev1alpha1.PodDisruptionBudgetSpec{Evictions: s.evictions},
 				Routing: cachev1alpha1.RoutingSpec{Client: ringClient, Moves: s.moves, Patience: &metav1.Duration{Duration: s.patience}},
 			},
+		}
+		if s.inPods {
+			mc.Spec.Storage = &cachev1alpha1.StorageSpec{Mode: cachev1alpha1.StorageMemory}
 		}
 		if s.routed {
 			mc.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
@@ -262,6 +269,7 @@ func events() []happening {
 		{"2 to 3", 2, true, func(ctx context.Context, w *world, s *system) error { return s.scale(ctx, w, 3) }},
 		{"another memory", 3, false, func(ctx context.Context, w *world, s *system) error { return s.resize(ctx, w) }},
 		{"SIGKILL", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.kill(ctx, 1) }},
+		{"pod lost", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.losePod(ctx, 1) }},
 		{"node drained", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.drainNode(ctx, 1) }},
 	}
 }
@@ -328,6 +336,12 @@ func (w *world) kill(ctx context.Context, ordinal int32) error {
 		}
 	}
 	return unless(killed > 0, "pod %s has no process", pod.Name)
+}
+
+// losePod deletes the member's pod at once, as it goes with its node.
+func (w *world) losePod(ctx context.Context, ordinal int32) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: member(ordinal)}}
+	return w.kube.Delete(ctx, pod, client.GracePeriodSeconds(0))
 }
 
 // drainNode does what kubectl drain does: it evicts each pod on the node, and tries those again that a budget

@@ -68,7 +68,20 @@ func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 func TestAPlannedRestartThroughRoutersIsNotSeen(t *testing.T) {
 	tier.Second(t, "TestMembersStepOutForARollOut")
 	t.Parallel()
+	plannedRestart(t, routed(3))
+}
+
+// TestAPlannedRestartWithoutVolumesIsNotSeen: the same, although each pod has the only copy of its items.
+func TestAPlannedRestartWithoutVolumesIsNotSeen(t *testing.T) {
+	tier.Second(t, "TestMembersStepOutForARollOut")
+	t.Parallel()
 	spec := routed(3)
+	spec.Storage = &cachev1alpha1.StorageSpec{Mode: cachev1alpha1.StorageMemory}
+	plannedRestart(t, spec)
+}
+
+func plannedRestart(t *testing.T, spec cachev1alpha1.MemcachedSpec) {
+	t.Helper()
 	spec.Rollout, spec.Routing.Client = cachev1alpha1.RolloutMoved, "libmemcached-ketama"
 	f := setup(t, spec)
 	f.routersReady(2)
@@ -168,8 +181,23 @@ func TestJourneyThroughRouters(t *testing.T) {
 func TestAScalingThroughSecuredRoutersIsNotSeen(t *testing.T) {
 	tier.Second(t, "TestJourneyThroughRouters")
 	t.Parallel()
+	scalingThroughSecuredRouters(t, func(*cachev1alpha1.MemcachedSpec) {})
+}
+
+// Nor without volumes: movers log in to the leaving member, and stream its items over TLS.
+func TestAScalingOfSecuredMembersWithoutVolumesIsNotSeen(t *testing.T) {
+	tier.Second(t, "TestJourneyThroughRouters")
+	t.Parallel()
+	scalingThroughSecuredRouters(t, func(s *cachev1alpha1.MemcachedSpec) {
+		s.Storage = &cachev1alpha1.StorageSpec{Mode: cachev1alpha1.StorageMemory}
+	})
+}
+
+func scalingThroughSecuredRouters(t *testing.T, change func(*cachev1alpha1.MemcachedSpec)) {
+	t.Helper()
 	f := inNamespace(t)
 	sample := f.sample("../../config/samples/cache_v1alpha1_memcached_secured.yaml")
+	change(&sample.Spec)
 	sample.Spec.Router = &cachev1alpha1.RouterSpec{Replicas: ptr.To[int32](2), Exclusive: true}
 	sample.Spec.Routing.Patience = &metav1.Duration{Duration: wait.Long}
 	sample.Spec.NetworkPolicy.Clients = append(sample.Spec.NetworkPolicy.Clients,

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
+	"example.com/memcached-operator/api/v1alpha1/apitest"
 	"example.com/memcached-operator/controllers"
 	"example.com/memcached-operator/drainer/contract"
 	"example.com/memcached-operator/test/internal/player"
@@ -29,6 +30,13 @@ import (
 // stepping is a cluster of that many members, which step out of the ring when they are replaced.
 func stepping(w *world, size int32, changes ...func(*cachev1alpha1.MemcachedSpec)) {
 	w.Helper()
+	m := steps(changes...)
+	kubes.Play(w.namespace, player.Succeed(7))
+	w.storageCluster(m, size)
+	w.allRoutedTo(2, int(size))
+}
+
+func steps(changes ...func(*cachev1alpha1.MemcachedSpec)) *apitest.MemcachedBuilder {
 	m := patient().With(routed).With(func(s *cachev1alpha1.MemcachedSpec) {
 		s.Router.Exclusive, s.Rollout = true, cachev1alpha1.RolloutMoved
 		s.Routing.Client = "pymemcache"
@@ -36,9 +44,7 @@ func stepping(w *world, size int32, changes ...func(*cachev1alpha1.MemcachedSpec
 	for _, change := range changes {
 		m = m.With(change)
 	}
-	kubes.Play(w.namespace, player.Succeed(7))
-	w.storageCluster(m, size)
-	w.allRoutedTo(2, int(size))
+	return m
 }
 
 // stepReader plays the supervisors: each starts empty when it is told to.
@@ -144,6 +150,37 @@ func (w *world) steps() (stop func() []string) {
 func TestMembersStepOutForARollOut(t *testing.T) {
 	w := newWorld(t)
 	stepping(w, 2)
+	w.stepsOutOneByOne()
+}
+
+// TestMembersWithoutVolumesStepOutForARollOut, and no event says that items are lost. With rollout: Restart they are, and
+// one event says so.
+func TestMembersWithoutVolumesStepOutForARollOut(t *testing.T) {
+	tier.Second(t, "TestMembersStepOutForARollOut")
+	w := newWorld(t)
+	kubes.Play(w.namespace, player.Succeed(7))
+	w.inPods(steps(), 2)
+	w.allRoutedTo(2, 2)
+	w.stepsOutOneByOne()
+	for _, e := range w.events() {
+		if e.Reason == "ItemsLost" {
+			t.Errorf("an event says that items are lost: %s", e.Note)
+		}
+	}
+
+	before := w.memberPods()
+	w.change(w.memcached(), `{"spec":{"rollout":"Restart"}}`)
+	w.settled(2)
+	equal(w, "pods after a change of rollout alone", w.memberPods()[0].UID, before[0].UID)
+	w.change(w.memcached(), `{"spec":{"resources":{"requests":{"cpu":"80m"}}}}`)
+	w.eventsOnce("ItemsLost")
+	w.settled(2)
+	w.eventsOnce("ItemsLost")
+}
+
+// stepsOutOneByOne changes the template of two members, and checks what routers and clients are told until both have it.
+func (w *world) stepsOutOneByOne() {
+	w.Helper()
 	before := w.memcached().Status.Servers
 	tables := w.steps()
 	w.otherMemory()

@@ -101,7 +101,8 @@ type (
 		KeepTemplate bool
 		// Partition: members with lower ordinals keep their template. Steps: if the template changes, all do.
 		Partition int32
-		Steps     bool
+		// Loses: the member that a lower partition lets go loses its items.
+		Steps, Loses bool
 	}
 	// StartEmpty tells the supervisor of a member that is out to start its memcached empty. Serial is that of
 	// the ring without the member. Aside: the member is not to be ready then, so that its eviction is allowed.

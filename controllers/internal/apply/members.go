@@ -117,9 +117,7 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 	if r.present.StatefulSet != nil { // not part of the hash, because the first write takes the spec's
 		build.KeepClaimTemplates(desired, r.present.StatefulSet)
 	}
-	if r.cluster.Spec.InPods() && a.Replicas == 0 && from > 0 {
-		r.Events.Eventf(r.cluster, nil, corev1.EventTypeWarning, "ItemsLost", "Scale", "size 0: all items are lost with the %d members, because they have no volumes", from)
-	}
+	r.tellLost(a, d, from)
 	changed, err := r.applySized(ctx, a, desired, applied, hash)
 	r.noteTemplateWrite(r.Turns, d, err)
 	if errors.Is(err, errStale) {
@@ -145,6 +143,29 @@ func (r *run) applyStatefulSet(ctx context.Context, a action.ApplyStatefulSet) e
 		r.event(r.cluster, "Scaling", "Scale", "StatefulSet goes from %d to %d members", from, a.Replicas)
 	}
 	return r.statefulSetSize(ctx, a, err)
+}
+
+// tellLost says which items this write loses, before it does. Without volumes, those of a member are in its pod alone.
+func (r *run) tellLost(a action.ApplyStatefulSet, d *templateDecision, from int32) {
+	lost := func(verb, format string, args ...any) {
+		r.Events.Eventf(r.cluster, nil, corev1.EventTypeWarning, "ItemsLost", verb, format, args...)
+	}
+	switch {
+	case !r.cluster.Spec.InPods() || from == 0:
+	case a.Replicas == 0:
+		lost("Scale", "size 0: all items are lost with the %d members, because they have no volumes", from)
+	case d.changes && !a.Steps:
+		lost("Restart", "the %d members restart one by one, each without its items, because they have no volumes: rollout: Moved, with exclusive routers, moves them first", from)
+	case !d.changes && a.Loses && a.Partition < partitionOf(r.present.StatefulSet):
+		lost("Restart", "member %d restarts without its items: status says why it does not step out of the ring first", a.Partition)
+	}
+}
+
+func partitionOf(s *appsv1.StatefulSet) int32 {
+	if s.Spec.UpdateStrategy.RollingUpdate == nil {
+		return 0
+	}
+	return ptr.Deref(s.Spec.UpdateStrategy.RollingUpdate.Partition, 0)
 }
 
 // decideStatefulSet decides about the template of the present StatefulSet.

@@ -106,7 +106,7 @@ func StatefulSet(c *cachev1alpha1.Memcached, o Options, replicas int32) *appsac.
 	if d := c.Spec.Discovery; d != nil {
 		serve.List, serve.Discovery = listDir+"/"+contract.ListFile, fmt.Sprintf(":%d", d.Port)
 	}
-	if Moved(c) {
+	if tellable(c) {
 		serve.Step = stepDir + "/" + stepFile
 	}
 	memcached := memcachedContainer(c, o).

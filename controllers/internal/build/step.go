@@ -36,9 +36,13 @@ func Moved(c *cachev1alpha1.Memcached) bool {
 	return c.Spec.HasVolumes() && RoutersExclusive(c)
 }
 
+// tellable tells whether supervisors are told to start empty. Without volumes they always can be, because a change of the
+// template would lose items.
+func tellable(c *cachev1alpha1.Memcached) bool { return Moved(c) || c.Spec.InPods() }
+
 // withStep mounts the pod's annotation that tells the supervisor to start empty.
 func withStep(c *cachev1alpha1.Memcached, spec *coreac.PodSpecApplyConfiguration, memcached *coreac.ContainerApplyConfiguration) {
-	if !Moved(c) {
+	if !tellable(c) {
 		return
 	}
 	spec.WithVolumes(coreac.Volume().WithName(stepVolume).WithDownwardAPI(coreac.DownwardAPIVolumeSource().

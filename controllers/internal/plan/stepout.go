@@ -56,6 +56,8 @@ type Step struct {
 	Member int32
 	State  StepState
 	Why    string
+	// Loses: the member restarts where it is, and has no volume, so its items are lost.
+	Loses bool
 	// Since is when routers were told of the present state; zero if that is not known.
 	Since time.Time
 	// Node is the one that the member leaves; empty if the member gets another template.
@@ -101,7 +103,9 @@ func decideStep(v *view, size *Size) (s Step, w claims.Work) {
 		}
 		return v.stepBack(s), w
 	}
-	return v.stepNext(s, size)
+	s, w = v.stepNext(s, size)
+	s.Loses = v.Cluster.InPods && s.State == RestartsInPlace
+	return s, w
 }
 
 func stepTo(out int32) StepState {
@@ -230,6 +234,13 @@ func (o *Observed) StepBegins() (member int32, is bool) {
 	return s.Member, s.State == StepsOut && size.Replicas > 0
 }
 
+// StepsOut tells whether the member steps out before it is replaced, as far as waiting doesn't change it.
+func (o *Observed) StepsOut(ordinal int32) bool {
+	asked := *o
+	v := look(asked.inOrder())
+	return v.Cluster.Moved && v.stepUnfit(ordinal) == ""
+}
+
 // stepWaits tells what a step of the member waits for, or why it restarts where it is; both are empty if it may
 // step out. wake is when to look again.
 func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.Time) {
@@ -248,11 +259,11 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 		return "a volume is drained first", "", wake
 	case t == nil || !steps && (t.State != contract.RingStable || t.New != whole):
 		return "routers change rings first", "", wake
-	case !v.stepClaim(member, func(*claims.Claim) bool { return true }): // another client may have taken its label, which comes back
+	case !v.Cluster.InPods && !v.stepClaim(member, func(*claims.Claim) bool { return true }): // another client may have taken its label, which comes back
 		return "its claim is not there", "", wake
 	case v.StepRoom.Asking():
 		return "the members are asked how full they are", "", wake
-	case v.StepRoom.Short():
+	case v.StepRoom.Short() && !v.Cluster.InPods: // without a volume, all of its items would be lost
 		return "", v.StepRoom.Says("it has"), wake
 	}
 	for i := range whole.Size {
@@ -276,7 +287,7 @@ func (v *view) stepUnfit(ordinal int32) string {
 	switch {
 	case !v.Cluster.Exclusive:
 		return "router.exclusive is not set"
-	case v.Cluster.MovesOff || v.Cluster.Patience == 0:
+	case v.Cluster.MovesOff || v.Cluster.Patience == 0 && !v.Cluster.InPods:
 		return "routing.moves and routing.patience move no items"
 	case whole.Size < 2:
 		return "it is the only member"
@@ -284,8 +295,8 @@ func (v *view) stepUnfit(ordinal int32) string {
 		return "the client library hashes the members' addresses, which change"
 	case ring.Share(whole, whole.Without(ordinal)) > 0:
 		return "the client library looks for other members' keys elsewhere, too, without it"
-	case v.stepClaim(ordinal, func(c *claims.Claim) bool { return c.Deleting || !c.LeavingSince.IsZero() }):
-		return "its claim is being deleted"
+	case v.stepClaim(ordinal, func(c *claims.Claim) bool { return c.Deleting || !c.LeavingSince.IsZero() }), v.Cluster.InPods && !v.stepClaim(ordinal, func(*claims.Claim) bool { return true }):
+		return fmt.Sprintf("its %s is being deleted", v.holder())
 	case v.PodExists(ordinal) && !slices.Contains(v.Tellable, ordinal):
 		return "it has started before rollout was Moved"
 	case slices.ContainsFunc(v.members, func(m member) bool { return v.toDrain(m) && !v.drainComes(m) }):

@@ -101,6 +101,38 @@ func TestTheNextMemberStepsOutOrRestartsWhereItIs(t *testing.T) {
 	}
 }
 
+// TestAMemberWithoutAVolumeStepsOutToo, also if the others have too little room, or clients no time: a restart where it is
+// loses all of its items, and the plan says so.
+func TestAMemberWithoutAVolumeStepsOutToo(t *testing.T) {
+	for what, test := range map[string]struct {
+		change func(*Observed)
+		state  StepState
+		why    string
+	}{
+		"all is well":       {func(*Observed) {}, StepsOut, ""},
+		"too little memory": {func(o *Observed) { o.StepRoom = &Room{Leaving: 64 << 20, Evicted: 32 << 20} }, StepsOut, ""},
+		"no patience":       {func(o *Observed) { o.Cluster.Patience = 0 }, StepsOut, ""},
+		"no moves":          {func(o *Observed) { o.Cluster.MovesOff = true }, RestartsInPlace, "move no items"},
+		"its pod is ended":  {func(o *Observed) { o.Claims[2].Deleting = true }, RestartsInPlace, "its pod is being deleted"},
+	} {
+		s := replacing3().with(func(o *Observed) {
+			o.Cluster.InPods = true
+			for i := range o.Claims {
+				o.Claims[i].InPod = true
+			}
+		}).with(test.change)
+		p := Next(&s.o)
+		if p.State != test.state || !strings.Contains(p.Why, test.why) || p.Loses != (test.state == RestartsInPlace) {
+			t.Errorf("%s: %+v", what, p.Step)
+		}
+		for _, i := range []int32{0, 1, 2} {
+			if s.o.StepsOut(i) != (test.state == StepsOut || i < 2 && what == "its pod is ended") {
+				t.Errorf("%s: member %d steps out: %t", what, i, s.o.StepsOut(i))
+			}
+		}
+	}
+}
+
 // TestASizeGoesOnWithoutAMemberThatIsOutAndGone for a minute, and the member stays out. Status says how the step ends.
 func TestASizeGoesOnWithoutAMemberThatIsOutAndGone(t *testing.T) {
 	away := func(since time.Duration) func(*Observed) {

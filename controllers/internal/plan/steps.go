@@ -153,7 +153,7 @@ func (d *decisions) tellMembers() (w claims.Work) {
 
 // applyMembers plans the members and the objects that go with them.
 func (d *decisions) applyMembers() claims.Work {
-	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved},
+	return do(action.ApplyNetworkPolicy{}, action.WriteBinding{ListSize: d.ListSize}, action.ApplyStatefulSet{Replicas: d.Running, KeepTemplate: d.KeepsTemplate, Partition: d.Partition, Steps: d.next.Cluster.Moved, Loses: d.Loses},
 		action.ApplyBudget{StepOut: d.next.Cluster.StepsOutForEvictions && d.next.NodesUnknown == "" && !d.Evicted}, action.ApplyServiceMonitor{})
 }
 

@@ -98,6 +98,9 @@ type leaving struct {
 	waits bool
 }
 
+// holder is the word for what holds a member's items.
+func (v *view) holder() string { return (&claims.Claim{InPod: v.Cluster.InPods}).Kind() }
+
 // ringStays tells whether the size and the list wait for moves, or for a member that is out.
 func (v *view) ringStays() bool { return v.moving || v.stepping }
 

@@ -865,7 +865,7 @@ func TestHistoriesThatEndedInACircle(t *testing.T) {
 // noteHolders notes the pods that clients are told of.
 func (w *walk) noteHolders() {
 	for i := range w.Claims {
-		if c := &w.Claims[i]; c.InPod && c.Ordinal < min(w.Record.Ring.Size, w.ListSize) && slices.Contains(w.Ready, c.Ordinal) {
+		if c := &w.Claims[i]; c.InPod && w.Record.Ring.Has(c.Ordinal) && c.Ordinal < w.ListSize && slices.Contains(w.Ready, c.Ordinal) {
 			w.holds[c.UID] = true
 		}
 	}
@@ -909,6 +909,9 @@ func TestNoPodGoesWithTheOnlyCopyOfAnItem(t *testing.T) {
 		w.r = r
 		if r.IntN(2) == 0 {
 			w.routers()
+			if r.IntN(2) == 0 {
+				w.replaced3()
+			}
 		}
 		w.note("seed %d: %d members, %s, routers %v", seed, w.Cluster.Size, w.Cluster.Ring.Client, w.Cluster.Routers)
 		for range 1 + r.IntN(6) {

@@ -134,6 +134,10 @@ func (w *walk) forgetPod(i int32) {
 
 // newPod makes a pod as the StatefulSet's controller does: below the partition it has the template of before.
 func (w *walk) newPod(i int32) {
+	if w.Cluster.InPods { // what its supervisor was told, and has noted, went with the pod before
+		delete(w.told, i)
+		delete(w.empty, i)
+	}
 	if i >= w.StatefulSet.Partition || w.seen == 0 {
 		w.has[i] = w.seen
 	} else if _, had := w.has[i]; !had {
@@ -159,9 +163,22 @@ func (w *walk) templateEvents(add func(string, func())) {
 	}
 	for _, i := range slices.Sorted(maps.Keys(w.told)) {
 		if w.PodExists(i) && w.empty[i] != w.told[i] {
-			add(fmt.Sprintf("member %d starts empty", i), func() { w.empty[i] = w.told[i] })
+			add(fmt.Sprintf("member %d starts empty", i), func() {
+				if w.empty[i] = w.told[i]; w.Cluster.InPods {
+					delete(w.holds, w.memberClaim(i).UID)
+				}
+			})
 		}
 	}
+}
+
+// hasItems tells whether the member that is out may have items. A pod without a volume has none if it was made meanwhile.
+func (w *walk) hasItems(i int32) bool {
+	if w.Cluster.InPods {
+		c := w.memberClaim(i)
+		return c != nil && w.holds[c.UID]
+	}
+	return w.empty[i] != w.Record.Serial
 }
 
 // checkStep fails if a member that is out returns with its items while only routers call the members, or if it is told
@@ -172,7 +189,7 @@ func (w *walk) checkStep(t *testing.T, a action.Action) {
 	switch a := a.(type) {
 	case action.WriteList:
 		was := w.Record.Ring
-		if back := was.Out > 0 && a.Record.Ring.Has(was.Out-1); back && w.Cluster.Exclusive && w.empty[was.Out-1] != w.Record.Serial {
+		if back := was.Out > 0 && a.Record.Ring.Has(was.Out-1); back && w.Cluster.Exclusive && w.hasItems(was.Out-1) {
 			broken = fmt.Sprintf("member %d returns with its items", was.Out-1)
 		}
 	case action.StartEmpty:
@@ -189,7 +206,10 @@ func (w *walk) checkStep(t *testing.T, a action.Action) {
 // members that stay.
 func moves(t *testing.T) *walk {
 	t.Helper()
-	w := newWalk(3, "libmemcached-ketama", true)
+	return newWalk(3, "libmemcached-ketama", true).replaced3()
+}
+
+func (w *walk) replaced3() *walk {
 	w.Cluster.Moved, w.Cluster.Exclusive = true, true
 	w.wanted++
 	return w
@@ -197,8 +217,16 @@ func moves(t *testing.T) *walk {
 
 // TestMembersStepOutOneByOne: each is out, has started empty and is replaced before the next one, highest ordinal
 // first, and no item is left where no router looks.
-func TestMembersStepOutOneByOne(t *testing.T) {
-	w := moves(t)
+func TestMembersStepOutOneByOne(t *testing.T) { stepOutOneByOne(t, moves(t)) }
+
+// TestMembersWithoutVolumesStepOutOneByOne: the same, with pods as holders of the items. A new pod has none, and is told to
+// start empty like a volume's member.
+func TestMembersWithoutVolumesStepOutOneByOne(t *testing.T) {
+	stepOutOneByOne(t, newPodWalk(3, "libmemcached-ketama", true).replaced3())
+}
+
+func stepOutOneByOne(t *testing.T, w *walk) {
+	t.Helper()
 	var outs []int32
 	for range 500 {
 		p, changed := w.operate(t)

@@ -14,7 +14,11 @@ func stepping(in *Input, w *waits) string { return stepState(in) + stepWhy(in, w
 
 func stepState(in *Input) string {
 	s := &in.Plan.Step
-	text := fmt.Sprintf("member %d of %d is %s", s.Member, in.Plan.Replicas, s.State)
+	how := string(s.State)
+	if s.Loses {
+		how = "restarting without its items"
+	}
+	text := fmt.Sprintf("member %d of %d is %s", s.Member, in.Plan.Replicas, how)
 	if s.Node != "" && s.State != plan.StepsIn {
 		text += fmt.Sprintf(", since node %s is cordoned", s.Node)
 	}

@@ -21,6 +21,7 @@ func TestStatusTellsWhoIsReplacedWhichWayAndWhy(t *testing.T) {
 		"member 1 of 3 is out of the ring, and is not ready, 60 s":                                    {Member: 1, State: plan.StepWaits, Since: now.Add(-time.Minute)},
 		"member 1 of 3 is restarting with its items, as with rollout: Restart: it is the only member": {Member: 1, State: plan.RestartsInPlace, Why: "it is the only member", Since: now},
 		"member 2 of 3 is out of the ring, and may be evicted, since node a is cordoned, 12 s":        {Member: 2, State: plan.StepAside, Node: "a", Since: now.Add(-12 * time.Second)},
+		"member 1 of 3 is restarting without its items, as with rollout: Restart: member 0 is away":   {Member: 1, State: plan.RestartsInPlace, Loses: true, Why: "member 0 is away", Since: now},
 		"member 2 of 3 is the next to be replaced: a volume is drained first":                         {Member: 2, State: plan.StepDelayed, Why: "a volume is drained first", Since: now},
 	} {
 		in := &Input{Now: now, Progress: map[types.UID]contract.Progress{"uid": {ItemsDone: 41, ItemsTotal: 100}}}

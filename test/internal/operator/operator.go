@@ -83,6 +83,13 @@ type Operator struct {
 	err    error // once ended
 }
 
+func (o *Options) clock() clock.PassiveClock {
+	if o.Clock == nil {
+		return clock.RealClock{}
+	}
+	return o.Clock
+}
+
 // Start runs an operator until Stop, or until a fault kills it.
 func Start(o Options) (*Operator, error) {
 	config := rest.CopyConfig(o.Config)
@@ -132,10 +139,7 @@ func Start(o Options) (*Operator, error) {
 		},
 		RolloutsAtOnce: o.RolloutsAtOnce,
 		Installation:   cmp.Or(o.Installation, Installation),
-		Clock:          o.Clock,
-	}
-	if reconciler.Clock == nil {
-		reconciler.Clock = clock.RealClock{}
+		Clock:          o.clock(),
 	}
 	err = reconciler.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)})
 	if err != nil {
