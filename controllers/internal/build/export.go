@@ -7,9 +7,10 @@ import cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 func exportPort(c *cachev1alpha1.Memcached) int32 { return freePort(c, c.Spec.ContainerPort) }
 
 // ProbePort is the port at which a member's supervisor tells the kubelet whether memcached answers,
-// if memcached takes TLS: the first free port after exportPort; 0 without TLS.
+// if memcached takes TLS, and the operator whether a member that is out of the ring has started empty: the first free
+// port after exportPort; 0 for none.
 func ProbePort(c *cachev1alpha1.Memcached) int32 {
-	if c.Spec.TLS == nil && !Moved(c) {
+	if c.Spec.TLS == nil && !tellable(c) {
 		return 0
 	}
 	return freePort(c, exportPort(c))
