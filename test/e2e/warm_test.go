@@ -74,7 +74,7 @@ func newLegacy(t *testing.T, size int, args ...string) *legacy {
 			},
 			Containers: []corev1.Container{{
 				Name: "memcached", Image: f.memcachedImage(),
-				Command:         []string{"memcached", "-m", "64", "-Z", "-o", "ssl_chain_cert=/tls/tls.crt,ssl_key=/tls/tls.key"},
+				Command:         append([]string{"memcached", "-m", "64", "-Z", "-o", "ssl_chain_cert=/tls/tls.crt,ssl_key=/tls/tls.key"}, args...),
 				ReadinessProbe:  &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(11211)}}},
 				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
 				VolumeMounts:    []corev1.VolumeMount{{Name: "tls", MountPath: "/tls", ReadOnly: true}},
