@@ -28,7 +28,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || has(self.router) || has(self.routing) && has(self.routing.client)",message="routing.client is needed with storage and without router: a wrong guess puts items where no application looks; it is one of dalli, dskit, evcache, gomemcache, libmemcached, libmemcached-ketama, libmemcached-ketama-weighted, mcrouter, memcached-proxy, memjs, pymemcache, pymemcache-bytes, python-memcached, spymemcached, spymemcached-ketama, spymemcached-ketama-names, twemproxy (docs/clients.md)"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage.mode != 'Memory' || !has(self.drain) || !has(self.drain.policy) || self.drain.policy != 'Retain'",message="drain.policy Retain keeps volumes: with storage.mode Memory there are none"
 // +kubebuilder:validation:XValidation:rule="!has(self.rollout) || self.rollout != 'Moved' || has(self.storage)",message="rollout: Moved needs storage: without it, members have no names of their own; storage.mode Memory gives them names, and needs no volumes"
-// +kubebuilder:validation:XValidation:rule="!has(self.podDisruptionBudget) || !has(self.podDisruptionBudget.evictions) || self.podDisruptionBudget.evictions != 'StepOut' || has(self.router) && has(self.router.exclusive) && self.router.exclusive && has(self.storage) && self.storage.mode != 'Memory' && (!has(self.rollout) || self.rollout == 'Moved')",message="podDisruptionBudget.evictions: StepOut needs router.exclusive, storage with volumes, and another rollout than Restart"
+// +kubebuilder:validation:XValidation:rule="!has(self.podDisruptionBudget) || !has(self.podDisruptionBudget.evictions) || self.podDisruptionBudget.evictions != 'StepOut' || has(self.router) && has(self.router.exclusive) && self.router.exclusive && has(self.storage) && (!has(self.rollout) || self.rollout == 'Moved')",message="podDisruptionBudget.evictions: StepOut needs router.exclusive, storage, and another rollout than Restart"
 // +kubebuilder:validation:XValidation:rule="!has(self.router) || has(self.storage)",message="router needs storage: without it, members have no names of their own; storage.mode Memory gives them names, and needs no volumes"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || !has(oldSelf.storage) || !has(self.memory) || !has(oldSelf.memory) || has(self.storage.size) == has(oldSelf.storage.size) || (has(self.storage.size) ? quantity(string(self.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(oldSelf.memory)).asApproximateFloat() + 0.5) + 67108864)) >= 0 : quantity(string(oldSelf.storage.size)).compareTo(quantity('0').add(int(2.125 * quantity(string(self.memory)).asApproximateFloat() + 0.5) + 67108864)) <= 0)",message="storage.size can't shrink, nor by leaving it out, or by naming less than what memory gave: Kubernetes makes no volume smaller"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || (!has(self.podTemplate.containers) || self.podTemplate.containers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port)))) && (!has(self.podTemplate.initContainers) || self.podTemplate.initContainers.all(c, !has(c.ports) || c.ports.all(p, p.containerPort != self.containerPort && (!has(self.metrics) || p.containerPort != self.metrics.port) && (!has(self.discovery) || p.containerPort != self.discovery.port))))",message="podTemplate: a container's port must not be containerPort, metrics.port or discovery.port: something else listens there"
@@ -134,12 +134,12 @@ type MemcachedSpec struct {
 	// +optional
 	Storage *StorageSpec `json:"storage,omitempty"`
 
-	// rollout says how members are replaced by ones of another specification: Restart, each where it is, with its
-	// items, while its clients get errors; or Moved, for clusters with router.exclusive: each member first gives its
-	// items to the others, and routers ask it no more until it is back. It needs free memory for one member's items,
-	// and takes about half a minute a member; where it does not fit, a member restarts where it is, and status says
-	// why. A change of rollout replaces the members. Defaults to Moved with router.exclusive and volumes, otherwise to
-	// Restart.
+	// rollout says how members are replaced by ones of another specification: Restart, each where it is, while its
+	// clients get errors, with the items that its volume has; or Moved, for clusters with router.exclusive: each
+	// member first gives its items to the others, and routers ask it no more until it is back. Moved needs free
+	// memory for one member's items, and takes about half a minute a member; where it does not fit, a member restarts
+	// where it is, and status says why. With volumes, a change of rollout replaces the members. Defaults to Moved
+	// with storage and router.exclusive, otherwise to Restart.
 	// +optional
 	Rollout Rollout `json:"rollout,omitempty"`
 

@@ -29,11 +29,11 @@ const NoPartition = `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}
 func Moved(c *cachev1alpha1.Memcached) bool {
 	switch c.Spec.Rollout {
 	case cachev1alpha1.RolloutMoved:
-		return c.Spec.HasVolumes()
+		return c.Spec.Storage != nil
 	case cachev1alpha1.RolloutRestart:
 		return false
 	}
-	return c.Spec.HasVolumes() && RoutersExclusive(c)
+	return c.Spec.Storage != nil && RoutersExclusive(c)
 }
 
 // tellable tells whether supervisors are told to start empty. Without volumes they always can be, because a change of the
