@@ -452,8 +452,12 @@ bench-latency: ## Measure the steps of a scale-down on a real cluster, of a Memc
 	$(MAKE) cluster-deploy NODES=2
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/latency
 
+# The same image by another name, for a roll-out of another image.
+$(BIN)/images/memcached-again.tar: $(BIN)/images/memcached.tar | $(BIN)/image
+	@$(BIN)/image memcached --name=example.com/memcached:again --output=$@
+
 .PHONY: bench-continuity
-bench-continuity: ## Measure what an application sees of scalings, second by second, on a real cluster: an hour (CONTINUITY_FLAGS=…)
+bench-continuity: images $(BIN)/images/memcached-again.tar ## Measure what an application sees of scalings, second by second, on a real cluster: an hour (CONTINUITY_FLAGS=…)
 	$(MAKE) cluster-deploy NODES=2
 	KUBECONFIG=$(LOCAL_KUBECONFIG) go run ./test/continuity --out=$(BIN)/continuity $(CONTINUITY_FLAGS)
 

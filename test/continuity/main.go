@@ -27,7 +27,7 @@ them. One row, and the restarts through routers:
 
   make bench-continuity CONTINUITY_FLAGS='--events="3 to 2" --systems=operator --lists="60 s late" --loads=uniform'
   make bench-continuity CONTINUITY_FLAGS='--events="another memory,SIGKILL,node drained" --systems="operator with routers"'
-  make bench-continuity CONTINUITY_FLAGS='--events="another memory,node drained" --systems="operator with routers and Moved" --loads=uniform'
+  make bench-continuity CONTINUITY_FLAGS='--events="another memory,another image,node drained" --systems="operator with routers and Moved" --loads=uniform'
   make bench-continuity CONTINUITY_FLAGS='--systems="Memory with routers,Memory,plain StatefulSet" --lists="at once"'
 
 `

@@ -268,6 +268,7 @@ func events() []happening {
 		{"3 to 2", 3, true, func(ctx context.Context, w *world, s *system) error { return s.scale(ctx, w, 2) }},
 		{"2 to 3", 2, true, func(ctx context.Context, w *world, s *system) error { return s.scale(ctx, w, 3) }},
 		{"another memory", 3, false, func(ctx context.Context, w *world, s *system) error { return s.resize(ctx, w) }},
+		{"another image", 3, false, func(ctx context.Context, w *world, s *system) error { return s.reimage(ctx, w) }},
 		{"SIGKILL", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.kill(ctx, 1) }},
 		{"pod lost", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.losePod(ctx, 1) }},
 		{"node drained", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.drainNode(ctx, 1) }},
@@ -292,6 +293,15 @@ func (s *system) scale(ctx context.Context, w *world, size int32) error {
 	})
 	w.told.Store(size)
 	return err
+}
+
+// reimage gives each member the same image by another name, so that it restarts.
+func (s *system) reimage(ctx context.Context, w *world) error {
+	const again = "example.com/memcached:again"
+	if !s.plain {
+		return w.patch(ctx, &cachev1alpha1.Memcached{}, fmt.Sprintf(`{"spec":{"image":%q}}`, again))
+	}
+	return w.patch(ctx, &appsv1.StatefulSet{}, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"memcached","image":%q}]}}}}`, again))
 }
 
 // resize gives each member another memory, so that it restarts.
