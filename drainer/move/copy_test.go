@@ -164,6 +164,42 @@ func TestACopyKeepsWhatASourceHasLost(t *testing.T) {
 	drainertest.Check(t, "gomemcache", []string{to.Address()}, all)
 }
 
+// A drainer has a deadline, and a source may take longer. Then the next one must not ask for everything again, or the copy
+// never ends.
+func TestACopyThatIsBegunAgainAsksForTheRestOnly(t *testing.T) {
+	t.Parallel()
+	tier.Second(t, "TestALaterPassOfACopyFollowsTheSource")
+	from, to := memcachedtest.Start(t), memcachedtest.Start(t, roomy...)
+	old := from.Raw()
+	value := make([]byte, 2000)
+	store := func(begin, end int) {
+		for n := begin; n < end; n++ {
+			old.Must("STORED", fmt.Sprintf("set key%d 0 0 %d", n, len(value)), value)
+		}
+	}
+	store(0, 1500)
+	c := copyArgs(t, "gomemcache", []string{from.Address()}, []string{to.Address()})
+	c.Passes = 1
+	mustCopy(t, c)
+	store(1500, 1510)
+	asked := func() int {
+		stats, err := from.Dial().Stats("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(stats["cmd_get"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := asked()
+	r := mustCopy(t, c)
+	if n := asked() - before; n > 100 || r.Receipt.Added != 10 {
+		t.Errorf("the source was asked %d times: %+v", n, r.Receipt)
+	}
+}
+
 // What a router has marked as changed by a client is not copied, although it is gone at its server.
 func TestACopyLeavesOutWhatRoutersHaveMarked(t *testing.T) {
 	t.Parallel()

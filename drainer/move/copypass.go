@@ -24,7 +24,8 @@ func (c *copying) pass(ctx context.Context) error {
 		}
 	}()
 	demand, ages, now, listed := make([]int64, len(c.e.Servers)), newAgeSizes(), presentAges(), int64(0)
-	if err := c.each(sourcesAtOnce, func(_ int, s *copySource) error { return s.list(ctx, first) }); err != nil {
+	all := first && !c.resumes() // none is at its owner yet
+	if err := c.each(sourcesAtOnce, func(_ int, s *copySource) error { return s.list(ctx, all) }); err != nil {
 		return err
 	}
 	for _, s := range c.sources {
@@ -47,7 +48,7 @@ func (c *copying) pass(ctx context.Context) error {
 	if first && c.streams() {
 		bands = everyAge // each stream has the most recently used items first
 	}
-	err := c.read(ctx, bands, now, first)
+	err := c.read(ctx, bands, now, all)
 	for _, s := range c.sources {
 		if err == nil {
 			err = s.stillRuns(ctx)
@@ -70,7 +71,7 @@ func (c *copying) pass(ctx context.Context) error {
 }
 
 // read copies what was listed, band by band, and waits until the servers have answered.
-func (c *copying) read(ctx context.Context, bands []band, now ageClock, first bool) (err error) {
+func (c *copying) read(ctx context.Context, bands []band, now ageClock, all bool) (err error) {
 	workers := min(c.e.readers(), len(c.sources))
 	spread := pace.New(c.e.Limit)
 	shares := make([]*share, workers)
@@ -86,7 +87,7 @@ func (c *copying) read(ctx context.Context, bands []band, now ageClock, first bo
 	}
 	for _, b := range bands {
 		if err = c.each(workers, func(worker int, s *copySource) error {
-			return shares[worker].read(ctx, s.items(ctx, b, now, first), func(*item.Item) bool { return true })
+			return shares[worker].read(ctx, s.items(ctx, b, now, all), func(*item.Item) bool { return true })
 		}); err != nil {
 			break
 		}
@@ -111,6 +112,13 @@ func (c *copying) begin(demand []int64, listed int64) error {
 	c.seen.Begin(listed)
 	c.e.beginPhase(contract.PhaseAdding)
 	return nil
+}
+
+// resumes tells whether the servers may have an earlier run's copies. These are not asked for again: if they were, a copy
+// that takes longer than its deadline would never end.
+func (c *copying) resumes() bool {
+	const empty = 1 << 20 // members have a few items of their own
+	return slices.ContainsFunc(c.e.writers, func(w *memcache.Writer) bool { return w.Limits().Taken > empty })
 }
 
 // streams tells whether a source is streamed.

@@ -270,9 +270,9 @@ func (e *copyRefusedError) Failure() (reason string, exitCode int) {
 	return contract.ReasonListingRefused, contract.ExitUsage
 }
 
-// list lists the source's keys in a file, or opens the stream of its supervisor.
-func (s *copySource) list(ctx context.Context, first bool) error {
-	if first && s.c.ExportPort != 0 {
+// list lists the source's keys in a file, or, if all are copied, opens the stream of its supervisor.
+func (s *copySource) list(ctx context.Context, all bool) error {
+	if all && s.c.ExportPort != 0 {
 		if s.openStream(ctx); s.stream != nil {
 			return nil
 		}
@@ -357,13 +357,13 @@ func (s *copySource) sum(demand []int64, ages ageSizes, now ageClock) (int64, er
 }
 
 // items yields the source's items in the band, each valid until the next one.
-func (s *copySource) items(ctx context.Context, b band, now ageClock, first bool) iter.Seq2[*item.Item, error] {
+func (s *copySource) items(ctx context.Context, b band, now ageClock, all bool) iter.Seq2[*item.Item, error] {
 	return func(yield func(*item.Item, error) bool) {
 		if s.stream != nil {
 			s.streamItems(yield)
 			return
 		}
-		err := s.listedItems(ctx, b, now, first, func(it *item.Item) bool { return yield(it, nil) })
+		err := s.listedItems(ctx, b, now, all, func(it *item.Item) bool { return yield(it, nil) })
 		if err != nil && !errors.Is(err, errEnough) {
 			yield(nil, err)
 		}
@@ -397,7 +397,7 @@ func (s *copySource) streamItems(yield func(*item.Item, error) bool) {
 	}
 }
 
-func (s *copySource) listedItems(ctx context.Context, b band, now ageClock, first bool, yield func(*item.Item) bool) error {
+func (s *copySource) listedItems(ctx context.Context, b band, now ageClock, all bool, yield func(*item.Item) bool) error {
 	defer s.release()
 	p, most := &s.part, copyItems
 	if n := s.c.e.Limit.Items; n > 0 {
@@ -405,7 +405,7 @@ func (s *copySource) listedItems(ctx context.Context, b band, now ageClock, firs
 	}
 	p.reset()
 	flush := func() error {
-		if !first {
+		if !all {
 			if err := s.classify(ctx, p); err != nil {
 				return err
 			}

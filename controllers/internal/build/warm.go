@@ -44,7 +44,7 @@ func WarmSource(c *cachev1alpha1.Memcached) string {
 // WarmMade is a hash of all that the Job of a warming is made of, but for the ring and the members' ports.
 func WarmMade(c *cachev1alpha1.Memcached, from *From, claim types.UID) string {
 	spec := *c.Spec.WarmFrom
-	spec.Until, spec.OnMiss = "", false
+	spec.Until = ""
 	text, _ := json.Marshal(struct {
 		Spec  cachev1alpha1.WarmSource
 		From  *From
@@ -193,6 +193,7 @@ func WarmJob(c *cachev1alpha1.Memcached, o Options, p Warm) *batchv1.Job {
 	spec := c.Spec.WarmFrom
 	args := contract.Copy{
 		AsMuchAsFits: spec.OnShortage == cachev1alpha1.ShortageProceed,
+		Marks:        spec.OnMiss && p.From != nil,
 		Transfer:     transferArgs(c, p.Ports, ring.Source(c.UID, p.Target), RingOf(c, p.Members)),
 	}
 	args.Scratch, args.SkipExpiringWithin = scratchDir, 0

@@ -81,6 +81,18 @@ func TestAnotherMemcachedIsReadByItsOwnListTLSAndLogins(t *testing.T) {
 	}
 }
 
+// Routers that ask the source mark what clients change. The Job must leave that out.
+func TestAWarmingObeysTheRoutersMarks(t *testing.T) {
+	tier.Second(t, "TestAWarmingReadsTheSourceAndNothingElse")
+	for _, onMiss := range []bool{false, true} {
+		c := warmCluster(cachev1alpha1.WarmSource{Servers: []string{"old:11211"}, OnMiss: onMiss})
+		job := WarmJob(c, Options{}, Warm{Target: "warm-a-0-0-1", Members: 2, From: WarmFrom(c)})
+		if marks := slices.Contains(job.Spec.Template.Spec.Containers[0].Command, "--"+contract.FlagMarks); marks != onMiss {
+			t.Errorf("onMiss %t: --%s: %t", onMiss, contract.FlagMarks, marks)
+		}
+	}
+}
+
 // A setting that only says what happens later begins no other copy.
 func TestWhatAWarmingIsMadeOf(t *testing.T) {
 	tier.Second(t, "TestAWarmingReadsTheSourceAndNothingElse")
@@ -91,7 +103,7 @@ func TestWhatAWarmingIsMadeOf(t *testing.T) {
 		made, same bool
 	}{
 		"until":         {func(s *cachev1alpha1.WarmSource) { s.Until = cachev1alpha1.WarmReady }, false, true},
-		"onMiss":        {func(s *cachev1alpha1.WarmSource) { s.OnMiss = true }, false, true},
+		"onMiss":        {func(s *cachev1alpha1.WarmSource) { s.OnMiss = true }, true, true},
 		"a login":       {func(s *cachev1alpha1.WarmSource) { s.Auth = &cachev1alpha1.AuthSpec{SecretName: "new"} }, true, true},
 		"a rate":        {func(s *cachev1alpha1.WarmSource) { s.RateLimit = &cachev1alpha1.RateLimit{} }, true, true},
 		"other servers": {func(s *cachev1alpha1.WarmSource) { s.Servers = []string{"new:11211"} }, true, false},
