@@ -191,7 +191,7 @@ type Rollout string
 
 // The kinds of roll-outs.
 const (
-	// RolloutRestart restarts each member with its items.
+	// RolloutRestart restarts each member where it is.
 	RolloutRestart Rollout = "Restart"
 	// RolloutMoved moves each member's items before it restarts empty, and back afterwards.
 	RolloutMoved Rollout = "Moved"

@@ -43,6 +43,14 @@ func waitsSince(since time.Duration, changes ...func(*Observed)) *scene {
 func TestAMemberOfADrainedNodeStepsOutOrIsEvictedWithItsItems(t *testing.T) {
 	justNow := func(o *Observed) { o.Cordoned[0].Since = now.Add(-cordonedFor + time.Second) }
 	unready := func(o *Observed) { o.Ready, o.Away = []int32{0, 1}, []Away{{2, now.Add(-time.Hour)}} }
+	leaves := func(o *Observed) { // its pod has the only copy of its items
+		o.Cluster.InPods = true
+		for i := range o.Claims {
+			if o.Claims[i].Ordinal == 2 {
+				o.Claims[i].LeavingSince = now
+			}
+		}
+	}
 	lastOut := func(o *Observed) { o.Record.From = o.Record.Ring.Without(2) }
 	for what, test := range map[string]struct {
 		scene  *scene
@@ -61,6 +69,7 @@ func TestAMemberOfADrainedNodeStepsOutOrIsEvictedWithItsItems(t *testing.T) {
 		"the spec wants no steps":         {rested(cordoned(1), func(o *Observed) { o.Cluster.StepsOutForEvictions = false }), "", 0, "", false, false},
 		"a roll-out comes first":          {replacing3().with(cordoned(0)), StepsOut, 2, "", true, false},
 		"a size comes first":              {rested(cordoned(1), func(o *Observed) { o.Cluster.Size = 4 }), StepDelayed, 1, "the size changes first", true, false},
+		"it leaves with the only copy":    {rested(cordoned(2), leaves), StepDelayed, 2, "the size changes first", true, false},
 		"another member is not ready":     {rested(cordoned(1), func(o *Observed) { o.Ready = []int32{1, 2} }), StepDelayed, 1, "member 0 is not ready", true, false},
 		"too little memory":               {rested(cordoned(1), func(o *Observed) { o.StepRoom = &Room{Leaving: 2, Evicted: 1} }), "", 1, "it has", false, false},
 		"a drain is held":                 {rested(cordoned(1)).left(3, requested(claims.Hold)), "", 1, "waits for a person", false, false},

@@ -245,6 +245,10 @@ func (o *Observed) StepsOut(ordinal int32) bool {
 // step out. wake is when to look again.
 func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.Time) {
 	whole := v.Record.Ring
+	leaves := func(c *claims.Claim) bool { return !c.LeavingSince.IsZero() }
+	if v.Cluster.InPods && v.stepClaim(member, leaves) { // its pod has the only copy of its items
+		return "the size changes first", "", wake
+	}
 	if why = v.stepUnfit(member); why != "" {
 		return "", why, wake
 	}
