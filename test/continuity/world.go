@@ -272,7 +272,24 @@ func events() []happening {
 		{"SIGKILL", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.kill(ctx, 1) }},
 		{"pod lost", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.losePod(ctx, 1) }},
 		{"node drained", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.drainNode(ctx, 1) }},
+		// This one tells what the others' latencies owe to a machine that runs all of it.
+		{"unrelated pod starts", 3, false, func(ctx context.Context, w *world, _ *system) error { return w.startAnother(ctx) }},
 	}
+}
+
+// startAnother starts a pod that has nothing to do with the cluster, and waits until it runs.
+func (w *world) startAnother(ctx context.Context) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "another"}, Spec: corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](11211)},
+		Containers:      []corev1.Container{{Name: "memcached", Image: w.image, Command: []string{"memcached", "-m", "64"}}},
+	}}
+	if err := w.kube.Create(ctx, pod); err != nil {
+		return err
+	}
+	return deployed.Until(ctx, "the other pod is ready", func() error {
+		err := w.kube.Get(ctx, w.key(pod.Name), pod)
+		return errors.Join(err, unless(podReady(pod), "pod %s is %s", pod.Name, pod.Status.Phase))
+	})
 }
 
 // scale scales the cluster. An application of a plain StatefulSet is told of fewer members at once, and of more

@@ -71,13 +71,7 @@ func TestJourneyOfAnAutoscaledCluster(t *testing.T) {
 	objects := f.some()
 	all := f.appAt([]string{"router:11211"}, f.routerService())
 	f.must(all.Fill(f.ctx, objects))
-	stop := app.StartRedialing(f.dialer, f.routerService())
-	ended := false
-	defer func() {
-		if !ended {
-			stop()
-		}
-	}()
+	stop := f.underLoad(app.StartRedialing, f.routerService())
 	for _, step := range []struct {
 		load int64
 		size int32
@@ -87,10 +81,7 @@ func TestJourneyOfAnAutoscaledCluster(t *testing.T) {
 		f.routersReady(step.size)
 		f.settled(step.size)
 	}
-	saw := stop()
-	ended = true
-	t.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)
-	f.unnoticed(&saw)
+	f.unnoticed(stop())
 	report, err := all.Check(f.ctx, objects)
 	f.must(err)
 	if report.Missing > 0 {
@@ -167,23 +158,14 @@ func anAutoscalerOfRoutersIsNotNoticed(t *testing.T, m *metricsServer) {
 	f.hurry(f.name + "-router")
 	f.settled(2)
 	f.routersReady(2) // the autoscaler's minimum; the Deployment began with one
-	stop := app.StartRedialing(f.dialer, f.routerService())
-	ended := false
-	defer func() {
-		if !ended {
-			stop()
-		}
-	}()
+	stop := f.underLoad(app.StartRedialing, f.routerService())
 	for range 2 {
 		load.Store(much)
 		f.routersReady(3)
 		load.Store(little)
 		f.routersReady(2)
 	}
-	saw := stop()
-	ended = true
-	t.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)
-	f.unnoticed(&saw)
+	f.unnoticed(stop())
 	if mc := f.memcached(); mc.Spec.Router.Replicas != nil || *mc.Spec.Size != 2 {
 		t.Errorf("the spec is %+v, size %d", mc.Spec.Router, *mc.Spec.Size)
 	}

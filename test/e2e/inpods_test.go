@@ -36,22 +36,13 @@ func TestMembersWithoutVolumesKeepTheirItems(t *testing.T) {
 		return err == nil && report.Missing == 0
 	})
 
-	stop := app.StartSteady(f.dialer, address)
-	ended := false
-	defer func() {
-		if !ended {
-			stop()
-		}
-	}()
+	stop := f.underLoad(app.StartSteady, address)
 	for _, size := range []int32{2, 3} {
 		f.scale(size)
 		f.settled(size)
 		found("after the scaling")
 	}
-	saw := stop()
-	ended = true
-	t.Logf("%d requests, the slowest took %v", saw.Requests, saw.Slowest)
-	f.unnoticed(&saw)
+	f.unnoticed(stop())
 	if f.claim(0) != nil || f.claim(2) != nil || f.memcached().Status.ReadySize != 3 {
 		t.Error("there are claims, or no three members")
 	}

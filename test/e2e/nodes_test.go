@@ -163,13 +163,7 @@ func TestADrainedNodeThroughRoutersIsNotSeen(t *testing.T) {
 	objects := f.objects()
 	all := f.appAt([]string{"router:11211"}, address)
 	f.must(all.Fill(f.ctx, objects))
-	stop := app.StartSteady(f.dialer, address)
-	ended := false
-	defer func() {
-		if !ended {
-			stop()
-		}
-	}()
+	stop := f.underLoad(app.StartSteady, address)
 	began := time.Now()
 	f.schedulable(goes, false)
 	f.evict(f.pod(2))
@@ -178,10 +172,7 @@ func TestADrainedNodeThroughRoutersIsNotSeen(t *testing.T) {
 	f.schedulable(goes, true)
 	f.settled(3)
 	t.Logf("back after %.1f s", time.Since(began).Seconds())
-	saw := stop()
-	ended = true
-	t.Logf("%d requests, the slowest took %v", saw.Requests, saw.Slowest)
-	f.unnoticed(&saw)
+	f.unnoticed(stop())
 	report, err := all.Check(f.ctx, objects)
 	f.must(err)
 	if report.Missing > 0 {

@@ -22,6 +22,7 @@ import (
 
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 	"example.com/memcached-operator/drainer/contract"
+	"example.com/memcached-operator/drainer/memcache"
 	"example.com/memcached-operator/test/internal/app"
 	"example.com/memcached-operator/test/internal/deployed"
 	"example.com/memcached-operator/test/tier"
@@ -38,13 +39,7 @@ func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 	objects := f.objects()
 	all := f.appAt([]string{"router:11211"}, address)
 	f.must(all.Fill(f.ctx, objects))
-	stop := app.StartSteady(f.dialer, address)
-	ended := false
-	defer func() {
-		if !ended {
-			stop()
-		}
-	}()
+	stop := f.underLoad(app.StartSteady, address)
 	for _, size := range []int32{2, 3} {
 		f.scale(size)
 		f.settled(size)
@@ -54,10 +49,7 @@ func TestAScalingThroughRoutersIsNotSeen(t *testing.T) {
 			t.Errorf("%d objects are missing of %d: %q", report.Missing, report.Objects, report.Examples)
 		}
 	}
-	saw := stop()
-	ended = true
-	t.Logf("%d requests, the slowest took %v", saw.Requests, saw.Slowest)
-	f.unnoticed(&saw)
+	f.unnoticed(stop())
 	if f.claim(2) == nil || f.memcached().Status.ReadySize != 3 {
 		t.Error("there are no three members")
 	}
@@ -90,13 +82,7 @@ func plannedRestart(t *testing.T, spec cachev1alpha1.MemcachedSpec) {
 	objects := f.objects()
 	all := f.appAt([]string{"router:11211"}, address)
 	f.must(all.Fill(f.ctx, objects))
-	stop := app.StartSteady(f.dialer, address)
-	ended := false
-	defer func() {
-		if !ended {
-			stop()
-		}
-	}()
+	stop := f.underLoad(app.StartSteady, address)
 	before, began := f.podUIDs(), time.Now()
 	mc := f.memcached()
 	was := mc.DeepCopy()
@@ -118,10 +104,7 @@ func plannedRestart(t *testing.T, spec cachev1alpha1.MemcachedSpec) {
 	})
 	f.settled(3)
 	t.Logf("three members are replaced after %.1f s", time.Since(began).Seconds())
-	saw := stop()
-	ended = true
-	t.Logf("%d requests, the slowest took %v", saw.Requests, saw.Slowest)
-	f.unnoticed(&saw)
+	f.unnoticed(stop())
 	report, err := all.Check(f.ctx, objects)
 	f.must(err)
 	if report.Missing > 0 {
@@ -151,13 +134,7 @@ func TestJourneyThroughRouters(t *testing.T) {
 			t.Errorf("%s: %d objects are missing of %d: %q", when, report.Missing, report.Objects, report.Examples)
 		}
 	}
-	stop := app.StartRedialing(f.dialer, f.routerService())
-	ended := false
-	defer func() {
-		if !ended {
-			stop()
-		}
-	}()
+	stop := f.underLoad(app.StartRedialing, f.routerService())
 	f.rollOutRouters()
 	f.scale(3)
 	f.inState(contract.RingPrepare)
@@ -168,12 +145,10 @@ func TestJourneyThroughRouters(t *testing.T) {
 	f.settled(2)
 	found("when one has left")
 	saw := stop()
-	ended = true
-	t.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)
+	f.unnoticed(saw)
 	if saw.Again == 0 {
 		t.Error("no router has closed a connection that the application wanted to use: nothing was tested")
 	}
-	f.unnoticed(&saw)
 }
 
 // An application doesn't notice a scaling either with TLS and certificates on both sides, logins, and an
@@ -210,22 +185,13 @@ func scalingThroughSecuredRouters(t *testing.T, change func(*cachev1alpha1.Memca
 	f.enforcePolicies()
 	var pods corev1.PodList
 	f.must(kube.List(f.ctx, &pods, client.InNamespace(f.namespace), client.MatchingLabels{cachev1alpha1.LabelComponent: cachev1alpha1.ComponentRouter}))
-	stop := app.StartSteady(f.dialer, fmt.Sprintf("%s:%d", pods.Items[0].Status.PodIP, f.memcached().Spec.ContainerPort))
-	ended := false
-	defer func() {
-		if !ended {
-			stop()
-		}
-	}()
+	stop := f.underLoad(app.StartSteady, fmt.Sprintf("%s:%d", pods.Items[0].Status.PodIP, f.memcached().Spec.ContainerPort))
 	for _, size := range []int32{2, 3} {
 		f.scale(size)
 		f.inState(contract.RingPrepare)
 		f.settled(size)
 	}
-	saw := stop()
-	ended = true
-	t.Logf("%d requests, the slowest took %v", saw.Requests, saw.Slowest)
-	f.unnoticed(&saw)
+	f.unnoticed(stop())
 }
 
 // A roll-out of the routers breaks no request, at rest or while the ring changes. An application sees no error
@@ -236,25 +202,17 @@ func TestARollOutOfRoutersBreaksNoRequest(t *testing.T) {
 	t.Parallel()
 	f := setup(t, routed(3))
 	f.routersReady(2)
-	stop := app.StartRedialing(f.dialer, f.routerService())
-	ended := false
-	defer func() {
-		if !ended {
-			stop()
-		}
-	}()
+	stop := f.underLoad(app.StartRedialing, f.routerService())
 	f.rollOutRouters()
 	f.scale(2)
 	f.inState(contract.RingPrepare)
 	f.rollOutRouters()
 	f.settled(2)
 	saw := stop()
-	ended = true
-	t.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)
+	f.unnoticed(saw)
 	if saw.Again == 0 {
 		t.Error("no router has closed a connection that the application wanted to use: nothing was tested")
 	}
-	f.unnoticed(&saw)
 }
 
 // A router is killed in each state of a ring change, and the application finds what it has stored. It gets an
@@ -268,13 +226,7 @@ func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 	address, err := deployed.ForwardInTurn(f.ctx, func() []string { return f.routerAddresses() })
 	f.must(err)
 	told := f.tablesTold()
-	stop := app.StartSteady(f.dialer, address)
-	ended := false
-	defer func() {
-		if !ended {
-			stop()
-		}
-	}()
+	stop := f.underLoad(app.StartSteady, address)
 	left := []contract.RingState{contract.RingPrepare, contract.RingSettle, contract.RingMove, contract.RingFinish}
 	const brokenByAKill = 100
 	var kills int64
@@ -294,7 +246,6 @@ func TestARouterIsKilledInEachStateOfAScaling(t *testing.T) {
 		f.routersReady(2)
 	}
 	saw := stop()
-	ended = true
 	t.Logf("%d requests, %d errors, the slowest took %v", saw.Requests, saw.Errors, saw.Slowest)
 	// Each kill breaks the connections that the application has, and some that it makes then.
 	if saw.Misses+saw.Old+saw.Undone > 0 || saw.Errors > kills*brokenByAKill {
@@ -310,9 +261,17 @@ func routed(size int32) cachev1alpha1.MemcachedSpec {
 	return spec
 }
 
+// underLoad starts an application that asks the address. It ends by stop, or with the test.
+func (f *fixture) underLoad(start func(memcache.Dialer, string) func() app.Steady, address string) (stop func() app.Steady) {
+	stop = sync.OnceValue(start(f.dialer, address))
+	f.Cleanup(func() { stop() })
+	return stop
+}
+
 // unnoticed expects that each answer to an application was right.
-func (f *fixture) unnoticed(saw *app.Steady) {
+func (f *fixture) unnoticed(saw app.Steady) {
 	f.Helper()
+	f.Logf("%d requests, %d of them sent again, the slowest took %v", saw.Requests, saw.Again, saw.Slowest)
 	if saw.Wrong() > 0 {
 		f.Errorf("the application has noticed, in %d requests: %d misses, %d old values, %d undone deletes, %d errors: %q",
 			saw.Requests, saw.Misses, saw.Old, saw.Undone, saw.Errors, saw.Examples)
