@@ -34,7 +34,8 @@ func WarmName(cluster string, uid types.UID, target string) string {
 	return boundedJobName(cluster, "-warm-"+hash(ring.Source(uid, target)))
 }
 
-// WarmSource names the source of spec.warmFrom: the same one may be reached in another way later.
+// WarmSource names the source of spec.warmFrom. The name stays the same if only the way to the source changes
+// (routing, tls, auth).
 func WarmSource(c *cachev1alpha1.Memcached) string {
 	from := c.Spec.WarmFrom
 	text, _ := json.Marshal(cachev1alpha1.WarmSource{Memcached: from.Memcached, Servers: from.Servers, Discovery: from.Discovery, Volumes: from.Volumes})

@@ -22,8 +22,9 @@ const (
 	evictedWithin = time.Minute
 )
 
-// drained returns which node of the member is to be drained; nil if it is none. A member that is out already doesn't
-// return because another process of the operator has just begun to look.
+// drained returns the cordoned node of the member if that node is to be drained, or nil. A member that is out
+// already counts before cordonedFor is over: another process of the operator, which has just begun to look,
+// must not bring it back.
 func (v *view) drained(ordinal int32) *Cordoned {
 	i := slices.IndexFunc(v.Cordoned, func(c Cordoned) bool { return c.Ordinal == ordinal })
 	if i < 0 || !v.Cluster.StepsOutForEvictions || v.Cordoned[i].Since.Add(cordonedFor).After(v.Now) && !v.Record.Ring.IsOut(ordinal) {
@@ -57,8 +58,8 @@ func (v *view) nextDrained() (next *Cordoned, wake time.Time) {
 	return next, wake
 }
 
-// asideUntil is until when the member that is out waits for its eviction; zero if it does not. ends: another member
-// waits for its turn then.
+// asideUntil is the time until which the member that is out waits for its eviction; zero if it does not wait.
+// ends: the wait ends then, because a member on another node waits for its turn.
 func (v *view) asideUntil(ordinal int32) (until time.Time, ends bool) {
 	c := v.drained(ordinal)
 	if c == nil || v.Table == nil {

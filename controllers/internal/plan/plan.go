@@ -50,8 +50,8 @@ type Plan struct {
 	Moves []MoveState
 }
 
-// plain is the plan for a cluster without storage. Its members have no names of their own, but places on
-// the clients' list, which grows when as many members serve. When the cluster is deleted, the garbage
+// plain is the plan for a cluster without storage. Its members have no names of their own, but places on the
+// clients' list. The list grows when as many members are ready. When the cluster is deleted, the garbage
 // collector does everything.
 func plain(o *Observed) Plan {
 	n := o.Cluster.Size

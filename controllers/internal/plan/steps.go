@@ -70,9 +70,9 @@ func protect(o *Observed) (after []claims.Claim, w claims.Work) {
 type step struct {
 	name string
 	work func(*decisions) claims.Work
-	// writes are the kinds of actions that it plans.
+	// writes are the kinds of its actions.
 	writes []action.Action
-	// here is why its place is here.
+	// here says why the step has this place.
 	here string
 }
 

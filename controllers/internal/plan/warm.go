@@ -53,7 +53,8 @@ func (s WarmState) is(phase WarmPhase, reason, message string) WarmState {
 	return s
 }
 
-// looksAgain is how often a source that is not there is looked at. No event tells of it.
+// looksAgain is how often the operator looks for a source that is missing or can't be read. No event reports
+// its return.
 const looksAgain = 30 * time.Second
 
 // holdList leaves the list of a new cluster empty until the cluster is warm.

@@ -188,8 +188,7 @@ func (t *Turns) give(key client.ObjectKey, turn Turn) {
 	delete(t.waiting, key)
 }
 
-// take asks for the cluster's turn. It returns the turn of its roll-out, or why it has to
-// wait.
+// take asks for the cluster's turn, and returns the turn, or why the cluster has to wait.
 func (t *Turns) take(ctx context.Context, key client.ObjectKey, ready bool) (*Turn, string, error) {
 	if err := t.findTurns(ctx); err != nil {
 		return nil, "", err
@@ -359,9 +358,9 @@ func (t *Turns) StandAside(key client.ObjectKey) {
 	}
 }
 
-// callNext wakes as many clusters as there are free turns: first those whose members are ready and,
-// if there are none, those that have waited for unreadyPatience; the longest waiting first. It
-// wakes no cluster that would get no turn, because that cluster would wake others.
+// callNext wakes as many clusters as there are free turns: first those whose members are ready and, if there
+// are none, those that have waited for unreadyPatience; the longest waiting first. A cluster that would get
+// no turn is not woken, because it would wake others.
 func (t *Turns) callNext(ctx context.Context, but client.ObjectKey) {
 	free := cmp.Or(t.options.AtOnce, defaultAtOnce) - t.underWay(ctx)
 	if free <= 0 {
