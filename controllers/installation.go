@@ -32,7 +32,7 @@ type installed struct {
 	client.Client
 	Clock  clock.PassiveClock
 	Events events.EventRecorder
-	// name of the installation; without one it ignores the others.
+	// name of this installation; empty if it ignores the others.
 	name  string
 	known *remembered.Installations
 }
@@ -103,8 +103,9 @@ func (e *questionDeniedError) Error() string {
 
 func (e *questionDeniedError) Unwrap() error { return e.err }
 
-// tells tells whether status is to say why this installation does not manage the object: the API server denies it to write its
-// name, so no installation does, or to ask the one that does.
+// tells tells whether status is to say why this installation does not manage the object: the API server
+// denies the write of its name, so that no installation manages the object, or the question to the
+// installation that does.
 func (i *installed) tells(object client.Object, conditions []metav1.Condition, err error) bool {
 	cannotAsk := (*questionDeniedError)(nil)
 	if errors.As(err, &cannotAsk) {
@@ -118,8 +119,8 @@ func saysQuestionDenied(conditions []metav1.Condition) bool {
 	return c != nil && strings.HasPrefix(c.Message, questionDenied)
 }
 
-// askedInStatus passes the update in which another installation says in status that it can't ask. The installation at work
-// replaces that.
+// askedInStatus passes the update in which another installation says in status that it can't ask. The
+// installation that manages the object replaces that status.
 var askedInStatus = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },

@@ -72,8 +72,8 @@ type MemcachedReconciler struct {
 	// RolloutsAtOnce is how many clusters' members an upgrade of the operator replaces
 	// at the same time, and how many clusters' routers; 0 stands for 3.
 	RolloutsAtOnce int
-	// Installation is the name of this installation of the operator, which its replicas share and
-	// no other installation has. Without a name it ignores other installations.
+	// Installation is the name of this installation of the operator, which its replicas share and no other
+	// installation has. Without a name, other installations are ignored.
 	Installation string
 	Clock        clock.PassiveClock
 
@@ -328,8 +328,8 @@ func (r *MemcachedReconciler) result(o *outcome, p *plan.Plan, applyErr, statusE
 	return r.ending().result(o.Cluster, &o.Waits, applyErr, statusErr)
 }
 
-// writeEarlyWarning writes, before a roll-out, what people may want to stop it for. All
-// other status follows what was done.
+// writeEarlyWarning writes, before a roll-out, the advice for which a person may want to stop it. Everything
+// else in status follows what was done.
 func (r *MemcachedReconciler) writeEarlyWarning(ctx context.Context, seen *outcome, p plan.Plan) error {
 	advice := status.EarlyWarning(seen.statusInput(p, nil, r.Clock.Now()))
 	if advice == nil || seen.Absent || observe.Paused(seen.Cluster) {

@@ -62,8 +62,9 @@ type Forecast struct {
 	Hibernates bool `json:"hibernates,omitempty"`
 	// Grow are claims whose volumes grow.
 	Grow []string `json:"grow,omitempty"`
-	// Flows are what moves or is drained, Moved is their sum. Retained stays on volumes that no member reads,
-	// Stays is where clients no longer look, Evicted has to go for lack of memory, Lost goes with its member.
+	// Flows are what moves or is drained, and Moved is their sum. Retained stays on volumes that no member
+	// reads; Stays is left where clients no longer look; Evicted has to go for lack of memory; Lost goes with
+	// its member.
 	Flows    []Flow `json:"flows,omitempty"`
 	Moved    Holds  `json:"moved"`
 	Retained Holds  `json:"retained,omitzero"`
@@ -76,11 +77,12 @@ type Forecast struct {
 	// share of the keys that were given.
 	Elsewhere     float64  `json:"elsewhere"`
 	KeysElsewhere *float64 `json:"keysElsewhere,omitempty"`
-	// Takes is how long it takes by the last receipts; nil if that is not known.
+	// Takes is an estimate of the duration, by the last receipts; nil if there is none.
 	Takes *metav1.Duration `json:"takes,omitempty"`
 	// Unknown are members whose items are not known, so that the numbers are too low.
 	Unknown []string `json:"unknown,omitempty"`
-	// Blocked is what comes first; nil if it can begin now. Trouble and Advice are what status would say.
+	// Blocked is what comes first; nil if the change can begin now. Trouble and Advice are what status would
+	// say.
 	Blocked *Reason  `json:"blocked,omitempty"`
 	Trouble *Reason  `json:"trouble,omitempty"`
 	Advice  []Reason `json:"advice,omitempty"`
@@ -159,7 +161,7 @@ func (p *preview) present() int32 {
 	return p.in.StatefulSet.Replicas
 }
 
-// members works out who leaves, joins and restarts.
+// members works out which members leave, join and restart.
 func (p *preview) members() error {
 	now, wanted := p.present(), *p.after.Spec.Size
 	name := func(i int32) string { return build.PodName(p.after.Name, i) }
@@ -365,7 +367,7 @@ func (p *preview) takes() {
 	p.Takes = &metav1.Duration{Duration: time.Duration(float64(nearest.Duration.Duration) * longer).Round(time.Second)}
 }
 
-// words are those that status would have.
+// words adds what status would say.
 func (p *preview) words() {
 	if observe.Paused(p.after) {
 		p.plan = p.PausedPlan(p.plan)

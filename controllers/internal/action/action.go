@@ -14,8 +14,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Action is one write to the API server. It writes nothing if the object is already as
-// wanted.
+// Action is one write to the API server, or none if the object is already as wanted.
 type Action interface {
 	fmt.Stringer
 	kind() Kind
@@ -45,11 +44,11 @@ type Class string
 const (
 	// Cluster: all later actions.
 	Cluster Class = "all"
-	// Members: the later actions of this class. They bring members about, or what members need first: leaving
-	// marks, names, the clients' list, who may reach the members. A mistake in the spec is no reason to stop a drain.
+	// Members: the later actions of this class, which create members or what members need first: leaving
+	// marks, names, the clients' list, who may reach the members. A mistake in the spec doesn't stop a drain.
 	Members Class = "members"
-	// Claim: the later actions about the same claim. A claim that can't be drained is no reason to stop other
-	// drains, moves or growth.
+	// Claim: the later actions about the same claim. A claim that can't be drained doesn't stop other drains,
+	// moves or growth.
 	Claim Class = "claim"
 	// Beside: nothing.
 	Beside Class = "nothing"
@@ -60,7 +59,7 @@ const (
 type (
 	// AddOwnerFinalizer adds our finalizer to the owner: the Memcached or the StatefulSetDrain.
 	AddOwnerFinalizer struct{}
-	// RemoveOwnerFinalizer removes it when no claim has one any more.
+	// RemoveOwnerFinalizer removes the owner's finalizer when no claim has ours any more.
 	RemoveOwnerFinalizer struct{}
 	// ApplyService applies the Service that names the members.
 	ApplyService struct{}
@@ -113,8 +112,7 @@ type (
 	}
 	// ApplyDeployment applies the Deployment of a cluster without storage.
 	ApplyDeployment struct{ Replicas int32 }
-	// ApplyBudget applies the PodDisruptionBudget, or deletes it. StepOut: it allows the eviction of no member that is
-	// ready.
+	// ApplyBudget applies the PodDisruptionBudget, or deletes it. StepOut: no ready member may be evicted.
 	ApplyBudget struct{ StepOut bool }
 	// ApplyServiceMonitor applies the ServiceMonitor, or deletes it.
 	ApplyServiceMonitor struct{}
@@ -220,7 +218,8 @@ type (
 		Volume, To string
 		StoredBy   int64
 	}
-	// ReturnVolume binds a reserved volume to its first claim again, so that it is deleted with it.
+	// ReturnVolume binds a reserved volume to its first claim again, so that the volume is deleted with that
+	// claim.
 	ReturnVolume struct {
 		Claim        ClaimRef
 		Volume, From string
@@ -230,13 +229,13 @@ type (
 		Claim ClaimRef
 		Size  int64
 	}
-	// CarryOver notes on the aside claim that the marks that it was made with, those of the claim From,
-	// are its own now.
+	// CarryOver notes on the aside claim that its marks, which were copied from the claim From, are its own
+	// now.
 	CarryOver struct{ Claim, From ClaimRef }
 	// SkipToo annotates a claim of a hand-over with a skip, because a person has skipped the other one.
 	SkipToo struct{ Claim ClaimRef }
-	// NoteRestored notes that a backup has brought the claim back: what is on it is about another claim,
-	// and only a person knows whether its data is wanted. Hold: its drain waits for that person.
+	// NoteRestored notes that a backup has brought the claim back: the annotations on it are about another
+	// claim, and only a person knows whether its data is wanted. Hold: its drain waits for that person.
 	NoteRestored struct {
 		Claim ClaimRef
 		Hold  bool
@@ -277,7 +276,7 @@ type Receipt struct {
 	Final, Unreadable bool
 	// Reason and Message say why the drainer failed; empty if it did not say.
 	Reason, Message string
-	// Text is what the claim keeps of it.
+	// Text is the part of the receipt that the claim keeps.
 	Text string
 	// SetVersion is that of the Job that drained it (claims.Job).
 	SetVersion string
@@ -343,8 +342,8 @@ const (
 	// ByUnrecoverable: no drain can read the volume, and spec.drain.onUnrecoverable is
 	// Release.
 	ByUnrecoverable Release = "Unrecoverable"
-	// ByMove: a mover has found nothing more at a member without a volume. NotMoved: no mover has, and its items go with
-	// its pod.
+	// ByMove: a mover has found nothing more at a member without a volume. NotMoved: no mover has, and the
+	// rest of the items goes with the pod.
 	ByMove   Release = "Moved"
 	NotMoved Release = "NotMoved"
 	// BySetAside: another claim with the finalizer has the volume.

@@ -303,7 +303,7 @@ func (r *run) createDrain(ctx context.Context, a action.CreateDrain) error {
 	return err
 }
 
-// deleteJob deletes a Job. If it was the mover of a leaving member, an event tells how that has ended.
+// deleteJob deletes a Job. If it was the mover of a leaving member, an event says how the move has ended.
 func (r *run) deleteJob(ctx context.Context, a action.DeleteJob) error {
 	deleted, err := r.claims.DeleteJob(ctx, a)
 	if deleted {

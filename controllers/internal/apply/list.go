@@ -51,8 +51,8 @@ type list struct {
 	kind    discoveryv1.AddressType
 	ports   build.ListPorts
 	version int64
-	// differs: the slice has another list. moves: the slice is to become the Service's, or is no
-	// longer to be it.
+	// differs: the slice has another list. moves: the slice is to belong to the Service, or no longer to
+	// belong to it.
 	differs, moves bool
 }
 
@@ -84,9 +84,9 @@ func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) 
 	return l
 }
 
-// writeEndpoints writes the members that are on the clients' list. If they differ from
-// those in the cache, it compares them with those on the API server: a list that was
-// written a moment ago is not written again, and the members are told its version.
+// writeEndpoints writes the members that are on the clients' list. If these differ from the cache, the list
+// is compared with the API server's: a list that was written a moment ago is not written again, and the
+// members are told its version.
 func (r *run) writeEndpoints(ctx context.Context, a action.WriteEndpoints) error {
 	l := r.listOf(a, r.present.Endpoints)
 	if l.slice == nil && len(l.wanted) == 0 {
@@ -135,7 +135,7 @@ func (r *run) tellMember(ctx context.Context, a action.TellMember) error {
 	told := slices.ContainsFunc(r.present.Pods, func(p corev1.Pod) bool {
 		return p.UID == a.Pod.UID && p.Annotations[cachev1alpha1.AnnotationListVersion] != ""
 	})
-	return write.ApartIf(!told, err) // it names no member to clients
+	return write.ApartIf(!told, err) // a pod that was told nothing names no member to clients
 }
 
 // tell writes the version of a list or a table on a pod that has another version, with more annotations. tell

@@ -73,7 +73,7 @@ func (m *Monitors) apply(ctx context.Context, a access, c *cachev1alpha1.Memcach
 	return status.Monitored, nil
 }
 
-// Forget a Memcached that is gone.
+// Forget forgets a Memcached that is gone.
 func (m *Monitors) Forget(key client.ObjectKey) { m.found.Forget(key) }
 
 // serviceMonitor reads the cluster's ServiceMonitor live; nil if there is none.

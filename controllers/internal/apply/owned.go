@@ -58,7 +58,7 @@ func (r *run) writeList(ctx context.Context, a action.WriteList) error {
 		variant: int32(len(servers)) ^ r.ports.Variant(), differs: differs, stale: &stale, locked: locked,
 	})
 	r.done.ListWritten = err == nil
-	err = write.ApartIf(r.cluster.Spec.Storage == nil, err) // its members don't wait for it
+	err = write.ApartIf(r.cluster.Spec.Storage == nil, err) // members without storage don't wait for the list
 	if err == nil && !stale && r.present.ServerList == nil {
 		r.listMade = &a
 	}

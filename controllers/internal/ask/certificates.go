@@ -40,8 +40,8 @@ type certificateTarget struct {
 	uid     types.UID
 }
 
-// NewCertificates returns Certificates that ask once they are started. They call changed for each
-// cluster when all its pods have answered or failed and an answer is new; changed must not block.
+// NewCertificates returns Certificates, which ask after Start and call changed for each cluster when all its
+// pods have answered or failed and an answer is new; changed must not block.
 func NewCertificates(read CertificateReader, changed func(cluster types.NamespacedName)) *Certificates {
 	return &Certificates{newSampler(samplerOptions[certificateTarget, contract.Certificate]{
 		Ask: func(ctx context.Context, pod certificateTarget) (contract.Certificate, error) {

@@ -55,8 +55,8 @@ type Answer struct {
 	Err string
 }
 
-// NewMembers returns Members that ask once they are started. They call changed for each cluster
-// when all its members have answered or failed and an answer is new; changed must not block.
+// NewMembers returns Members, which ask after Start and call changed for each cluster when all its members
+// have answered or failed and an answer is new; changed must not block.
 func NewMembers(read MemoryReader, changed func(cluster types.NamespacedName)) *Members {
 	return &Members{newSampler(samplerOptions[memoryTarget, forecast.Holds]{
 		Ask:     func(ctx context.Context, pod memoryTarget) (forecast.Holds, error) { return read(ctx, pod.address) },
@@ -109,8 +109,8 @@ const (
 	maxMemory     = 1 << 50
 )
 
-// MemoryFromStats asks the member itself: three questions in one request. The operator must be able to reach the member, and
-// needs no credentials.
+// MemoryFromStats asks the member itself: three questions in one request. The operator must be able to reach
+// the member, and needs no credentials.
 func MemoryFromStats(ctx context.Context, address string) (forecast.Holds, error) {
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -129,8 +129,8 @@ func MemoryFromStats(ctx context.Context, address string) (forecast.Holds, error
 // errNoStatistics: the answer is not that of memcached, or a question is refused.
 var errNoStatistics = errors.New("these are no statistics of memcached")
 
-// readMemory reads what a member holds from its answers to stats, stats slabs and stats items. If one of the latter is
-// refused, there are no size classes.
+// readMemory reads what a member holds from its answers to stats, stats slabs and stats items. If stats slabs
+// or stats items is refused, there are no size classes.
 func readMemory(connection io.Reader) (holds forecast.Holds, err error) {
 	lines := bufio.NewScanner(io.LimitReader(connection, maxStatistics))
 	all, err := statistics(lines)

@@ -235,8 +235,8 @@ func (d *decision) releaseEach(c *Claim, why action.Release) {
 	d.each(c, func(_ *Claim, ref action.ClaimRef) { d.Do(action.ReleaseClaim{Claim: ref, Why: why}) })
 }
 
-// MayDrain is asked about the live claim before its drain begins: its member has left, and no more
-// drains run than allowed. c is nil if the claim is gone. It needs Jobs.
+// MayDrain is asked about the live claim before its drain begins: its member has left, and no more drains run
+// than allowed. c is nil if the claim is gone. MayDrain needs Jobs.
 func MayDrain(live *Facts, c *Claim, ref action.ClaimRef, parallelism int32) error {
 	switch {
 	case c == nil || c.Deleting:

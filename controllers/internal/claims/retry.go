@@ -33,7 +33,7 @@ type Attempt struct {
 	What  string
 	Claim *Claim
 	Job   *Job
-	// Retry: a person asked for another attempt. Clear takes note that it has begun.
+	// Retry: a person asked for another attempt. Clear notes that the retry has begun.
 	Retry bool
 	Clear []action.Action
 	// Invalid says why the receipt of a complete Job doesn't count.

@@ -1,6 +1,5 @@
-// Package observe reads a cluster and everything that belongs to it: from the cache to plan, and
-// live before steps that can't be undone. Package observe translates what it reads for package plan, and writes
-// nothing.
+// Package observe reads a cluster and everything that belongs to it: from the cache to plan, and live before
+// steps that can't be undone. Package observe translates what it reads for package plan, and writes nothing.
 package observe
 
 import (
@@ -467,7 +466,7 @@ func (o *State) planJob(job *batchv1.Job) claims.Job {
 	out := PlanJob(job, o.DrainerPods)
 	out.Unstarted = out.State == claims.JobActive && read.Unstarted(job, o.DrainerPods)
 	if out.State == claims.JobActive && o.PortsMark != "" && job.Annotations[cachev1alpha1.AnnotationPorts] != o.PortsMark {
-		out.Replace = "members listen at other ports now" // it would not reach them
+		out.Replace = "members listen at other ports now" // the Job would not reach them
 	}
 	out.Outdated = o.DrainerTemplate != "" && job.Annotations[cachev1alpha1.AnnotationDrainer] != o.DrainerTemplate
 	return out

@@ -64,8 +64,8 @@ func (s *Statuses) Due(key client.ObjectKey, change Change, now time.Time) time.
 		if change.Callers {
 			due = last.details.Add(callersInterval)
 		}
-		// Progress is new in every reconcile. If it also waited for detailInterval, the time
-		// between two writes would double.
+		// Progress is new in every reconcile. If progress also waited for detailInterval, the time between
+		// two writes would double.
 		if next := last.upToDate.Add(ask.ProgressInterval); change.Counts && next.Before(due) {
 			due = next
 		}

@@ -12,9 +12,9 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// startedCold names the members that started cold, because their volume is too small or because
-// their last pod was lost without a save, or with a part of one. A member says so in its
-// termination message, which lasts until it ends again.
+// startedCold names the members that started cold, because their volume is too small or because their last
+// pod was lost without a save, or with a part of one. A member says so in its termination message, which
+// lasts until the member ends again.
 func startedCold(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Advice {
 	var cold []string
 	room := ""

@@ -1,5 +1,5 @@
-// Package status computes a cluster's status from the observed state and the plan. It is pure, and
-// no other package computes a status.
+// Package status computes a cluster's status from the observed state and the plan. The package is pure, and
+// no other one computes a status.
 package status
 
 import (
@@ -105,8 +105,8 @@ type Input struct {
 // zero for never.
 func (in *Input) Again() time.Duration { return in.again }
 
-// Compute returns the status. It starts from the present one: conditions keep their
-// transition times, and receipts stay.
+// Compute returns the status. Compute starts from the present status: conditions keep their transition times,
+// and receipts stay.
 func Compute(in *Input) cachev1alpha1.MemcachedStatus {
 	s := *in.Cluster.Status.DeepCopy()
 	s.ObservedGeneration = in.Cluster.Generation
@@ -294,8 +294,8 @@ func drained(in *Input, d *claims.DrainState) cachev1alpha1.DrainReceipt {
 	return out
 }
 
-// countNotMoved counts what a member without a volume leaves with, by its last mover: by its receipt, or by what it said
-// last.
+// countNotMoved counts the items that a member without a volume leaves with: by its last mover's receipt, or
+// by the last progress of that mover.
 func countNotMoved(in *Input, d *claims.DrainState, out *cachev1alpha1.DrainReceipt) {
 	var r contract.Receipt
 	if d.Mover != nil {

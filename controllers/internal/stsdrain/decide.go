@@ -1,6 +1,6 @@
-// Package stsdrain decides what to do about the claims of a StatefulSet that a StatefulSetDrain names. It
-// is pure: observed facts go in, actions come out. The StatefulSet belongs to others, so nothing happens
-// before a member is gone; package claims has the rules from then on.
+// Package stsdrain decides what to do about the claims of a StatefulSet that a StatefulSetDrain names. The
+// package is pure: observed facts go in, actions come out. The StatefulSet belongs to others, so nothing
+// happens before a member is gone; package claims has the rules from then on.
 //
 //	unprotected ─seen while wanted─▶ member ─no longer wanted─▶ leaving ─no pod─▶ departed ─deleted, bound again─▶ aside
 //	                                   ▲                           │                 │                              │

@@ -37,8 +37,8 @@ func ClaimNameOf(set, template string, ordinal int32) string {
 // infix stands between a claim's name and the hash of its UID.
 const infix = "-aside-"
 
-// AsideName is the name of the claim that takes over the volume of a claim. It depends on the claim's UID,
-// so a later claim of the same name has another aside name.
+// AsideName is the name of the claim that takes over the volume of a claim. The name depends on the claim's
+// UID, so a later claim of the same name has another aside name.
 func AsideName(claim string, uid types.UID) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(uid))

@@ -184,8 +184,8 @@ func oneLine(s string) string {
 	}, s))
 }
 
-// Record is what is written on a claim about its drain: the drainer's message, and the rule that it
-// was true of. A later change of spec.receipt doesn't affect it.
+// Record is what is written on a claim about its drain: the drainer's message, and the rule that it was true
+// of. A later change of spec.receipt doesn't affect the record.
 type Record struct {
 	// Claims are the UIDs of the claims that were drained, separated by commas.
 	Claims string `json:"claims"`
@@ -201,7 +201,7 @@ func NewRecord(claims string, rule *Rule, message string) *Record {
 	if rule != nil {
 		return &Record{Claims: claims, Rule: rule.text, Message: readable(message)}
 	}
-	// It is only for people.
+	// The message is only for people.
 	message = strings.Map(func(c rune) rune {
 		if unreadable(c) {
 			return ' '
@@ -247,7 +247,7 @@ func ParseRecord(annotation string) (*Record, error) {
 	return r, nil
 }
 
-// AddsUp returns why the record proves no drain of the claim with this UID. It evaluates the rule.
+// AddsUp returns why the record proves no drain of the claim with this UID. AddsUp evaluates the rule.
 func (r *Record) AddsUp(uid string) error {
 	if !slices.Contains(strings.Split(r.Claims, ","), uid) {
 		return fmt.Errorf("the receipt is for claims %q, not for this one, %s", Quote(r.Claims), uid)

@@ -142,7 +142,7 @@ func kept(rows []cachev1alpha1.MemberDrain, claim string) Count {
 	return Count{}
 }
 
-// mostClaims are the claims that a row names at most; the API server refuses a status with more.
+// mostClaims is how many claims a row names; the API server refuses a status with more.
 const mostClaims = 16
 
 // names of the claims of a unit, the leading one first.
@@ -215,7 +215,7 @@ func (in *StatusInput) conditions(s *cachev1alpha1.StatefulSetDrainStatus) {
 	}
 }
 
-// degraded is the worst that needs a person.
+// degraded is the worst problem that needs a person.
 func (in *StatusInput) degraded(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	p := in.Plan
 	if p.Refused.Reason != "" {
@@ -326,7 +326,7 @@ func (in *StatusInput) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trou
 	return trouble{}
 }
 
-// returns says of a member that is wanted again what it waits for; empty if none waits.
+// returns says what a member that is wanted again waits for; empty if none waits.
 func returns(p *Plan) string {
 	for _, r := range p.Returned {
 		if r.Waits != "" {

@@ -31,8 +31,8 @@ func Drainer(pod *corev1.Pod) corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
-// drainersContainer is the name of the pod's drainer container. A StatefulSetDrain's template names
-// it as it likes.
+// drainersContainer is the name of the pod's drainer container. A StatefulSetDrain's template may choose any
+// name.
 func drainersContainer(pod *corev1.Pod) string {
 	if _, is := pod.Labels[cachev1alpha1.LabelStatefulSetDrain]; is {
 		return pod.Annotations[cachev1alpha1.AnnotationContainer]

@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 )
 
-// Owner is whose claims, Jobs and pods these are: a Memcached, or a StatefulSetDrain.
+// Owner is the owner of claims, Jobs and pods: a Memcached, or a StatefulSetDrain.
 type Owner struct {
 	// Object is the Memcached or the StatefulSetDrain, and Kind the word for it in messages.
 	Object client.Object
@@ -31,7 +31,8 @@ type Owner struct {
 	Claim func(*corev1.PersistentVolumeClaim) (claims.Claim, bool)
 	// OwnsJob tells whether the Job is the owner's.
 	OwnsJob func(*batchv1.Job) bool
-	// Receipt is what the drainer of this pod of the Job has left, which has ended; an error says why it doesn't count.
+	// Receipt returns what the drainer of this pod of the Job, which has ended, has left; an error says why
+	// that doesn't count.
 	Receipt func(*batchv1.Job, *corev1.Pod) (*action.Receipt, error)
 	// Grace is the grace period that the template of drainers' pods gives, in seconds; 0 if it gives
 	// none. MoreMemory says what to change if a drainer is killed for lack of memory.

@@ -73,11 +73,11 @@ func LeavingMark(number int64, now time.Time, decision string) map[string]string
 	}
 }
 
-// Mark writes the time at which the member was told to leave, and the decision about its volume. The
-// number is claims.NumberFor of the live claims, or NextLeft. Mark never replaces an earlier mark,
-// because the cache may be stale. Claims that are marked together have the same time and number. more
-// changes the claim in the same write. What was written on another claim, which a backup has brought back, counts no more: the
-// drain is held. after is the claim with the mark, or nil if the claim is gone.
+// Mark writes the time at which the member was told to leave, and the decision about its volume. The number
+// is claims.NumberFor of the live claims, or NextLeft. Mark never replaces an earlier mark, because the cache
+// may be stale. Claims that are marked together have the same time and number. more changes the claim in the
+// same write. If a backup has brought the claim back, what was written about the earlier claim no longer
+// counts, and the drain is held. after is the claim with the mark, or nil if the claim is gone.
 func (w *Writer) Mark(ctx context.Context, ref action.ClaimRef, number int64, more func(*corev1.PersistentVolumeClaim)) (after *corev1.PersistentVolumeClaim, err error) {
 	now := w.Now.UTC().Truncate(time.Second)
 	mark := LeavingMark(number, now, w.Rules.Decision())

@@ -106,7 +106,7 @@ func NoteOutcome(obstructed *remembered.Obstructions, owner client.ObjectKey, ab
 	}
 }
 
-// apart is the error of a write that no other write waits for, although others of its class do.
+// apart is the error of a write that stops no other write, although its class would.
 type apart struct{ error }
 
 func (e apart) Unwrap() error { return e.error }

@@ -16,11 +16,11 @@ import (
 	"example.com/memcached-operator/controllers/internal/identity"
 )
 
-// Admission may undo a write: a policy takes off finalizers, labels or annotations that it doesn't know. The API server
-// answers that all is well, and no event comes. The operator would write the same again and again, and wait for it in
-// silence. So such a write counts as denied.
+// Admission may undo a write: a policy removes finalizers, labels or annotations that it doesn't know. The
+// API server reports success, and no event comes, so the operator would write the same again and again, and
+// say nothing. So such a write counts as denied.
 
-// metadata is what a merge patch changes of an object's metadata. A null takes a key off, or all of them.
+// metadata is what a merge patch changes of an object's metadata. A null removes a key, or all of them.
 type metadata struct {
 	Metadata struct{ Labels, Annotations, Finalizers json.RawMessage }
 }
