@@ -178,8 +178,8 @@ func (m Drain) Args() []string {
 
 // Move holds the arguments of "drainer move".
 type Move struct {
-	// Source is the running member whose items are moved, written as in Servers. If it is none of the
-	// Servers, it is leaving, and others own all of its items. The list of its keys is written to Scratch.
+	// Source is the running member whose items are moved, written as in Servers. A source that is none of the
+	// Servers is leaving, and others own all of its items. The list of its keys is written to Scratch.
 	Source string
 	// Patience is how long, counted from when they are told, clients may still use an earlier list. A leaving
 	// member waits for its last client, a staying one for the last item that others own. Patience and
@@ -331,7 +331,7 @@ type Supervise struct {
 	// List is the file with the clients' list. Discovery is the address, host:port, where clients ask for the
 	// list. Both may be empty.
 	List, Discovery string
-	// Step is the file that tells it to start empty; empty if nothing does.
+	// Step is the file that tells the member to start empty; empty if nothing does.
 	Step string
 	// Connection to memcached, which is started with the same files.
 	Connection

@@ -132,8 +132,8 @@ func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Bat
 func (r *Reader) used(page int) (mem []byte, class uint8, ok bool) {
 	at := page * warmfile.SlabPageSize
 	mem = r.mem[at : at+warmfile.SlabPageSize : at+warmfile.SlabPageSize]
-	// It is read and not touched: touching a page of a file in memory that memcached has not used would make
-	// the kernel allocate it.
+	// The head of the page is read and the page is not touched: touching a page of a file in memory that
+	// memcached has not used would make the kernel allocate it.
 	if _, err := r.file.ReadAt(r.page[:warmfile.PageHeader], int64(at)); err != nil {
 		panic(&os.PathError{Op: "read", Path: r.file.Name(), Err: err})
 	}

@@ -125,7 +125,7 @@ func (s *sent) begin(a *answer, reader *http.ResponseController) (end func()) {
 
 type collector func(to chan<- prometheus.Metric)
 
-// Describe sends nothing: which metrics there are may be another at each request.
+// Describe sends nothing, because the metrics may be others at each request.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }

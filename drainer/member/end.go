@@ -154,8 +154,8 @@ func (s *supervisor) keep() (saved bool, err error) {
 	return saved, err
 }
 
-// putBack is for a memcached in which no client can have stored anything. putBack restores the earlier note.
-// If a file in memory has no save, it saves the file, because the file is lost with the pod.
+// putBack is for a memcached in which no client can have stored anything. putBack restores the earlier note,
+// and saves a file in memory that has no save, because the file is lost with the pod.
 func (s *supervisor) putBack() error {
 	if err := volume.PutNoteBack(s.Volume, s.noteBefore); err != nil {
 		return err

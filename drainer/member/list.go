@@ -28,8 +28,8 @@ const listPeriod = time.Second
 const namesWithin = 5 * time.Second
 
 // list is the clients' list of the cluster. The operator writes it to an annotation of the pod, which the
-// kubelet shows in a file immediately. A new pod has no annotation until the operator has seen the pod, so it
-// begins with the list of its last start.
+// kubelet shows in a file immediately. A new pod has no annotation until the operator has seen the pod, so
+// the supervisor begins with the list of its last start.
 type list struct {
 	s       *supervisor
 	address string

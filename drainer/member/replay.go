@@ -118,7 +118,8 @@ func (r *replay) one(ctx context.Context, g volume.Generation, older []volume.Ge
 	lacking := reader.Lacking()
 	switch {
 	case receipt.Reason == string(warmfile.ReasonSaveIncomplete):
-		// All that is there has been restored. Older generations may have older values of the missing items.
+		// All items that are there have been restored. Older generations may have older values of the missing
+		// items.
 	case receipt.ExitCode == contract.ExitUnrecoverable && !r.left.Load():
 		return false, errors.Join(errors.New(receipt.Message), volume.GiveUp(g))
 	case !receipt.Complete || receipt.Failed > 0:

@@ -98,7 +98,7 @@ func (s *supervisor) warnOfNextStart(ctx context.Context) {
 	}
 }
 
-// WarnOfNextStart writes what is known of the member's next start to the kubelet's file. It runs in another
+// WarnOfNextStart writes what is known of the member's next start to the kubelet's file, from another
 // container.
 func WarnOfNextStart(ctx context.Context, m start.Member, path string, std commandline.IO) {
 	c, err := start.NextWarning(ctx, m, std.Logf)

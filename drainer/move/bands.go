@@ -12,8 +12,8 @@ const (
 	slack        = 10
 )
 
-// bands returns the bands in which the layer is read, in order. A running member is read in one: what a pass
-// has found is deleted there, so no pass may only count.
+// bands returns the bands in which the layer is read, in order. A running member is read in one band: a pass
+// deletes there what it has found, so no pass may only count.
 func (e *Engine) bands(ctx context.Context, layer item.Source, now ageClock) ([]band, error) {
 	if _, running := layer.(*runningMember); running || e.roomForAll(layer.Used()) {
 		return everyAge, nil

@@ -41,7 +41,7 @@ func (d *demand) hear(s *export.Silence) {
 	}
 }
 
-// mostOwners bounds them.
+// mostOwners bounds the owners that are asked.
 const mostOwners = 4
 
 // resume begins to count. A member that stays has to log requests; known is false if it doesn't.

@@ -80,9 +80,9 @@ type keyMove struct {
 	asked   ringchange.Place // the owner that has to answer
 	request ringchange.Request
 	fetched ringchange.Fetched
-	// accessed is when it was last used, in Unix seconds.
+	// accessed is when the item was last used, in Unix seconds.
 	accessed int64
-	// copied is the index of its copy among the lane's, counted from 1; 0 if there is none.
+	// copied is the index of the key's copy among the lane's, counted from 1; 0 if there is none.
 	copied int
 }
 
