@@ -238,7 +238,7 @@ func (c *client) flushed() {
 
 // Readable is called by the loop.
 func (c *client) Readable() {
-	if c.blocked() || c.stopped || c.queued { // the received input comes first
+	if c.blocked() || c.stopped || c.queued { // received input comes before new input
 		c.stopped = true
 		c.watch(false, c.writes)
 		return
@@ -529,7 +529,7 @@ func (c *client) keys(r *wire.Request, b []byte, n int) int {
 		m, old := c.loop.owners(key)
 		if !c.prepare(r, key, m) || c.wait(m) || old != nil && c.wait(old) {
 			c.later(r)
-			return cap(b) - cap(key) // the key is asked for again
+			return cap(b) - cap(key) // a later call asks for the key
 		}
 		c.sent()
 		s := c.loop.slot()

@@ -32,7 +32,7 @@ type Config struct {
 	Dialer memcache.Dialer
 	// TLS returns the configuration for a client's new connection; nil for plain text.
 	TLS func() (*tls.Config, error)
-	// Logins returns the accepted logins; nil accepts clients without a login. It is called every second.
+	// Logins returns the accepted logins; nil accepts clients without a login. Logins is called every second.
 	Logins func() ([]contract.Login, error)
 	// Loops is the number of threads that serve clients.
 	Loops int
@@ -60,7 +60,7 @@ type Config struct {
 	// Linger is how long a router that was told to end still accepts connections, until all clients have
 	// learned that it is not ready.
 	Linger time.Duration
-	// DrainTimeout bounds how long it then waits for answers.
+	// DrainTimeout bounds how long the router then waits for answers.
 	DrainTimeout time.Duration
 	// ReadErrors means that a read of a key gets an error, which ends a classic read, if its member can't be
 	// asked or answers with an error. Otherwise the key is a miss.
@@ -75,7 +75,8 @@ type Config struct {
 	LeftBehind time.Duration
 	// LookPeriod is the approximate time between two looks at a member.
 	LookPeriod time.Duration
-	// OnMiss is the cache that is asked for what the members miss; nil for none. The router sets what it knows itself.
+	// OnMiss is the cache that is asked for what the members miss; nil for none. The router sets the fields
+	// of OnMiss that it knows itself.
 	OnMiss *onmiss.Config
 	// Logf logs a line for people.
 	Logf func(format string, args ...any)

@@ -39,7 +39,7 @@ type slot struct {
 	asked, again []byte
 
 	lenient bool // a failed read is answered as a miss
-	missed  bool // the read was answered so
+	missed  bool // the read was answered as a miss
 	quiet   bool // some answers to the request are hidden
 	silent  bool // all answers are hidden: the request is the router's own
 	more    bool // more keys of the same read follow, so there is no END yet
@@ -48,9 +48,10 @@ type slot struct {
 	done    bool
 	pending bool // a member has yet to answer it
 
-	// job is set if this is a step of it; then there is no client.
+	// job is set if this is a step of a job; then there is no client.
 	job *job
-	// epoch is that of the table with which the request began, which counts it until it is answered.
+	// epoch is that of the table with which the request began. The epoch counts the request until it is
+	// answered.
 	epoch *fence.Epoch
 }
 

@@ -8,7 +8,8 @@ import (
 	"example.com/memcached-operator/drainer/router/eventloop"
 )
 
-// stream is a socket of a loop with its unsent output. It has buffers only while there is something in them.
+// stream is a socket of a loop with its unsent output. A stream has a buffer only while there are bytes in
+// the buffer.
 type stream struct {
 	loop *loop
 	fd   int
@@ -131,7 +132,7 @@ func (s *stream) keep(b []byte) {
 		s.in = nil
 		return
 	}
-	if cap(s.in) > 0 && &b[0] == &s.in[:1][0] { // it is there already
+	if cap(s.in) > 0 && &b[0] == &s.in[:1][0] { // b is there already
 		s.in = s.in[:len(b)]
 		return
 	}

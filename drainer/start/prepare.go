@@ -35,7 +35,7 @@ func Prepare(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*vol
 	return manifest, nil
 }
 
-// decideAndDo carries a decision out. If the save turns out to be damaged, it decides again.
+// decideAndDo carries a decision out. If the save turns out to be damaged, decideAndDo decides again.
 func decideAndDo(ctx context.Context, m Member, ask Ask, o volume.SaveOptions) (*Decision, error) {
 	for _, dir := range []string{m.Dir(), m.Volume} {
 		if err := volume.Sweep(dir); err != nil {

@@ -20,7 +20,7 @@ type scan struct {
 	unknown    error
 
 	seen
-	// scanned is the page being scanned.
+	// scanned is the page that is being scanned.
 	scanned *item.Page
 	// marks is a part of Reader.replayed.
 	marks marks
@@ -71,7 +71,7 @@ func (s *scan) page(offset int64, b []byte) bool {
 	return true
 }
 
-// linkedSlot yields the item in slot, if it is one.
+// linkedSlot yields the item in slot, if there is one.
 func (s *scan) linkedSlot(offset int64, slot []byte, flags uint16, class uint8) bool {
 	busy := s.busy(slot)
 	if busy && s.unfinishedCopy(offset, slot) {

@@ -81,7 +81,7 @@ func (r *Request) meta(rest []byte) {
 	case len(r.Key) == 0 || len(r.Key) > MaxKey:
 		r.refuse(AnswerBadFormat)
 	case r.Verb == MetaDebug:
-		// memcached returns a key that is not text unencoded. It ignores flags after the first.
+		// memcached returns a key that is not text unencoded. memcached ignores flags after the first.
 		if first, _ := next(rest); string(first) == "b" {
 			r.refuse(noBinaryDebug)
 		}
@@ -202,7 +202,7 @@ func (r *Request) checkFlag(flag []byte) string {
 	return badToken
 }
 
-// modeFits tells whether memcached knows the mode. mg and md ignore it.
+// modeFits tells whether memcached knows the mode. mg and md ignore their mode.
 func (r *Request) modeFits() bool {
 	m, _ := r.Flag('M')
 	switch r.Verb {

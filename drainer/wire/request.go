@@ -62,7 +62,7 @@ type Request struct {
 	Quiet bool
 	// Binary means that a meta command's key is in base64.
 	Binary bool
-	// Answer is the answer if the request needs no member. It may be empty.
+	// Answer is the answer if the request needs no member. Answer may be empty.
 	Answer string
 	// Close means that the connection is closed after the answer.
 	Close bool
@@ -73,7 +73,7 @@ type Request struct {
 }
 
 // cut returns the line at the beginning of b as memcached reads it: without its end, and without what follows
-// a NUL. n is its length with its end; 0 if the end isn't there yet.
+// a NUL. n is the line's length with its end; 0 if the end is still to come.
 func cut(b []byte) (line []byte, n int) {
 	n = bytes.IndexByte(b, '\n') + 1
 	if n == 0 {
@@ -89,8 +89,8 @@ func cut(b []byte) (line []byte, n int) {
 	return line, n
 }
 
-// Parse reads the line at the beginning of b, and returns its length with its end; 0 if the end isn't there
-// yet.
+// Parse reads the line at the beginning of b, and returns its length with its end; 0 if the end is still to
+// come.
 func (r *Request) Parse(b []byte) int {
 	line, n := cut(b)
 	if n == 0 {

@@ -17,7 +17,7 @@ type request struct {
 }
 
 // refused returns why a packet is not carried out, and whether the connection then ends; statusOK if it is
-// carried out. It is called before the value is read.
+// carried out. refused is called before the value is read.
 func (r *request) refused(loggedIn bool) (why status, ends bool) {
 	public := r.kind == mechanisms || r.kind == login || r.kind == loginStep || r.kind == version
 	switch {

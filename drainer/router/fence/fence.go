@@ -318,8 +318,8 @@ func (f *Fence) watchAll() {
 }
 
 // Begin looks at each member that can be reached, before the first client is served. If a member has an older
-// number, and not all routers are known to have gone on from there, it waits until those that have not refuse
-// requests.
+// number, and not all routers are known to have gone on from there, Begin waits until those that have not
+// refuse requests.
 func (f *Fence) Begin(ctx context.Context) {
 	f.mu.Lock()
 	began, t := time.Now(), f.applied.Load()

@@ -29,7 +29,7 @@ type worker struct {
 // peer is a connection to a server of the source.
 type peer struct {
 	*memcache.Conn
-	// classic means that it has no meta commands.
+	// classic means that the server has no meta commands.
 	classic bool
 	// stop ends the watch of the context that closes the connection.
 	stop func() bool
@@ -291,8 +291,8 @@ func (w *worker) pull(ctx context.Context, key string) error {
 	})
 }
 
-// add adds an item to a member, by a classic add if its key has such a form: a member without memory for an ms would
-// delete what is there.
+// add adds an item to a member, by a classic add if its key has such a form: a member without memory for an
+// ms would delete its own item.
 func (w *worker) add(ctx context.Context, owner string, it *item.Item) (added bool, err error) {
 	err = w.onMember(ctx, owner, func(c *memcache.Conn) error {
 		if err := c.Send(memcache.AppendAdd(nil, it)); err != nil {

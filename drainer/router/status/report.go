@@ -7,8 +7,7 @@ import (
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// Report has a router's metrics. It has no keys, because they may be secrets,
-// and their number is unbounded.
+// Report has a router's metrics, and no keys, because these may be secrets, and their number is unbounded.
 type Report struct {
 	Counts
 	// Clients is the number of connected clients.

@@ -58,8 +58,8 @@ func (all Boards) each(read func(*Loop)) {
 	}
 }
 
-// Ready returns why clients should not use the router; nil if they can. It is not ready if a loop has no
-// table, or has not tried all members, or has no connected member.
+// Ready returns why clients should not use the router; nil if they can. The router is not ready if a loop has
+// no table, or has not tried all members, or has no connected member.
 func (all Boards) Ready(members []routing.Server) error {
 	untried, connected := false, false
 	all.each(func(l *Loop) {
