@@ -139,7 +139,7 @@ func exampleObjects(folder string) (string, error) {
 	return string(text), err
 }
 
-// clusterServiceVersion is what OLM installs the operator by: its Deployment and its rights.
+// clusterServiceVersion returns the object by which OLM installs the operator: its Deployment and its rights.
 func clusterServiceVersion(all []object, version, created, examples string) (object, error) {
 	var deployment object
 	var owned, cluster, namespaced []any
@@ -214,14 +214,14 @@ func ownedCRD(crd object) object {
 	}
 }
 
-// bound says whether one of the bindings gives a ClusterRole to the operator.
+// bound tells whether one of the bindings gives a ClusterRole to the operator.
 func bound(all []object, role object) bool {
 	return slices.ContainsFunc(all, func(o object) bool {
 		return o["kind"] == "ClusterRoleBinding" && at(o, "roleRef", "name") == nameOf(role)
 	})
 }
 
-// annotations are the bundle's: where its parts are, and in which channel it is.
+// annotations returns the bundle's annotations: where its parts are, and in which channel it is.
 func annotations() object {
 	const prefix = "operators.operatorframework.io.bundle."
 	return object{

@@ -319,7 +319,8 @@ func rules(b *strings.Builder, s *schema) {
 	}
 }
 
-// withoutReason is a rule without its reason, or what to do instead, which the API server says when it refuses a spec.
+// withoutReason returns a rule without its reason, or the advice in place of one, which the API server gives
+// when it refuses a spec.
 func withoutReason(message string) string {
 	if end := strings.LastIndex(message, ": "); end > 0 && strings.Contains(message[:end], " ") {
 		message = message[:end]
@@ -359,7 +360,7 @@ const (
 	cut         = ": …"
 )
 
-// withoutList is a rule without a long list, which the API server says when it refuses a spec.
+// withoutList returns a rule without a long list, which the API server gives when it refuses a spec.
 func withoutList(rule string) string {
 	if said, list, found := strings.Cut(rule, ": "); found && len(strings.Fields(list)) > longestList {
 		return said + cut

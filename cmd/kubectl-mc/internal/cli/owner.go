@@ -72,7 +72,7 @@ func (c *command) owners(ctx context.Context, name string) (*owners, error) {
 	return o, nil
 }
 
-// elsewhere says where items may be that are not at the members where clients look for them.
+// elsewhere returns the places of items that are not at the members where clients look for them.
 func elsewhere(m *cachev1alpha1.Memcached) (places []string) {
 	if m.Status.Moving > 0 {
 		places = append(places, "at the member where clients looked before")
@@ -265,7 +265,7 @@ func newDelete(c *command) *cobra.Command {
 	return cmd
 }
 
-// changed says what a change of an item came to.
+// changed reports the result of a change of an item.
 func (c *command) changed(at owned) func(bool, error) error {
 	return func(there bool, err error) error {
 		if err == nil && !there {
