@@ -58,8 +58,8 @@ const (
 	ListFile = "list"
 	// LockFile is empty. A process that uses the volume holds a lock on it.
 	LockFile = "lock"
-	// ReplayedFile records which items of a generation have been replayed. It is beside the generation's warm
-	// file or save.
+	// ReplayedFile records which items of a generation have been replayed. The file is beside the
+	// generation's warm file or save.
 	ReplayedFile = "replayed"
 	// SpareFile reserves a little room beside a warm file that memcached maps. The supervisor removes it at a
 	// planned end, to make room for the .meta and the manifest.

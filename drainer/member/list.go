@@ -35,7 +35,7 @@ type list struct {
 	address string
 	now     atomic.Pointer[contract.List]
 	conn    *memcache.Conn
-	// kept is the item's text when its CAS was keptCAS. It is valid as long as conn is open.
+	// kept is the item's text when its CAS was keptCAS. kept is valid as long as conn is open.
 	kept    string
 	keptCAS uint64
 	// held is the version of a list that waits for its names; heldSince is since when.

@@ -159,7 +159,7 @@ const (
 	Exists
 	// Deleted is an answer as if a delete had found an item.
 	Deleted
-	// Unknown is an error. It is not known whether the request was carried out.
+	// Unknown is an error: the request may have been carried out, or not.
 	Unknown
 )
 

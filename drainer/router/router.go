@@ -1,10 +1,10 @@
 // Package router is a stateless router for memcached's text and binary protocols: applications have one
 // address, and the router asks each key's owner among the members.
 //
-// A loop for each CPU serves a part of the clients with epoll. It has one connection to each member, which
-// all of its clients share, and carries out a request from the client's bytes to the answer's without another
-// goroutine. Goroutines do what may block: they connect, resolve names, use TLS, and translate the binary
-// protocol.
+// A loop for each CPU serves a part of the clients with epoll. A loop has one connection to each member,
+// which all of its clients share, and carries out a request from the client's bytes to the answer's without
+// another goroutine. Goroutines do what may block: they connect, resolve names, use TLS, and translate the
+// binary protocol.
 package router
 
 import (

@@ -58,8 +58,8 @@ type slot struct {
 // slotBytes is the size of a slot without its key.
 const slotBytes = int(unsafe.Sizeof(slot{}))
 
-// memory is how many bytes the slot takes. They count in loop.held while its client waits: one silent member
-// holds up all later answers, even those that have no bytes to keep.
+// memory is how many bytes the slot takes. These bytes count in loop.held while the slot's client waits: one
+// silent member holds up all later answers, even those that have no bytes to keep.
 func (s *slot) memory() int {
 	return slotBytes + cap(s.key) + cap(s.absent) + cap(s.asked) + cap(s.again)
 }

@@ -90,8 +90,8 @@ func (s *stream) watch(reads, writes bool) {
 	}
 }
 
-// read returns the received bytes, with at most most new ones: nil if there is nothing yet. They are valid
-// until the next call of any stream of the loop.
+// read returns the received bytes, with at most most new ones: nil if there is nothing yet. The bytes are
+// valid until the next call of any stream of the loop.
 func (s *stream) read(most int) (b []byte, ok bool) {
 	room := s.loop.input
 	if len(s.in) > len(room)/2 { // a read of thousands of keys

@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// writeDurably replaces path atomically. It returns when first the content and then the name have reached the
-// disk: a name without its content would be an empty file after a crash of the node.
+// writeDurably replaces path atomically, and returns when first the content and then the name have reached
+// the disk: a name without its content would be an empty file after a crash of the node.
 func writeDurably(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), temporaryPrefix(filepath.Base(path))+"*")
 	if err != nil {

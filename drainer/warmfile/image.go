@@ -41,7 +41,7 @@ type Image struct {
 	// StopTime is the Unix time of the save, 0 unknown.
 	StopTime int64 `json:"stopTime,omitempty"`
 	// Clock and NodeClock are the times of memcached's own clock and of its node's clock at the same moment:
-	// that of the save, or of the latest answer. They are Unix seconds; 0 unknown.
+	// that of the save, or of the latest answer. Both are Unix seconds; 0 unknown.
 	Clock     int64 `json:"clock,omitempty"`
 	NodeClock int64 `json:"nodeClock,omitempty"`
 

@@ -84,8 +84,8 @@ func WarmFrom(c *cachev1alpha1.Memcached) *From {
 	return f
 }
 
-// WarmFromMemcached says how another cluster is reached: its members are the servers of its list. It returns nil if
-// there are none.
+// WarmFromMemcached says how another cluster is reached: its members are the servers of its list.
+// WarmFromMemcached returns nil if there are none.
 func WarmFromMemcached(source *cachev1alpha1.Memcached) *From {
 	listed := source.Status.Servers
 	if len(listed) == 0 || len(listed) > cachev1alpha1.MaxSize {

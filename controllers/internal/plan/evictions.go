@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// With podDisruptionBudget.evictions StepOut, the budget allows no eviction of a member that is ready. A node is
-// drained by a person or a program that first cordons it. So a member on a cordoned node steps out (stepout.go), and is
-// not ready then: its eviction is allowed. It steps in again when its new pod is ready elsewhere, or when its node
-// takes pods again. The operator never evicts it: a cordoned node may stay as it is.
+// With podDisruptionBudget.evictions StepOut, the budget allows no eviction of a member that is ready. A node
+// is drained by a person or a program that first cordons it. So a member on a cordoned node steps out
+// (stepout.go), and is not ready then: its eviction is allowed. The member steps in again when its new pod is
+// ready elsewhere, or when its node takes pods again. The operator never evicts a member: a cordoned node may
+// stay cordoned.
 //
-// One member is out at a time. If nodes are drained one after the other, and all of them were cordoned before, the
-// member that is out may be on a node whose turn comes later. So it steps in again after a while, and a member on
-// another node steps out. Each turn is longer, so that there are few in the end.
+// One member is out at a time. If nodes are drained one after the other, and all of them were cordoned
+// before, the member that is out may be on a node whose turn comes later. So the member steps in again after
+// a while, and a member on another node steps out. Each turn is longer, so that there are few in the end.
 
 const (
 	// cordonedFor is how long a node has been cordoned before its members step out. A node that is cordoned and

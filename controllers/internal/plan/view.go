@@ -87,9 +87,9 @@ type leaving struct {
 	// whose node is gone would seem to run forever. overdue: the member should have left by now.
 	by      time.Time
 	overdue bool
-	// live: the items of the member may be given to their owners while it runs. They may not be if a person
-	// holds or skips its drain, if the member is wanted again and no router looks for items there, or if its
-	// items are older than those that are moved first.
+	// live: the items of the member may be given to their owners while it runs. That is not allowed if a
+	// person holds or skips its drain, if the member is wanted again and no router looks for items there, or
+	// if its items are older than those that are moved first.
 	live bool
 	// hasItems: a mover may find items; false if the mover only waits for clients or has ended for good, or
 	// if no mover can be at work.

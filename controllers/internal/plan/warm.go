@@ -258,9 +258,9 @@ func warmWaits(v *view) string {
 	return ""
 }
 
-// MayWarm guards invariants 5, 10 and 11: the ring is the one that the plan saw, its members are the members, and no
-// older item is copied before a newer one is moved or drained. It needs Cluster, StatefulSet, Jobs, Moves, Warms,
-// Drainers, Record, Claims, Ready and Table.
+// MayWarm guards invariants 5, 10 and 11: the ring is the one that the plan saw, its members are the members,
+// and no older item is copied before a newer one is moved or drained. MayWarm needs Cluster, StatefulSet,
+// Jobs, Moves, Warms, Drainers, Record, Claims, Ready and Table.
 func MayWarm(live *Observed, a action.CreateWarm) error {
 	v := look(live)
 	if v.Record.Ring.Size != a.Members || !ring.IsWarm(a.Target) || !strings.HasSuffix(a.Target, "-"+v.Record.Target()) {

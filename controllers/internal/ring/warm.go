@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A warming copies another cache to where this cluster's clients look. It is a move from outside: its
-// target names the source and the ring.
+// A warming copies another cache to where this cluster's clients look. The warming is a move from outside:
+// its target names the source and the ring.
 
 const warmPrefix = "warm-"
 

@@ -39,7 +39,7 @@ type Options struct {
 	// AtOnce is how many clusters have a turn at the same time; 0 stands for 3.
 	AtOnce int
 	Clock  clock.PassiveClock
-	// Wake makes a cluster ask again. It must not block, and must not call Turns.
+	// Wake makes a cluster ask again. Wake must not block, and must not call Turns.
 	Wake func(cluster client.ObjectKey)
 	// Tell is called with how many roll-outs are under way, and how many clusters wait.
 	Tell func(underWay, waiting int)
@@ -99,8 +99,8 @@ type Decision struct {
 	began bool
 }
 
-// Decide decides whether the members get the wanted template now, or in their turn. It fails if it
-// needs the turns that an earlier operator gave, and can't read them.
+// Decide decides whether the members get the wanted template now, or in their turn. Decide fails if it needs
+// the turns that an earlier operator gave, and can't read them.
 func (t *Turns) Decide(ctx context.Context, key client.ObjectKey, m *Members) (*Decision, error) {
 	was := ptr.Deref(m.Recorded, Record{})
 	d := &Decision{Record: Record{Generation: m.Generation, Spec: m.Spec}, Keep: m.Kept}

@@ -3,9 +3,9 @@
 // it.
 //
 // A router may be cut off from the operator, which writes its tables, while the other routers go through a
-// ring change. They can't tell it, but it has to reach the members to serve a key. So each router stores the
-// number of the newest table that it has read at each member (contract.RingNumberKey), and looks there for
-// the numbers of the others. A router that has been left behind refuses requests.
+// ring change. The others can't tell the router, but the router has to reach the members to serve a key. So
+// each router stores the number of the newest table that it has read at each member (contract.RingNumberKey),
+// and looks there for the numbers of the others. A router that has been left behind refuses requests.
 //
 // Adjacent states of a ring change are compatible. So a router has done no harm yet when it first sees a
 // later number, and the others go two states ahead only
