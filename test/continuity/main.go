@@ -1,9 +1,9 @@
 // Command continuity measures what an application sees of a scaling, second by second: the share of hits,
 // errors and latencies of a cache-aside load, while a cluster is scaled, gets another memory, loses a member,
-// or has a node drained. It compares this operator, with its live moves, without them, with routers and with rollout Moved, and without volumes, with a
-// plain StatefulSet, for applications that follow the list at once, 20 s or 60 s late, and for one of twenty
-// processes, each late by its own share of a minute. It prints one table, and draws a curve for each run: make
-// bench-continuity.
+// or has a node drained. Command continuity compares this operator, with its live moves, without them, with
+// routers and with rollout Moved, and without volumes, with a plain StatefulSet, for applications that follow
+// the list at once, 20 s or 60 s late, and for one of twenty processes, each late by its own share of a
+// minute. Command continuity prints one table, and draws a curve for each run: make bench-continuity.
 package main
 
 import (
@@ -70,7 +70,7 @@ func main() {
 	})
 }
 
-// one is a run: what happens to which system, under which load.
+// one is a run: an event, a system, and a load.
 type one struct {
 	system system
 	event  happening

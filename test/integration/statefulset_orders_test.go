@@ -455,7 +455,7 @@ func TestAClaimThatCannotBeProtectedIsNamedAllTheTime(t *testing.T) {
 			return operator.NoFault
 		})
 	}
-	// still checks that reconciles between two attempts leave status as it is.
+	// still checks that reconciles between two attempts don't change status.
 	still := func(w *world, degraded func() *metav1.Condition) {
 		for range 3 {
 			w.reconcile()

@@ -1,5 +1,5 @@
 // Package installation decides which installation of the operator manages a Memcached or a StatefulSetDrain,
-// if several of them watch its namespace. It is pure.
+// if several of them watch its namespace. Package installation is pure.
 //
 // An installation writes its name on each object that it manages. An installation that finds
 // another name there asks that one, by an annotation, and leaves the object alone. A running

@@ -248,7 +248,7 @@ func (s *exploring) events(t *testing.T, deeds func(*walk) []happens) (all []nex
 	return all, p
 }
 
-// exploration is where an exploration begins, and what people may do.
+// exploration has the scene in which an exploration begins, and the deeds that people may do.
 type exploration struct {
 	begin func(*testing.T) *walk
 	bounds

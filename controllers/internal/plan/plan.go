@@ -1,4 +1,4 @@
-// Package plan decides what to do about a cluster. It is pure: observed facts go in, actions come
+// Package plan decides what to do about a cluster. Package plan is pure: observed facts go in, actions come
 // out. Its rules decide the states of a volume, and keep the invariants (test/invariants).
 //
 //	member ──size lowered──▶ leaving ──pod gone──▶ departed ──a Job drains it──▶ receipt ──▶ released

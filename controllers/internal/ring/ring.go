@@ -1,5 +1,5 @@
-// Package ring says where clients look for a key, and when members may have items that
-// clients look for elsewhere. It is pure.
+// Package ring says where clients look for a key, and when members may have items that clients look for
+// elsewhere. Package ring is pure.
 //
 // An example: the ring has serial 4, and the claims of members 0 to 2 say that their items were
 // moved by serial 4. Member 3 joins: now the ring has serial 5, and From is the ring before, with
