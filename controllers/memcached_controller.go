@@ -239,8 +239,8 @@ func (r *MemcachedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	return r.result(seen, &p, applyErr, statusErr)
 }
 
-// observe reads what belongs to the cluster, and labels what has lost its label. denied is why some of
-// it gets no label.
+// observe reads the cluster's objects, and labels those that have lost their label. denied says why some of
+// them get no label.
 func (r *MemcachedReconciler) observe(ctx context.Context, reader *observe.Reader, applier *apply.Applier, cluster *cachev1alpha1.Memcached) (state *observe.State, denied, err error) {
 	state, err = reader.Observe(ctx, cluster)
 	if err != nil {

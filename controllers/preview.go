@@ -51,7 +51,7 @@ type Reason struct {
 	Message string `json:"message"`
 }
 
-// Forecast is what the operator would do about a cluster, and what that costs.
+// Forecast has the operator's next steps for a cluster, and their costs.
 type Forecast struct {
 	// Leave, Join and Restart are members, in order. Warm: members that restart keep their items.
 	Leave   []string `json:"leave,omitempty"`
@@ -81,8 +81,8 @@ type Forecast struct {
 	Takes *metav1.Duration `json:"takes,omitempty"`
 	// Unknown are members whose items are not known, so that the numbers are too low.
 	Unknown []string `json:"unknown,omitempty"`
-	// Blocked is what comes first; nil if the change can begin now. Trouble and Advice are what status would
-	// say.
+	// Blocked is the reason why something else comes first; nil if the change can begin now. Trouble and
+	// Advice are those of status.
 	Blocked *Reason  `json:"blocked,omitempty"`
 	Trouble *Reason  `json:"trouble,omitempty"`
 	Advice  []Reason `json:"advice,omitempty"`
@@ -93,10 +93,10 @@ func (f *Forecast) Loses() bool {
 	return f.Lost.Items+f.Evicted.Items > 0 || f.Evicted.Bytes > 0 || len(f.Uncounted) > 0
 }
 
-// Preview returns what the operator would do if before became after, which is what the API server would make of a
-// changed spec. Preview observes the cluster through reader, and lets the plan decide about it, as a reconcile
-// does; it writes nothing. holds has what members hold, by their pods' names. keys are a person's own; nil for
-// none.
+// Preview returns the operator's steps if before became after. after is a changed spec with the API server's
+// defaults. Preview observes the cluster through reader, and lets the plan decide about it, as a reconcile
+// does; it writes nothing. holds has the members' contents, by their pods' names. keys are a person's own;
+// nil for none.
 func Preview(ctx context.Context, reader client.Reader, before, after *cachev1alpha1.Memcached, holds map[string]Holds, keys [][]byte) (*Forecast, error) {
 	if after.Spec.Size == nil {
 		after = after.DeepCopy()

@@ -38,9 +38,9 @@ type UninstallOptions struct {
 	// Deployment is the operator's, which is scaled to zero; empty if the caller stops the
 	// operator.
 	Deployment client.ObjectKey
-	// Lease is the name of the operator's lease. With it and the Deployment, the name of the
-	// installation that is removed is known, and what another installation manages stays as it is.
-	// Without them everything counts as this installation's.
+	// Lease is the name of the operator's lease. With the lease and the Deployment, the name of the removed
+	// installation is known, and objects of another installation don't change. Without them all objects count
+	// as this installation's.
 	Lease string
 	// DeleteClusters deletes every Memcached and every StatefulSetDrain first. Otherwise they stay, and
 	// the Memcacheds' members continue to serve.

@@ -397,10 +397,10 @@ type ServiceMonitorSpec struct {
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
-// PodTemplate is what a person may set on the pods of one kind: members, routers, or the drainers' Jobs.
+// PodTemplate has a person's settings for the pods of one kind: members, routers, or the drainers' Jobs.
 // Fields that router.podTemplate or drain.podTemplate leave out default to the members', except for labels,
 // annotations, affinity to other pods, spread, topologySpreadConstraints, terminationGracePeriodSeconds, and
-// what is added to a pod (env, volumes, volumeMounts, containers, initContainers), which each kind has for
+// additions to a pod (env, volumes, volumeMounts, containers, initContainers), which each kind has for
 // itself. An empty value ({} or []) counts as set.
 type PodTemplate struct {
 	// labels of the pods, and of the StatefulSet, Deployment or Job that creates them; at most 64.

@@ -51,8 +51,8 @@ type Copy struct {
 	// AsMuchAsFits copies to servers that have no room for all items: most recently used first, until the room is
 	// used. Otherwise the copy ends with ReasonTargetTooSmall before the first item.
 	AsMuchAsFits bool
-	// Marks means that the Servers' routers mark what clients change (FlagOnMiss): what is marked is left out, also what
-	// a client has deleted before it was copied.
+	// Marks means that the Servers' routers mark keys that clients change (FlagOnMiss). Marked keys are left
+	// out, also those that a client has deleted before they were copied.
 	Marks bool
 	// Until says when the copy ends.
 	Until Until
@@ -122,8 +122,8 @@ const (
 	// CantTellAll: the source lists its items by age, and overlooks those that are in use meanwhile. The next pass
 	// finds most of them.
 	CantTellAll = "All"
-	// CantTellChanges: the source keeps no CAS (-C). A value that a client changes while it is copied may be copied
-	// as it was before.
+	// CantTellChanges: the source keeps no CAS (-C). If a client changes a value while it is copied, the old
+	// value may be copied.
 	CantTellChanges = "Changes"
 	// CantTellBinaryKeys: the source is too old to be asked for keys that are no text.
 	CantTellBinaryKeys = "BinaryKeys"

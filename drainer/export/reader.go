@@ -120,7 +120,7 @@ func (r *Reader) Read(page int, in Band, elsewhere func(key []byte) bool, b *Bat
 	for at := 0; at+size <= len(mem); at += size {
 		r.slot(mem[at:at+size:at+size], class, in, elsewhere, b)
 	}
-	// If the page was cut anew meanwhile, the places of its headers may have had values.
+	// If the page has got another class meanwhile, the places of its headers may have had values.
 	if again, ok := r.live.Class(mem, head(mem), r.page); !ok || again != class {
 		b.rewind(before)
 		b.unread++

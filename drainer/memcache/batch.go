@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// maxKey bounds a key in a request, in bytes as it is written there.
+// maxKey bounds a key in a request, in bytes of the request.
 const maxKey = 250
 
 // keyForm is how a key is written in a request.

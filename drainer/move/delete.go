@@ -109,8 +109,8 @@ func (l *remover) deleteUnchanged(ctx context.Context, p *portion) (changed, mis
 }
 
 // resolve deletes an item that may have changed at the member since it was read. An item that keeps changing,
-// and an item that the owner doesn't have, stay for the next listing. So does an item that was stale when it
-// was read, and that a client has stored anew.
+// and an item that the owner doesn't have, stay for the next listing. An item that was stale when it was
+// read, and that a client has stored again, also stays.
 func (l *remover) resolve(ctx context.Context, it *misplaced) error {
 	for range changesFollowed {
 		var now *memcache.Value

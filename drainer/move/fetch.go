@@ -25,7 +25,7 @@ type fetcher struct {
 	Ask func(ctx context.Context, do func(*memcache.Conn) error) error
 	// Behind returns how many seconds memcached's clock is behind ours.
 	Behind func() int64
-	// Limit bounds what is moved: a part is at most what a second allows, so that the items don't become
+	// Limit bounds the moved items: a part is at most what a second allows, so that the items don't become
 	// outdated.
 	Limit pace.Limit
 }

@@ -24,8 +24,8 @@ const (
 	keyPresent
 	// keyGone means that neither owner has the item: it was deleted, evicted, or has expired.
 	keyGone
-	// keyOutdated means that a client has marked the item, or is about to store it anew. The item is still at its
-	// old owner.
+	// keyOutdated means that a client has marked the item, or is about to store it again. The item is still
+	// at its old owner.
 	keyOutdated
 	// keyRefused means that its new owner doesn't accept it.
 	keyRefused

@@ -70,7 +70,7 @@ const (
 	// one of them may not have ended. The result is Found if all requests that had begun before the first
 	// Wait have ended.
 	Wait
-	// Ask is the client's command as it is.
+	// Ask is the client's unchanged command.
 	Ask
 	// AskUpdate is the client's command in a form that can't make an item: an Upsert's first half.
 	AskUpdate

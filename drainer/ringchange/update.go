@@ -1,6 +1,6 @@
 package ringchange
 
-// Updates, creates and upserts: requests that depend on what is there.
+// Updates, creates and upserts are requests that depend on the present item.
 
 // begin looks at the new owner first: an item there is the newer one, and a lease there means that another
 // request or a mover is working on the key.

@@ -14,7 +14,7 @@ type slot struct {
 	client *client // nil when the client has gone
 	verb   wire.Verb
 	kind   wire.Kind
-	// key is the key as it was sent to the member, for a classic read and a meta command with an echo.
+	// key is the key in the request to the member, for a classic read and a meta command with an echo.
 	key []byte
 	// absent is the answer to a meta read if there is no item; empty if it repeats nothing of the request.
 	absent []byte

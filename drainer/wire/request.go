@@ -38,13 +38,13 @@ const (
 //
 // A member is never sent these slices, except keys: versions of memcached differ in how they read numbers and
 // noreply, and a version that reads another length of the data block than the router would carry out the
-// block as requests. So AppendTo writes a request anew, in the only form that all versions read alike, and
-// Parse refuses requests that don't have such a form.
+// block as requests. So AppendTo writes each request in the only form that all versions read alike, and Parse
+// refuses requests that don't have such a form.
 type Request struct {
 	Verb Verb
 	// Line is the line without its end, and without what follows a NUL, as memcached reads it.
 	Line []byte
-	// Key is the key as it is written; nil for classic reads, which have Keys.
+	// Key is the client's text of the key; nil for classic reads, which have Keys.
 	Key []byte
 	// Keys are those of a classic read, separated by blanks; see NextKey.
 	Keys []byte

@@ -20,7 +20,7 @@ import (
 	"example.com/memcached-operator/drainer/routing"
 )
 
-// schema is a field in an OpenAPI v3 schema, as far as it is used here.
+// schema is a field in an OpenAPI v3 schema, with the parts that are used here.
 type schema struct {
 	Type        string             `json:"type"`
 	Description string             `json:"description"`

@@ -23,7 +23,7 @@ type Action interface {
 // KindOf returns the kind of the action.
 func KindOf(a Action) Kind { return a.kind() }
 
-// Kind is what a failure of an action stops, and what it means for the live reads of others.
+// Kind tells which later actions a failure of an action stops, and how the action affects live reads.
 type Kind struct {
 	Class
 	// Claim leads the unit that the action is about, empty for none. A failure stops the later actions about
@@ -44,8 +44,8 @@ type Class string
 const (
 	// Cluster: all later actions.
 	Cluster Class = "all"
-	// Members: the later actions of this class, which create members or what members need first: leaving
-	// marks, names, the clients' list, who may reach the members. A mistake in the spec doesn't stop a drain.
+	// Members: the later actions of this class, which create members or their prerequisites: leaving marks,
+	// names, the clients' list, the NetworkPolicy. A mistake in the spec doesn't stop a drain.
 	Members Class = "members"
 	// Claim: the later actions about the same claim. A claim that can't be drained doesn't stop other drains,
 	// moves or growth.
@@ -96,7 +96,7 @@ type (
 	// ApplyStatefulSet applies the StatefulSet of the members.
 	ApplyStatefulSet struct {
 		Replicas int32
-		// KeepTemplate leaves the pod template as it is.
+		// KeepTemplate leaves the pod template unchanged.
 		KeepTemplate bool
 		// Partition: members with lower ordinals keep their template. Steps: if the template changes, all do.
 		Partition int32

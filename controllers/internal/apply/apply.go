@@ -153,7 +153,7 @@ func (a *Applier) Apply(ctx context.Context, cluster *cachev1alpha1.Memcached, p
 	return r.allDone(), err
 }
 
-// allDone returns what this run has written, with what it wrote about claims.
+// allDone returns this run's writes, with their content about claims.
 func (r *run) allDone() Done {
 	done, about := r.done, &r.claims.Done
 	for _, job := range about.Drains {

@@ -44,7 +44,7 @@ func (r *run) applyDiscovery(ctx context.Context) error {
 	})
 }
 
-// list compares what an EndpointSlice has with what it should have.
+// list is an EndpointSlice beside its wanted content.
 type list struct {
 	slice   *discoveryv1.EndpointSlice
 	wanted  []build.Endpoint

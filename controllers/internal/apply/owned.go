@@ -207,10 +207,10 @@ const noVersion = "1"
 // kindMade with a kind is the key in Matches of an object that this process has created.
 const kindMade = "made "
 
-// create creates an object that the cache lacks. If the API server says that the object exists,
-// create reads it: stale is true if it is the cluster's own, and its event will come. An object of
-// another owner is an error, and stays as it is. If this process has created the object before,
-// create reads first, because the cache usually is stale.
+// create creates an object that the cache lacks. If the API server says that the object exists, create reads
+// it: stale is true if it is the cluster's own, and its event will come. An object of another owner is an
+// error, and stays unchanged. If this process has created the object before, create reads first, because the
+// cache usually is stale.
 func create[T any, P interface {
 	*T
 	client.Object

@@ -53,8 +53,8 @@ const slowest = 16
 // tooMany is the Err of a target that is never asked.
 const tooMany = "too many are asked already"
 
-// sampler asks, beside the reconciles, for what no watch tells: how far a drainer is, how full a member is.
-// A reconcile says what it wants to know, and gets what is known so far. When that changes, the cluster is
+// sampler asks, beside the reconciles, for facts that no watch has: how far a drainer is, how full a member
+// is. A reconcile names the facts that it wants, and gets the known ones. When these change, the cluster is
 // reconciled again. So no reconcile waits for a dead node.
 //
 // Everything is bounded: the time of a question, how many are asked at once, in all and for each cluster,

@@ -146,8 +146,8 @@ func ourServer(c *cachev1alpha1.Memcached, text string) (s routing.Server, ordin
 	return s, ordinal, is && s.Host == serviceHost(c, ordinal)
 }
 
-// RouterRing is the known ring that routers were told of, with as many members as they were told of. If no
-// known ring matches, the result equals no other ring.
+// RouterRing is the known ring that routers were told of, with their number of members. If no known ring
+// matches, the result equals no other ring.
 func RouterRing(c *cachev1alpha1.Memcached, told *contract.Ring, known ...ring.Ring) ring.Ring {
 	if told == nil {
 		return ring.Ring{}

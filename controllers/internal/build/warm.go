@@ -42,7 +42,8 @@ func WarmSource(c *cachev1alpha1.Memcached) string {
 	return hash(string(text))
 }
 
-// WarmMade is a hash of all that the Job of a warming is made of, but for the ring and the members' ports.
+// WarmMade is a hash of everything that the Job of a warming is made of, except for the ring and the members'
+// ports.
 func WarmMade(c *cachev1alpha1.Memcached, from *From, claim types.UID) string {
 	spec := *c.Spec.WarmFrom
 	spec.Until = ""

@@ -3,8 +3,8 @@
 // clients and routers: package plan says what a drain waits for (Given). Package apply asks its checks (May…)
 // about live state.
 //
-//	claim.go       what is known of one claim        facts.go       all claims, their Jobs and pods
-//	unit.go        the claims of one member           end.go         the owner or the namespace goes
+//	claim.go       the facts about one claim         facts.go       all claims, their Jobs and pods
+//	unit.go        the claims of one member          end.go         the owner or the namespace goes
 //	release.go     when a claim is released          aside.go       how a volume gets another claim
 //	drain.go       Decide: each claim's next step    retry.go       what failed or was refused, and is tried again
 //	restored.go    marks that are another claim's

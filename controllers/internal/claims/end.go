@@ -22,8 +22,8 @@ type Ending struct {
 }
 
 // End removes the finalizers from all claims, because their owner or the namespace goes. End waits for a
-// volume that is being handed over, because it is bound to neither claim yet. left has the claims as they are
-// then; waits says what one of them waits for, and is empty if none does.
+// volume that is being handed over, because it is bound to neither claim yet. left has the claims after that;
+// waits says what one of them waits for, and is empty if none waits.
 func (f *Facts) End(e *Ending) (left *Facts, waits string, w Work) {
 	then := *f
 	then.Claims, then.Units = slices.Clone(f.Claims), map[types.UID][]Claim{}

@@ -11,7 +11,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Facts are what was observed of claims, and of what uses them. Nothing changes them.
+// Facts are the observed facts about claims, and about their users. Nothing changes Facts.
 type Facts struct {
 	Now time.Time
 	// Pods has the ordinals of the member pods that exist, in any phase.

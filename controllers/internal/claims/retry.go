@@ -42,8 +42,8 @@ type Attempt struct {
 	WayOut string
 }
 
-// Outcome is what is decided about an attempt: it runs (Draining), begins anew when its Job is gone
-// (Waiting), or has failed.
+// Outcome is the decision about an attempt: it runs (Draining), begins again when its Job is gone (Waiting),
+// or has failed.
 type Outcome struct {
 	Phase           DrainPhase
 	Reason, Message string

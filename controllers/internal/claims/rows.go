@@ -16,7 +16,7 @@ import (
 // MaxReason bounds the reason of a drain, in bytes; the kubelet may have given it.
 const MaxReason = 64
 
-// Row is what a status says about a drain, without what its drainer counts.
+// Row is a status' words about a drain, without its drainer's counts.
 type Row struct {
 	Claim           string
 	Ordinal         int32

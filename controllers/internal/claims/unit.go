@@ -17,8 +17,8 @@ import (
 // receipt and attempts, and it is deleted and released last. Claims that were never bound have nothing to
 // drain, so each is alone. A Memcached's claims are all alone.
 
-// generation is what claims of one unit have in common: a member may leave, return and leave again
-// before its first volumes are drained.
+// generation is the same for all claims of one unit: a member may leave, return and leave again before its
+// first volumes are drained.
 type generation struct {
 	ordinal       int32
 	aside, marked bool

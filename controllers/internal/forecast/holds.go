@@ -1,5 +1,5 @@
-// Package forecast works out what members will hold after a change of the ring, and what they evict for lack
-// of memory. The operator uses it before a scale-down, the plugin for a plan.
+// Package forecast computes which items members will hold after a change of the ring, and how many they evict
+// for lack of memory. The operator uses it before a scale-down, the plugin for a plan.
 package forecast
 
 import (
@@ -71,7 +71,7 @@ func (h Holds) Share(part float64) Holds {
 	return shared
 }
 
-// Add adds what another member holds. Pages and limit stay as they are.
+// Add adds the items of another member. Pages and limit don't change.
 func (h *Holds) Add(other Holds) {
 	h.Items, h.Bytes = h.Items+other.Items, h.Bytes+other.Bytes
 	for size, c := range other.Classes {

@@ -124,8 +124,8 @@ func (s Step) Because(seen Seen) string {
 	return "this installation of the operator manages it"
 }
 
-// Next is what the installation with this name does, and after what time it looks again; 0 if an
-// event will come.
+// Next returns the step of the installation with this name, and the time until it looks again; 0 if an event
+// will come.
 func Next(me string, seen Seen) (Step, time.Duration) {
 	q := seen.Question
 	switch {

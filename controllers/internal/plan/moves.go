@@ -242,8 +242,8 @@ func moveWayOut(c *claims.Claim) string {
 const stepWayOut = "the member stays out of the ring: see the Job's log, then annotate the claim with " +
 	cachev1alpha1.AnnotationMove + "=retry, or =skip: then the member starts empty, without the items that are left"
 
-// allWait tells what every move waits for: what moveWaits says, drains that come first, leases,
-// and members that aren't ready.
+// allWait tells what every move waits for: the reason of moveWaits, drains that come first, leases, and
+// members that aren't ready.
 func (m *movers) allWait(drains []claims.DrainState) string {
 	replicas := m.size.Replicas
 	for i := range drains {

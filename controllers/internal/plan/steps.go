@@ -157,7 +157,8 @@ func (d *decisions) applyMembers() claims.Work {
 		action.ApplyBudget{StepOut: d.next.Cluster.StepsOutForEvictions && d.next.NodesUnknown == "" && !d.Evicted}, action.ApplyServiceMonitor{})
 }
 
-// Order is the table of the steps, in Markdown: what each writes, what its failure stops, and why it comes here.
+// Order is the table of the steps, in Markdown: each step's writes, the steps that its failure stops, and the
+// reason for its place.
 func Order() string {
 	var b strings.Builder
 	b.WriteString("| step | writes | a failure stops | why here |\n|---|---|---|---|\n")

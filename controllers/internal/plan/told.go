@@ -67,7 +67,7 @@ func nextListSize(o *Observed, wanted int32) int32 {
 	return wanted
 }
 
-// heldBack leaves the list as it is.
+// heldBack keeps the present list.
 func (told Told) heldBack(listSize int32) Told {
 	told.Prepares, told.ListSize, told.Record = true, listSize, told.From
 	return told

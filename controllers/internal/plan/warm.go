@@ -215,7 +215,7 @@ func (w *Warm) after(receipt *action.Receipt, result action.WarmResult) action.W
 	return r
 }
 
-// warmYields tells what comes before a warming, and ends one that is at work: what clients have stored here is newer.
+// warmYields tells what comes before a warming, and ends one that is at work: clients' own items are newer.
 func warmYields(v *view) string {
 	switch whole := v.Record.Ring.Whole(); {
 	case v.returns != "":

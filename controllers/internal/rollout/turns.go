@@ -215,7 +215,7 @@ func (t *Turns) take(ctx context.Context, key client.ObjectKey, ready bool) (*Tu
 	return &turn, "", nil
 }
 
-// what names what is rolled out: members or routers.
+// what names the pods that are rolled out: members or routers.
 func (t *Turns) what() string {
 	if t.options.Routers {
 		return "routers"

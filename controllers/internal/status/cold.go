@@ -41,8 +41,8 @@ func startedCold(in *Input, s *cachev1alpha1.MemcachedStatus) *cachev1alpha1.Adv
 	return advise(cachev1alpha1.ReasonStartedCold, "members that started cold: %s%s", someOf(cold), room)
 }
 
-// coldStart is what the member reported when it ended last, or else what its init container
-// reported before; nil if neither started cold.
+// coldStart is the member's report at its last end, or else its init container's earlier report; nil if
+// neither started cold.
 func coldStart(pod *corev1.Pod) *contract.ColdStart {
 	for i := range pod.Status.ContainerStatuses {
 		c := &pod.Status.ContainerStatuses[i]

@@ -189,7 +189,7 @@ func oneLine(s string) string {
 type Record struct {
 	// Claims are the UIDs of the claims that were drained, separated by commas.
 	Claims string `json:"claims"`
-	// Rule is spec.receipt as it was when the drain succeeded; it may be empty.
+	// Rule is spec.receipt at the time when the drain succeeded; it may be empty.
 	Rule    string `json:"rule,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Set is the Job's claims.Job.SetVersion.

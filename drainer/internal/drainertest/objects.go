@@ -24,7 +24,7 @@ func ReadManifest(dir string) (*volume.Manifest, error) { return volume.ReadMani
 type Object struct {
 	Value []byte
 	Flags uint64
-	// TTL is in seconds as it was stored; 0 means never.
+	// TTL is the stored time to live, in seconds; 0 means never.
 	TTL int64
 }
 
@@ -209,7 +209,7 @@ func (s *Served) End(how string) {
 	}
 }
 
-// Held returns those of the objects that a server has, each as it was stored.
+// Held returns the objects on a server, each with its stored parts.
 func Held(t *testing.T, address string, all map[string]Object) map[string]Object {
 	t.Helper()
 	conn, err := (memcache.Dialer{}).Dial(t.Context(), address)

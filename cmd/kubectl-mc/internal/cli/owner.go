@@ -216,7 +216,8 @@ func newGet(c *command) *cobra.Command {
 	return cmd
 }
 
-// harmless is a value for a terminal: what applications store must not steer that of the person who looks at it.
+// harmless returns a value for a terminal: stored values must not steer the terminal of the person who looks
+// at them.
 func harmless(value []byte) []byte {
 	lines := strings.SplitAfter(string(value), "\n")
 	for i, line := range lines {

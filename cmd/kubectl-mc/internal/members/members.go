@@ -224,7 +224,7 @@ type Item struct {
 	Expires int64 `json:"expires"`
 }
 
-// Get returns the member's item, nil if there is none. The item's place in the LRU stays as it is.
+// Get returns the member's item, nil if there is none. Get doesn't change the item's place in the LRU.
 func (a *Members) Get(ctx context.Context, m *cachev1alpha1.Memcached, pod *corev1.Pod, key string) (*Item, error) {
 	c, end, err := a.connect(ctx, m, pod)
 	if err != nil {

@@ -35,7 +35,7 @@ type Cluster struct {
 	Unasked string `json:"unasked,omitempty"`
 	// Unheard is why logs can't be read, so that work is known by status alone; empty if all can.
 	Unheard string `json:"unheard,omitempty"`
-	// Work has what is drained, moved, saved or loaded, Waits what needs or waits for something.
+	// Work has the drains, moves, saves and loads; Waits has everything that needs or waits for something.
 	Work   []Work                 `json:"work,omitempty"`
 	Waits  []Wait                 `json:"waits,omitempty"`
 	Advice []cachev1alpha1.Advice `json:"advice,omitempty"`

@@ -20,8 +20,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims/read"
 )
 
-// Annotate is Patch for changes of annotations that the operator reads. Annotate first patches the
-// claim as it is in the cache; the optimistic lock fails if the cache is stale.
+// Annotate is Patch for changes of annotations that the operator reads. Annotate first patches the claim of
+// the cache; the optimistic lock fails if the cache is stale.
 func (w *Writer) Annotate(ctx context.Context, ref action.ClaimRef, change func(*corev1.PersistentVolumeClaim) error) (changed bool, err error) {
 	cached, err := read.Get[corev1.PersistentVolumeClaim](ctx, w.Reader.Cache, client.ObjectKey{Namespace: w.Reader.Object.GetNamespace(), Name: ref.Name})
 	if err == nil && cached != nil && cached.UID == ref.UID {

@@ -22,7 +22,7 @@ func RemoveFinalizer(ctx context.Context, c client.Client, owner client.Object) 
 	return err
 }
 
-// patchFinalizer changes the finalizers of an owner. If the write fails, owner stays as it was, because later
+// patchFinalizer changes the finalizers of an owner. If the write fails, owner stays unchanged, because later
 // steps must not take the change for written.
 func patchFinalizer(ctx context.Context, c client.Client, owner client.Object, change func(client.Object, string) bool, installation string) (changed bool, err error) {
 	before := owner.DeepCopyObject().(client.Object)

@@ -77,7 +77,7 @@ func spoilt(owner, made, live client.Object) error {
 		identity.KindOf(live), live.GetName(), strings.Join(lacks, ", "))
 }
 
-// differs names the keys that the answer does not have as they were sent.
+// differs names the keys whose values in the answer aren't the sent ones.
 func differs(what string, raw json.RawMessage, answer map[string]string) (lacks []string) {
 	var sent map[string]*string
 	if raw == nil || json.Unmarshal(raw, &sent) != nil {

@@ -137,7 +137,7 @@ func Delete(ctx context.Context, c client.Writer, object client.Object) error {
 		client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// deleteThis deletes the claim if it is still as it was read.
+// deleteThis deletes the claim if it has not changed since it was read.
 func (w *Writer) deleteThis(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
 	return client.IgnoreNotFound(w.Delete(ctx, pvc, client.Preconditions{UID: &pvc.UID, ResourceVersion: &pvc.ResourceVersion}))
 }

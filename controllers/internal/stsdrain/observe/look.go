@@ -156,8 +156,8 @@ func (r *Reader) lookLive(ctx context.Context, s *State, cached []corev1.Persist
 	return found, nil
 }
 
-// unchanged returns the claims of other owners that are still as they were read (same), by the watch of their
-// metadata, and the other missing claims (unread).
+// unchanged returns the claims of other owners that have not changed since they were read (same), by the
+// watch of their metadata, and the other missing claims (unread).
 func (r *Reader) unchanged(ctx context.Context, s *State, before []foreignClaim, missing []string) (same []foreignClaim, unread []string, err error) {
 	unread = slices.Clone(missing)
 	for _, f := range before {
