@@ -70,7 +70,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// existing is what is reported of a Memcached or a StatefulSetDrain.
+// existing has the reported numbers of a Memcached or a StatefulSetDrain.
 type existing struct {
 	key           client.ObjectKey
 	wanted, ready int32
@@ -129,8 +129,8 @@ func statefulSetDrains(all []cachev1alpha1.StatefulSetDrain) (out []existing) {
 	return out
 }
 
-// collect reports what exists of one kind, and its claims: since when each has been waiting for its
-// release.
+// collect reports the existing objects of one kind, and their claims: since when each has been waiting for
+// its release.
 func (c *collector) collect(metrics chan<- prometheus.Metric, kind ownerKind, all []existing, held map[client.ObjectKey][]time.Time) {
 	for i := range all {
 		e := &all[i]
@@ -209,8 +209,8 @@ func drainOfClaim(claim *corev1.PersistentVolumeClaim) (name string, is bool) {
 	return name, is
 }
 
-// held returns, by what the claims belong to, since when each claim with the finalizer has been waiting
-// for its release.
+// held returns, by the owners of the claims, since when each claim with the finalizer has been waiting for
+// its release.
 func (c *collector) held(claims []corev1.PersistentVolumeClaim, of func(*corev1.PersistentVolumeClaim) (string, bool)) map[client.ObjectKey][]time.Time {
 	held := map[client.ObjectKey][]time.Time{}
 	for i := range claims {

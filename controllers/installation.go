@@ -74,7 +74,8 @@ func (i *installed) manages(ctx context.Context, object client.Object, claimed b
 	return step.Manages(), wait, nil
 }
 
-// seen is what the object says about its installations of the operator, and for how long.
+// seen returns the object's words about its installations of the operator, and how long they have not
+// changed.
 func (i *installed) seen(object client.Object) installation.Seen {
 	return installation.See(object, i.known.UnchangedFor(object, i.Clock.Now()))
 }

@@ -63,7 +63,7 @@ const (
 	ReasonClaimDeleted = "ClaimDeleted"
 	// ReasonReconcileError: a call to the API server failed.
 	ReasonReconcileError = "ReconcileError"
-	// ReasonInvalidSpec: the API server refuses what the spec asks for.
+	// ReasonInvalidSpec: the API server refuses an object that the spec asks for.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonNameTaken: another owner's object has a name that the cluster needs.
 	ReasonNameTaken = "NameTaken"

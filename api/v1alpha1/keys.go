@@ -57,7 +57,7 @@ const (
 	// AnnotationOtherOperator is another installation's question whether that installation is
 	// running, and the answer (package installation, JSON).
 	AnnotationOtherOperator = Group + "/other-operator"
-	// AnnotationWarmed, on a Memcached, is what was copied from spec.warmFrom (package action, JSON).
+	// AnnotationWarmed, on a Memcached, has the record of the copy from spec.warmFrom (package action, JSON).
 	AnnotationWarmed = Group + "/warmed"
 	// AnnotationWarm is set by a person on a Memcached: WarmAgain, WarmRetry or WarmSkip. The operator removes the
 	// annotation when it has acted on it.

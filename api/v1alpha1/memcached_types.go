@@ -285,7 +285,7 @@ type RouterSpec struct {
 	Service ServiceSpec `json:"service,omitzero"`
 }
 
-// FailedReads is what routers answer for a key whose member can't be reached.
+// FailedReads is the routers' answer for a key whose member can't be reached.
 //
 // +kubebuilder:validation:Enum=Miss;Error
 type FailedReads string
@@ -533,7 +533,7 @@ const (
 	ServiceLoadBalancer ServiceType = "LoadBalancer"
 )
 
-// ServiceSpec is what a person may set on the Services that clients use.
+// ServiceSpec has a person's settings for the Services that clients use.
 type ServiceSpec struct {
 	// type of the Services that have an address of their own (NAME-router, NAME-discovery, NAME-member-N of
 	// routing.addresses Stable): ClusterIP (the default), NodePort or LoadBalancer. NAME and NAME-list stay
@@ -613,8 +613,8 @@ type RoutingSpec struct {
 	// +optional
 	Client Client `json:"client,omitempty"`
 
-	// keyPrefix is what the client writes before each key without hashing it: libmemcached's and php's PREFIX_KEY,
-	// pymemcache's key_prefix. Defaults to none.
+	// keyPrefix is the text that the client writes before each key without hashing it: libmemcached's and
+	// php's PREFIX_KEY, pymemcache's key_prefix. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
@@ -889,7 +889,7 @@ type MemcachedStatus struct {
 	// warm is the state of spec.warmFrom.
 	// +optional
 	Warm *WarmStatus `json:"warm,omitempty"`
-	// advice is what a person may want to change, or should know.
+	// advice has changes that a person may want to make, and facts that they should know.
 	// +optional
 	// +listType=map
 	// +listMapKey=reason
@@ -903,7 +903,7 @@ type MemcachedStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Advice is what a person may want to change, or should know.
+// Advice is a change that a person may want to make, or a fact that they should know.
 type Advice struct {
 	// reason in one word; the runbook has a section on it.
 	Reason string `json:"reason"`

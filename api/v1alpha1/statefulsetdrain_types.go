@@ -82,7 +82,7 @@ type DrainTemplateMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// StatefulSetDrainStatus is what was observed of a StatefulSet and its departed members.
+// StatefulSetDrainStatus has the observed state of a StatefulSet and its departed members.
 type StatefulSetDrainStatus struct {
 	// observedGeneration is that of the spec.
 	// +optional
@@ -96,7 +96,7 @@ type StatefulSetDrainStatus struct {
 	// draining is the number of departed members whose volumes are not drained yet.
 	// +optional
 	Draining int32 `json:"draining,omitempty"`
-	// progress of the drains that run, in percent of what their drainers count.
+	// progress of the running drains, in percent of their drainers' totals.
 	// +optional
 	Progress string `json:"progress,omitempty"`
 	// drains has each leaving or departed member, highest ordinals first.
@@ -137,10 +137,10 @@ type MemberDrain struct {
 	// since is when the drain entered this phase.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// done is what the drainer has counted so far.
+	// done is the drainer's count so far.
 	// +optional
 	Done int64 `json:"done,omitempty"`
-	// total is what the drainer will have counted at its end.
+	// total is the drainer's count at its end.
 	// +optional
 	Total int64 `json:"total,omitempty"`
 	// reason why the drain waits, is held or failed: one of docs/runbook.md, or the scheduler's or the kubelet's
@@ -200,7 +200,7 @@ type StatefulSetDrain struct {
 
 	// spec says which StatefulSet's departed members are drained, and how.
 	Spec StatefulSetDrainSpec `json:"spec"`
-	// status is what was observed of the StatefulSet and its departed members.
+	// status is the observed state of the StatefulSet and its departed members.
 	// +optional
 	Status StatefulSetDrainStatus `json:"status,omitempty"`
 }

@@ -88,7 +88,7 @@ type WarmVolumes struct {
 type WarmRouting struct {
 	// client is the memcached client of the source's applications and its distribution, as spec.routing.client.
 	Client Client `json:"client"`
-	// keyPrefix is what that client writes before each key without hashing it. Defaults to none.
+	// keyPrefix is the text that that client writes before each key without hashing it. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
@@ -149,7 +149,7 @@ type WarmStatus struct {
 	Last *WarmReceipt `json:"last,omitempty"`
 }
 
-// WarmReceipt is what was copied from a source: the sums of its receipts.
+// WarmReceipt counts the items that were copied from a source: the sums of its receipts.
 type WarmReceipt struct {
 	// jobs that have ended with a receipt.
 	Jobs int32 `json:"jobs"`
@@ -177,7 +177,7 @@ type WarmReceipt struct {
 	// bytes is how many bytes of keys and values were added.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// cantTell is what the source can't tell: see docs/backup.md.
+	// cantTell names the facts that the source can't tell: see docs/backup.md.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8

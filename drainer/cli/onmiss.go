@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/drainer/router/onmiss"
 )
 
-// onMissFlags are the flags of "drainer route" about the cache that is asked for what the members miss.
+// onMissFlags are the flags of "drainer route" about the cache that is asked for missed keys.
 type onMissFlags struct {
 	from              []string
 	client, keyPrefix string

@@ -211,7 +211,7 @@ func (o Options) External() bool {
 	return slices.ContainsFunc(o.Suboptions(), func(s Suboption) bool { return s.Name == "ext_path" })
 }
 
-// number returns what strtol reads from a text: space, a sign, digits; 0 if there are none.
+// number returns the number that strtol reads from a text: space, a sign, digits; 0 if there are none.
 func number(text string) int64 {
 	text = strings.TrimPrefix(strings.TrimLeft(text, " \t\n\v\f\r"), "+")
 	end := 0

@@ -1,6 +1,6 @@
-// Package contract is what the manager and the drainer agree on: flags, exit codes, the progress line and the
-// receipt. The controllers import two of the drainer's packages, contract and routing. Package contract
-// imports nothing but the standard library.
+// Package contract has everything that the manager and the drainer agree on: flags, exit codes, the progress
+// line and the receipt. The controllers import two of the drainer's packages, contract and routing. Package
+// contract imports nothing but the standard library.
 //
 // Everything here crosses a process boundary between two versions of the operator: a Job that was started
 // before an upgrade ends after it. So fields are only ever added.
@@ -41,16 +41,16 @@ var NoRetry = []int32{ExitUsage, ExitUnrecoverable}
 const (
 	// WarmFile is memcached's -e file; memcached writes WarmFile+".meta" beside it.
 	WarmFile = "memory_file"
-	// MetaFile is what memcached writes on SIGUSR1 and unlinks at its start.
+	// MetaFile is the file that memcached writes on SIGUSR1 and unlinks at its start.
 	MetaFile = WarmFile + ".meta"
-	// Manifest is written by "drainer supervise": what .meta would say, kept
-	// current while memcached runs, so that a crash needs no .meta.
+	// Manifest is written by "drainer supervise": the values that .meta would have, kept current while
+	// memcached runs, so that a crash needs no .meta.
 	Manifest = "manifest.json"
 	// SaveFile has the used pages of a warm file, with its .meta and its manifest. "drainer supervise
 	// --memory-dir" writes it to a volume that memcached doesn't map.
 	SaveFile = "save"
 	// InUse, on such a volume, says since when a member has been running, and from which save it started. No
-	// save has what clients have written since.
+	// save has the later writes of clients.
 	InUse = "in-use"
 	// EmptyFile has the serial for which the member has started empty (StepOut).
 	EmptyFile = "started-empty"
@@ -220,7 +220,8 @@ type Progress struct {
 	// NothingLeft means that a pass over a leaving member found no item that another server owns. After that,
 	// only clients with an old list can have stored something there.
 	NothingLeft bool `json:"nothingLeft,omitempty"`
-	// Warm means that a pass of a copy has brought less than a hundredth: what the source has now was copied.
+	// Warm means that a pass of a copy has brought less than a hundredth: the source's present items were
+	// copied.
 	Warm bool `json:"warm,omitempty"`
 	// Late is the share of the member's requests, from 0 to 1, that clients still make by an earlier list: in
 	// PhaseSettling, if it is known how many there were before.
@@ -239,7 +240,7 @@ type Progress struct {
 // MaxCallers bounds a message about clients, in bytes.
 const MaxCallers = 256
 
-// Outcomes counts items by what became of them.
+// Outcomes counts items by their fate.
 type Outcomes struct {
 	// Added: this drain stored the item on the owner.
 	Added int64 `json:"added"`
@@ -305,8 +306,8 @@ type Receipt struct {
 	Passes    int   `json:"passes,omitempty"`
 	LastFound int64 `json:"lastFound,omitempty"`
 	LastAdded int64 `json:"lastAdded,omitempty"`
-	// Replaced counts those of Added that replaced what the copy had stored before, because it has changed at the
-	// source. TooLarge counts those of Rejected that are larger than the owner's item size limit.
+	// Replaced counts those of Added that replaced an earlier value of the copy, because the item has changed
+	// at the source. TooLarge counts those of Rejected that are larger than the owner's item size limit.
 	Replaced int64 `json:"replaced,omitempty"`
 	TooLarge int64 `json:"tooLarge,omitempty"`
 	// LeftOut is how many items the last pass left out because the servers have no room for them (AsMuchAsFits).
@@ -314,7 +315,7 @@ type Receipt struct {
 	// Deleted counts items that the copy deleted again at their owner, because the source no longer has them;
 	// they are among Invalidated.
 	Deleted int64 `json:"deleted,omitempty"`
-	// CantTell says what the source and the servers can't tell, e.g. CantTellAll.
+	// CantTell names the facts that the source and the servers can't tell, e.g. CantTellAll.
 	CantTell []string `json:"cantTell,omitempty"`
 	// Survivors are in ring order. SurvivorsOmitted counts those that were left out so that the receipt fits
 	// in MaxReceiptBytes.

@@ -51,7 +51,7 @@ const (
 	FlagMaxItemSize    = "max-item-size"
 	FlagMaxMemory      = "max-memory"
 	FlagFailedReads    = "failed-reads"
-	// The cache that a router asks for what the members miss.
+	// These are about the cache that a router asks for missed keys.
 	FlagOnMiss          = "on-miss"
 	FlagOnMissClient    = "on-miss-client"
 	FlagOnMissKeyPrefix = "on-miss-key-prefix"
@@ -134,7 +134,7 @@ type Transfer struct {
 	SourceID string
 	// Client names the routing (see package routing).
 	Client string
-	// KeyPrefix is what the client writes before its keys and doesn't hash.
+	// KeyPrefix is the text that the client writes before its keys and doesn't hash.
 	KeyPrefix string
 	// Servers are the members that items go to, in ring order: "[NAME=]HOST:PORT". NAME is what the client
 	// calls the server, HOST:PORT is its network address.
@@ -148,7 +148,7 @@ type Transfer struct {
 	Receipt string
 	// Scratch is a directory for temporary files.
 	Scratch string
-	// RateLimitItems and RateLimitBytes bound what is added per second; 0 no limit.
+	// RateLimitItems and RateLimitBytes bound the added items per second; 0 no limit.
 	RateLimitItems, RateLimitBytes int64
 	// SkipExpiringWithin leaves out items that expire within this time.
 	SkipExpiringWithin time.Duration
@@ -321,8 +321,7 @@ type Supervise struct {
 	ProbePort int32
 	// MetricsPort is where the supervisor serves memcached's metrics at MetricsPath; 0 if nowhere.
 	MetricsPort int32
-	// TerminationLog is the file for the message that says what a crash would lead to; empty if there is
-	// none.
+	// TerminationLog is the file for the message about the effect of a crash; empty if there is none.
 	TerminationLog string
 	// HangAfter is how long memcached may neither answer nor use the CPU; 0 is the drainer's default.
 	HangAfter time.Duration

@@ -56,7 +56,7 @@ func (s *RingState) UnmarshalText(text []byte) error {
 type Ring struct {
 	// Client names the routing (see package routing).
 	Client string `json:"client"`
-	// KeyPrefix is what the client writes before its keys and doesn't hash.
+	// KeyPrefix is the text that the client writes before its keys and doesn't hash.
 	KeyPrefix string `json:"keyPrefix,omitempty"`
 	// Servers are the members in ring order: "[NAME=]HOST:PORT".
 	Servers []string `json:"servers"`
@@ -65,7 +65,7 @@ type Ring struct {
 	Out int32 `json:"out,omitempty"`
 }
 
-// RingTable is what routers are told about the rings.
+// RingTable tells routers about the rings.
 type RingTable struct {
 	// Number grows with each table: the time when the table was written (NumberAt), or one more than the
 	// previous number.
@@ -158,7 +158,7 @@ func (s *RingSigner) Sign(text []byte, key string) string {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(s.private, signedText(text, key)))
 }
 
-// signedText returns what is signed: the key, a zero byte, the table.
+// signedText returns the signed bytes: the key, a zero byte, the table.
 func signedText(text []byte, key string) []byte {
 	return slices.Concat([]byte(key), []byte{0}, text)
 }

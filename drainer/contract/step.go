@@ -12,7 +12,7 @@ import (
 // StepPath is the HTTP path, beside ReadyPath, at which a supervisor reports about the annotation.
 const StepPath = "/step"
 
-// Stepped is what a supervisor reports, in JSON.
+// Stepped is a supervisor's report, in JSON.
 type Stepped struct {
 	// Told is the annotation as the supervisor has read it, with the name of the pod, so that no other pod's
 	// answer counts.

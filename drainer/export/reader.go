@@ -68,7 +68,7 @@ func (r *Reader) Pages() int { return len(r.mem) / warmfile.SlabPageSize }
 // Band is a range of last accesses, from From and before To, in seconds of memcached's own clock.
 type Band struct{ From, To uint32 }
 
-// Batch collects what was read.
+// Batch collects the items that were read.
 type Batch struct {
 	// Records are in the format of AppendItem.
 	Records []byte
@@ -76,7 +76,7 @@ type Batch struct {
 	// keys are the keys that memcached has to be asked for, one after the other.
 	keys []byte
 	asks []ask
-	// unread counts what could not be read.
+	// unread counts the slots that could not be read.
 	unread int
 }
 

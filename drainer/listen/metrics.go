@@ -35,7 +35,7 @@ type metrics struct {
 	sent sent
 }
 
-// answer is what one collection gave.
+// answer is the result of one collection.
 type answer struct {
 	begun time.Time
 	body  bytes.Buffer

@@ -92,7 +92,7 @@ func (s *supervisor) endMemcached(sig syscall.Signal) {
 	s.child.signal(sig)
 }
 
-// dropSpare removes the spare file, to make room for what is written at the end.
+// dropSpare removes the spare file, to make room for the writes of the end.
 func (s *supervisor) dropSpare() {
 	if s.Dir() == "" || s.Saves() {
 		return

@@ -44,7 +44,7 @@ type list struct {
 	failure   lastFailure
 }
 
-// run follows the list and updates what clients are given, until ctx ends.
+// run follows the list and updates the item that clients get, until ctx ends.
 func (l *list) run(ctx context.Context) {
 	if kept, err := volume.KeptList(l.s.Volume); err == nil {
 		l.now.Store(kept)

@@ -185,7 +185,7 @@ var (
 	keptSums         kept[string]
 )
 
-// Check returns what is wrong with the files. If usages are given, there must be a certificate that the
+// Check returns the errors in the files. If usages are given, there must be a certificate that the
 // authorities verify for each usage. Check ignores the period of validity, which the peers check.
 func (d Dialer) Check(usages ...x509.ExtKeyUsage) error {
 	if d.TLSDir != "" {

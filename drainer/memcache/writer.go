@@ -60,7 +60,7 @@ type Limits struct {
 	// Evictions is the server's counter.
 	Evictions int64
 	// Room is how many bytes of items fit before the server evicts: -m less its items, and less a tenth of
-	// these for what slab classes waste.
+	// these for the waste of slab classes.
 	Room int64
 	// Taken is the size of its items, in bytes.
 	Taken int64

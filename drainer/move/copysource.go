@@ -143,7 +143,7 @@ func (e *tooOldError) Failure() (reason string, exitCode int) {
 // errCopyRestarted: what was listed is gone.
 var errCopyRestarted = errors.New("it restarted during the copy")
 
-// check asks the sources what they are.
+// check asks the sources for their versions, clocks and sizes.
 func (c *copying) check(ctx context.Context) error {
 	return c.each(sourcesAtOnce, func(_ int, s *copySource) error {
 		err := s.ask(ctx, &s.reader, func(conn *memcache.Conn) (err error) {

@@ -100,7 +100,7 @@ func (d *demand) leaveOwners() {
 	d.owners = nil
 }
 
-// pause stops counting, because what the mover asks for would be counted, too.
+// pause stops counting, because the mover's own requests would be counted, too.
 func (d *demand) pause() {
 	if d.log != nil {
 		d.log.close()

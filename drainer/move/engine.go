@@ -54,7 +54,7 @@ type Engine struct {
 	// Dialer opens the connections to the servers.
 	Dialer             memcache.Dialer
 	UnreachableTimeout time.Duration
-	// Limit bounds what is added per second, over all survivors.
+	// Limit bounds the added items per second, over all survivors.
 	Limit pace.Limit
 	// SkipExpiringWithin leaves out, as expired, items that expire within this time.
 	SkipExpiringWithin time.Duration

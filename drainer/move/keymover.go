@@ -12,7 +12,7 @@ import (
 	"example.com/memcached-operator/drainer/wire"
 )
 
-// keyOutcome is what became of a key.
+// keyOutcome is the fate of a key.
 type keyOutcome uint8
 
 const (

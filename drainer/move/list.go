@@ -207,7 +207,7 @@ func (e *Entry) appendTo(b []byte) []byte {
 // longestRecord is the most that appendTo writes, in bytes.
 const longestRecord = 1 + 250 + 4*binary.MaxVarintLen64
 
-// readFrom reads what appendTo wrote. The key is valid until the next read; the end is io.EOF.
+// readFrom reads a record of appendTo. The key is valid until the next read; the end is io.EOF.
 func (e *Entry) readFrom(r *bufio.Reader) error {
 	record, err := r.Peek(longestRecord)
 	if len(record) == 0 {

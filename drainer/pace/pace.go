@@ -19,7 +19,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Limit bounds what a move adds per second: items, and bytes of keys and values; 0 is no limit. If both are
+// Limit bounds a move's additions per second: items, and bytes of keys and values; 0 is no limit. If both are
 // set, both apply.
 type Limit struct{ Items, Bytes int64 }
 

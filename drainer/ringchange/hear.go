@@ -373,8 +373,8 @@ func (r *Request) ttl() string {
 	return "-1"
 }
 
-// echo appends the parts of the request that an answer repeats, and what other appends for the other flags. A
-// key in base64 is left to the caller that passes the answer on; see wire.Echo.
+// echo appends the parts of the request that an answer repeats. other appends the answers to the other flags.
+// A key in base64 is left to the caller that passes the answer on; see wire.Echo.
 func (r *Request) echo(dst []byte, other func(dst []byte, letter byte) []byte) []byte {
 	for flags := r.Flags(); ; {
 		var flag []byte

@@ -226,7 +226,7 @@ func (c *client) Writable() { c.touch() }
 // HungUp is called by the loop.
 func (c *client) HungUp() { c.gone() }
 
-// flushed sends what it can, and then continues or ends.
+// flushed sends as much as it can, and then continues or ends.
 func (c *client) flushed() {
 	switch {
 	case !c.write(), c.ending && c.head == nil && c.unsent() == 0:

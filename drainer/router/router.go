@@ -75,8 +75,8 @@ type Config struct {
 	LeftBehind time.Duration
 	// LookPeriod is the approximate time between two looks at a member.
 	LookPeriod time.Duration
-	// OnMiss is the cache that is asked for what the members miss; nil for none. The router sets the fields
-	// of OnMiss that it knows itself.
+	// OnMiss is the cache that is asked for missed keys; nil for none. The router sets the fields of OnMiss
+	// that it knows itself.
 	OnMiss *onmiss.Config
 	// Logf logs a line for people.
 	Logf func(format string, args ...any)

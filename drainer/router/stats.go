@@ -36,7 +36,7 @@ type membersStats struct {
 	waiting []func(answer string)
 }
 
-// newMembersStats returns what is known of each kind: nothing.
+// newMembersStats returns the sums before any member was asked.
 func newMembersStats() map[string]*membersStats {
 	return map[string]*membersStats{"": {}, "settings": {}, "items": {}, "slabs": {}}
 }

@@ -22,7 +22,7 @@ type stream struct {
 	in []byte
 	// dirty means that the loop flushes it when the round is over.
 	dirty bool
-	// reads and writes are what epoll waits for.
+	// reads and writes are the events that epoll waits for.
 	reads, writes bool
 	closed        bool
 }
@@ -42,7 +42,7 @@ func (s *stream) buffer() {
 	}
 }
 
-// flush writes what it can. flush returns false if the connection is broken.
+// flush writes as much as it can. flush returns false if the connection is broken.
 func (s *stream) flush() bool {
 	for s.sent < len(s.out) {
 		n, err := unix.Write(s.fd, s.out[s.sent:])

@@ -15,7 +15,7 @@ import (
 // Ring is a ring of a table.
 type Ring = fence.Ring
 
-// Table is what a router is told about the rings.
+// Table tells a router about the rings.
 type Table = fence.Table
 
 // answerLate is the answer for keys that other routers may ask another member for.

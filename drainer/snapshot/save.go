@@ -88,7 +88,7 @@ func (s *Save) Items() (int64, bool) {
 }
 
 // Rate returns how many bytes per second were written; 0 unknown. The rate of a save of less than a second is
-// unknown: the disk is not what took most of that time.
+// unknown: the disk did not take most of that time.
 func (s *Save) Rate() int64 {
 	const least = 1000 // milliseconds
 	if s.index.rebuild() != nil || s.index.elapsed < least {

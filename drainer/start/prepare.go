@@ -168,7 +168,7 @@ func firstManifest(m Member, d *Decision) *volume.Manifest {
 	return first
 }
 
-// withCount adds to the .meta what the manifest knows of the same save.
+// withCount adds to the .meta the manifest's knowledge of the same save.
 func withCount(meta, known *warmfile.Image) *warmfile.Image {
 	if known != nil && known.StopTime == meta.StopTime {
 		meta.Version, meta.Items, meta.ItemsExact = known.Version, known.Items, known.ItemsExact

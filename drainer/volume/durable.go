@@ -74,7 +74,7 @@ func renameDurably(path, to string) error {
 	return Sync(filepath.Dir(to))
 }
 
-// rename is os.Rename; a test looks at what it is given.
+// rename is os.Rename; a test looks at its arguments.
 var rename = os.Rename
 
 // Sync flushes a file or directory to the disk.

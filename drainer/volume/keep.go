@@ -115,9 +115,9 @@ func adopt(dir string) error {
 	return Sync(dir)
 }
 
-// Sweep tidies up what interrupted moves, saves, writes and removals left in dir: directories without a warm
-// file, files that were not complete, and a .meta without its file, which memcached would use for the next
-// file. Sweep also removes marks that aren't a generation's, because they describe another file than the
+// Sweep removes the remains of interrupted moves, saves, writes and removals in dir: directories without a
+// warm file, files that were not complete, and a .meta without its file, which memcached would use for the
+// next file. Sweep also removes marks that aren't a generation's, because they describe another file than the
 // current one. The caller holds the lock.
 func Sweep(dir string) error {
 	entries, err := os.ReadDir(dir)

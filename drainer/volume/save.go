@@ -17,7 +17,7 @@ import (
 
 // SaveOptions of Save.
 type SaveOptions struct {
-	// Logf logs what people have to know.
+	// Logf logs a line for people.
 	Logf func(string, ...any)
 	// Until is when the writer will be killed; zero for never.
 	Until time.Time

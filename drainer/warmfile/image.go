@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// Image is what a reader of a warm file has to know about its memcached: settings and a few variables. .meta has
+// Image has the settings and variables of a memcached that a reader of its warm file has to know. .meta has
 // them after a save, the manifest always.
 type Image struct {
 	// SlabConfig is -f as it was written, or the list of "-o slab_sizes".
@@ -59,8 +59,8 @@ type Image struct {
 // MaxPageSize bounds the size of a slab page, in bytes.
 const MaxPageSize = 64 << 20
 
-// Complete adds what another image of the same memcached says and .meta doesn't: how many bytes client flags take, and
-// the slab classes, which slab_config doesn't always show.
+// Complete adds the values of another image of the same memcached that .meta doesn't have: how many bytes
+// client flags take, and the slab classes, which slab_config doesn't always show.
 func (m *Image) Complete(known *Image) {
 	if known != nil && known.ProcessStarted == m.ProcessStarted {
 		m.FlagsBytes, m.Classes = known.FlagsBytes, known.Classes

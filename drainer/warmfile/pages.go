@@ -111,7 +111,7 @@ func (f *fetcher) fetchAll(ctx context.Context) {
 	}
 }
 
-// advise tells the kernel what will be read. A failure only affects the speed.
+// advise tells the kernel of the next reads. A failure only affects the speed.
 func (f *fetcher) advise(offset, length int64, advice int) {
 	if file, ok := f.file.(*os.File); ok {
 		_ = linux.Advise(file, offset, length, advice)

@@ -6,7 +6,7 @@ import (
 	"example.com/memcached-operator/drainer/item"
 )
 
-// scan has what one goroutine reads from the pages that it sees.
+// scan has one goroutine's results from the pages that it sees.
 type scan struct {
 	*Reader
 	yield func(*item.Item, error) bool
@@ -216,7 +216,7 @@ func (s *scan) judge(accessed uint32, flags uint16, h header) {
 	}
 }
 
-// finish checks what only the whole file shows.
+// finish makes the checks for which the whole file is needed.
 func (s *scan) finish() bool {
 	if !s.moving.finish(s) {
 		return false

@@ -117,7 +117,7 @@ func (r *Request) mostFlags() int {
 	return maxMeta - 3
 }
 
-// checkFlags returns what memcached answers to wrong flags: an unknown or repeated flag comes first, then the
+// checkFlags returns memcached's answer to wrong flags: an unknown or repeated flag comes first, then the
 // last of those with a wrong value.
 func (r *Request) checkFlags() (answer string) {
 	n := 0
@@ -162,7 +162,7 @@ func (r *Request) checkFlags() (answer string) {
 	return ""
 }
 
-// wrong returns what memcached answers to a wrong flag.
+// wrong returns memcached's answer to a wrong flag.
 func (r *Request) wrong(answer string) string {
 	if r.Verb == MetaDelete || r.Verb == MetaArithmetic {
 		return badFlags
@@ -170,7 +170,7 @@ func (r *Request) wrong(answer string) string {
 	return answer
 }
 
-// checkFlag returns what memcached answers to a wrong value of a flag.
+// checkFlag returns memcached's answer to a wrong value of a flag.
 func (r *Request) checkFlag(flag []byte) string {
 	ok := true
 	switch formOf(flag[0]) {

@@ -150,7 +150,7 @@ func (r *Request) refuse(answer string) {
 	r.Verb = Unknown
 }
 
-// next returns the first token, and what follows it.
+// next returns the first token, and the rest.
 func next(b []byte) (token, rest []byte) {
 	for len(b) > 0 && b[0] == ' ' {
 		b = b[1:]
@@ -161,7 +161,7 @@ func next(b []byte) (token, rest []byte) {
 	return b, nil
 }
 
-// Next returns the first token of a list that is separated by blanks, and what follows it.
+// Next returns the first token of a list that is separated by blanks, and the rest.
 func Next(list []byte) (token, rest []byte) { return next(list) }
 
 // NextKey removes and returns the first of Keys; nil after the last.

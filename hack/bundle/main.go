@@ -115,7 +115,7 @@ func at(o object, path ...string) any {
 	return value
 }
 
-// exampleObjects are the samples of our kinds, as JSON: what a console offers for a start.
+// exampleObjects are the samples of our kinds, as JSON: a console offers them for a start.
 func exampleObjects(folder string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -265,7 +265,8 @@ func write(folder string, files map[string]object) error {
 	return os.WriteFile(filepath.Join(folder, "bundle.Dockerfile"), recipe.Bytes(), 0o644)
 }
 
-// check validates the bundle by OLM's library: the bundle as a whole, its CSV, its CRDs, and what OperatorHub asks for.
+// check validates the bundle by OLM's library: the bundle as a whole, its CSV, its CRDs, and OperatorHub's
+// rules.
 func check(folder string) error {
 	bundle, err := manifests.GetBundleFromDir(folder)
 	if err != nil {

@@ -127,8 +127,8 @@ func libraryPackages(ctx context.Context, root string) ([]string, error) {
 	return packages, nil
 }
 
-// libraries returns what the program loads: its loader, and each library that
-// it or another library names.
+// libraries returns the files that the program loads: its loader, and each library that it or another library
+// names.
 func libraries(tree string, program []byte) ([]file, error) {
 	byName, err := sharedObjects(tree)
 	if err != nil {

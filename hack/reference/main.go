@@ -354,7 +354,7 @@ func messages(name string, f *schema, told map[string]string) string {
 	return out
 }
 
-// longestList is how many words the list in a rule has here at most, and cut what is in place of a longer one.
+// longestList is how many words the list in a rule has here at most, and cut stands for a longer one.
 const (
 	longestList = 10
 	cut         = ": …"

@@ -271,7 +271,7 @@ func (r *run) report() int {
 // most bounds the lines of failures, so that all are seen at once. Each failed target has its line in any case.
 const most = 8
 
-// failures returns a line for each target that failed, with some lines of what failed in it.
+// failures returns a line for each target that failed, with some lines about the failed tests in it.
 func (r *run) failures() (lines []string) {
 	targets := 0
 	for _, res := range r.results {

@@ -259,5 +259,5 @@ func proxy() corev1.Container {
 	return c
 }
 
-// Obj returns a copy of what was built.
+// Obj returns a copy of the built object.
 func (b *MemcachedBuilder) Obj() *cachev1alpha1.Memcached { return b.object.DeepCopy() }

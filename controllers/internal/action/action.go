@@ -29,15 +29,15 @@ type Kind struct {
 	// Claim leads the unit that the action is about, empty for none. A failure stops the later actions about
 	// the same unit.
 	Claim types.UID
-	// ReadsAgain: a live read from before the action is outdated after it. Other actions write nothing that
-	// live checks look at, or add what they write to the live read.
+	// ReadsAgain: a live read from before the action is outdated after it. All other actions write nothing
+	// that live checks look at, or add their writes to the live read.
 	ReadsAgain bool
 	// Owns: the action makes the Memcached the owner of its members. Right before it, a live read tells whether a
 	// person has deleted the Memcached and keeps the members.
 	Owns bool
 }
 
-// Class says what a failure of an action stops.
+// Class names the later actions that a failure of an action stops.
 type Class string
 
 // The classes.
@@ -78,7 +78,7 @@ type (
 	ApplyDiscovery struct{}
 	// TellMember writes the list that is in DNS to a member's pod.
 	TellMember struct{ Pod PodRef }
-	// ApplyRouters applies a part of what spec.router asks for, or deletes it.
+	// ApplyRouters applies or deletes a part of the routers of spec.router.
 	ApplyRouters struct{ Part RouterPart }
 	// WriteTable writes the table of the rings for the routers, or deletes it. In the states stable
 	// and prepare its new ring has ListSize members, without the one that is Out (ring.Ring); in the
@@ -266,9 +266,10 @@ type Attempts struct {
 	Last types.UID
 }
 
-// Receipt is what a drainer has left at its end.
+// Receipt is a drainer's report at its end.
 type Receipt struct {
-	// Source names what was drained: the UIDs of the claims, joined by commas. For a move it is ring.Source.
+	// Source names the drained volumes: the UIDs of the claims, joined by commas. For a move it is
+	// ring.Source.
 	Source string
 	// Err says why the receipt does not add up; nil if it does.
 	Err error

@@ -28,7 +28,7 @@ const (
 	WarmOnMiss WarmResult = "OnMiss"
 )
 
-// WarmRecord is what the Memcached carries about its warming. Any client may have written it.
+// WarmRecord is the Memcached's record of its warming. Any client may have written it.
 type WarmRecord struct {
 	// UID is of the Memcached: a record that a backup has brought to another one doesn't count.
 	UID types.UID `json:"uid"`
@@ -125,7 +125,7 @@ type (
 		Volume  ClaimRef
 		Before  WarmRecord
 	}
-	// RecordWarm writes on the Memcached what was copied from the source. Receipt is the proof; nil if a
+	// RecordWarm writes the result of a copy from the source on the Memcached. Receipt is the proof; nil if a
 	// person has skipped the warming, or the source can't be listed. Before is the record that is replaced.
 	// Answers is the person's request that is answered, and removed.
 	RecordWarm struct {

@@ -50,7 +50,7 @@ func (r *run) live(ctx context.Context) (*observe.View, error) {
 	return r.liveWithKnown(ctx, observe.Known{})
 }
 
-// liveWithKnown is live, without a read of what is known.
+// liveWithKnown is live, without a read of known facts.
 func (r *run) liveWithKnown(ctx context.Context, known observe.Known) (*observe.View, error) {
 	if r.view != nil {
 		return r.view, nil

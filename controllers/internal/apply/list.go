@@ -56,9 +56,9 @@ type list struct {
 	differs, moves bool
 }
 
-// listOf compares the slice with what is wanted. The version grows when anything in the list
-// changes. If the slice was created again under a clock that is behind, members may have been told
-// a later version, and would ignore an earlier one. So the new version is higher than theirs, too.
+// listOf compares the slice with the wanted one. The version grows when anything in the list changes. If the
+// slice was created again under a clock that is behind, members may have been told a later version, and would
+// ignore an earlier one. So the new version is higher than theirs, too.
 func (r *run) listOf(a action.WriteEndpoints, slice *discoveryv1.EndpointSlice) list {
 	present := build.EndpointsOf(slice)
 	l := list{slice: slice}

@@ -102,14 +102,14 @@ type owned[T any, P interface {
 	configuration[C]
 }] struct {
 	kind, name string
-	// current is what the cache has, or nil.
+	// current is the cached object, or nil.
 	current P
-	// desired returns what the spec demands; nil for no object.
+	// desired returns the object that the spec demands; nil for none.
 	desired func() AC
 	// extract returns the fields of the current object that we have applied.
 	extract func(P, string) (AC, error)
-	// variant is a number that desired depends on besides the spec. differs: the object
-	// is known to differ from what is desired.
+	// variant is a number that desired depends on besides the spec. differs: the object is known to differ
+	// from the desired one.
 	variant int32
 	differs bool
 	// locked: the object is only changed if the cache has its latest version. In that version the

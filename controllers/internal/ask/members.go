@@ -19,7 +19,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/forecast"
 )
 
-// MemoryReader asks the member at host:port what it holds.
+// MemoryReader asks the member at host:port for its contents.
 type MemoryReader func(ctx context.Context, address string) (forecast.Holds, error)
 
 const (
@@ -45,8 +45,7 @@ type memoryTarget struct {
 	uid     types.UID
 }
 
-// Answer is a member's answer: what it holds, or how much longer the answer may take, or why there is
-// none.
+// Answer is a member's answer: its contents, or how much longer the answer may take, or why there is none.
 type Answer struct {
 	Holds forecast.Holds
 	// Wait is positive while there is no answer yet.
@@ -129,7 +128,7 @@ func MemoryFromStats(ctx context.Context, address string) (forecast.Holds, error
 // errNoStatistics: the answer is not that of memcached, or a question is refused.
 var errNoStatistics = errors.New("these are no statistics of memcached")
 
-// readMemory reads what a member holds from its answers to stats, stats slabs and stats items. If stats slabs
+// readMemory reads a member's contents from its answers to stats, stats slabs and stats items. If stats slabs
 // or stats items is refused, there are no size classes.
 func readMemory(connection io.Reader) (holds forecast.Holds, err error) {
 	lines := bufio.NewScanner(io.LimitReader(connection, maxStatistics))

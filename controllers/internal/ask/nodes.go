@@ -105,7 +105,7 @@ func (n *Nodes) Start(ctx context.Context) error {
 	return nil
 }
 
-// tell changes what is known, and calls changed for all clusters that ask.
+// tell makes a change to the known facts, and calls changed for all clusters that ask.
 func (n *Nodes) tell(change func()) {
 	n.mu.Lock()
 	change()

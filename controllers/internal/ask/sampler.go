@@ -36,7 +36,7 @@ type samplerOptions[T comparable, V any] struct {
 	Clock   clock.WithTicker
 }
 
-// sample is what is known of a target.
+// sample has the known facts about a target.
 type sample[V any] struct {
 	// Value of the last answer; the zero value if Err says why there is none.
 	Value V
@@ -88,7 +88,7 @@ type cluster[T comparable, V any] struct {
 	// next news is scheduled.
 	changed, telling bool
 	told             time.Time
-	// soon: a reconcile waits for what is new.
+	// soon: a reconcile waits for news.
 	soon bool
 }
 
@@ -108,8 +108,7 @@ func newSampler[T comparable, V any](options samplerOptions[T, V]) *sampler[T, V
 	}
 }
 
-// Want replaces the targets of a cluster that are asked from now on, and returns what is
-// known of them.
+// Want replaces the targets of a cluster that are asked from now on, and returns their known answers.
 func (s *sampler[T, V]) Want(key types.NamespacedName, targets ...T) map[T]sample[V] {
 	if s == nil {
 		return nil

@@ -131,7 +131,7 @@ func (f *From) connection() (conn contract.Connection) {
 	return conn
 }
 
-// onMissArgs are the arguments of a router that asks the source for what it misses.
+// onMissArgs are the arguments of a router that asks the source for missed keys.
 func (f *From) onMissArgs() (args []string) {
 	conn := f.connection()
 	for _, a := range [][2]string{

@@ -31,7 +31,7 @@ const (
 	Delete
 )
 
-// Request is what a person asked for by an annotation on a claim.
+// Request is a person's request by an annotation on a claim.
 type Request string
 
 // The requests.
@@ -42,7 +42,7 @@ const (
 	Hold      Request = "hold"
 )
 
-// Claim is the holder of a member's items, and carries what is known of them: the member's claim, present or
+// Claim is the holder of a member's items, with the known facts about them: the member's claim, present or
 // past, or a unit of such claims (Together); without volumes, the member's pod.
 type Claim struct {
 	// InPod: the holder is the pod of a member without a volume. A pod has no finalizer, and is neither
@@ -71,7 +71,7 @@ type Claim struct {
 	// Adopted: the claim existed before its member, so its volume may have more data than a cache.
 	Adopted bool
 	// Restored: a backup has brought the claim back after its member left. Unnoted: the operator has not
-	// noted that yet, so what was written on the claim is about another one.
+	// noted that yet, so the marks on the claim are about another one.
 	Restored, Unnoted bool
 	// Aside: the claim takes over the volume of a deleted claim of this ordinal. First is the UID of that
 	// claim. Fresh: its marks are those of the first claim, until they are carried over.
@@ -147,7 +147,7 @@ const (
 	NoneYet
 )
 
-// Kind is the word for what the holder is.
+// Kind is the holder's kind, in words.
 func (c *Claim) Kind() string {
 	if c.InPod {
 		return "pod"
@@ -221,7 +221,7 @@ func (c *Claim) HasVolumeToHandOver() bool {
 	return c.Deleting && c.Finalizer && c.Volume != "" && c.Where != Gone
 }
 
-// Terms are what the cluster says about all its claims.
+// Terms are the cluster's settings for all its claims.
 type Terms struct {
 	// Policy for the claims of departed members.
 	Policy DrainPolicy

@@ -170,8 +170,8 @@ func (d *decision) begin(state DrainState, slots int) DrainState {
 	return state.is(Draining, "", "")
 }
 
-// Unmounted tells what a drain of the claim waits for until no pod uses the volume; the reason is
-// empty if it waits for nothing.
+// Unmounted tells what a drain of the claim waits for until no pod uses the volume. The reason is empty if
+// the drain waits for nothing.
 func (f *Facts) Unmounted(c *Claim) (reason, message string) {
 	switch {
 	case f.MemberExists(c):

@@ -74,7 +74,7 @@ type Volumes struct {
 	DeletedClaims []DeletedClaim
 }
 
-// Given is what was decided before Decide.
+// Given has the decisions before Decide.
 type Given struct {
 	*Terms
 	// Parallelism is how many drains may run at once.
@@ -93,7 +93,7 @@ type Given struct {
 	WaitsForReturn string
 	// AsideFirst: a volume is set aside before its drain, so that its member can return meanwhile.
 	AsideFirst bool
-	// MovesNow names what is at work and gives items to members; empty if nothing is.
+	// MovesNow names the drains and moves at work that give items to members; empty if none does.
 	MovesNow string
 }
 

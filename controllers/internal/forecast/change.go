@@ -39,7 +39,7 @@ func (c *Change) Owners() func(key []byte) (was, is int32) {
 	}
 }
 
-// Part is a share of what member From holds, from 0 to 1, that goes to member To, or stays if To is From.
+// Part is a share of the items of member From, from 0 to 1, that goes to member To, or stays if To is From.
 // Both are ordinals.
 type Part struct {
 	From, To int

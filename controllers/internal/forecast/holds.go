@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Holds is what a member holds: its items, their bytes, and the limit of those.
+// Holds has a member's contents: its items, their bytes, and the limit of the bytes.
 type Holds struct {
 	Items int64 `json:"items"`
 	Bytes int64 `json:"bytes"`
@@ -17,7 +17,7 @@ type Holds struct {
 	Classes map[int64]Class `json:"-"`
 }
 
-// Class is what a size class of a member has.
+// Class has the contents of a size class of a member.
 type Class struct {
 	// PerPage is how many chunks a page has.
 	PerPage, Pages int64
@@ -59,7 +59,7 @@ func Classes(slabs, items map[string]string) map[int64]Class {
 	return classes
 }
 
-// Share is this part, from 0 to 1, of what a member holds. Pages and limit are not shared.
+// Share is this part, from 0 to 1, of a member's contents. Pages and limit are not shared.
 func (h Holds) Share(part float64) Holds {
 	of := func(n int64) int64 { return int64(float64(n)*part + 0.5) }
 	shared := Holds{Items: of(h.Items), Bytes: of(h.Bytes)}

@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Duty is what a drainer's Job or pod does, by its annotations; empty if the annotations are not as the
+// Duty is the work of a drainer's Job or pod, by its annotations; empty if the annotations are not as the
 // operator writes them.
 type Duty struct {
 	Claim types.UID

@@ -63,7 +63,7 @@ func Valid(name string) bool {
 	return name != "" && len(name) <= cachev1alpha1.MaxAnnotation && strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// Seen is what the annotations of an object say about its operator.
+// Seen has the words of an object's annotations about its operator.
 type Seen struct {
 	// Operator is the installation that manages the object; empty if none is named.
 	Operator string
@@ -73,7 +73,7 @@ type Seen struct {
 	For time.Duration
 }
 
-// Step is what an installation does with an object.
+// Step is an installation's next step with an object.
 type Step int
 
 // The steps. With Manage, Claim, Answer and Drop the installation manages the object, and
@@ -145,7 +145,7 @@ func Next(me string, seen Seen) (Step, time.Duration) {
 	return after(AnswerTime, seen.For, TakeOver, LeaveAlone)
 }
 
-// answer is what the installation that manages the object does about a question.
+// answer returns the step about a question of the installation that manages the object.
 func answer(me string, seen Seen) (Step, time.Duration) {
 	switch {
 	case seen.Question.By == me:

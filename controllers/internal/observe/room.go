@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// observeRoom asks the members what they hold when a scale-down is about to begin.
+// observeRoom asks the members for their contents when a scale-down is about to begin.
 func (r *Reader) observeRoom(ctx context.Context, o *State) {
 	key := client.ObjectKeyFromObject(o.Cluster)
 	in := o.Input()

@@ -20,7 +20,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Warm is what is known of the source of spec.warmFrom.
+// Warm has the known facts about the source of spec.warmFrom.
 type Warm struct {
 	// From is how the source is reached; nil if the source is claims, or is not there.
 	From *build.From
@@ -30,8 +30,8 @@ type Warm struct {
 	Claims []corev1.PersistentVolumeClaim
 }
 
-// WarmRecord is what was copied from the source of the cluster's spec.warmFrom. Any client may have written
-// the record, and a backup may have brought it from another Memcached.
+// WarmRecord is the record of the copy from the cluster's spec.warmFrom. Any client may have written the
+// record, and a backup may have brought it from another Memcached.
 func WarmRecord(c *cachev1alpha1.Memcached) action.WarmRecord {
 	r, err := action.ParseWarmRecord(c.Annotations[cachev1alpha1.AnnotationWarmed])
 	if err != nil || r.UID != c.UID || c.Spec.WarmFrom == nil || r.Source != build.WarmSource(c) {
@@ -40,7 +40,7 @@ func WarmRecord(c *cachev1alpha1.Memcached) action.WarmRecord {
 	return r
 }
 
-// warmAsked is what a person asks for about the warming.
+// warmAsked returns a person's request about the warming.
 func warmAsked(c *cachev1alpha1.Memcached) (asked string, request claims.Request, again bool) {
 	switch asked = c.Annotations[cachev1alpha1.AnnotationWarm]; asked {
 	case cachev1alpha1.WarmSkip:
@@ -161,7 +161,7 @@ func (r *Reader) usedBy(ctx context.Context, namespace, claim string) (string, e
 	}
 }
 
-// planWarm translates what is known of the source for the plan.
+// planWarm translates the known facts about the source for the plan.
 func (o *State) planWarm() *plan.Warm {
 	spec := o.Cluster.Spec.WarmFrom
 	if o.Warm == nil {

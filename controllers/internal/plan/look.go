@@ -8,7 +8,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// look works out what follows from the facts.
+// look computes all that follows from the facts.
 func look(o *Observed) *view {
 	v := &view{Observed: o, lowest: o.LowestMarked(), staying: o.StatefulSet.Replicas}
 	if v.lowest != nil {

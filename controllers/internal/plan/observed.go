@@ -15,7 +15,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/ring"
 )
 
-// Cluster is what the spec wants.
+// Cluster has the wishes of the spec.
 type Cluster struct {
 	// Size wanted; 0 hibernates.
 	Size int32
@@ -45,8 +45,7 @@ type Cluster struct {
 	Moved, StepsOutForEvictions bool
 	// Finalizer: the Memcached has our finalizer.
 	Finalizer bool
-	// Ring has what the spec says about the ring; the plan sets its Size. MovesOff:
-	// spec.routing.moves is Off.
+	// Ring has the spec's ring; the plan sets its Size. MovesOff: spec.routing.moves is Off.
 	Ring     ring.Ring
 	MovesOff bool
 	// Patience is how long a leaving member waits for its last client. With 0 the member doesn't wait, and
@@ -54,8 +53,8 @@ type Cluster struct {
 	Patience time.Duration
 	// MoveDeadline is how long a leaving member's mover may be at work, patience included.
 	MoveDeadline time.Duration
-	// VolumeSize is the wanted size of each member's volume, in bytes. Memory is what a volume must
-	// be larger than, in bytes.
+	// VolumeSize is the wanted size of each member's volume, in bytes. A volume must be larger than Memory,
+	// in bytes.
 	VolumeSize, Memory int64
 	// VolumeSizeGiven: spec.storage.size gives VolumeSize. Otherwise VolumeSize follows
 	// spec.memory.
@@ -78,7 +77,7 @@ type StatefulSet struct {
 
 // Observed is everything that a plan depends on. No decision changes it.
 type Observed struct {
-	// Facts are about claims, and about what uses them.
+	// Facts are about claims, and about the users of their volumes.
 	claims.Facts
 	Cluster     Cluster
 	StatefulSet StatefulSet
@@ -102,7 +101,7 @@ type Observed struct {
 	// MemberPods are the pods of members that are told of the list, RouterPods those of routers
 	// that are told of their table.
 	MemberPods, RouterPods []action.PodRef
-	// Table is what routers were told; nil if the table can't be read, or if there are no routers.
+	// Table is the routers' table; nil if it can't be read, or if there are no routers.
 	Table *ring.Table
 	// MemberServices are the members' own Services that the cluster controls.
 	MemberServices []MemberService
@@ -151,7 +150,7 @@ func (o *Observed) Wanted() ring.Ring { return o.Cluster.Ring.Of(o.Cluster.Size)
 // for them (Evicted), in bytes.
 type Room struct {
 	Leaving, Evicted int64
-	// Paged: what is evicted is counted in size classes and their pages, otherwise in bytes.
+	// Paged: evictions are counted in size classes and their pages, otherwise in bytes.
 	Paged bool
 	// Unknown says why the numbers are not known; empty if they are.
 	Unknown string
@@ -197,14 +196,14 @@ func (o *Observed) inOrder() *Observed {
 	}))
 }
 
-// having is what would be observed with these claims.
+// having is the observation with these claims.
 func (o *Observed) having(all []claims.Claim) *Observed {
 	then := *o
 	then.Claims = all
 	return &then
 }
 
-// at is what would be observed with this record.
+// at is the observation with this record.
 func (o *Observed) at(r ring.Record) *Observed {
 	then := *o
 	then.Record = r

@@ -43,7 +43,7 @@ type Plan struct {
 	Step
 	claims.Volumes
 	Growth
-	// Warming is the state of what spec.warmFrom asks for.
+	// Warming is the state of the warming from spec.warmFrom.
 	Warming WarmState
 	// Moves has an entry for each member whose items have to be moved, highest
 	// ordinal first.

@@ -12,7 +12,7 @@ import (
 // decisions are those behind a plan. Each was made from the facts and from earlier decisions.
 type decisions struct {
 	Plan
-	// next is what is observed when this plan's finalizers, marks and list are written.
+	// next is the view once this plan's finalizers, marks and list are written.
 	next *view
 	// The work of each decision, which the steps put in order.
 	finalizers, marks, addresses, retired, volumes, moves, warming, growth claims.Work

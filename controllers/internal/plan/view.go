@@ -10,8 +10,8 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// view is the facts, and what follows from them. look (look.go) works the view out, and no decision
-// changes it.
+// view has the facts, and all that follows from them. look (look.go) makes the view, and no decision changes
+// it.
 type view struct {
 	*Observed
 	// members has an entry for each claim, in their order.
@@ -58,7 +58,7 @@ type view struct {
 	routers
 }
 
-// member is what follows from the facts about a claim, and about its member.
+// member has all that follows from the facts about a claim, and about its member.
 type member struct {
 	*claims.Claim
 	// ready: the member serves.
@@ -79,7 +79,7 @@ type member struct {
 	leaving
 }
 
-// leaving is what follows from the facts about a member that leaves.
+// leaving has all that follows from the facts about a member that leaves.
 type leaving struct {
 	// isLeaving: the member has the leaving mark, is off the clients' list, and still exists.
 	isLeaving bool

@@ -16,7 +16,7 @@ type Installations struct {
 	told ByObject[told]
 }
 
-// told is what a status was given to say about an object's installation.
+// told has the words about an object's installation that a status was given.
 type told struct {
 	object types.UID
 	// seen: a later read of the status has found that message. replaced is since when the message is gone.

@@ -39,7 +39,7 @@ func (s *Statuses) Note(key client.ObjectKey, now time.Time) {
 // Forget forgets an owner that is gone.
 func (s *Statuses) Forget(key client.ObjectKey) { s.kept.Forget(key) }
 
-// Change is what differs between two statuses. Changes that people and programs wait for are urgent. All
+// Change is the difference between two statuses. Changes that people and programs wait for are urgent. All
 // others are details, and are written together.
 type Change struct {
 	Urgent bool
@@ -73,7 +73,7 @@ func (s *Statuses) Due(key client.ObjectKey, change Change, now time.Time) time.
 	return max(0, due.Sub(now))
 }
 
-// ClusterChange is what differs between two statuses of a Memcached.
+// ClusterChange is the difference between two statuses of a Memcached.
 func ClusterChange(before, after *cachev1alpha1.MemcachedStatus) Change {
 	return Change{
 		Urgent: before.ObservedGeneration != after.ObservedGeneration || before.Phase != after.Phase ||
@@ -86,7 +86,7 @@ func ClusterChange(before, after *cachev1alpha1.MemcachedStatus) Change {
 	}
 }
 
-// DrainChange is what differs between two statuses of a StatefulSetDrain.
+// DrainChange is the difference between two statuses of a StatefulSetDrain.
 func DrainChange(before, after *cachev1alpha1.StatefulSetDrainStatus) Change {
 	return Change{
 		Urgent: before.ObservedGeneration != after.ObservedGeneration || before.Replicas != after.Replicas ||

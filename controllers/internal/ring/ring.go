@@ -150,7 +150,7 @@ func (r Record) String() string {
 // MaxRecord bounds a record that is read, in bytes.
 const MaxRecord = 4 << 10
 
-// Bounds of what a record may have.
+// These bound a record.
 const (
 	maxSize = cachev1alpha1.MaxSize
 	// As in the API, which allows only ASCII in both.

@@ -10,7 +10,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// Certificate is what a pod reports about the certificate that it serves with.
+// Certificate is a pod's report about the certificate that it serves with.
 type Certificate struct {
 	Pod string
 	// NotAfter is when the certificate expires; zero if that is not known.

@@ -17,7 +17,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// progressOf is what the claim's drainer says; nil if it isn't known.
+// progressOf is the report of the claim's drainer; nil if it isn't known.
 func progressOf(in *Input, d *claims.DrainState) (*contract.Progress, *claims.Progress) {
 	p, ok := in.Progress[d.Claim.UID]
 	if !ok {

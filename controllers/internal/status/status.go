@@ -54,7 +54,8 @@ type Input struct {
 	Listed         []build.Endpoint
 	MemberServices map[int32]corev1.Service
 	Ring           ring.Record
-	// Warmed is what was copied from the source of spec.warmFrom, WarmAttempts how many attempts have failed in a row.
+	// Warmed is the record of the copy from the source of spec.warmFrom, WarmAttempts how many attempts have
+	// failed in a row.
 	Warmed       action.WarmRecord
 	WarmAttempts int32
 	// Monitoring is the state of the ServiceMonitor.
@@ -84,8 +85,7 @@ type Input struct {
 	MembersWritten bool
 	// RollOutWaits says what the roll-out of an upgrade waits for; empty if it doesn't wait.
 	RollOutWaits string
-	// SizeChanged is what admission made of the number of members or routers; empty if it
-	// changed none.
+	// SizeChanged says how admission has changed the number of members or routers; empty if it has not.
 	SizeChanged string
 	// Certificates are those that pods serve with, as far as is known. CertificatesSilent: pods
 	// were asked, and none has answered.
@@ -188,7 +188,7 @@ func drains(in *Input) []cachev1alpha1.DrainStatus {
 	return out
 }
 
-// RowOf is what package claims shows of a drain.
+// RowOf returns package claims' row of a drain.
 func RowOf(s *cachev1alpha1.DrainStatus) claims.Row {
 	return claims.Row{
 		Claim: s.Claim, Ordinal: s.Ordinal, Phase: s.Phase, Reason: s.Reason, Message: s.Message,

@@ -241,8 +241,8 @@ func containers(pod map[string]any) (all []map[string]any) {
 	return all
 }
 
-// addEnvironment tells each container what it drains. A variable of the template's own has precedence,
-// and may refer to ours, which come first.
+// addEnvironment tells each container its work. A variable of the template's own has precedence, and may
+// refer to ours, which come first.
 func (d *Departed) addEnvironment(pod map[string]any) {
 	ours := []struct{ name, value string }{
 		{"STATEFULSET_NAME", d.Set.Name},

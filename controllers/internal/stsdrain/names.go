@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ClaimName is what the name of a claim says: the volumeClaimTemplate and the ordinal. Aside: the claim
-// takes over a volume of that member.
+// ClaimName has the parts of a claim's name: the volumeClaimTemplate and the ordinal. Aside: the claim takes
+// over a volume of that member.
 type ClaimName struct {
 	Template string
 	Ordinal  int32

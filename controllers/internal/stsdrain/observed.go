@@ -9,7 +9,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/claims"
 )
 
-// Drain is what a StatefulSetDrain wants.
+// Drain has the wishes of a StatefulSetDrain.
 type Drain struct {
 	Name    string
 	UID     types.UID

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// variable is what an expression calls the message.
+	// variable is the message's name in an expression.
 	variable = "receipt"
 	// mostCost bounds one evaluation, in CEL's units: about a tenth of a second. Kubernetes bounds the
 	// rules of a CRD in the same way.
 	mostCost = 100_000
-	// mostQuoted bounds what is quoted of a message, in bytes.
+	// mostQuoted bounds the quoted part of a message, in bytes.
 	mostQuoted = 200
 )
 
@@ -92,7 +92,8 @@ func (r *Rule) Check(message string) error {
 	return nil
 }
 
-// readable replaces what is not UTF-8, in JSON the bytes of a text: they would take six times the room in a record.
+// readable replaces the bytes that are not UTF-8, in JSON the bytes of a text: they would take six times the
+// room in a record.
 func readable(message string) string { return strings.ToValidUTF8(message, "?") }
 
 // parse parses a message as JSON. Whole numbers become CEL's int, or uint above its range.
@@ -174,7 +175,7 @@ func Quote(message string) string {
 	return oneLine(strings.ToValidUTF8(message[:mostQuoted], "")) + "…"
 }
 
-// oneLine replaces what can't be shown in one line.
+// oneLine replaces characters that can't be shown in one line.
 func oneLine(s string) string {
 	return strings.TrimSpace(strings.Map(func(c rune) rune {
 		if unicode.IsSpace(c) || !unicode.IsPrint(c) {

@@ -18,13 +18,13 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// StatusInput is what a status depends on.
+// StatusInput has the facts that a status depends on.
 type StatusInput struct {
 	Drain    *cachev1alpha1.StatefulSetDrain
 	Observed *Observed
 	Plan     *Plan
 	Rows     claims.Rows
-	// Progress is what drainers have counted, by the claim's UID.
+	// Progress has the drainers' counts, by the claim's UID.
 	Progress map[types.UID]Count
 	// Returned are the claims from which the leaving mark was taken: their members are wanted again, and have their data.
 	Returned []action.ClaimRef
@@ -35,7 +35,7 @@ type StatusInput struct {
 	Err     error
 }
 
-// Count is what a drainer has counted.
+// Count is a drainer's count.
 type Count struct{ Done, Total int64 }
 
 // ComputeStatus returns the status.
@@ -61,7 +61,7 @@ func ComputeStatus(in *StatusInput) cachev1alpha1.StatefulSetDrainStatus {
 	return s
 }
 
-// RowOf is what all rows of drains have in common.
+// RowOf returns the common part of all rows of drains.
 func RowOf(d *cachev1alpha1.MemberDrain) claims.Row {
 	row := claims.Row{
 		Ordinal: d.Ordinal, Phase: d.Phase, Reason: d.Reason, Message: d.Message, Since: d.Since, LeavingSince: d.LeavingSince, StartedAt: d.StartedAt,
@@ -132,7 +132,7 @@ func (in *StatusInput) returned(s *cachev1alpha1.StatefulSetDrainStatus) {
 	}
 }
 
-// kept is what a drainer had counted by the present status.
+// kept is a drainer's count in the present status.
 func kept(rows []cachev1alpha1.MemberDrain, claim string) Count {
 	for i := range rows {
 		if RowOf(&rows[i]).Claim == claim {
@@ -300,7 +300,7 @@ func more(n int) string {
 	return fmt.Sprintf(" (and %d more)", n-1)
 }
 
-// progressing is what changes.
+// progressing sets the condition Progressing.
 func (in *StatusInput) progressing(s *cachev1alpha1.StatefulSetDrainStatus) trouble {
 	p := in.Plan
 	switch {

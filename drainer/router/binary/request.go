@@ -39,7 +39,7 @@ func (r *request) refused(loggedIn bool) (why status, ends bool) {
 	return statusOK, false
 }
 
-// statistics are the kinds of statistics that a router has, and what a client can do with them.
+// statistics are the kinds of statistics that a client may ask a router for.
 var statistics = []string{"", "settings", "items", "slabs", "reset"}
 
 func needsKey(k kind) bool { return k >= get && k <= count }

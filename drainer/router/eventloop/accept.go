@@ -61,7 +61,7 @@ func boundUnsent(conn net.Conn) {
 	}
 }
 
-// Bounds of what a client may send until the end of its handshake, in bytes: crypto/tls keeps up to 64 KiB
+// These bound the bytes that a client may send until the end of its handshake: crypto/tls keeps up to 64 KiB
 // for a client that announces more, and up to 256 KiB for a client that is asked for its certificate. Real
 // clients send far less.
 const (
@@ -198,7 +198,7 @@ func (c *Clients) secure(ctx context.Context, conn net.Conn) {
 	c.give(ctx, &carried{Conn: secured, of: c})
 }
 
-// greeting bounds what a client sends until its handshake is over.
+// greeting bounds the bytes that a client sends until its handshake is over.
 type greeting struct {
 	net.Conn
 	left int

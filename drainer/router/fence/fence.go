@@ -91,7 +91,7 @@ type Fence struct {
 	looked bool
 	// older is the latest number before its own that a member had in the first round.
 	older int64
-	// waits is what a table that was read waits for.
+	// waits tells what the read table waits for.
 	waits string
 	// woke is when the router went on after it had stood still for so long that the others may have gone on
 	// without it; zero once it has looked again.

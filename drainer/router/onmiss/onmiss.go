@@ -1,10 +1,11 @@
-// Package onmiss lets routers ask another cache, the source, for what the members miss, and keep it. The source is only
-// read.
+// Package onmiss lets routers ask another cache, the source, for the keys that members miss, and keep the
+// items. The source is only read.
 //
-// What a client has stored or deleted at the members must not come back from the source, not even when the members
-// have evicted it. So before a write is sent to a member, its key is marked: an item of its own, at the member that
-// owns the key, says that the source's value is outdated. A mark's key is a hash of the client's key, so no client's
-// request ever finds it, in any state of the rings. A router asks the source for a key as follows:
+// An item that a client has stored or deleted at the members must not come back from the source, not even
+// when the members have evicted it. So before a write is sent to a member, its key is marked: an item of its
+// own, at the member that owns the key, says that the source's value is outdated. A mark's key is a hash of
+// the client's key, so no client's request ever finds it, in any state of the rings. A router asks the source
+// for a key as follows:
 //
 //	look for the mark, ask the source, add the item, look for the mark again; if it is there now, take the item back
 //

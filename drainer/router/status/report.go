@@ -23,7 +23,7 @@ type Report struct {
 	Source *Source
 }
 
-// Source counts the keys that another cache was asked for, by what it answered.
+// Source counts the keys that another cache was asked for, by its answer.
 type Source struct{ Hits, Misses, Failures uint64 }
 
 // Member is a member of the rings.

@@ -31,7 +31,7 @@ import (
 	"example.com/memcached-operator/version"
 )
 
-// Contents are what an archive is made of.
+// Contents are the parts of an archive.
 type Contents struct {
 	// Owner is the Memcached or the StatefulSetDrain.
 	Owner client.Object
@@ -41,7 +41,7 @@ type Contents struct {
 	Lines []kube.Line
 	// Statistics are those of its members, by pod and argument.
 	Statistics map[string]map[string]string
-	// Missing says what could not be read.
+	// Missing names the parts that could not be read.
 	Missing []string
 }
 
@@ -97,7 +97,7 @@ func belongsToSet(o client.Object, set string) bool {
 	return false
 }
 
-// known are the names and UIDs of the objects, and of what they name.
+// known returns the names and UIDs of the objects, and of the objects that they name.
 func (c *Contents) known() Known {
 	known := Known{c.Owner.GetNamespace(): true}
 	for _, o := range append([]client.Object{c.Owner}, c.Objects...) {

@@ -7,7 +7,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// rule tells what stays of a decoded value, or, if that is a list, of each element.
+// rule returns the part of a decoded value that stays; of a list, it is asked for each element.
 type rule interface{ of(v any, known Known) any }
 
 // fields are an object's. Fields that are not named here are left out.
@@ -136,7 +136,7 @@ var (
 	claim   = named("accessModes storageClassName volumeName volumeMode").and(fields{"resources": resources})
 )
 
-// kept says what stays of each kind, by its Go type.
+// kept has the rules of each kind, by its Go type.
 var kept = map[string]fields{
 	"Memcached": {
 		"metadata": metadata,

@@ -13,7 +13,7 @@ import (
 	"example.com/memcached-operator/docs"
 )
 
-// hidden stands for what is left out.
+// hidden stands for each part that is left out.
 const hidden = "…"
 
 // Known has the words that may stay: the names of the objects in the archive, and the documentation's words.
@@ -26,7 +26,7 @@ var (
 	number = regexp.MustCompile(`^-?[0-9]{1,3}(\.[0-9]{1,3})?(%|[kKMGT]i?B?|B)?$`)
 	// quoted is a string in quotes, as Go prints it.
 	quoted = regexp.MustCompile(`"(?:\\.|[^"\\])*"?`)
-	// reason is how Kubernetes' conditions and events name what happened.
+	// reason is the form of the words by which Kubernetes' conditions and events name a cause.
 	reason = regexp.MustCompile(`^[A-Z][A-Za-z]{0,62}$`)
 )
 

@@ -41,7 +41,7 @@ type exit struct {
 
 func (e *exit) Error() string { return e.why }
 
-// command is what all commands share.
+// command has the parts that all commands share.
 type command struct {
 	flags *genericclioptions.ConfigFlags
 	io    genericiooptions.IOStreams

@@ -240,7 +240,7 @@ func (f *planFlags) readKeys() (keys [][]byte, err error) {
 	return keys, lines.Err()
 }
 
-// holds asks the members what they hold.
+// holds asks the members for their contents.
 func (f *planFlags) holds(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, pods []corev1.Pod) map[string]controllers.Holds {
 	numbers, unasked := ask(ctx, s, m, pods, true)
 	if unasked != "" {

@@ -187,7 +187,7 @@ func (f *statusFlags) show(ctx context.Context, s *kube.Session, object client.O
 	return nil, nil, fmt.Errorf("%T has no screen", object)
 }
 
-// look reads what belongs to a Memcached, and asks its members.
+// look reads a Memcached's objects, and asks its members.
 func (f *statusFlags) look(ctx context.Context, s *kube.Session, m *cachev1alpha1.Memcached, now time.Time) (*screen.Cluster, error) {
 	all, err := s.OwnPods(ctx, m)
 	if err != nil {

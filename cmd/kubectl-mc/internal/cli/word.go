@@ -105,7 +105,7 @@ func newRelease(c *command) *cobra.Command {
 	})
 }
 
-// word is what a person says of a member's items.
+// word is a person's word about a member's items.
 type word struct {
 	*command
 	*kube.Session

@@ -1,4 +1,4 @@
-// Package kube reads and writes what a person's kubeconfig reaches, with that person's rights.
+// Package kube reads and writes objects in the cluster of a person's kubeconfig, with that person's rights.
 package kube
 
 import (

@@ -52,7 +52,7 @@ func isManager(pod *corev1.Pod) bool {
 }
 
 const (
-	// mostLog bounds what is kept of a container's log, in bytes.
+	// mostLog bounds the kept part of a container's log, in bytes.
 	mostLog = 4 << 20
 	// longest is how much is shown of a line, in bytes.
 	longest = 64 << 10

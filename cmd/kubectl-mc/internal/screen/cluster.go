@@ -18,7 +18,7 @@ import (
 	"example.com/memcached-operator/drainer/contract"
 )
 
-// Cluster has what kubectl mc status shows of a Memcached.
+// Cluster has the view of kubectl mc status on a Memcached.
 type Cluster struct {
 	Namespace string              `json:"namespace"`
 	Name      string              `json:"name"`
@@ -64,7 +64,7 @@ type Wait struct {
 	Command string `json:"command,omitempty"`
 }
 
-// Seen is what was read of a cluster beside its Memcached.
+// Seen has all that was read of a cluster, except for its Memcached.
 type Seen struct {
 	// Pods are the members'.
 	Pods []corev1.Pod

@@ -10,7 +10,7 @@ import (
 	cachev1alpha1 "example.com/memcached-operator/api/v1alpha1"
 )
 
-// Drain has what kubectl mc status shows programs of a StatefulSetDrain: its name, because there may be
+// Drain is the output of kubectl mc status for programs on a StatefulSetDrain: its name, because there may be
 // several, and its status.
 type Drain struct {
 	Namespace   string `json:"namespace"`

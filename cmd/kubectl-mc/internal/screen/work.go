@@ -26,7 +26,7 @@ type Work struct {
 	Pass  int   `json:"pass,omitempty"`
 	Done  int64 `json:"done"`
 	Total int64 `json:"total"`
-	// Unit is what Done and Total count: items, or MiB.
+	// Unit is the unit of Done and Total: items, or MiB.
 	Unit string `json:"unit"`
 	// Share is the share that is done, from 0 to 1; negative if it is not known.
 	Share float64 `json:"share"`

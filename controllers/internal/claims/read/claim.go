@@ -125,7 +125,7 @@ func decided(s string) (policy claims.DrainPolicy, releaseUnreadable, known bool
 	return policy, known && unreadable == string(cachev1alpha1.UnreadableRelease), known
 }
 
-// Request is what a person asked for by annotation, if it is one of the known words.
+// Request is a person's request by annotation, if it is one of the known words.
 func Request(annotation string, known ...claims.Request) claims.Request {
 	if r := claims.Request(annotation); slices.Contains(known, r) {
 		return r

@@ -115,7 +115,7 @@ type Lack struct {
 	Why string
 }
 
-// lack is what is known of an object whose pod is missing.
+// lack has the known facts about an object whose pod is missing.
 type lack struct {
 	Lack
 	looked time.Time
@@ -177,7 +177,7 @@ func (p *MissingPods) remember(cluster client.ObjectKey, owners []*PodOwner, now
 	return known
 }
 
-// learn stores what was found out.
+// learn stores the result of a look.
 func (p *MissingPods) learn(cluster client.ObjectKey, uid types.UID, l lack) {
 	p.kept.Use(cluster, func(kept *map[types.UID]lack) { (*kept)[uid] = l })
 }

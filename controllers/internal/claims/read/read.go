@@ -20,7 +20,7 @@ import (
 	"example.com/memcached-operator/controllers/internal/remembered"
 )
 
-// Reader reads what belongs to one owner.
+// Reader reads the objects of one owner.
 type Reader struct {
 	*Owner
 	// Cache is read to plan, Live before steps that can't be undone.

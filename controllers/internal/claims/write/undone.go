@@ -25,7 +25,8 @@ type metadata struct {
 	Metadata struct{ Labels, Annotations, Finalizers json.RawMessage }
 }
 
-// undone says what the answer to a merge patch lacks of the metadata that was sent; nil if it has all.
+// undone returns an error that names the sent metadata that the answer to a merge patch lacks; nil if it has
+// all.
 func undone(kind types.PatchType, data []byte, answer client.Object) error {
 	var sent metadata
 	if kind != types.MergePatchType || json.Unmarshal(data, &sent) != nil {
