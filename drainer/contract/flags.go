@@ -51,7 +51,7 @@ const (
 	FlagMaxItemSize    = "max-item-size"
 	FlagMaxMemory      = "max-memory"
 	FlagFailedReads    = "failed-reads"
-	// These are about the cache that a router asks for missed keys.
+	// The cache that a router asks for what the members miss.
 	FlagOnMiss          = "on-miss"
 	FlagOnMissClient    = "on-miss-client"
 	FlagOnMissKeyPrefix = "on-miss-key-prefix"

@@ -113,7 +113,7 @@ const RingWaits = 20 * time.Second
 const (
 	// RouterLinger is how long the router still accepts connections.
 	RouterLinger = 5 * time.Second
-	// RouterDrain is how long, at most, the router then waits for answers.
+	// RouterDrain is how long, at most, it then waits for answers.
 	RouterDrain = 10 * time.Second
 )
 

@@ -238,7 +238,7 @@ func (c *client) flushed() {
 
 // Readable is called by the loop.
 func (c *client) Readable() {
-	if c.blocked() || c.stopped || c.queued { // received input comes before new input
+	if c.blocked() || c.stopped || c.queued { // the received input comes first
 		c.stopped = true
 		c.watch(false, c.writes)
 		return

@@ -60,7 +60,7 @@ type Config struct {
 	// Linger is how long a router that was told to end still accepts connections, until all clients have
 	// learned that it is not ready.
 	Linger time.Duration
-	// DrainTimeout bounds how long the router then waits for answers.
+	// DrainTimeout bounds how long it then waits for answers.
 	DrainTimeout time.Duration
 	// ReadErrors means that a read of a key gets an error, which ends a classic read, if its member can't be
 	// asked or answers with an error. Otherwise the key is a miss.

@@ -1,9 +1,9 @@
 // Command continuity measures what an application sees of a scaling, second by second: the share of hits,
-// errors and latencies of a cache-aside load, while a cluster is scaled, gets another memory, loses a member,
-// or has a node drained. Command continuity compares this operator, with its live moves, without them, with
-// routers and with rollout Moved, and without volumes, with a plain StatefulSet, for applications that follow
-// the list at once, 20 s or 60 s late, and for one of twenty processes, each late by its own share of a
-// minute. Command continuity prints one table, and draws a curve for each run: make bench-continuity.
+// errors and latencies of a cache-aside load, while a cluster is scaled, gets another memory or image, loses a
+// member, or has a node drained. The command compares this operator, with live moves, without them, with routers,
+// with rollout Moved, and without volumes, with a plain StatefulSet, for applications that follow the list at once,
+// 20 s or 60 s late, and for one of twenty processes, each late by its own share of a minute. The command prints one
+// table, and draws a curve for each run: make bench-continuity.
 package main
 
 import (

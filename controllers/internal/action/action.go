@@ -112,7 +112,8 @@ type (
 	}
 	// ApplyDeployment applies the Deployment of a cluster without storage.
 	ApplyDeployment struct{ Replicas int32 }
-	// ApplyBudget applies the PodDisruptionBudget, or deletes it. StepOut: no ready member may be evicted.
+	// ApplyBudget applies the PodDisruptionBudget, or deletes it. StepOut: it allows the eviction of no member that is
+	// ready.
 	ApplyBudget struct{ StepOut bool }
 	// ApplyServiceMonitor applies the ServiceMonitor, or deletes it.
 	ApplyServiceMonitor struct{}

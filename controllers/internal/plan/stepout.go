@@ -287,7 +287,7 @@ func (v *view) stepWaits(member int32, size *Size) (wait, why string, wake time.
 	return "", "", wake
 }
 
-// stepUnfit tells why the member can't step out, apart from obstacles that pass with time.
+// stepUnfit tells why the member can't step out, as far as waiting doesn't change it.
 func (v *view) stepUnfit(ordinal int32) string {
 	whole := v.Record.Ring.Whole()
 	switch {
