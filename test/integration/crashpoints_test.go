@@ -519,7 +519,7 @@ func (w *world) end(first []types.UID) []string {
 }
 
 // restsUnstuck checks the invariants of a cluster at rest: another reconcile changes nothing, and status
-// mentions everything that waits, be it a Memcached's or a StatefulSetDrain's.
+// mentions everything that waits, a Memcached's or a StatefulSetDrain's.
 func (w *world) restsUnstuck() {
 	w.Helper()
 	w.within(100*time.Millisecond, "rest", func() error {

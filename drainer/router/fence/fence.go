@@ -241,7 +241,7 @@ func (f *Fence) waitsFor(t *Table) string {
 	return ""
 }
 
-// standing returns for how long this router has known that number, or a later one, and hence for how long the
+// standing returns for how long this router has known that number, or a later one, and so for how long the
 // members have had one.
 func (f *Fence) standing(number int64) time.Duration {
 	for _, s := range *f.seen.Load() {
