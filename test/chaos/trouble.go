@@ -18,10 +18,10 @@ import (
 //     crashes). A set does: a replay only adds.
 //   - A member died, and the replay came while routers stored keys at two places (prepare and settle).
 //     A router in prepare looks at the old owner first, and finds there what the replay has just added,
-//     although another one has stored the key anew (docs/router.md, "One case is left").
+//     although another one has stored the key again (docs/router.md, "One case is left").
 //   - The ring changed without the states, because a member was not ready, or the size changed again:
 //     then routers are as any other client that follows the list (docs/router.md, In a cluster). A
-//     write to a key's old place may be lost, so its old value is there until the key is written anew.
+//     write to a key's old place may be lost, so its old value is there until the key is written again.
 //
 // An old value is never excused because a member died, but for the second.
 

@@ -62,7 +62,7 @@ func (w *Work) Follow(now time.Time, a *Attempt) (o Outcome) {
 			w.DeleteJob(job, why)
 		}
 		if a.Retry {
-			w.Do(a.Clear...) // it has begun, or begins anew
+			w.Do(a.Clear...) // the retry has begun, or begins again
 		}
 		if why != "" {
 			return Outcome{Phase: Waiting, Reason: InTurn, Message: "the " + a.What + " starts anew when its Job is gone: " + why}

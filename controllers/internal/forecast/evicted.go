@@ -31,7 +31,7 @@ func Evicted(now, then []Holds, limit func(member int) int64) (evicted Holds, pa
 	return evicted, paged && known != nil
 }
 
-// pagesOf is how many pages each class of a member has: as many as now, or one if the member begins anew,
+// pagesOf is how many pages each class of a member has: as many as now, or one if the member begins again,
 // with the classes of another member.
 func pagesOf(classes map[int64]Class, anew bool) map[int64]int64 {
 	pages := map[int64]int64{}
